@@ -80,7 +80,7 @@ impl BenchCluster {
         let port = free_port()?;
         let listen = format!("127.0.0.1:{port}");
         let url = format!("http://{listen}");
-        let begun = now();
+        let started_at = now();
         let server = spawn_process(
             &dir,
             "server",
@@ -89,14 +89,14 @@ impl BenchCluster {
         let client = Client::new(&[url], None)?;
         while client.get::<Value>("/readyz").await.is_err() {
             anyhow::ensure!(
-                begun.elapsed() < START_TIMEOUT,
+                started_at.elapsed() < START_TIMEOUT,
                 "the server did not become ready"
             );
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         Ok(Self {
             client,
-            ready_after: begun.elapsed(),
+            ready_after: started_at.elapsed(),
             database,
             server: server.id(),
             processes: vec![server],
@@ -113,14 +113,14 @@ impl BenchCluster {
     }
 
     async fn wait_for_workers(&self, count: usize) -> anyhow::Result<()> {
-        let begun = now();
+        let started_at = now();
         loop {
             let pools: Vec<Value> = self.client.get("/api/worker/pools").await?;
             if pools.len() >= count {
                 return Ok(());
             }
             anyhow::ensure!(
-                begun.elapsed() < START_TIMEOUT,
+                started_at.elapsed() < START_TIMEOUT,
                 "the workers did not become ready"
             );
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -225,11 +225,11 @@ fn free_port() -> anyhow::Result<u16> {
 }
 
 fn spawn_process(dir: &TempDir, name: &str, args: &[&str]) -> anyhow::Result<Child> {
-    let place = dir.path().join(name);
-    std::fs::create_dir_all(&place)?;
+    let process_dir = dir.path().join(name);
+    std::fs::create_dir_all(&process_dir)?;
     let child = Command::new(noetl_path()?)
         .args(args)
-        .current_dir(place)
+        .current_dir(process_dir)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

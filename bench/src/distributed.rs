@@ -19,7 +19,7 @@ const RAW_COMMITS: usize = 7;
 /// Measures all workloads, or the selected ones.
 pub(crate) async fn measure(selected: &[&str], scale: Scale) -> anyhow::Result<Vec<Figure>> {
     let is_wanted =
-        |name: &str| selected.is_empty() || selected.iter().any(|word| name.contains(word));
+        |name: &str| selected.is_empty() || selected.iter().any(|part| name.contains(part));
     let mut figures = Vec::new();
     if is_wanted("start") {
         figures.extend(measure_start_up().await?);

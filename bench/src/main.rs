@@ -22,18 +22,21 @@ use figure::Scale;
 fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = arguments();
     let json = arguments.windows(2).any(|pair| pair == ["-o", "json"]);
-    let wanted: Vec<&str> = arguments
+    let selected: Vec<&str> = arguments
         .iter()
         .map(String::as_str)
-        .filter(|word| !word.starts_with('-'))
+        .filter(|argument| !argument.starts_with('-'))
         .collect();
-    let wanted: Vec<&str> = wanted.into_iter().filter(|word| *word != "json").collect();
+    let selected: Vec<&str> = selected
+        .into_iter()
+        .filter(|argument| *argument != "json")
+        .collect();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()?;
-    let asked = |flag: &str| arguments.iter().any(|word| word == flag);
-    let is_trial = asked("--trial");
+    let has_flag = |flag: &str| arguments.iter().any(|argument| argument == flag);
+    let is_trial = has_flag("--trial");
     let scale = if is_trial { Scale::Trial } else { Scale::Full };
     if is_trial && !json {
         println!(
@@ -41,7 +44,7 @@ fn main() -> anyhow::Result<()> {
         );
     }
     let apart = ["--distributed", "--results", "--transfer"];
-    let is_embedded = is_trial || !apart.map(asked).contains(&true);
+    let is_embedded = is_trial || !apart.map(has_flag).contains(&true);
     let mut figures = Vec::new();
     let mut take = |measured: Vec<figure::Figure>| {
         if !json {
@@ -52,17 +55,21 @@ fn main() -> anyhow::Result<()> {
         figures.extend(measured);
     };
     for workload in workloads::ALL.iter().filter(|_| is_embedded) {
-        if wanted.is_empty() || wanted.iter().any(|word| workload.name.contains(word)) {
+        if selected.is_empty()
+            || selected
+                .iter()
+                .any(|argument| workload.name.contains(argument))
+        {
             take((workload.measure)(&runtime, scale)?);
         }
     }
-    if is_trial || asked("--distributed") {
-        take(runtime.block_on(distributed::measure(&wanted, scale))?);
+    if is_trial || has_flag("--distributed") {
+        take(runtime.block_on(distributed::measure(&selected, scale))?);
     }
-    if is_trial || asked("--results") {
+    if is_trial || has_flag("--results") {
         take(runtime.block_on(results::measure(scale))?);
     }
-    if is_trial || asked("--transfer") {
+    if is_trial || has_flag("--transfer") {
         take(runtime.block_on(transfer::measure(scale))?);
     }
     if json {

@@ -63,8 +63,8 @@ fn open_stores(dir: &TempDir, s3: Option<&S3Server>) -> anyhow::Result<StoreRout
         silence_max: Duration::from_secs(60),
         scratch: dir.path().join("scratch"),
     };
-    let home = HomeStore::Own(Arc::new(DirBodyStore::open(dir.path())?));
-    Ok(StoreRouter::open(&config, home)?)
+    let home_store = HomeStore::Own(Arc::new(DirBodyStore::open(dir.path())?));
+    Ok(StoreRouter::open(&config, home_store)?)
 }
 
 fn storage_options(kind: StoreKind) -> StorageOptions {
@@ -92,7 +92,7 @@ async fn measure_large(parts: u32) -> anyhow::Result<Vec<Figure>> {
     let dir = TempDir::new_in(".")?;
     let bodies = open_stores(&dir, None)?;
     let total = u64::from(parts) * 8 * MIB as u64;
-    let (mut ours, mut raw) = (Duration::ZERO, Duration::ZERO);
+    let (mut with_noetl, mut raw) = (Duration::ZERO, Duration::ZERO);
     let mut stored = Vec::new();
     for number in 0..parts {
         let part = random_bytes(8 * MIB, number);
@@ -106,16 +106,16 @@ async fn measure_large(parts: u32) -> anyhow::Result<Vec<Figure>> {
                 .put_with(BodySource::Bytes(part), &storage_options(StoreKind::Auto))
                 .await?,
         );
-        ours += begin.elapsed();
+        with_noetl += begin.elapsed();
     }
     let put = Figure {
         workload: "results: 1 GB in 8 MiB parts into the local store".to_owned(),
-        value: megabytes_per_second(total, ours),
+        value: megabytes_per_second(total, with_noetl),
         unit: "MB/s",
         target: "at least 0.5 x hash, write and flush",
         raw_limit: Some(megabytes_per_second(total, raw)),
     };
-    let (mut ours, mut raw) = (Duration::ZERO, Duration::ZERO);
+    let (mut with_noetl, mut raw) = (Duration::ZERO, Duration::ZERO);
     for (number, stored) in stored.iter().enumerate() {
         let begin = now();
         let part = std::fs::read(dir.path().join(format!("raw-{number}")))?;
@@ -123,11 +123,11 @@ async fn measure_large(parts: u32) -> anyhow::Result<Vec<Figure>> {
         raw += begin.elapsed();
         let begin = now();
         bodies.get(&reference_to(stored)).await?;
-        ours += begin.elapsed();
+        with_noetl += begin.elapsed();
     }
     let get = Figure {
         workload: "results: 1 GB in 8 MiB parts out of the local store".to_owned(),
-        value: megabytes_per_second(total, ours),
+        value: megabytes_per_second(total, with_noetl),
         unit: "MB/s",
         target: "at least 0.5 x read and hash",
         raw_limit: Some(megabytes_per_second(total, raw)),
@@ -148,10 +148,10 @@ async fn measure_small(count: u32) -> anyhow::Result<Figure> {
     }
     let raw = f64::from(alone) / begin.elapsed().as_secs_f64();
     let begin = now();
-    let hands = (0..CONCURRENT_MAX).map(|hand| {
+    let hands = (0..CONCURRENT_MAX).map(|client| {
         let (local, parts) = (&local, &parts);
         async move {
-            for body in parts.iter().skip(hand).step_by(CONCURRENT_MAX) {
+            for body in parts.iter().skip(client).step_by(CONCURRENT_MAX) {
                 let source = BodySource::Bytes(body.clone());
                 local
                     .put_with(source, &storage_options(StoreKind::Auto))

@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use futures_util::{SinkExt as _, TryStreamExt as _};
+use integrations::DuckdbConfig;
 use model::outcome::Outcome;
 use serde_json::{Value, json};
 use tests::peers::{PostgresServer, TestDatabase};
 use tokio_postgres::{Client, NoTls};
 use tokio_util::sync::CancellationToken;
-use tools::{Call, DiscardingLogSink, DuckdbConfig, Registry};
+use tools::{Call, DiscardingLogSink, Registry};
 
 use crate::figure::{Figure, Scale};
 use crate::raw_limits::now;
@@ -62,10 +63,10 @@ pub(crate) async fn measure(scale: Scale) -> anyhow::Result<Vec<Figure>> {
         ),
     ] {
         let begin = now();
-        let moved = run_transfer(&tools, dir.path(), source, target).await?;
+        let moved_rows = run_transfer(&tools, dir.path(), source, target).await?;
         anyhow::ensure!(
-            moved == u64::from(rows),
-            "transferred {moved} rows, expected {rows}"
+            moved_rows == u64::from(rows),
+            "transferred {moved_rows} rows, expected {rows}"
         );
         figures.push(Figure {
             workload: format!("transfer of {rows} rows: {work}"),
@@ -87,14 +88,21 @@ pub(crate) async fn measure(scale: Scale) -> anyhow::Result<Vec<Figure>> {
 
 /// Creates the tools, and a table in `DuckDB` for them to fill.
 async fn tools_with_table(dir: &Path) -> anyhow::Result<Registry> {
-    let tools = Registry::builtin(tools::Config {
+    let config = tools::Config {
         scratch_dir: dir.to_owned(),
-        duckdb: DuckdbConfig {
-            library: Some(tests::peers::duckdb()),
-            ..DuckdbConfig::default()
-        },
         ..tools::Config::default()
-    });
+    };
+    let duckdb = DuckdbConfig {
+        library: Some(tests::peers::duckdb()),
+        ..DuckdbConfig::default()
+    };
+    let tools = integrations::build_registry(
+        config,
+        integrations::Config {
+            duckdb,
+            ..integrations::Config::default()
+        },
+    );
     let mut make = Call::new("duckdb");
     dir.clone_into(&mut make.site.base_dir);
     make.fields = into_map(json!({"database": "x.duckdb"}));
@@ -140,8 +148,8 @@ async fn run_transfer(
     call.site.base_dir = dir.to_owned();
     call.fields = into_map(json!({"source": source, "target": target}));
     let done = run_call(tools, call).await?;
-    let moved = done["rows_transferred"].as_u64();
-    moved.ok_or_else(|| anyhow::anyhow!("{done}"))
+    let rows = done["rows_transferred"].as_u64();
+    rows.ok_or_else(|| anyhow::anyhow!("{done}"))
 }
 
 async fn run_call(tools: &Registry, call: Call) -> anyhow::Result<Value> {

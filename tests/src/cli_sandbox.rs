@@ -119,7 +119,8 @@ impl CliSandbox {
         lines.collect::<Result<_, _>>().expect("every line is JSON")
     }
 
-    /// Waits until no process of this directory is alive, tools included; false if one stays. `HOME` identifies them.
+    /// Waits until all processes of this directory, tools included, have ended; `false` if one remains. `HOME`
+    /// identifies them.
     pub fn wait_for_no_processes(&self) -> bool {
         let home = format!("HOME={}\0", self.dir.path().display());
         let lives = || {

@@ -53,11 +53,11 @@ impl FakeHttpServer {
             .local_addr()
             .expect("a bound socket has an address");
         let requests = Arc::new(Mutex::new(Vec::new()));
-        let (seen, answer) = (requests.clone(), Arc::new(reply));
+        let (recorded, answer) = (requests.clone(), Arc::new(reply));
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (seen, answer) = (seen.clone(), answer.clone());
-                thread::spawn(move || serve_connection(stream, &seen, &*answer));
+                let (recorded, answer) = (recorded.clone(), answer.clone());
+                thread::spawn(move || serve_connection(stream, &recorded, &*answer));
             }
         });
         Self { address, requests }
@@ -86,9 +86,9 @@ fn serve_connection(
     loop {
         let request = read_request(&mut input)?;
         let before = {
-            let mut seen = requests.lock().ok()?;
-            seen.push(request.clone());
-            seen.len() - 1
+            let mut recorded = requests.lock().ok()?;
+            recorded.push(request.clone());
+            recorded.len() - 1
         };
         let (status, body) = reply(&request, before);
         let body = body.to_string();

@@ -74,10 +74,10 @@ const ODD: [&str; 16] = [
 ];
 
 /// What an attacker sends to a database: every opener with every attack, those of one database besides.
-pub fn corpus(more: &[&str]) -> Vec<String> {
+pub fn corpus(extra_args: &[&str]) -> Vec<String> {
     let mut all: BTreeSet<String> = ODD.iter().map(|odd| (*odd).to_owned()).collect();
     for opener in OPENERS {
-        for attack in ATTACKS.iter().chain(more) {
+        for attack in ATTACKS.iter().chain(extra_args) {
             all.insert(format!("{opener}{attack}"));
         }
     }

@@ -1,4 +1,4 @@
-//! What needs more than one crate to be tested: conformance cases, the simulator, generated pages, house rules.
+//! Tests that need more than one crate: conformance cases, the simulator, generated pages, project rules.
 
 pub mod cli_sandbox;
 pub mod conformance;
@@ -10,4 +10,3 @@ pub mod server_process;
 pub mod sim;
 pub mod small_disk;
 pub mod stack;
-pub mod world;

@@ -1,4 +1,4 @@
-//! Runs the real binary as a server, in the directory of a desk.
+//! Runs the real binary as a server, in the directory of a sandbox.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStderr, Stdio};
@@ -16,20 +16,20 @@ pub struct ServerProcess {
 
 impl ServerProcess {
     /// Starts a server with its store in the directory, on a free port.
-    pub fn start(desk: &CliSandbox, args: &[&str]) -> Self {
-        Self::listen(desk, "127.0.0.1:0", args)
+    pub fn start(sandbox: &CliSandbox, args: &[&str]) -> Self {
+        Self::listen(sandbox, "127.0.0.1:0", args)
     }
 
     /// Starts it on this address.
-    pub fn listen(desk: &CliSandbox, address: &str, args: &[&str]) -> Self {
-        Self::on_store(desk, "kept", &[&["--listen", address], args].concat())
+    pub fn listen(sandbox: &CliSandbox, address: &str, args: &[&str]) -> Self {
+        Self::on_store(sandbox, "kept", &[&["--listen", address], args].concat())
     }
 
     /// Starts a server on this store.
-    pub fn on_store(desk: &CliSandbox, store: &str, args: &[&str]) -> Self {
+    pub fn on_store(sandbox: &CliSandbox, store: &str, args: &[&str]) -> Self {
         let serve = ["serve", "--store", store];
-        let (child, mut said) = spawn_server(desk, &[&serve[..], args].concat());
-        let ready = wait_for_line(&mut said, "listening on");
+        let (child, mut stderr) = spawn_server(sandbox, &[&serve[..], args].concat());
+        let ready = wait_for_line(&mut stderr, "listening on");
         let url = ready
             .split_whitespace()
             .nth(2)
@@ -37,24 +37,24 @@ impl ServerProcess {
         Self {
             url: url.to_owned(),
             child,
-            _stderr: said,
+            _stderr: stderr,
         }
     }
 
-    /// A desk whose context is this server.
-    pub fn with_context(desk: &CliSandbox, args: &[&str]) -> Self {
-        let served = Self::start(desk, args);
-        let added = desk.run(&["context", "add", "here", "--server", &served.url]);
+    /// A sandbox whose context is this server.
+    pub fn with_context(sandbox: &CliSandbox, args: &[&str]) -> Self {
+        let served = Self::start(sandbox, args);
+        let added = sandbox.run(&["context", "add", "here", "--server", &served.url]);
         assert_eq!(added.code, Some(0), "{added:?}");
         served
     }
 
     /// Kills the server and restarts it on the same port and store.
     #[must_use]
-    pub fn restart(mut self, desk: &CliSandbox) -> Self {
+    pub fn restart(mut self, sandbox: &CliSandbox) -> Self {
         self.kill();
         let address = self.url.trim_start_matches("http://").to_owned();
-        Self::listen(desk, &address, &[])
+        Self::listen(sandbox, &address, &[])
     }
 
     /// The server process.
@@ -75,12 +75,12 @@ impl Drop for ServerProcess {
 }
 
 /// Starts a process and reads its standard error.
-pub fn spawn_server(desk: &CliSandbox, args: &[&str]) -> (Child, BufReader<ChildStderr>) {
-    let mut command = desk.command(args);
+pub fn spawn_server(sandbox: &CliSandbox, args: &[&str]) -> (Child, BufReader<ChildStderr>) {
+    let mut command = sandbox.command(args);
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the binary starts");
-    let said = child.stderr.take().expect("its output is piped");
-    (child, BufReader::new(said))
+    let stderr = child.stderr.take().expect("its output is piped");
+    (child, BufReader::new(stderr))
 }
 
 /// Reads until a line has this prefix.

@@ -25,25 +25,25 @@ pub fn require_mounts() {
     try_it.args(["-rm", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]);
     let tried = try_it.output();
     let tried = tried.expect("`unshare` is missing: install util-linux");
-    let said = String::from_utf8_lossy(&tried.stderr);
+    let text = String::from_utf8_lossy(&tried.stderr);
     assert!(
         tried.status.success(),
-        "tests of a full disk need a tmpfs in a mount namespace, which this machine does not allow: {said}"
+        "tests of a full disk need a tmpfs in a mount namespace, which this machine does not allow: {text}"
     );
 }
 
-/// A command of the desk that can read `kept`, but not write to it.
-pub fn read_only_command(desk: &CliSandbox, args: &[&str]) -> Command {
+/// A command of the sandbox that can read `kept`, but not write to it.
+pub fn read_only_command(sandbox: &CliSandbox, args: &[&str]) -> Command {
     let mut command = Command::new("unshare");
     command.args(["-rm", "sh", "-c", READ_ONLY_SCRIPT, "sh"]);
-    append_program(command, desk, args)
+    append_program(command, sandbox, args)
 }
 
-/// The desk's program with these arguments, as arguments of another program.
-fn append_program(mut command: Command, desk: &CliSandbox, args: &[&str]) -> Command {
-    let plain = desk.command(args);
+/// The sandbox's program with these arguments, as arguments of another program.
+fn append_program(mut command: Command, sandbox: &CliSandbox, args: &[&str]) -> Command {
+    let plain = sandbox.command(args);
     command.arg(plain.get_program()).args(plain.get_args());
-    command.current_dir(desk.path(""));
+    command.current_dir(sandbox.path(""));
     command.env_clear();
     let set = plain.get_envs();
     command.envs(set.filter_map(|(name, value)| Some((name, value?))));
@@ -70,9 +70,9 @@ impl SmallDisk {
         command.current_dir(folder);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut mount_process = command.spawn().expect("`unshare` starts");
-        let said = mount_process.stdout.take().expect("its output is piped");
+        let stderr = mount_process.stdout.take().expect("its output is piped");
         let mut line = String::new();
-        let read = BufReader::new(said).read_line(&mut line);
+        let read = BufReader::new(stderr).read_line(&mut line);
         read.expect("its output can be read");
         assert_eq!(line, "mounted\n", "cannot mount the disk");
         let folder = folder.to_owned();
@@ -82,15 +82,15 @@ impl SmallDisk {
         }
     }
 
-    /// A command of the desk whose `kept` is this disk.
-    pub fn command(&self, desk: &CliSandbox, args: &[&str]) -> Command {
+    /// A command of the sandbox whose `kept` is this disk.
+    pub fn command(&self, sandbox: &CliSandbox, args: &[&str]) -> Command {
         let mut command = Command::new("nsenter");
         let keeper = self.mount_process.id().to_string();
         command.args(["-t", &keeper, "-U", "-m", "--preserve-credentials"]);
         command
             .args(["sh", "-c", CHANGE_DIR_SCRIPT])
             .arg(&self.folder);
-        append_program(command, desk, args)
+        append_program(command, sandbox, args)
     }
 
     /// Path of a file of the disk for the test process.

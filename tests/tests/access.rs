@@ -60,17 +60,20 @@ fn expected_result() -> Value {
 }
 
 #[test]
-fn results_are_reached_by_reference_and_by_address() {
-    let desk = CliSandbox::new();
-    desk.write("artifacts.yaml", ARTIFACTS);
-    assert_eq!(desk.run_json(&["run", "artifacts.yaml"]), expected_result());
+fn results_are_read_by_reference_and_by_address() {
+    let sandbox = CliSandbox::new();
+    sandbox.write("artifacts.yaml", ARTIFACTS);
+    assert_eq!(
+        sandbox.run_json(&["run", "artifacts.yaml"]),
+        expected_result()
+    );
 }
 
 /// A server without slots, and a separate worker.
 struct ServerWithWorker(Vec<Child>, String);
 
 impl ServerWithWorker {
-    fn start(desk: &CliSandbox) -> Self {
+    fn start(sandbox: &CliSandbox) -> Self {
         let serve = [
             "serve",
             "--store",
@@ -80,13 +83,13 @@ impl ServerWithWorker {
             "--local-slots",
             "0",
         ];
-        let mut child = desk
+        let mut child = sandbox
             .command(&serve)
             .stderr(Stdio::piped())
             .spawn()
             .expect("the server starts");
-        let said = BufReader::new(child.stderr.take().expect("its output is piped"));
-        let mut lines = said.lines().map_while(Result::ok);
+        let stderr = BufReader::new(child.stderr.take().expect("its output is piped"));
+        let mut lines = stderr.lines().map_while(Result::ok);
         let ready = lines
             .find(|line| line.contains("listening on"))
             .expect("the server starts");
@@ -96,7 +99,7 @@ impl ServerWithWorker {
             .expect("the line contains a URL")
             .to_owned();
         std::thread::spawn(move || lines.for_each(drop));
-        let worker = desk
+        let worker = sandbox
             .command(&["worker", "--server", &url])
             .stderr(Stdio::null())
             .spawn();
@@ -114,11 +117,11 @@ impl Drop for ServerWithWorker {
 }
 
 #[test]
-fn a_worker_elsewhere_reaches_them_through_its_server() {
-    let desk = CliSandbox::new();
-    desk.write("artifacts.yaml", ARTIFACTS);
-    let cluster = ServerWithWorker::start(&desk);
-    let said = desk.run(&[
+fn a_remote_worker_reads_results_through_its_server() {
+    let sandbox = CliSandbox::new();
+    sandbox.write("artifacts.yaml", ARTIFACTS);
+    let cluster = ServerWithWorker::start(&sandbox);
+    let output = sandbox.run(&[
         "run",
         "artifacts.yaml",
         "--server",
@@ -126,8 +129,8 @@ fn a_worker_elsewhere_reaches_them_through_its_server() {
         "-o",
         "json",
     ]);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert_eq!(said.json()["result"], expected_result());
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert_eq!(output.json()["result"], expected_result());
 }
 
 const OTHER_RUN: &str = r#"
@@ -158,14 +161,14 @@ workflow:
 
 #[test]
 fn a_loop_runs_over_the_result_of_another_run() {
-    let desk = CliSandbox::new();
-    desk.write("list.yaml", LIST);
-    desk.write("other.yaml", OTHER_RUN);
-    assert_eq!(desk.run(&["run", "list.yaml"]).code, Some(0));
-    let id = desk.run_json(&["runs", "-o", "json"])[0]["execution_id"].clone();
+    let sandbox = CliSandbox::new();
+    sandbox.write("list.yaml", LIST);
+    sandbox.write("other.yaml", OTHER_RUN);
+    assert_eq!(sandbox.run(&["run", "list.yaml"]).code, Some(0));
+    let id = sandbox.run_json(&["runs", "-o", "json"])[0]["execution_id"].clone();
     let id = id.as_str().expect("ids are strings");
     let address = format!("address=noetl://execution/{id}/result/end");
-    let result = desk.run_json(&["run", "other.yaml", "--set-string", &address]);
+    let result = sandbox.run_json(&["run", "other.yaml", "--set-string", &address]);
     assert_eq!(result, json!({"sum": 499_500, "count": 1000}));
 }
 
@@ -212,13 +215,13 @@ workflow:
 
 #[test]
 fn a_loop_runs_over_pages_that_were_collected() {
-    let desk = CliSandbox::new();
-    desk.write("pages.yaml", PAGES);
+    let sandbox = CliSandbox::new();
+    sandbox.write("pages.yaml", PAGES);
     // 3,000 times (10,000 + 20,000 + 30,000 + 40,000), and four times 0 + 1 + … + 2,999.
     let expected = json!({"sum": 300_000_000 + 4 * 4_498_500, "some": [12_999, 20_000]});
-    assert_eq!(desk.run_json(&["run", "pages.yaml"]), expected);
-    let cluster = ServerWithWorker::start(&desk);
-    let there = desk.run_json(&["run", "pages.yaml", "--server", &cluster.1]);
+    assert_eq!(sandbox.run_json(&["run", "pages.yaml"]), expected);
+    let cluster = ServerWithWorker::start(&sandbox);
+    let there = sandbox.run_json(&["run", "pages.yaml", "--server", &cluster.1]);
     assert_eq!(there, expected);
 }
 
@@ -263,10 +266,10 @@ workflow:
 "#;
 
 #[test]
-fn programs_read_results_as_files_that_go_with_their_step() {
-    let desk = CliSandbox::new();
-    desk.write("files.yaml", FILES);
-    let result = desk.run_json(&["run", "files.yaml"]);
+fn programs_read_results_as_files_that_are_deleted_with_their_step() {
+    let sandbox = CliSandbox::new();
+    sandbox.write("files.yaml", FILES);
+    let result = sandbox.run_json(&["run", "files.yaml"]);
     assert_eq!(result["bytes"], true);
     assert_eq!(
         (&result["rows"], &result["text"]),
@@ -277,7 +280,7 @@ fn programs_read_results_as_files_that_go_with_their_step() {
         (&json!("0o444"), &json!(r#"{"a":1}"#))
     );
     let path = result["path"].as_str().expect("the value is a path");
-    assert!(!desk.path(path).exists(), "{path} was left");
+    assert!(!sandbox.path(path).exists(), "{path} was left");
 }
 
 const LOST: &str = r#"
@@ -317,10 +320,10 @@ fn a_body_that_is_lost_or_damaged_is_made_again() {
         ("rm -f", "REFERENCE_NOT_AVAILABLE"),
         ("truncate -s -1", "REFERENCE_CORRUPT"),
     ] {
-        let desk = CliSandbox::new();
-        desk.write("lost.yaml", LOST);
+        let sandbox = CliSandbox::new();
+        sandbox.write("lost.yaml", LOST);
         let spoil = format!("spoil={spoil}");
-        let result = desk.run_json(&["run", "lost.yaml", "--set-string", &spoil]);
+        let result = sandbox.run_json(&["run", "lost.yaml", "--set-string", &spoil]);
         assert_eq!(result, json!({"count": 60000, "seen": code}));
     }
 }
@@ -366,9 +369,9 @@ workflow:
 #[test]
 fn the_elements_of_a_loop_that_are_lost_are_made_again() {
     for when in ["before", "during"] {
-        let desk = CliSandbox::new();
-        desk.write("lost.yaml", LOST_ELEMENTS);
-        let result = desk.run_json(&["run", "lost.yaml", "--set", &format!("when={when}")]);
+        let sandbox = CliSandbox::new();
+        sandbox.write("lost.yaml", LOST_ELEMENTS);
+        let result = sandbox.run_json(&["run", "lost.yaml", "--set", &format!("when={when}")]);
         let expected = json!({"sum": 3_000_000, "seen": "REFERENCE_NOT_AVAILABLE"});
         assert_eq!(result, expected, "{when}");
     }
@@ -404,9 +407,9 @@ workflow:
 #[test]
 fn large_parts_add_what_small_ones_do() {
     for pad in [10, 300_000] {
-        let desk = CliSandbox::new();
-        desk.write("parts.yaml", PARTS);
-        let result = desk.run_json(&["run", "parts.yaml", "--set", &format!("pad={pad}")]);
+        let sandbox = CliSandbox::new();
+        sandbox.write("parts.yaml", PARTS);
+        let result = sandbox.run_json(&["run", "parts.yaml", "--set", &format!("pad={pad}")]);
         assert_eq!(result, json!([1, 2, 7, {"a": 1}, "text", 3]), "{pad}");
     }
 }
@@ -427,12 +430,12 @@ workflow:
 
 #[test]
 fn a_guard_does_not_load_a_large_body() {
-    let desk = CliSandbox::new();
-    desk.write("asked.yaml", ASKED);
-    let said = desk.run(&["run", "asked.yaml"]);
-    assert_ne!(said.code, Some(0));
-    assert!(said.stderr.contains("BODY_TOO_LARGE"), "{said:?}");
-    assert!(said.stderr.contains("select"), "{said:?}");
+    let sandbox = CliSandbox::new();
+    sandbox.write("asked.yaml", ASKED);
+    let output = sandbox.run(&["run", "asked.yaml"]);
+    assert_ne!(output.code, Some(0));
+    assert!(output.stderr.contains("BODY_TOO_LARGE"), "{output:?}");
+    assert!(output.stderr.contains("select"), "{output:?}");
 }
 
 const SCOPES: &str = r#"
@@ -465,8 +468,8 @@ fn list_files(dir: &Path) -> Vec<PathBuf> {
 }
 
 /// Sets the file times of the bodies back by two days, so that garbage collection considers them.
-fn age_bodies(desk: &CliSandbox) {
-    for file in list_files(&desk.path(".noetl/bodies")) {
+fn age_bodies(sandbox: &CliSandbox) {
+    for file in list_files(&sandbox.path(".noetl/bodies")) {
         let file = std::fs::File::options()
             .append(true)
             .open(file)
@@ -488,45 +491,48 @@ fn collected_count(output: &CommandOutput) -> u64 {
 }
 
 #[test]
-fn what_has_expired_is_collected_and_says_so_when_it_is_asked_for() {
-    let desk = CliSandbox::new();
-    desk.write("scopes.yaml", SCOPES);
-    assert_eq!(desk.run(&["run", "scopes.yaml"]).code, Some(0));
+fn an_expired_body_is_deleted_and_reading_it_reports_so() {
+    let sandbox = CliSandbox::new();
+    sandbox.write("scopes.yaml", SCOPES);
+    assert_eq!(sandbox.run(&["run", "scopes.yaml"]).code, Some(0));
     assert_eq!(
-        collected_count(&desk.run(&["gc", "-o", "json", "--retention", "0s"])),
+        collected_count(&sandbox.run(&["gc", "-o", "json", "--retention", "0s"])),
         0,
         "all results are too new"
     );
-    age_bodies(&desk);
+    age_bodies(&sandbox);
     assert_eq!(
-        collected_count(&desk.run(&["gc", "-o", "json", "--dry-run"])),
+        collected_count(&sandbox.run(&["gc", "-o", "json", "--dry-run"])),
         2
     );
-    assert_eq!(list_files(&desk.path(".noetl/bodies")).len(), 4);
+    assert_eq!(list_files(&sandbox.path(".noetl/bodies")).len(), 4);
     assert_eq!(
-        collected_count(&desk.run(&["gc", "-o", "json"])),
+        collected_count(&sandbox.run(&["gc", "-o", "json"])),
         2,
         "the step has ended and the `ttl` has expired"
     );
     assert_eq!(
-        collected_count(&desk.run(&["gc", "-o", "json", "--retention", "0s"])),
+        collected_count(&sandbox.run(&["gc", "-o", "json", "--retention", "0s"])),
         1,
         "the run has ended"
     );
     assert_eq!(
-        list_files(&desk.path(".noetl/bodies")).len(),
+        list_files(&sandbox.path(".noetl/bodies")).len(),
         1,
         "a permanent result is kept"
     );
-    let id = desk.run_json(&["runs", "-o", "json"])[0]["execution_id"].clone();
+    let id = sandbox.run_json(&["runs", "-o", "json"])[0]["execution_id"].clone();
     let address = format!(
         "noetl://execution/{}/result/make/short",
         id.as_str().unwrap_or_default()
     );
-    desk.write("ask.yaml", &ASK.replace("ADDRESS", &address));
-    let said = desk.run(&["run", "ask.yaml"]);
-    assert!(said.stderr.contains("REFERENCE_NOT_AVAILABLE"), "{said:?}");
-    assert!(said.stderr.contains("expired"), "{said:?}");
+    sandbox.write("ask.yaml", &ASK.replace("ADDRESS", &address));
+    let output = sandbox.run(&["run", "ask.yaml"]);
+    assert!(
+        output.stderr.contains("REFERENCE_NOT_AVAILABLE"),
+        "{output:?}"
+    );
+    assert!(output.stderr.contains("expired"), "{output:?}");
 }
 
 const ASK: &str = r#"
@@ -597,10 +603,10 @@ fn peak_kib(id: u32) -> Option<u64> {
 
 #[test]
 fn a_loop_over_two_hundred_megabytes_does_not_hold_them() {
-    let desk = CliSandbox::new();
-    desk.write("large.yaml", LARGE);
+    let sandbox = CliSandbox::new();
+    sandbox.write("large.yaml", LARGE);
     let url = format!("url={}", serve_large());
-    let mut command: Command = desk.command(&["run", "large.yaml", "--set-string", &url]);
+    let mut command: Command = sandbox.command(&["run", "large.yaml", "--set-string", &url]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
     let mut child = child.expect("the process starts");
     let id = child.id();

@@ -32,13 +32,13 @@ workflow:
       - total: {kind: noop, result: {all: "{{ read.data }}"}}
 "#;
 
-fn read_address(desk: &CliSandbox, extra_args: &[&str]) -> Value {
+fn read_address(sandbox: &CliSandbox, extra_args: &[&str]) -> Value {
     let args: Vec<&str> = ["result"].iter().chain(extra_args).copied().collect();
-    desk.run_json(&[&args[..], &["-o", "json"]].concat())
+    sandbox.run_json(&[&args[..], &["-o", "json"]].concat())
 }
 
-fn check_addresses(desk: &CliSandbox) {
-    let found = |more: &[&str]| read_address(desk, more);
+fn check_addresses(sandbox: &CliSandbox) {
+    let found = |extra_args: &[&str]| read_address(sandbox, extra_args);
     let pages = json!([[0, 1, 1, 0, 2, 2], [1, 1, 1]]);
     assert_eq!(found(&["last"]), json!({"all": pages}));
     assert_eq!(found(&["last/read"]), pages);
@@ -71,16 +71,16 @@ fn check_addresses(desk: &CliSandbox) {
     assert_eq!(of("page"), [json!(1), json!(2), Value::Null]);
     assert_eq!(of("attempt"), [json!(1), json!(2), json!(0)]);
     assert_eq!(listed[2]["reference"]["kind"], "manifest");
-    let lines = desk.run(&["result", "last/read", "-o", "ndjson"]);
+    let lines = sandbox.run(&["result", "last/read", "-o", "ndjson"]);
     assert_eq!(lines.stdout, "[0,1,1,0,2,2]\n[1,1,1]\n");
-    let raw = desk.run(&["result", "last/read", "--raw"]);
+    let raw = sandbox.run(&["result", "last/read", "--raw"]);
     assert_eq!(raw.stdout, "[[0,1,1,0,2,2],[1,1,1]]");
-    let tree = desk.run(&["result", "last/read#1", "--tree"]);
+    let tree = sandbox.run(&["result", "last/read#1", "--tree"]);
     assert_eq!(tree.stdout, "├─ 0: 1\n├─ 1: 1\n└─ 2: 1\n");
-    let missing = desk.run(&["result", "last/read#7"]);
+    let missing = sandbox.run(&["result", "last/read#7"]);
     assert_eq!(missing.code, Some(4), "{missing:?}");
     assert!(missing.stderr.contains("--list"), "{missing:?}");
-    let nowhere = desk.run(&["result", "last", "--page", "1"]);
+    let nowhere = sandbox.run(&["result", "last", "--page", "1"]);
     assert_eq!(nowhere.code, Some(2), "{nowhere:?}");
 }
 
@@ -106,34 +106,37 @@ workflow:
 
 #[test]
 fn a_task_of_a_loop_is_found_by_its_latest_result_or_else_its_latest_failure() {
-    let desk = CliSandbox::new();
-    desk.write("ends.yaml", LOOP_TASKS);
-    desk.run_json(&["run", "ends.yaml", "-o", "json"]);
-    assert_eq!(read_address(&desk, &["last/each/always"]), json!(2));
-    assert_eq!(read_address(&desk, &["last/each/some"])["stdout"], "1\n");
-    assert_eq!(read_address(&desk, &["last/each/never"])["exit_code"], 12);
-    let absent = desk.run(&["result", "last/each/absent"]);
+    let sandbox = CliSandbox::new();
+    sandbox.write("ends.yaml", LOOP_TASKS);
+    sandbox.run_json(&["run", "ends.yaml", "-o", "json"]);
+    assert_eq!(read_address(&sandbox, &["last/each/always"]), json!(2));
+    assert_eq!(read_address(&sandbox, &["last/each/some"])["stdout"], "1\n");
+    assert_eq!(
+        read_address(&sandbox, &["last/each/never"])["exit_code"],
+        12
+    );
+    let absent = sandbox.run(&["result", "last/each/absent"]);
     assert_eq!(absent.code, Some(4), "{absent:?}");
 }
 
 #[test]
 fn every_inline_result_is_found_by_its_address() {
-    let desk = CliSandbox::new();
-    desk.write("lattice.yaml", &PLAYBOOK.replace("CAP ", ""));
-    desk.run_json(&["run", "lattice.yaml", "-o", "json"]);
-    check_addresses(&desk);
+    let sandbox = CliSandbox::new();
+    sandbox.write("lattice.yaml", &PLAYBOOK.replace("CAP ", ""));
+    sandbox.run_json(&["run", "lattice.yaml", "-o", "json"]);
+    check_addresses(&sandbox);
 }
 
 #[test]
 fn every_result_outside_the_log_is_found_by_its_address() {
-    let desk = CliSandbox::new();
-    desk.write(
+    let sandbox = CliSandbox::new();
+    sandbox.write(
         "lattice.yaml",
         &PLAYBOOK.replace("CAP ", "inline_max_bytes: 64, "),
     );
-    desk.run_json(&["run", "lattice.yaml", "-o", "json"]);
-    check_addresses(&desk);
-    let references = read_address(&desk, &["last", "--list"]);
+    sandbox.run_json(&["run", "lattice.yaml", "-o", "json"]);
+    check_addresses(&sandbox);
+    let references = read_address(&sandbox, &["last", "--list"]);
     let kinds: Vec<&Value> = references
         .as_array()
         .expect("a list")
@@ -148,9 +151,9 @@ fn every_result_outside_the_log_is_found_by_its_address() {
 }
 
 /// A server that runs until the end of the test.
-struct Served(Child);
+struct ServeCommand(Child);
 
-impl Drop for Served {
+impl Drop for ServeCommand {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -158,13 +161,13 @@ impl Drop for Served {
 }
 
 /// Starts a server on a free port; returns its URL.
-fn serve(desk: &CliSandbox) -> (Served, String) {
+fn serve(sandbox: &CliSandbox) -> (ServeCommand, String) {
     let args = ["serve", "--store", "kept", "--listen", "127.0.0.1:0"];
-    let mut command = desk.command(&args);
+    let mut command = sandbox.command(&args);
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the binary starts");
-    let said = child.stderr.take().expect("its output is piped");
-    let mut lines = BufReader::new(said).lines().map_while(Result::ok);
+    let stderr = child.stderr.take().expect("its output is piped");
+    let mut lines = BufReader::new(stderr).lines().map_while(Result::ok);
     let ready = lines.find(|line| line.starts_with("listening on"));
     let ready = ready.expect("the server starts");
     let url = ready
@@ -174,7 +177,7 @@ fn serve(desk: &CliSandbox) -> (Served, String) {
     let url = url.to_owned();
     // Keeps reading the pipe; the server would fail to write to a closed one.
     std::thread::spawn(move || lines.for_each(drop));
-    (Served(child), url)
+    (ServeCommand(child), url)
 }
 
 async fn get(url: &str, params: &[(&str, &str)]) -> Value {
@@ -188,13 +191,13 @@ async fn get(url: &str, params: &[(&str, &str)]) -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_finds_every_result_by_its_address() {
-    let desk = CliSandbox::new();
-    desk.write("lattice.yaml", &PLAYBOOK.replace("CAP ", ""));
-    let (_served, url) = serve(&desk);
-    let added = desk.run(&["context", "add", "here", "--server", &url]);
+    let sandbox = CliSandbox::new();
+    sandbox.write("lattice.yaml", &PLAYBOOK.replace("CAP ", ""));
+    let (_served, url) = serve(&sandbox);
+    let added = sandbox.run(&["context", "add", "here", "--server", &url]);
     assert_eq!(added.code, Some(0), "{added:?}");
-    let run = desk.run_json(&["run", "lattice.yaml", "-o", "json"]);
-    check_addresses(&desk);
+    let run = sandbox.run_json(&["run", "lattice.yaml", "-o", "json"]);
+    check_addresses(&sandbox);
     let id = run["execution_id"].as_str().expect("an id");
     let results = format!("{url}/api/result/{id}");
     let params = [("step", "read"), ("iteration", "0"), ("task", "fetch")];

@@ -55,22 +55,23 @@ fn clinic_reply(request: &ReceivedRequest, before: usize) -> JsonReply {
 }
 
 fn sandbox() -> CliSandbox {
-    let desk = CliSandbox::new();
+    let sandbox = CliSandbox::new();
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden");
     let playbook = fs::read_to_string(golden.join("appendix.yaml"));
-    desk.write("appendix.yaml", &playbook.expect("the playbook exists"));
-    let db =
-        rusqlite::Connection::open(desk.path("clinic.sqlite")).expect("a database can be created");
+    sandbox.write("appendix.yaml", &playbook.expect("the playbook exists"));
+    let db = rusqlite::Connection::open(sandbox.path("clinic.sqlite"))
+        .expect("a database can be created");
     db.execute(
         "CREATE TABLE item (path TEXT NOT NULL, id INTEGER NOT NULL)",
         [],
     )
     .expect("a table can be created");
-    desk
+    sandbox
 }
 
-fn result_rows(desk: &CliSandbox) -> Vec<(String, i64)> {
-    let db = rusqlite::Connection::open(desk.path("clinic.sqlite")).expect("the database exists");
+fn result_rows(sandbox: &CliSandbox) -> Vec<(String, i64)> {
+    let db =
+        rusqlite::Connection::open(sandbox.path("clinic.sqlite")).expect("the database exists");
     let mut query = db
         .prepare("SELECT path, id FROM item ORDER BY id")
         .expect("the table exists");
@@ -116,20 +117,27 @@ fn event_line(event: &Value) -> Option<String> {
 
 #[test]
 fn the_appendix_pages_retries_stores_and_leaves_the_expected_log() {
-    let (desk, http) = (sandbox(), FakeHttpServer::start(clinic_reply));
+    let (sandbox, http) = (sandbox(), FakeHttpServer::start(clinic_reply));
     let url = format!("api_url={}", http.url());
-    let run = desk.run_json(&["run", "appendix.yaml", "--set", &url, "-o", "json"]);
+    let run = sandbox.run_json(&["run", "appendix.yaml", "--set", &url, "-o", "json"]);
     assert_eq!(run["status"], "COMPLETED");
     let counts = json!([{"path": "/patients", "items": 3}, {"path": "/visits", "items": 2}]);
     assert_eq!(run["result"]["rows"], counts);
-    let stored: Vec<i64> = result_rows(&desk).into_iter().map(|(_, id)| id).collect();
+    let stored: Vec<i64> = result_rows(&sandbox)
+        .into_iter()
+        .map(|(_, id)| id)
+        .collect();
     assert_eq!(stored, [11, 12, 13, 21, 22]);
     assert_eq!(
         http.requests().len(),
         5,
         "three pages, and two attempts with a busy response"
     );
-    let lines: Vec<String> = desk.events("last").iter().filter_map(event_line).collect();
+    let lines: Vec<String> = sandbox
+        .events("last")
+        .iter()
+        .filter_map(event_line)
+        .collect();
     let found = lines.join("\n") + "\n";
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/appendix.txt");
     if accepts() {
@@ -141,7 +149,7 @@ fn the_appendix_pages_retries_stores_and_leaves_the_expected_log() {
 
 #[test]
 fn an_endpoint_that_does_not_exist_takes_the_arc_of_failure() {
-    let (desk, http) = (sandbox(), FakeHttpServer::start(clinic_reply));
+    let (sandbox, http) = (sandbox(), FakeHttpServer::start(clinic_reply));
     let url = format!("api_url={}", http.url());
     let nowhere = "endpoints=[{path: /visits, page_size: 2}, {path: /nowhere, page_size: 2}]";
     let args = [
@@ -154,7 +162,7 @@ fn an_endpoint_that_does_not_exist_takes_the_arc_of_failure() {
         "-o",
         "json",
     ];
-    let run = desk.run_json(&args);
+    let run = sandbox.run_json(&args);
     assert_eq!(run["status"], "COMPLETED", "the failure is handled");
     let steps: Vec<&Value> = run["steps"].as_array().into_iter().flatten().collect();
     let of = |name: &str| steps.iter().find(|step| step["step"] == name);
@@ -163,7 +171,7 @@ fn an_endpoint_that_does_not_exist_takes_the_arc_of_failure() {
         Some(&json!("failed"))
     );
     assert!(of("cleanup").is_some() && of("validate_results").is_none());
-    assert_eq!(result_rows(&desk), [], "stored rows are cleaned up");
+    assert_eq!(result_rows(&sandbox), [], "stored rows are cleaned up");
 }
 
 #[expect(

@@ -125,8 +125,8 @@ impl BurstFixture {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_burst_of_runs_leaves_no_memory_behind() {
-    let desk = CliSandbox::new();
-    let served = ServerProcess::start(&desk, &[]);
+    let sandbox = CliSandbox::new();
+    let served = ServerProcess::start(&sandbox, &[]);
     BurstFixture::new(served)
         .await
         .check_memory_returned()
@@ -136,9 +136,9 @@ async fn a_burst_of_runs_leaves_no_memory_behind() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_burst_of_runs_leaves_no_memory_behind_on_postgres() {
     let database = peers::PostgresServer::shared().fresh_database();
-    let desk = CliSandbox::new();
+    let sandbox = CliSandbox::new();
     let args = ["--listen", "127.0.0.1:0", "--local-slots", "8"];
-    let served = ServerProcess::on_store(&desk, &database.url(), &args);
+    let served = ServerProcess::on_store(&sandbox, &database.url(), &args);
     BurstFixture::new(served)
         .await
         .check_memory_returned()

@@ -47,11 +47,11 @@ workflow:
 "#;
 
 fn sandbox() -> CliSandbox {
-    let desk = CliSandbox::new();
-    desk.write("waiting.yaml", WAITING);
-    desk.write("failing.yaml", FAILING);
-    desk.write("napping.yaml", NAPPING);
-    desk
+    let sandbox = CliSandbox::new();
+    sandbox.write("waiting.yaml", WAITING);
+    sandbox.write("failing.yaml", FAILING);
+    sandbox.write("napping.yaml", NAPPING);
+    sandbox
 }
 
 fn last_json(lines: &[String]) -> Value {
@@ -60,8 +60,8 @@ fn last_json(lines: &[String]) -> Value {
 }
 
 /// Starts the waiting playbook and waits until it waits for its signal; returns the process and the run ID.
-fn start_waiting(desk: &CliSandbox) -> (tests::cli_sandbox::RunningCommand, String) {
-    let mut run = desk.start(&["run", "waiting.yaml", "-o", "ndjson"]);
+fn start_waiting(sandbox: &CliSandbox) -> (tests::cli_sandbox::RunningCommand, String) {
+    let mut run = sandbox.start(&["run", "waiting.yaml", "-o", "ndjson"]);
     let event = run.wait_for_event("task.started", Some("hold"));
     let event = event.expect("the task starts");
     let id = event["execution_id"].as_str().expect("ids are text");
@@ -70,46 +70,46 @@ fn start_waiting(desk: &CliSandbox) -> (tests::cli_sandbox::RunningCommand, Stri
 
 #[test]
 fn a_finished_run_is_one_object_on_standard_output() {
-    let desk = sandbox();
-    desk.write("answer.txt", "42\n");
-    let run = desk.run_json(&["run", "failing.yaml", "-o", "json"]);
+    let sandbox = sandbox();
+    sandbox.write("answer.txt", "42\n");
+    let run = sandbox.run_json(&["run", "failing.yaml", "-o", "json"]);
     assert_eq!(run["status"], "COMPLETED");
     assert_eq!(run["result"], "42");
     assert_eq!(run["error"], Value::Null);
-    let shown = desk.run_json(&["show", "last", "-o", "json"]);
+    let report = sandbox.run_json(&["show", "last", "-o", "json"]);
     for key in ["execution_id", "status", "result", "error", "steps"] {
-        assert_eq!(shown[key], run[key], "{key}");
+        assert_eq!(report[key], run[key], "{key}");
     }
-    let plain = desk.run(&["run", "failing.yaml"]);
+    let plain = sandbox.run(&["run", "failing.yaml"]);
     assert_eq!(
         plain.stdout, "42\n",
         "progress is printed to standard error"
     );
     assert!(plain.stderr.contains("succeeded"), "{plain:?}");
-    let quiet = desk.run(&["run", "failing.yaml", "-q"]);
+    let quiet = sandbox.run(&["run", "failing.yaml", "-q"]);
     assert_eq!((quiet.stdout.as_str(), quiet.stderr.as_str()), ("42\n", ""));
 }
 
 #[test]
-fn a_failed_run_exits_with_1_and_goes_on_when_retried() {
-    let desk = sandbox();
-    let failed = desk.run(&["run", "failing.yaml", "-o", "json"]);
+fn a_failed_run_exits_with_1_and_continues_when_retried() {
+    let sandbox = sandbox();
+    let failed = sandbox.run(&["run", "failing.yaml", "-o", "json"]);
     assert_eq!(failed.code, Some(1), "{failed:?}");
     let run = failed.json();
     assert_eq!(run["status"], "FAILED");
     assert_eq!(run["error"]["code"], "SHELL_EXIT", "{run:#}");
     assert!(failed.stderr.contains("noetl retry"), "{}", failed.stderr);
-    desk.write("answer.txt", "found\n");
-    let again = desk.run_json(&["retry", "last", "-o", "json"]);
-    assert_eq!(again["status"], "COMPLETED");
-    assert_eq!(again["result"], "found");
-    assert_eq!(again["generation"], 2);
-    assert_eq!(again["execution_id"], run["execution_id"]);
+    sandbox.write("answer.txt", "found\n");
+    let second_output = sandbox.run_json(&["retry", "last", "-o", "json"]);
+    assert_eq!(second_output["status"], "COMPLETED");
+    assert_eq!(second_output["result"], "found");
+    assert_eq!(second_output["generation"], 2);
+    assert_eq!(second_output["execution_id"], run["execution_id"]);
 }
 
 #[test]
 fn wrong_usage_exits_with_2() {
-    let desk = sandbox();
+    let sandbox = sandbox();
     for args in [
         &["run"][..],
         &["run", "failing.yaml", "--nope"],
@@ -119,115 +119,116 @@ fn wrong_usage_exits_with_2() {
         &["show", "abc"],
         &["events", "last", "--type", "no.such.type"],
     ] {
-        let said = if args[0] == "show" {
-            assert!(desk.run(&["run", "failing.yaml"]).code.is_some());
-            desk.run(args)
+        let output = if args[0] == "show" {
+            assert!(sandbox.run(&["run", "failing.yaml"]).code.is_some());
+            sandbox.run(args)
         } else {
-            desk.run(args)
+            sandbox.run(args)
         };
-        assert_eq!(said.code, Some(2), "{args:?}: {said:?}");
-        assert_eq!(said.stdout, "", "{args:?}");
-        assert!(!said.stderr.is_empty(), "{args:?}");
+        assert_eq!(output.code, Some(2), "{args:?}: {output:?}");
+        assert_eq!(output.stdout, "", "{args:?}");
+        assert!(!output.stderr.is_empty(), "{args:?}");
     }
 }
 
 #[test]
-fn an_invalid_playbook_exits_with_3_and_points_at_the_place() {
-    let desk = sandbox();
-    desk.write("typo.yaml", &FAILING.replace("    tool:\n", "    tol:\n"));
+fn an_invalid_playbook_exits_with_3_and_names_line_and_column() {
+    let sandbox = sandbox();
+    sandbox.write("typo.yaml", &FAILING.replace("    tool:\n", "    tol:\n"));
     for args in [&["validate", "typo.yaml"][..], &["run", "typo.yaml"]] {
-        let said = desk.run(args);
-        assert_eq!(said.code, Some(3), "{said:?}");
-        let text = said.stdout.clone() + said.stderr.as_str();
+        let output = sandbox.run(args);
+        assert_eq!(output.code, Some(3), "{output:?}");
+        let text = output.stdout.clone() + output.stderr.as_str();
         assert!(text.contains("typo.yaml:7:5"), "{text}");
         assert!(text.contains("did you mean `tool`?"), "{text}");
     }
-    desk.write("broken.yaml", "{");
-    let said = desk.run(&["run", "broken.yaml"]);
-    assert_eq!(said.code, Some(3), "{said:?}");
-    assert!(said.stderr.contains("broken.yaml:"), "{said:?}");
-    assert_eq!(desk.run(&["validate", "failing.yaml"]).code, Some(0));
+    sandbox.write("broken.yaml", "{");
+    let output = sandbox.run(&["run", "broken.yaml"]);
+    assert_eq!(output.code, Some(3), "{output:?}");
+    assert!(output.stderr.contains("broken.yaml:"), "{output:?}");
+    assert_eq!(sandbox.run(&["validate", "failing.yaml"]).code, Some(0));
 }
 
 #[test]
 fn what_does_not_exist_exits_with_4() {
-    let desk = sandbox();
-    assert_eq!(desk.run(&["run", "nowhere.yaml"]).code, Some(4));
-    assert_eq!(desk.run(&["validate", "nowhere.yaml"]).code, Some(4));
-    desk.run(&["run", "failing.yaml"]);
+    let sandbox = sandbox();
+    assert_eq!(sandbox.run(&["run", "nowhere.yaml"]).code, Some(4));
+    assert_eq!(sandbox.run(&["validate", "nowhere.yaml"]).code, Some(4));
+    sandbox.run(&["run", "failing.yaml"]);
     for verb in [
         "show", "events", "result", "retry", "cancel", "pause", "logs",
     ] {
-        let said = desk.run(&[verb, "99999"]);
-        assert_eq!(said.code, Some(4), "{verb}: {said:?}");
-        assert!(said.stderr.contains("99999"), "{verb}: {said:?}");
+        let output = sandbox.run(&[verb, "99999"]);
+        assert_eq!(output.code, Some(4), "{verb}: {output:?}");
+        assert!(output.stderr.contains("99999"), "{verb}: {output:?}");
     }
 }
 
 #[test]
 fn a_store_that_cannot_be_used_exits_with_5_and_is_named() {
-    let desk = sandbox();
-    let none = desk.run(&["runs"]);
+    let sandbox = sandbox();
+    let none = sandbox.run(&["runs"]);
     assert_eq!(none.code, Some(5), "{none:?}");
     assert!(none.stderr.contains("STORE_NOT_FOUND"), "{none:?}");
     assert!(
-        !desk.path(".noetl").exists(),
+        !sandbox.path(".noetl").exists(),
         "reading does not create a store"
     );
-    fs::create_dir(desk.path(".noetl")).expect("the directory is writable");
-    desk.write(".noetl/noetl.db", "garbage that is no database at all");
+    fs::create_dir(sandbox.path(".noetl")).expect("the directory is writable");
+    sandbox.write(".noetl/noetl.db", "garbage that is no database at all");
     for args in [&["runs"][..], &["run", "failing.yaml"], &["show"]] {
-        let said = desk.run(args);
-        assert_eq!(said.code, Some(5), "{args:?}: {said:?}");
-        assert!(said.stderr.contains("STORE_CORRUPT"), "{said:?}");
-        assert!(said.stderr.contains("noetl.db"), "{said:?}");
+        let output = sandbox.run(args);
+        assert_eq!(output.code, Some(5), "{args:?}: {output:?}");
+        assert!(output.stderr.contains("STORE_CORRUPT"), "{output:?}");
+        assert!(output.stderr.contains("noetl.db"), "{output:?}");
     }
-    let kept = desk.read(".noetl/noetl.db");
-    assert_eq!(kept, "garbage that is no database at all");
+    let stored_bytes = sandbox.read(".noetl/noetl.db");
+    assert_eq!(stored_bytes, "garbage that is no database at all");
 }
 
 #[test]
 fn a_store_where_nothing_can_be_written_is_refused() {
-    let desk = sandbox();
-    desk.write("file", "not a folder");
-    let said = desk.run(&["run", "failing.yaml", "--store", "file/store"]);
-    assert_eq!(said.code, Some(5), "{said:?}");
-    assert!(said.stderr.contains("file/store"), "{said:?}");
+    let sandbox = sandbox();
+    sandbox.write("file", "not a folder");
+    let output = sandbox.run(&["run", "failing.yaml", "--store", "file/store"]);
+    assert_eq!(output.code, Some(5), "{output:?}");
+    assert!(output.stderr.contains("file/store"), "{output:?}");
 }
 
 #[test]
 fn a_run_is_found_by_last_and_by_the_beginning_and_end_of_its_id() {
-    let desk = sandbox();
-    desk.write("answer.txt", "x");
-    let run = desk.run_json(&["run", "failing.yaml", "-o", "json"]);
+    let sandbox = sandbox();
+    sandbox.write("answer.txt", "x");
+    let run = sandbox.run_json(&["run", "failing.yaml", "-o", "json"]);
     let id = run["execution_id"].as_str().expect("ids are text");
     for name in ["last", "-1", id, &id[..12], &id[id.len() - 8..]] {
-        let shown = desk.run_json(&["show", name, "-o", "json"]);
-        assert_eq!(shown["execution_id"], id, "{name}");
+        let report = sandbox.run_json(&["show", name, "-o", "json"]);
+        assert_eq!(report["execution_id"], id, "{name}");
     }
-    let runs = desk.run_json(&["runs", "-o", "json"]);
+    let runs = sandbox.run_json(&["runs", "-o", "json"]);
     assert_eq!(runs[0]["execution_id"], id, "{runs:#}");
 }
 
 #[test]
 fn another_process_signals_a_run_and_follows_its_log() {
-    let desk = sandbox();
-    let (run, id) = start_waiting(&desk);
-    let mut follower = desk.start(&["events", &id, "-f", "-o", "ndjson"]);
+    let sandbox = sandbox();
+    let (run, id) = start_waiting(&sandbox);
+    let mut follower = sandbox.start(&["events", &id, "-f", "-o", "ndjson"]);
     assert!(
         follower
             .wait_for_event("task.started", Some("hold"))
             .is_some()
     );
-    let shown = desk.run_json(&["show", &id, "-o", "json"]);
-    assert_eq!(shown["status"], "RUNNING");
+    let report = sandbox.run_json(&["show", &id, "-o", "json"]);
+    assert_eq!(report["status"], "RUNNING");
     assert!(
-        desk.run(&["show", &id])
+        sandbox
+            .run(&["show", &id])
             .stdout
             .contains("waits for signal go")
     );
-    let said = desk.run(&["signal", &id, "go", "--set", "answer=7"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let output = sandbox.run(&["signal", &id, "go", "--set", "answer=7"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
     let (code, lines) = run.finish();
     assert_eq!(code, Some(0));
     assert_eq!(last_json(&lines)["result"], json!({"answer": 7}));
@@ -237,127 +238,130 @@ fn another_process_signals_a_run_and_follows_its_log() {
 
 #[test]
 fn a_second_run_does_not_disturb_the_first() {
-    let desk = sandbox();
-    desk.write("answer.txt", "second");
-    let (run, id) = start_waiting(&desk);
-    let second = desk.run_json(&["run", "failing.yaml", "-o", "json"]);
+    let sandbox = sandbox();
+    sandbox.write("answer.txt", "second");
+    let (run, id) = start_waiting(&sandbox);
+    let second = sandbox.run_json(&["run", "failing.yaml", "-o", "json"]);
     assert_eq!(second["result"], "second");
-    assert_eq!(desk.run(&["signal", &id, "go"]).code, Some(0));
+    assert_eq!(sandbox.run(&["signal", &id, "go"]).code, Some(0));
     assert_eq!(run.finish().0, Some(0));
 }
 
 #[test]
-fn a_paused_run_exits_with_10_and_goes_on_when_resumed() {
-    let desk = sandbox();
-    let (run, id) = start_waiting(&desk);
-    let said = desk.run(&["pause", &id]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+fn a_paused_run_exits_with_10_and_continues_when_resumed() {
+    let sandbox = sandbox();
+    let (run, id) = start_waiting(&sandbox);
+    let output = sandbox.run(&["pause", &id]);
+    assert_eq!(output.code, Some(0), "{output:?}");
     let (code, lines) = run.finish();
     assert_eq!(code, Some(10));
     assert_eq!(last_json(&lines)["status"], "PAUSED");
     assert_eq!(
-        desk.run(&["pause", &id]).code,
+        sandbox.run(&["pause", &id]).code,
         Some(6),
         "the run is already paused"
     );
-    let mut resumed = desk.start(&["resume", &id, "-o", "ndjson"]);
+    let mut resumed = sandbox.start(&["resume", &id, "-o", "ndjson"]);
     assert!(resumed.wait_for_event("playbook.resumed", None).is_some());
     assert_eq!(
-        desk.run(&["signal", &id, "go", "--set", "x=1"]).code,
+        sandbox.run(&["signal", &id, "go", "--set", "x=1"]).code,
         Some(0)
     );
     let (code, lines) = resumed.finish();
     assert_eq!(code, Some(0));
     assert_eq!(last_json(&lines)["result"], json!({"x": 1}));
     assert_eq!(
-        desk.run(&["resume", &id]).code,
+        sandbox.run(&["resume", &id]).code,
         Some(6),
         "the run has ended"
     );
 }
 
 #[test]
-fn a_cancelled_run_exits_with_8_and_its_tools_are_gone() {
-    let desk = sandbox();
-    let mut run = desk.start(&["run", "napping.yaml", "-o", "ndjson"]);
+fn a_cancelled_run_exits_with_8_and_its_tools_are_stopped() {
+    let sandbox = sandbox();
+    let mut run = sandbox.start(&["run", "napping.yaml", "-o", "ndjson"]);
     let event = run.wait_for_event("step.scheduled", Some("nap"));
     let event = event.expect("the step is scheduled");
     let id = event["execution_id"].as_str().expect("ids are text");
-    let mut logs = desk.start(&["logs", id, "-f"]);
+    let mut logs = sandbox.start(&["logs", id, "-f"]);
     assert!(logs.wait_for_line(|line| line.contains("asleep")).is_some());
-    let said = desk.run(&["cancel", id, "--reason", "enough", "-o", "json"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert_eq!(said.json()["status"], "CANCELLED");
+    let output = sandbox.run(&["cancel", id, "--reason", "enough", "-o", "json"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert_eq!(output.json()["status"], "CANCELLED");
     let (code, lines) = run.finish();
     assert_eq!(code, Some(8));
     assert_eq!(last_json(&lines)["status"], "CANCELLED");
     assert_eq!(logs.finish().0, Some(0), "following ends with the run");
-    assert!(desk.wait_for_no_processes(), "the interpreter was killed");
+    assert!(
+        sandbox.wait_for_no_processes(),
+        "the interpreter was killed"
+    );
 }
 
 #[test]
 fn a_detached_run_ends_in_the_background() {
-    let desk = sandbox();
-    let said = desk.run(&["run", "waiting.yaml", "--detach"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    let id = said.stdout.trim().to_owned();
+    let sandbox = sandbox();
+    let output = sandbox.run(&["run", "waiting.yaml", "--detach"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let id = output.stdout.trim().to_owned();
     assert!(
         !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()),
         "{id}"
     );
-    let mut follower = desk.start(&["events", &id, "-f", "-o", "ndjson"]);
+    let mut follower = sandbox.start(&["events", &id, "-f", "-o", "ndjson"]);
     assert!(
         follower
             .wait_for_event("task.started", Some("hold"))
             .is_some()
     );
-    assert_eq!(desk.run(&["signal", &id, "go"]).code, Some(0));
+    assert_eq!(sandbox.run(&["signal", &id, "go"]).code, Some(0));
     assert!(follower.wait_for_event("playbook.finished", None).is_some());
     assert_eq!(follower.finish().0, Some(0));
     assert_eq!(
-        desk.run_json(&["show", &id, "-o", "json"])["status"],
+        sandbox.run_json(&["show", &id, "-o", "json"])["status"],
         "COMPLETED"
     );
 }
 
 #[test]
-fn waiting_no_longer_than_told_exits_with_7_and_the_run_goes_on() {
-    let desk = sandbox();
-    let said = desk.run(&["run", "waiting.yaml", "--timeout", "300ms", "-o", "json"]);
-    assert_eq!(said.code, Some(7), "{said:?}");
-    let id = said.json()["execution_id"].as_str().map(str::to_owned);
+fn a_timeout_exits_with_7_and_the_run_continues() {
+    let sandbox = sandbox();
+    let output = sandbox.run(&["run", "waiting.yaml", "--timeout", "300ms", "-o", "json"]);
+    assert_eq!(output.code, Some(7), "{output:?}");
+    let id = output.json()["execution_id"].as_str().map(str::to_owned);
     let id = id.expect("ids are text");
-    let mut follower = desk.start(&["events", &id, "-f", "-o", "ndjson"]);
+    let mut follower = sandbox.start(&["events", &id, "-f", "-o", "ndjson"]);
     assert!(
         follower
             .wait_for_event("task.started", Some("hold"))
             .is_some()
     );
-    assert_eq!(desk.run(&["signal", &id, "go"]).code, Some(0));
+    assert_eq!(sandbox.run(&["signal", &id, "go"]).code, Some(0));
     assert!(follower.wait_for_event("playbook.finished", None).is_some());
     assert_eq!(follower.finish().0, Some(0));
 }
 
 #[test]
 fn a_killed_run_is_shown_as_such_and_resumed() {
-    let desk = sandbox();
-    let (run, id) = start_waiting(&desk);
+    let sandbox = sandbox();
+    let (run, id) = start_waiting(&sandbox);
     run.kill();
-    let shown = desk.run(&["show", &id]);
-    assert_eq!(shown.code, Some(0), "{shown:?}");
+    let report = sandbox.run(&["show", &id]);
+    assert_eq!(report.code, Some(0), "{report:?}");
     assert!(
-        shown.stdout.contains("noetl resume"),
+        report.stdout.contains("noetl resume"),
         "the output recommends a command: {}",
-        shown.stdout
+        report.stdout
     );
-    let mut resumed = desk.start(&["resume", "last", "-o", "ndjson"]);
+    let mut resumed = sandbox.start(&["resume", "last", "-o", "ndjson"]);
     assert!(
         resumed
             .wait_for_event("task.started", Some("hold"))
             .is_some()
     );
     assert_eq!(
-        desk.run(&["signal", &id, "go", "--set", "x=2"]).code,
+        sandbox.run(&["signal", &id, "go", "--set", "x=2"]).code,
         Some(0)
     );
     let (code, lines) = resumed.finish();
@@ -367,23 +371,23 @@ fn a_killed_run_is_shown_as_such_and_resumed() {
 
 #[test]
 fn every_template_begins_valid_and_those_without_a_network_run() {
-    let desk = sandbox();
+    let sandbox = sandbox();
     for template in ["hello", "pagination", "fan-out", "retry"] {
-        let said = desk.run(&["init", template, "--template", template]);
-        assert_eq!(said.code, Some(0), "{said:?}");
+        let output = sandbox.run(&["init", template, "--template", template]);
+        assert_eq!(output.code, Some(0), "{output:?}");
         assert_eq!(
-            desk.run(&["validate", template]).code,
+            sandbox.run(&["validate", template]).code,
             Some(0),
             "{template}"
         );
-        let again = desk.run(&["init", template, "--template", template]);
+        let second_output = sandbox.run(&["init", template, "--template", template]);
         assert_eq!(
-            again.code,
+            second_output.code,
             Some(6),
-            "{template} is not overwritten: {again:?}"
+            "{template} is not overwritten: {second_output:?}"
         );
         let file = format!("{template}/{template}.yaml");
-        let ran = desk.run(&["run", &file]);
+        let ran = sandbox.run(&["run", &file]);
         assert_eq!(ran.code, Some(0), "{template}: {ran:?}");
         assert!(!ran.stdout.is_empty(), "{template} prints its result");
     }
@@ -391,72 +395,75 @@ fn every_template_begins_valid_and_those_without_a_network_run() {
 
 #[test]
 fn a_registered_playbook_runs_by_its_path_in_the_store() {
-    let desk = sandbox();
-    desk.write("answer.txt", "by path\n");
-    let none = desk.run(&["run", "failing"]);
+    let sandbox = sandbox();
+    sandbox.write("answer.txt", "by path\n");
+    let none = sandbox.run(&["run", "failing"]);
     assert_eq!(none.code, Some(4), "{none:?}");
     assert!(
-        !desk.path(".noetl").exists(),
+        !sandbox.path(".noetl").exists(),
         "a failed lookup does not create a store"
     );
-    let said = desk.run(&["register", "failing.yaml", "waiting.yaml"]);
+    let output = sandbox.run(&["register", "failing.yaml", "waiting.yaml"]);
     assert_eq!(
-        said.stdout, "failing@1   new\nwaiting@1   new\n",
-        "{said:?}"
+        output.stdout, "failing@1   new\nwaiting@1   new\n",
+        "{output:?}"
     );
-    let again = desk.run(&["register", "failing.yaml"]);
-    assert_eq!(again.stdout, "failing@1   unchanged\n");
+    let second_output = sandbox.run(&["register", "failing.yaml"]);
+    assert_eq!(second_output.stdout, "failing@1   unchanged\n");
     for path in ["failing", "failing@1"] {
-        let said = desk.run(&["run", path, "-q"]);
-        assert_eq!((said.code, said.stdout.as_str()), (Some(0), "by path\n"));
+        let output = sandbox.run(&["run", path, "-q"]);
+        assert_eq!(
+            (output.code, output.stdout.as_str()),
+            (Some(0), "by path\n")
+        );
     }
-    assert_eq!(desk.run(&["run", "failing@2"]).code, Some(4));
-    assert_eq!(desk.run(&["catalog", "get", "failing"]).stdout, FAILING);
-    assert_eq!(desk.run(&["catalog", "get", "failing@7"]).code, Some(4));
-    let list = desk.run_json(&["catalog", "list", "-o", "json"]);
+    assert_eq!(sandbox.run(&["run", "failing@2"]).code, Some(4));
+    assert_eq!(sandbox.run(&["catalog", "get", "failing"]).stdout, FAILING);
+    assert_eq!(sandbox.run(&["catalog", "get", "failing@7"]).code, Some(4));
+    let list = sandbox.run_json(&["catalog", "list", "-o", "json"]);
     assert_eq!(list.as_array().map(Vec::len), Some(2), "{list:#}");
 }
 
 #[test]
 fn graphs_are_drawn_for_people_and_for_programs() {
-    let desk = sandbox();
-    let ascii = desk.run(&["graph", "failing.yaml"]);
+    let sandbox = sandbox();
+    let ascii = sandbox.run(&["graph", "failing.yaml"]);
     assert!(
         ascii.stdout.contains("look") && ascii.stdout.contains("end"),
         "{ascii:?}"
     );
-    let mermaid = desk.run(&["graph", "failing.yaml", "--format", "mermaid"]);
+    let mermaid = sandbox.run(&["graph", "failing.yaml", "--format", "mermaid"]);
     assert!(mermaid.stdout.starts_with("flowchart"), "{mermaid:?}");
-    let dot = desk.run(&["graph", "failing.yaml", "--format", "dot"]);
+    let dot = sandbox.run(&["graph", "failing.yaml", "--format", "dot"]);
     assert!(dot.stdout.starts_with("digraph"), "{dot:?}");
 }
 
 #[test]
 fn completions_explanations_and_versions_are_printed() {
-    let desk = sandbox();
+    let sandbox = sandbox();
     for shell in ["bash", "zsh", "fish"] {
-        let said = desk.run(&["completions", shell]);
-        assert_eq!(said.code, Some(0), "{shell}");
-        assert!(said.stdout.contains("noetl"), "{shell}");
+        let output = sandbox.run(&["completions", shell]);
+        assert_eq!(output.code, Some(0), "{shell}");
+        assert!(output.stdout.contains("noetl"), "{shell}");
     }
-    let explained = desk.run(&["explain", "TIMEOUT"]);
+    let explained = sandbox.run(&["explain", "TIMEOUT"]);
     assert_eq!(explained.code, Some(0), "{explained:?}");
-    assert_eq!(desk.run(&["explain", "NO_SUCH_CODE"]).code, Some(4));
-    assert!(desk.run(&["--version"]).stdout.starts_with("noetl "));
+    assert_eq!(sandbox.run(&["explain", "NO_SUCH_CODE"]).code, Some(4));
+    assert!(sandbox.run(&["--version"]).stdout.starts_with("noetl "));
 }
 
 /// Runs a playbook and returns the object it prints.
-fn run_outcome(desk: &CliSandbox, playbook: &str, more: &[&str]) -> Value {
-    desk.write("tried.yaml", playbook);
-    let args = [&["run", "tried.yaml", "-o", "json"], more].concat();
-    let mut command = desk.command(&args);
+fn run_outcome(sandbox: &CliSandbox, playbook: &str, extra_args: &[&str]) -> Value {
+    sandbox.write("tried.yaml", playbook);
+    let args = [&["run", "tried.yaml", "-o", "json"], extra_args].concat();
+    let mut command = sandbox.command(&args);
     let output = command.env("REGION", "us").output().expect("noetl runs");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-fn run_result(desk: &CliSandbox, playbook: &str, more: &[&str]) -> Value {
-    let object = run_outcome(desk, playbook, more);
+fn run_result(sandbox: &CliSandbox, playbook: &str, extra_args: &[&str]) -> Value {
+    let object = run_outcome(sandbox, playbook, extra_args);
     assert_eq!(object["status"], "COMPLETED", "{object}");
     object["result"].clone()
 }
@@ -474,24 +481,24 @@ workflow:
 
 #[test]
 fn defaults_are_rendered_once_with_the_variables_that_are_allowed() {
-    let desk = CliSandbox::new();
-    let result = run_result(&desk, DEFAULTS, &[]);
+    let sandbox = CliSandbox::new();
+    let result = run_result(&sandbox, DEFAULTS, &[]);
     assert_eq!(
         (&result["same"], &result["region"], &result["page"]),
         (&json!(true), &json!("eu"), &json!(1))
     );
-    let result = run_result(&desk, DEFAULTS, &["--allow-env", "REGION"]);
+    let result = run_result(&sandbox, DEFAULTS, &["--allow-env", "REGION"]);
     assert_eq!(result["region"], "us");
-    let result = run_result(&desk, DEFAULTS, &["--set-string", "name={{ 1 + 1 }}"]);
+    let result = run_result(&sandbox, DEFAULTS, &["--set-string", "name={{ 1 + 1 }}"]);
     assert_eq!(result["name"], "{{ 1 + 1 }}");
     let broken = DEFAULTS.replace("env.REGION | default('eu')", "nowhere.x");
-    desk.write("tried.yaml", &broken);
-    let said = desk.run(&["run", "tried.yaml"]);
-    assert_eq!(said.code, Some(2), "{said:?}");
+    sandbox.write("tried.yaml", &broken);
+    let output = sandbox.run(&["run", "tried.yaml"]);
+    assert_eq!(output.code, Some(2), "{output:?}");
     assert!(
-        said.stderr.contains("DEFAULT_TEMPLATE")
-            && said.stderr.contains("`workload.region` (line 6)"),
-        "{said:?}"
+        output.stderr.contains("DEFAULT_TEMPLATE")
+            && output.stderr.contains("`workload.region` (line 6)"),
+        "{output:?}"
     );
 }
 
@@ -509,14 +516,14 @@ workflow:
 "#;
 
 #[test]
-fn a_script_may_stand_in_a_file_or_in_the_playbook() {
-    let desk = CliSandbox::new();
-    desk.write("q.sql", "SELECT 40 + 2 AS n; -- {{ not a template\n");
-    desk.write("hello.sh", "echo \"hello ${0:+there}\"\n");
-    let result = run_result(&desk, SCRIPTS, &[]);
+fn a_script_may_be_in_a_file_or_in_the_playbook() {
+    let sandbox = CliSandbox::new();
+    sandbox.write("q.sql", "SELECT 40 + 2 AS n; -- {{ not a template\n");
+    sandbox.write("hello.sh", "echo \"hello ${0:+there}\"\n");
+    let result = run_result(&sandbox, SCRIPTS, &[]);
     assert_eq!(result, json!({"n": 42, "said": "hello there", "ok": true}));
     let missing = SCRIPTS.replace("hello.sh", "nowhere.sh");
-    let object = run_outcome(&desk, &missing, &[]);
+    let object = run_outcome(&sandbox, &missing, &[]);
     assert_eq!(object["error"]["code"], "SCRIPT_NOT_READABLE", "{object}");
 }
 
@@ -566,7 +573,7 @@ workflow:
 
 #[test]
 fn no_payload_runs_as_python_code() {
-    let desk = CliSandbox::new();
+    let sandbox = CliSandbox::new();
     for text in [
         "plain",
         "\"; open('canary', 'w'); \"",
@@ -576,10 +583,10 @@ fn no_payload_runs_as_python_code() {
         "\\",
     ] {
         let payload = json!({ "text": text }).to_string();
-        let result = run_result(&desk, PLACED, &["--input", &payload]);
+        let result = run_result(&sandbox, PLACED, &["--input", &payload]);
         let data = json!({"a": [1, null]});
         let expected = json!({"same": true, "text": text, "data": [data, data, data]});
         assert_eq!(result, expected);
-        assert!(!desk.path("canary").exists(), "{text}");
+        assert!(!sandbox.path("canary").exists(), "{text}");
     }
 }

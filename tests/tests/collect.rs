@@ -138,16 +138,17 @@ fn needed_bodies(runs: &[PlannedExecution]) -> BTreeSet<usize> {
             .collect();
         let lives = is_kept(run) || pinning.iter().any(|other| is_kept(other));
         let tree_lives = lives || root(run) || pinning.iter().any(|other| root(other));
-        for held in &run.references {
-            let is_over = held.expires_at.is_some_and(|time| time <= NOW) || held.is_released;
-            let in_scope = match held.scope {
+        for reference in &run.references {
+            let is_over =
+                reference.expires_at.is_some_and(|time| time <= NOW) || reference.is_released;
+            let in_scope = match reference.scope {
                 BodyScope::Permanent => true,
                 BodyScope::Execution => lives,
                 BodyScope::Workflow => tree_lives,
-                BodyScope::Step => lives && (held.in_ctx || !held.is_routed),
+                BodyScope::Step => lives && (reference.in_ctx || !reference.is_routed),
             };
             if in_scope && !is_over {
-                needed.insert(held.body);
+                needed.insert(reference.body);
             }
         }
     }
@@ -212,13 +213,13 @@ fn execution_log(
             EventBody::PlaybookStarted(EmptyPayload {}),
         ),
     ];
-    for (n, held) in run.references.iter().enumerate() {
+    for (n, reference) in run.references.iter().enumerate() {
         let at = EventLocation::of_step_run(&StepRunId {
             step: format!("s{n}").into(),
             run: 1,
         });
-        let value = reference_json(run, n, held);
-        if held.in_ctx {
+        let value = reference_json(run, n, reference);
+        if reference.in_ctx {
             let patch = RawJson::from_serializable(&json!({"kept": [value.clone()]}));
             bodies.push((
                 EventLocation {
@@ -233,7 +234,7 @@ fn execution_log(
                 EventBody::TaskDone(Box::new(task_ended(&value))),
             ));
         }
-        if held.is_released {
+        if reference.is_released {
             let released = json!({"kind": RELEASED_KIND, "uri": value["ref"]});
             let outcome = json!({"status": "ok", "result": released});
             let ended = TaskEnded {
@@ -243,7 +244,7 @@ fn execution_log(
             };
             bodies.push((task_location(&at), EventBody::TaskDone(Box::new(ended))));
         }
-        if held.is_routed {
+        if reference.is_routed {
             bodies.push((at, EventBody::NextEvaluated(Box::new(next_evaluated()))));
         }
     }
@@ -401,7 +402,7 @@ async fn collect_planned(
 }
 
 #[tokio::test]
-async fn exactly_what_lives_keeps_its_bodies() {
+async fn only_bodies_of_live_references_are_retained() {
     for seed in 0..80 {
         let (needed, left) = collect_planned(seed, |_| {}).await;
         assert_eq!(left, needed, "seed {seed}");
@@ -420,7 +421,7 @@ async fn is_loss_detected(alter: impl Fn(&mut Vec<PlannedExecution>) + Copy) -> 
 }
 
 #[tokio::test]
-async fn a_collector_that_overlooks_something_is_caught() {
+async fn a_collector_that_misses_a_reference_is_detected() {
     let without_pins = |runs: &mut Vec<PlannedExecution>| {
         for run in runs.iter_mut() {
             run.pinned_executions.clear();
@@ -438,7 +439,7 @@ async fn a_collector_that_overlooks_something_is_caught() {
     );
     let without_ctx = |runs: &mut Vec<PlannedExecution>| {
         for run in runs {
-            run.references.retain(|held| !held.in_ctx);
+            run.references.retain(|reference| !reference.in_ctx);
         }
     };
     assert!(

@@ -1,11 +1,13 @@
-//! One test for each conformance case, run by the engine alone: the log is the expected one, and the execution ends.
-//! With `NOETL_ACCEPT` set, the expected logs are rewritten for review.
+//! One test for each conformance case, run by a server and a worker on a store in memory and in virtual time: the log is
+//! the expected one, and the execution ends. With `NOETL_ACCEPT` set, expected logs that differ are rewritten for review.
 
 use std::path::Path;
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use tests::conformance::{Case, case_folders, case_name, run_case};
+use tests::conformance::{
+    Case, CaseDeployment, case_folders, case_name, compare_log, run_case_in_virtual_time,
+};
 
 #[expect(
     clippy::disallowed_methods,
@@ -17,34 +19,13 @@ fn accepts() -> bool {
 
 fn check_case(folder: &Path) -> Result<(), Failed> {
     let case = Case::load(folder)?;
-    let result = run_case(&case)?;
+    let result = run_case_in_virtual_time(&case, CaseDeployment::Memory)?;
     if !result.status.is_terminal() {
         return Err(format!("the execution is {}, not ended", result.status.name()).into());
     }
-    if accepts() {
-        return Ok(case.accept(&result.text)?);
-    }
-    match case.expected() {
-        Some(expected) if expected == result.text => Ok(()),
-        Some(expected) => Err(first_difference(&expected, &result.text).into()),
-        None => Err(
-            "the case has no expected log; run it with NOETL_ACCEPT=1 and review the file".into(),
-        ),
-    }
-}
-
-/// The first lines that differ.
-fn first_difference(expected: &str, actual: &str) -> String {
-    let mut lines = expected.lines().zip(actual.lines()).enumerate();
-    let first = lines.find(|(_, (expected, actual))| expected != actual);
-    match first {
-        Some((line, (expected, actual))) => {
-            format!(
-                "line {}:\n  expected {expected}\n  found    {actual}",
-                line + 1
-            )
-        }
-        None => "one log is longer than the other".to_owned(),
+    match compare_log(&case, &result.text) {
+        Err(_) if accepts() => Ok(case.accept(&result.text)?),
+        compared => Ok(compared?),
     }
 }
 

@@ -94,36 +94,36 @@ impl Dice {
 }
 
 /// Starts or resumes the run and kills it after this number of new events. Returns false if it ended before.
-fn kill_after_events(desk: &CliSandbox, verb: &[&str], seq: u64) -> bool {
-    let mut going = desk.start(&[verb, &["-o", "ndjson"]].concat());
-    let reached = going.wait_for_line(|line| {
+fn kill_after_events(sandbox: &CliSandbox, verb: &[&str], seq: u64) -> bool {
+    let mut running = sandbox.start(&[verb, &["-o", "ndjson"]].concat());
+    let reached = running.wait_for_line(|line| {
         let event: Value = serde_json::from_str(line).unwrap_or_default();
         event["seq"].as_u64().is_some_and(|now| now >= seq)
     });
-    going.kill();
+    running.kill();
     reached.is_some()
 }
 
 /// Kills it after this number of started tasks instead, before their ends are recorded.
-fn kill_after_tasks(desk: &CliSandbox, verb: &[&str], tasks: usize) -> bool {
-    let mut going = desk.start(&[verb, &["-q"]].concat());
-    while effect_lines(desk).len() < tasks && going.exit_code().is_none() {
+fn kill_after_tasks(sandbox: &CliSandbox, verb: &[&str], tasks: usize) -> bool {
+    let mut running = sandbox.start(&[verb, &["-q"]].concat());
+    while effect_lines(sandbox).len() < tasks && running.exit_code().is_none() {
         std::thread::yield_now();
     }
-    let is_going_on = going.exit_code().is_none();
-    going.kill();
+    let is_going_on = running.exit_code().is_none();
+    running.kill();
     is_going_on
 }
 
 /// Reads the log from the store.
-fn read_log(desk: &CliSandbox) -> Vec<Event> {
+fn read_log(sandbox: &CliSandbox) -> Vec<Event> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
     let runtime = runtime.expect("a runtime starts");
     runtime.block_on(async {
         let store =
-            store::SqliteStore::open(&desk.path(".noetl")).expect("the store can be opened");
+            store::SqliteStore::open(&sandbox.path(".noetl")).expect("the store can be opened");
         let filter = store::ExecutionFilter {
             limit: 2,
             ..store::ExecutionFilter::default()
@@ -136,8 +136,8 @@ fn read_log(desk: &CliSandbox) -> Vec<Event> {
     })
 }
 
-fn effect_lines(desk: &CliSandbox) -> Vec<String> {
-    desk.read("witness").lines().map(str::to_owned).collect()
+fn effect_lines(sandbox: &CliSandbox) -> Vec<String> {
+    sandbox.read("witness").lines().map(str::to_owned).collect()
 }
 
 /// Keys of the tasks that the log records as done.
@@ -151,8 +151,8 @@ fn finished_tasks(log: &[Event]) -> BTreeSet<String> {
 
 /// Runs the playbook, kills it repeatedly, and lets it finish; returns the number of kills.
 fn run_with_kills(seed: u64) -> u64 {
-    let desk = CliSandbox::new();
-    desk.write("crash.yaml", PLAYBOOK);
+    let sandbox = CliSandbox::new();
+    sandbox.write("crash.yaml", PLAYBOOK);
     let mut dice = Dice(0x9E37_79B9_7F4A_7C15 ^ (seed << 32));
     let (mut last, mut kills) = (0, 0);
     for kill in 0..KILLS {
@@ -161,12 +161,12 @@ fn run_with_kills(seed: u64) -> u64 {
             _ => &["resume", "last"],
         };
         let was_going_on = if dice.roll(2) == 0 {
-            kill_after_events(&desk, verb, last + 1 + dice.roll(24))
+            kill_after_events(&sandbox, verb, last + 1 + dice.roll(24))
         } else {
             let more = usize::try_from(1 + dice.roll(6)).unwrap_or(1);
-            kill_after_tasks(&desk, verb, effect_lines(&desk).len() + more)
+            kill_after_tasks(&sandbox, verb, effect_lines(&sandbox).len() + more)
         };
-        let (log, begun) = (read_log(&desk), effect_lines(&desk).len());
+        let (log, begun) = (read_log(&sandbox), effect_lines(&sandbox).len());
         last = log.last().map_or(0, |event| event.seq.0);
         let (finished, at) = (finished_tasks(&log), begun);
         if !was_going_on
@@ -177,22 +177,25 @@ fn run_with_kills(seed: u64) -> u64 {
             break;
         }
         kills += 1;
-        check_no_late_effects(&desk, seed, kill, &finished, at);
+        check_no_late_effects(&sandbox, seed, kill, &finished, at);
     }
-    let ended = desk.run(&["show", "last", "-o", "json"]).json()["status"] == "COMPLETED";
+    let ended = sandbox.run(&["show", "last", "-o", "json"]).json()["status"] == "COMPLETED";
     if !ended {
-        let before = (finished_tasks(&read_log(&desk)), effect_lines(&desk).len());
-        let said = desk.run(&["resume", "last", "-o", "json"]);
-        assert_eq!(said.code, Some(0), "seed {seed}: {said:?}");
-        check_no_repeats(&before.0, &effect_lines(&desk)[before.1..], seed);
+        let before = (
+            finished_tasks(&read_log(&sandbox)),
+            effect_lines(&sandbox).len(),
+        );
+        let output = sandbox.run(&["resume", "last", "-o", "json"]);
+        assert_eq!(output.code, Some(0), "seed {seed}: {output:?}");
+        check_no_repeats(&before.0, &effect_lines(&sandbox)[before.1..], seed);
     }
-    let shown = desk.run(&["show", "last", "-o", "json"]).json();
-    assert_eq!(shown["status"], "COMPLETED", "seed {seed}");
+    let report = sandbox.run(&["show", "last", "-o", "json"]).json();
+    assert_eq!(report["status"], "COMPLETED", "seed {seed}");
     let expected = serde_json::json!({"sums": [42, 91], "doubled": 42, "squares": 91});
-    assert_eq!(shown["result"], expected, "seed {seed}");
-    check_log(&read_log(&desk), seed);
+    assert_eq!(report["result"], expected, "seed {seed}");
+    check_log(&read_log(&sandbox), seed);
     assert!(
-        desk.wait_for_no_processes(),
+        sandbox.wait_for_no_processes(),
         "seed {seed}: a process is still running"
     );
     kills
@@ -200,17 +203,17 @@ fn run_with_kills(seed: u64) -> u64 {
 
 /// Waits until the tools of the killed run have exited too, and checks that they repeated no recorded task.
 fn check_no_late_effects(
-    desk: &CliSandbox,
+    sandbox: &CliSandbox,
     seed: u64,
     kill: u64,
     finished: &BTreeSet<String>,
     at: usize,
 ) {
     assert!(
-        desk.wait_for_no_processes(),
+        sandbox.wait_for_no_processes(),
         "seed {seed}, kill {kill}: a process is still running"
     );
-    let later = effect_lines(desk);
+    let later = effect_lines(sandbox);
     assert!(
         later.len() >= at,
         "seed {seed}, kill {kill}: entries of the witness disappeared"

@@ -83,7 +83,7 @@ fn claim_events(log: &[Event]) -> Vec<&Event> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn work_of_a_killed_worker_is_offered_again_and_work_of_a_living_one_is_not() {
+async fn work_of_a_killed_worker_is_offered_again_and_work_of_a_live_one_is_not() {
     let shape = ClusterShape {
         servers: 2,
         workers: 2,

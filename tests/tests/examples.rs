@@ -8,25 +8,25 @@ use tests::http::{FakeHttpServer, JsonReply, ReceivedRequest};
 
 /// A directory with a copy of the examples, like a checkout.
 fn sandbox() -> CliSandbox {
-    let desk = CliSandbox::new();
-    std::fs::create_dir(desk.path("examples")).expect("the directory is writable");
+    let sandbox = CliSandbox::new();
+    std::fs::create_dir(sandbox.path("examples")).expect("the directory is writable");
     for entry in std::fs::read_dir(examples_dir()).expect("the examples exist") {
         let entry = entry.expect("the directory is readable");
         if entry.path().is_dir() {
             continue;
         }
-        let to = desk.path("examples").join(entry.file_name());
+        let to = sandbox.path("examples").join(entry.file_name());
         std::fs::copy(entry.path(), to).expect("the directory is writable");
     }
-    desk
+    sandbox
 }
 
 /// Runs an example; returns the JSON on its standard output.
-fn run_result(desk: &CliSandbox, name: &str, more: &[&str]) -> Value {
+fn run_result(sandbox: &CliSandbox, name: &str, extra_args: &[&str]) -> Value {
     let file = format!("examples/{name}.yaml");
     let mut args = vec!["run", &file];
-    args.extend(more);
-    desk.run_json(&args)
+    args.extend(extra_args);
+    sandbox.run_json(&args)
 }
 
 #[test]
@@ -69,10 +69,10 @@ fn every_example_has_a_test_here() {
 #[test]
 fn etl_postgres_loads_twice_and_counts_once() {
     let database = tests::peers::PostgresServer::shared().fresh_database();
-    let desk = sandbox();
+    let sandbox = sandbox();
     let dsn = format!("dsn={}", database.url());
     for _ in 0..2 {
-        let totals = run_result(&desk, "etl-postgres", &["--set", &dsn]);
+        let totals = run_result(&sandbox, "etl-postgres", &["--set", &dsn]);
         let expected = json!([
             {"region": "north", "total": 30.0, "orders": 2, "ids": [1, 2]},
             {"region": "o'south", "total": 12.0, "orders": 1, "ids": [3]},
@@ -88,25 +88,25 @@ fn every_example_is_valid() {
 }
 
 #[test]
-fn hello_greets_whom_it_is_told_to() {
-    let desk = sandbox();
+fn hello_greets_the_name_in_its_input() {
+    let sandbox = sandbox();
     assert_eq!(
-        run_result(&desk, "hello", &[]),
+        run_result(&sandbox, "hello", &[]),
         json!({"greeting": "Hello, Ada"})
     );
-    let grace = run_result(&desk, "hello", &["--set", "name=Grace"]);
+    let grace = run_result(&sandbox, "hello", &["--set", "name=Grace"]);
     assert_eq!(grace, json!({"greeting": "Hello, Grace"}));
 }
 
 #[test]
 fn quickstart_adds_up_the_orders() {
-    let desk = sandbox();
+    let sandbox = sandbox();
     let summary = "8 orders on 5 pages from 3 shops: 200 in all, 25 on average";
     assert_eq!(
-        run_result(&desk, "quickstart", &[]),
+        run_result(&sandbox, "quickstart", &[]),
         json!({"summary": summary})
     );
-    let failed = desk.events("last");
+    let failed = sandbox.events("last");
     let failed = failed
         .iter()
         .filter(|event| event["event_type"] == "task.attempt.failed");
@@ -133,32 +133,32 @@ fn fan_out_meets_again_with_everything_it_gathered() {
 
 #[test]
 fn etl_loads_the_same_totals_twice() {
-    let desk = sandbox();
+    let sandbox = sandbox();
     let expected = json!([
         {"region": "north", "total": 30, "orders": 2},
         {"region": "south", "total": 12, "orders": 1},
     ]);
-    assert_eq!(run_result(&desk, "etl-sqlite", &[])["rows"], expected);
-    assert_eq!(run_result(&desk, "etl-sqlite", &[])["rows"], expected);
+    assert_eq!(run_result(&sandbox, "etl-sqlite", &[])["rows"], expected);
+    assert_eq!(run_result(&sandbox, "etl-sqlite", &[])["rows"], expected);
 }
 
 #[test]
 fn a_transfer_carries_the_same_rows_twice_without_doubling_them() {
-    let desk = sandbox();
+    let sandbox = sandbox();
     let expected = json!([{"region": "north", "total": 30}, {"region": "south", "total": 12}]);
-    assert_eq!(run_result(&desk, "transfer", &[])["rows"], expected);
-    assert_eq!(run_result(&desk, "transfer", &[])["rows"], expected);
+    assert_eq!(run_result(&sandbox, "transfer", &[])["rows"], expected);
+    assert_eq!(run_result(&sandbox, "transfer", &[])["rows"], expected);
 }
 
 #[test]
 fn children_answer_their_parent() {
-    let desk = sandbox();
+    let sandbox = sandbox();
     assert_eq!(
-        run_result(&desk, "children", &[]),
+        run_result(&sandbox, "children", &[]),
         json!({"regions": 3, "letters": 14})
     );
     assert_eq!(
-        run_result(&desk, "child", &[]),
+        run_result(&sandbox, "child", &[]),
         json!({"region": "nowhere", "letters": 7})
     );
 }
@@ -212,8 +212,8 @@ fn pagination_reads_every_page_and_gets_over_a_busy_answer() {
 
 #[test]
 fn quantum_sweeps_its_angles_and_keeps_the_shots_outside_the_log() {
-    let desk = sandbox();
-    let result = run_result(&desk, "quantum", &[]);
+    let sandbox = sandbox();
+    let result = run_result(&sandbox, "quantum", &[]);
     assert_eq!(result["shots"], 200_000);
     let best = result["best"].as_f64().expect("the value is an angle");
     assert!((best - std::f64::consts::PI).abs() < 0.001, "{result}");
@@ -222,7 +222,7 @@ fn quantum_sweeps_its_angles_and_keeps_the_shots_outside_the_log() {
     for (found, expected) in chances.iter().zip([0.0, 0.15, 0.5, 0.85, 1.0]) {
         assert!((found - expected).abs() < 0.03, "{chances:?}");
     }
-    let events = desk.events("last");
+    let events = sandbox.events("last");
     let of = |kind: &str, task: &str| {
         let fits = |event: &&Value| event["event_type"] == kind && event["task_label"] == task;
         events.iter().filter(fits).cloned().collect::<Vec<_>>()
@@ -239,14 +239,14 @@ fn quantum_sweeps_its_angles_and_keeps_the_shots_outside_the_log() {
 
 #[test]
 fn approvals_continue_after_a_decision() {
-    let desk = sandbox();
-    let mut run = desk.start(&["run", "examples/approvals.yaml", "-o", "ndjson"]);
+    let sandbox = sandbox();
+    let mut run = sandbox.start(&["run", "examples/approvals.yaml", "-o", "ndjson"]);
     assert!(
         run.wait_for_event("task.started", Some("approval"))
             .is_some()
     );
-    let said = desk.run(&["signal", "last", "decision", "--set", "approved=true"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let output = sandbox.run(&["signal", "last", "decision", "--set", "approved=true"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
     let (code, lines) = run.finish();
     assert_eq!(code, Some(0));
     let last: Value = serde_json::from_str(lines.last().expect("the run is printed last"))

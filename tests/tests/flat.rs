@@ -65,25 +65,25 @@ fn two_gigabytes_pass_through_flat_memory_and_leave_a_small_log() {
         let rows: Vec<_> = (0..ROWS).map(row).collect();
         (200, json!({"has_more": page < PAGES, "rows": rows}))
     });
-    let desk = CliSandbox::new();
-    desk.write("flat.yaml", PLAYBOOK);
-    let served = ServerProcess::with_context(&desk, &["--local-slots", "0"]);
-    let (mut worker, mut said) = spawn_server(&desk, &["worker", "--server", &served.url]);
-    wait_for_line(&mut said, "started worker");
+    let sandbox = CliSandbox::new();
+    sandbox.write("flat.yaml", PLAYBOOK);
+    let served = ServerProcess::with_context(&sandbox, &["--local-slots", "0"]);
+    let (mut worker, mut stderr) = spawn_server(&sandbox, &["worker", "--server", &served.url]);
+    wait_for_line(&mut stderr, "started worker");
     let idle = peak_bytes(served.id());
     let api = format!("api={}", api.url());
-    let result = desk.run_json(&["run", "flat.yaml", "--set", &api]);
+    let result = sandbox.run_json(&["run", "flat.yaml", "--set", &api]);
     let grown = peak_bytes(served.id()) - idle;
-    let held = peak_bytes(worker.id());
+    let peak = peak_bytes(worker.id());
     worker.kill().expect("the worker can be killed");
     worker.wait().expect("the worker has exited");
     let rows = PAGES * ROWS;
     assert_eq!(result, json!({"rows": rows, "sum": rows * (rows - 1) / 2}));
     assert!(grown < 64_000_000, "the server grew by {grown} bytes");
-    assert!(held < 256_000_000, "the worker used {held} bytes");
+    assert!(peak < 256_000_000, "the worker used {peak} bytes");
     drop(served);
     let store =
-        rusqlite::Connection::open(desk.path("kept/noetl.db")).expect("the store can be opened");
+        rusqlite::Connection::open(sandbox.path("kept/noetl.db")).expect("the store can be opened");
     let sum = "SELECT sum(length(payload)) FROM event WHERE iteration IS NOT NULL";
     let bytes: i64 = store.query_row(sum, [], |row| row.get(0)).expect("a sum");
     assert!(

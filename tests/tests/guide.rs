@@ -1,5 +1,5 @@
-//! Runs the documentation: the blocks of the tutorial and of the cluster guides in order, and every other guide, whose
-//! output must match the page.
+//! Runs the documentation: the blocks of the tutorial and of the cluster guides in order, and every other guide and the
+//! pages of tool kinds, whose output must match the page.
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
@@ -120,14 +120,14 @@ fn assert_success(output: &Output, hint: &str) {
     );
 }
 
-/// Defines one test for each guide, and the list of their names.
-macro_rules! guides {
-    ($($test:ident => $page:literal,)*) => {
-        const TESTED: &[&str] = &[$($page),*];
+/// Defines one test for each page of a directory, and the list of their names.
+macro_rules! pages {
+    ($list:ident in $directory:literal: $($test:ident => $page:literal,)*) => {
+        const $list: &[&str] = &[$($page),*];
         $(
             #[test]
             fn $test() {
-                let page = root().join("docs/guide").join(concat!($page, ".md"));
+                let page = root().join(concat!($directory, "/", $page, ".md"));
                 let hint = "if the program is right, accept its output: NOETL_ACCEPT=1";
                 assert_success(&run_page(&page), hint);
             }
@@ -135,7 +135,8 @@ macro_rules! guides {
     };
 }
 
-guides! {
+pages! {
+    GUIDES in "docs/guide":
     the_guide_to_approvals_prints_what_it_shows => "approvals",
     the_guide_to_branches_prints_what_it_shows => "branches",
     the_guide_to_credentials_prints_what_it_shows => "credentials",
@@ -154,26 +155,47 @@ guides! {
     the_guide_to_troubleshooting_prints_what_it_shows => "troubleshooting",
 }
 
-#[test]
-fn every_guide_with_a_console_block_has_a_test() {
-    let entries = std::fs::read_dir(root().join("docs/guide")).expect("the guides exist");
+pages! {
+    TOOL_PAGES in "docs/reference/tools":
+    the_page_of_artifact_prints_what_it_shows => "artifact",
+    the_page_of_http_prints_what_it_shows => "http",
+    the_page_of_mcp_prints_what_it_shows => "mcp",
+    the_page_of_noop_prints_what_it_shows => "noop",
+    the_page_of_objects_prints_what_it_shows => "objects",
+    the_page_of_python_prints_what_it_shows => "python",
+    the_page_of_rhai_prints_what_it_shows => "rhai",
+    the_page_of_shell_prints_what_it_shows => "shell",
+    the_page_of_sqlite_prints_what_it_shows => "sqlite",
+    the_page_of_transfer_prints_what_it_shows => "transfer",
+    the_page_of_transform_prints_what_it_shows => "transform",
+    the_page_of_wait_prints_what_it_shows => "wait",
+    the_page_of_workbook_prints_what_it_shows => "workbook",
+}
+
+/// Names of the pages in a directory that have a `console` block.
+fn pages_with_console(directory: &str) -> BTreeSet<String> {
+    let entries = std::fs::read_dir(root().join(directory)).expect("the directory exists");
     let pages = entries.map(|entry| entry.expect("the directory is readable").path());
-    let with_console: BTreeSet<String> = pages
+    pages
         .filter(|page| page.extension().is_some_and(|end| end == "md"))
         .filter(|page| {
             let text = std::fs::read_to_string(page).expect("the page is readable");
             text.lines().any(|line| line == "```console")
         })
         .filter_map(|page| Some(page.file_stem()?.to_string_lossy().into_owned()))
-        .collect();
-    assert_eq!(
-        with_console,
-        TESTED.iter().map(|page| (*page).to_owned()).collect()
-    );
+        .collect()
 }
 
 #[test]
-fn the_guides_to_a_cluster_do_what_they_say() {
+fn every_guide_and_tool_page_with_a_console_block_has_a_test() {
+    for (directory, tested) in [("docs/guide", GUIDES), ("docs/reference/tools", TOOL_PAGES)] {
+        let tested = tested.iter().map(|page| (*page).to_owned()).collect();
+        assert_eq!(pages_with_console(directory), tested, "{directory}");
+    }
+}
+
+#[test]
+fn the_cluster_guides_work_as_written() {
     let pages = CLUSTER_PAGES.map(|page| root().join(page));
     let hint = "the guides also need `curl` and `openssl`";
     assert_success(&run_cluster_pages(&pages), hint);

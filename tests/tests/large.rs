@@ -1,4 +1,4 @@
-//! Loops whose results are too many or too large for one event: whoever reads them reads all of them.
+//! Loops whose results are too many or too large for one event: every reader gets all of them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,13 +49,13 @@ workflow:
 "#;
 
 fn run_large(count: u64, size: u64) {
-    let desk = CliSandbox::new();
-    desk.write("large.yaml", PLAYBOOK);
+    let sandbox = CliSandbox::new();
+    sandbox.write("large.yaml", PLAYBOOK);
     let (count_is, size_is) = (format!("count={count}"), format!("size={size}"));
     let args = ["run", "large.yaml", "--set", &count_is, "--set", &size_is];
     let sum = count * (count - 1) / 2;
     let arc = json!({"count": count, "sum": sum, "last": count - 1});
-    assert_eq!(desk.run_json(&args), json!({"arc": arc, "step": sum}));
+    assert_eq!(sandbox.run_json(&args), json!({"arc": arc, "step": sum}));
 }
 
 #[test]
@@ -82,19 +82,19 @@ workflow:
     tool: {kind: noop, result: "{{ each.stats }}"}
 "#;
 
-/// An iteration of a task that succeeds writes so many events: start and end of itself and of its task.
+/// Number of events that an iteration of a successful task writes: start and end of itself and of its task.
 const ITERATION_EVENTS: u64 = 4;
 
 /// Follows the log from behind a seq until an event of this type is recorded there.
-fn wait_for_event(desk: &CliSandbox, id: &str, after: u64, kind: &str) -> Value {
+fn wait_for_event(sandbox: &CliSandbox, id: &str, after: u64, kind: &str) -> Value {
     let after = after.to_string();
-    let mut follower = desk.start(&["events", id, "-f", "--after", &after, "-o", "ndjson"]);
+    let mut follower = sandbox.start(&["events", id, "-f", "--after", &after, "-o", "ndjson"]);
     let event = follower.wait_for_event(kind, None);
     follower.kill();
     event.unwrap_or_else(|| panic!("the log ends without {kind}"))
 }
 
-/// The most memory a process had so far, in bytes.
+/// Peak memory of a process, in bytes.
 fn peak_bytes(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).expect("it lives");
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
@@ -121,25 +121,25 @@ fn list_files(folder: &Path) -> Vec<PathBuf> {
 #[test]
 fn a_million_iterations_over_a_range_survive_a_kill_in_bounded_memory() {
     let count = 1_000_000;
-    let desk = CliSandbox::new();
-    desk.write("million.yaml", MILLION);
-    let served = ServerProcess::with_context(&desk, &[]);
-    let begun = desk.run_json(&["run", "million.yaml", "--detach", "-o", "json"]);
+    let sandbox = CliSandbox::new();
+    sandbox.write("million.yaml", MILLION);
+    let served = ServerProcess::with_context(&sandbox, &[]);
+    let begun = sandbox.run_json(&["run", "million.yaml", "--detach", "-o", "json"]);
     let id = begun["execution_id"].as_str().expect("a run has an id");
-    let started = wait_for_event(&desk, id, 0, "loop.started");
+    let started = wait_for_event(&sandbox, id, 0, "loop.started");
     let rule = json!({"start": 0, "stop": count, "step": 1});
     assert_eq!(started["payload"]["range"], rule);
     assert_eq!(started["payload"]["collection"], Value::Null);
-    wait_for_event(&desk, id, count * ITERATION_EVENTS * 2 / 5, "task.done");
-    let held = peak_bytes(served.id());
-    assert!(held < MEMORY_MAX, "the first server had {held} bytes");
-    let served = served.restart(&desk);
-    wait_for_event(&desk, id, count * ITERATION_EVENTS, "playbook.finished");
-    let held = peak_bytes(served.id());
-    assert!(held < MEMORY_MAX, "the second server had {held} bytes");
+    wait_for_event(&sandbox, id, count * ITERATION_EVENTS * 2 / 5, "task.done");
+    let peak = peak_bytes(served.id());
+    assert!(peak < MEMORY_MAX, "the first server had {peak} bytes");
+    let served = served.restart(&sandbox);
+    wait_for_event(&sandbox, id, count * ITERATION_EVENTS, "playbook.finished");
+    let peak = peak_bytes(served.id());
+    assert!(peak < MEMORY_MAX, "the second server had {peak} bytes");
     let stats = json!({"total": count, "succeeded": count, "failed": 0});
-    assert_eq!(desk.run_json(&["result", id]), stats);
-    let stored = list_files(&desk.path("kept/bodies"));
+    assert_eq!(sandbox.run_json(&["result", id]), stats);
+    let stored = list_files(&sandbox.path("kept/bodies"));
     assert!(stored.is_empty(), "the loop stored {stored:?}");
 }
 
@@ -166,22 +166,22 @@ workflow:
       - sum: {kind: noop, result: "{{ [get.data | length, get.data | sum] }}"}
 "#;
 
-/// Reads the results of a loop by nothing but what its `loop.done` event says.
+/// Reads the results of a loop only through its `loop.done` event.
 fn read_by_manifest(count: u64) {
-    let desk = CliSandbox::new();
-    desk.write("listed.yaml", LISTED);
-    desk.write("read.yaml", READ);
+    let sandbox = CliSandbox::new();
+    sandbox.write("listed.yaml", LISTED);
+    sandbox.write("read.yaml", READ);
     let count_is = format!("count={count}");
-    let ran = desk.run(&["run", "listed.yaml", "--set", &count_is, "-q"]);
+    let ran = sandbox.run(&["run", "listed.yaml", "--set", &count_is, "-q"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    let log = desk.events("last");
+    let log = sandbox.events("last");
     let done = log.iter().find(|event| event["event_type"] == "loop.done");
     let done = &done.expect("the loop is done")["payload"];
     let uri = done["manifests"][0]
         .as_str()
         .expect("it names its manifest");
     let uri = format!("ref={uri}");
-    let read = desk.run_json(&["run", "read.yaml", "--set", &uri]);
+    let read = sandbox.run_json(&["run", "read.yaml", "--set", &uri]);
     assert_eq!(read, json!([count, count * (count - 1)]));
 }
 
@@ -324,7 +324,7 @@ async fn reading_a_run_costs_the_same_at_any_number_of_iterations() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_results_of_a_loop_come_in_order_and_each_row_is_read_about_once() {
+async fn all_results_of_a_loop_are_in_order_and_each_row_is_read_about_once() {
     let iterations = 20_000;
     let fixture = ReadingFixture::new(iterations).await;
     let mut text = Vec::new();

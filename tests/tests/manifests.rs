@@ -291,10 +291,10 @@ async fn start_server(
 
 async fn check_response(url: &str, first: u64) {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let mut answer = reqwest::get(url).await.unwrap();
-    assert!(answer.status().is_success(), "{url}: {answer:?}");
+    let mut response = reqwest::get(url).await.unwrap();
+    assert!(response.status().is_success(), "{url}: {response:?}");
     let mut order = OrderChecker::default();
-    while let Some(piece) = answer.chunk().await.unwrap() {
+    while let Some(piece) = response.chunk().await.unwrap() {
         order.push(&piece, first);
     }
     assert_eq!(order.next_number, PARTS, "{url}");
@@ -302,8 +302,8 @@ async fn check_response(url: &str, first: u64) {
 }
 
 /// Reads the output of a command, and returns its peak memory.
-fn check_printed(desk: &CliSandbox, args: &[&str], first: u64) -> u64 {
-    let mut command = desk.command(args);
+fn check_printed(sandbox: &CliSandbox, args: &[&str], first: u64) -> u64 {
+    let mut command = sandbox.command(args);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let process = child.id().to_string();
     let mut out = child.stdout.take().unwrap();
@@ -324,8 +324,8 @@ fn check_printed(desk: &CliSandbox, args: &[&str], first: u64) -> u64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_thousand_parts_are_read_in_constant_memory() {
-    let desk = CliSandbox::new();
-    let dir = desk.path("noetl-store");
+    let sandbox = CliSandbox::new();
+    let dir = sandbox.path("noetl-store");
     fs::create_dir_all(&dir).unwrap();
     let store = Arc::new(SqliteStore::open(&dir).unwrap());
     let mut writer = LogWriter::start(store.clone()).await;
@@ -344,7 +344,7 @@ async fn a_hundred_thousand_parts_are_read_in_constant_memory() {
     for form in [&["--raw"][..], &["-o", "ndjson"], &["-o", "json"]] {
         let looped = format!("{id}/looped");
         let args = [&["result", &looped, "--store", &place][..], form].concat();
-        let most = check_printed(&desk, &args, 0);
+        let most = check_printed(&sandbox, &args, 0);
         assert!(
             most < PROGRAM_KIB + GROWTH_MAX_KIB,
             "{form:?} took {most} KiB"

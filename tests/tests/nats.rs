@@ -37,8 +37,11 @@ struct BusFixture {
 
 async fn start_fixture(nats: &NatsServer) -> BusFixture {
     let dir = tempfile::tempdir().unwrap();
-    let store: Arc<dyn Store> =
-        Arc::new(store::SqliteStore::open(dir.path()).unwrap().with_outbox());
+    let store = store::SqliteStore::open(dir.path()).unwrap().with_outbox();
+    start_server(nats, Arc::new(store), dir).await
+}
+
+async fn start_server(nats: &NatsServer, store: Arc<dyn Store>, dir: TempDir) -> BusFixture {
     let bodies = results::DirBodyStore::open(dir.path()).unwrap();
     let bus = wire::NatsBus::connect(&nats.url()).await.unwrap();
     let server = Server::start(server::Config {
@@ -151,7 +154,7 @@ async fn every_event_is_published_in_order_without_bodies() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_nats_that_is_killed_and_wiped_loses_nothing_of_what_comes_after() {
+async fn after_nats_is_killed_and_wiped_no_later_event_is_lost() {
     let nats = NatsServer::private();
     let site = start_fixture(&nats).await;
     let first = site.run_playbook().await;
@@ -179,4 +182,23 @@ async fn a_nats_that_is_killed_and_wiped_loses_nothing_of_what_comes_after() {
         site.read_log(&third).await,
         "the stream is created again"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_does_not_publish_does_not_stop_the_publisher() {
+    let nats = NatsServer::private();
+    let dir = tempfile::tempdir().unwrap();
+    let silent = store::SqliteStore::open(dir.path()).unwrap();
+    let silent_owner = silent.owner().unwrap();
+    let publishing = store::SqliteStore::open(dir.path()).unwrap().with_outbox();
+    let publishing_owner = publishing.owner().unwrap();
+    assert!(
+        silent_owner < publishing_owner,
+        "the lowest owner ID publishes"
+    );
+    let fixture = start_server(&nats, Arc::new(publishing), dir).await;
+    let id = fixture.run_playbook().await;
+    fixture.wait_until_published().await;
+    let (published, _) = read_stream(&nats).await;
+    assert_eq!(published[&id], fixture.read_log(&id).await);
 }

@@ -21,7 +21,7 @@ use store::{
 use tests::peers::{self, TestDatabase};
 use tokio_postgres::{Client, NoTls};
 
-/// Commands that nobody has claimed while the commits are measured.
+/// Number of unclaimed commands while the commits are measured.
 const QUEUED: i32 = 20_000;
 
 /// Executions that are committed together.
@@ -68,7 +68,7 @@ impl ReadCounts {
         }
     }
 
-    /// Whether it is what so many commits may read, and so many rows beside.
+    /// Whether the rows that were read are as many as these commits may read, plus a few.
     fn is_within(self, commits: i64, rows: i64) -> bool {
         self.rows <= commits * ROWS_PER_COMMIT_MAX + rows
             && self.index_pages <= commits * PAGES_PER_COMMIT_MAX + 3 * rows
@@ -264,11 +264,11 @@ impl QueryPlanFixture {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_commit_reads_its_own_rows_whatever_the_statistics_say() {
+async fn a_commit_reads_only_its_own_rows_with_any_statistics() {
     let fixture = QueryPlanFixture::new().await;
     fixture.run_steps(1).await;
     fixture.freeze_statistics().await;
-    // Plans are made anew after statistics were taken, and kept from then on.
+    // Statements are planned again after statistics were collected, and the plans are cached.
     fixture.run_steps(MEMBERS).await;
     fixture.run_steps(1).await;
     fixture.queue_commands().await;
@@ -408,7 +408,7 @@ impl MeasuredStatement {
         ran.unwrap_or_else(|error| panic!("{self:?}: {error:?}"));
     }
 
-    /// Rows that it may read beside a handful.
+    /// Number of rows that it may read in addition to a few.
     fn rows_needed(self) -> i64 {
         match self {
             // No index holds the times by which commands must be claimed.
@@ -435,7 +435,7 @@ fn resolved_token() -> KeychainRow {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sweep_reads_the_rows_that_it_needs_whatever_the_statistics_say() {
+async fn a_sweep_reads_only_the_rows_that_it_needs_with_any_statistics() {
     let fixture = QueryPlanFixture::new().await;
     fixture.run_steps(1).await;
     fixture.freeze_statistics().await;

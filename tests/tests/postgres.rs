@@ -52,7 +52,7 @@ impl StoreFixture for PostgresStoreFixture {
 }
 
 impl PostgresStoreFixture {
-    /// A connection beside the store.
+    /// A connection of the test, separate from those of the store.
     async fn raw_client(&self) -> Client {
         let connected = tokio_postgres::connect(&self.0.url(), NoTls).await;
         let (client, connection) = connected.expect("the database runs");
@@ -78,7 +78,7 @@ async fn start_commit(store: &dyn Store) -> Commit {
 store::contract_suite!(new_fixture());
 
 #[tokio::test(flavor = "multi_thread")]
-async fn servers_that_start_at_once_on_an_empty_database_all_come_up() {
+async fn servers_that_start_at_once_on_an_empty_database_all_become_ready() {
     let site = new_fixture();
     let url = site.0.url();
     let opening = (0..4).map(|_| {
@@ -240,7 +240,7 @@ async fn the_event_view_shows_what_the_api_shows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_keeps_a_store_from_opening_is_named_without_the_password() {
+async fn the_error_of_opening_a_store_names_the_cause_and_not_the_password() {
     let site = new_fixture();
     let good = site.0.url();
     let (before, after) = good.split_once("a-password-of-the-tests").unwrap();
@@ -371,7 +371,7 @@ async fn a_connection_whose_login_is_never_answered_is_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_database_that_stays_away_makes_a_commit_unavailable() {
+async fn a_commit_to_an_unreachable_database_fails_as_unavailable() {
     let site = new_fixture();
     let proxy = start_proxy(&site);
     let store = store_behind(&proxy, &site);
@@ -386,7 +386,7 @@ async fn a_database_that_stays_away_makes_a_commit_unavailable() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_that_cannot_be_reached_says_so_until_it_can() {
+async fn an_unreachable_store_reports_unavailable_until_it_is_reachable() {
     let site = new_fixture();
     let proxy = start_proxy(&site);
     let store = store_behind(&proxy, &site);
@@ -405,7 +405,7 @@ async fn a_store_that_cannot_be_reached_says_so_until_it_can() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn commits_go_on_after_the_database_has_crashed() {
+async fn commits_continue_after_the_database_has_crashed() {
     let server = peers::PostgresServer::private();
     let database = PostgresStoreFixture(server.fresh_database());
     let store = database.join();
@@ -517,7 +517,7 @@ async fn a_process_that_left_no_longer_holds_its_executions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_whose_heart_stopped_is_dead_after_three_seconds_by_the_databases_clock() {
+async fn a_process_without_heartbeat_is_dead_after_three_seconds_of_the_databases_clock() {
     let site = new_fixture();
     let store = site.join();
     let mut first = creation_commit(&*store);
@@ -540,22 +540,25 @@ async fn a_process_whose_heart_stopped_is_dead_after_three_seconds_by_the_databa
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_sslmode_trusts_as_far_as_it_says() {
+async fn each_sslmode_verifies_as_documented() {
     let server = peers::PostgresServer::private();
     let database = server.fresh_database();
     let plain = open_error(&format!("{}?sslmode=require", database.url())).await;
     assert!(matches!(plain, Error::Unreachable { .. }), "{plain:?}");
-    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-    server.enable_tls(&made.cert.pem(), &made.signing_key.serialize_pem());
+    let certificate = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    server.enable_tls(
+        &certificate.cert.pem(),
+        &certificate.signing_key.serialize_pem(),
+    );
     let dir = tempfile::tempdir().unwrap();
     let roots = dir.path().join("roots.pem");
-    std::fs::write(&roots, made.cert.pem()).unwrap();
+    std::fs::write(&roots, certificate.cert.pem()).unwrap();
     let by_address = database.url();
     let by_name = by_address.replace("127.0.0.1", "localhost");
     let known = format!("sslrootcert={}", roots.display());
     for (url, is_trusted) in [
         (format!("{by_address}?sslmode=require"), true),
-        // The password is proved over this very connection, and to nobody in between.
+        // The password is verified over this connection, so a man in the middle cannot use it.
         (
             format!("{by_address}?sslmode=require&channel_binding=require"),
             true,
@@ -627,11 +630,11 @@ async fn a_commit_that_the_database_cannot_hold_does_not_take_the_others_along()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_without_room_or_that_takes_no_writes_says_so_and_goes_on() {
+async fn a_full_or_read_only_database_reports_so_and_recovers() {
     let site = new_fixture();
     let store = site.join();
     let raw = site.raw_client().await;
-    // The database refuses as it does when its volume has no room.
+    // The database refuses as it does when its volume is full.
     let full = "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS \
          $$ BEGIN RAISE EXCEPTION 'no room' USING ERRCODE = 'disk_full'; END $$; \
          CREATE TRIGGER full_disk BEFORE INSERT ON noetl.log EXECUTE FUNCTION full_disk()";

@@ -8,9 +8,9 @@ use tests::cli_sandbox::{CliSandbox, examples_dir};
 
 /// A directory with the example tools, like a checkout.
 fn sandbox() -> CliSandbox {
-    let desk = CliSandbox::new();
+    let sandbox = CliSandbox::new();
     for dir in ["tools", "tools/greet", "tools/words", "tools/words/src"] {
-        std::fs::create_dir(desk.path(dir)).expect("the directory is writable");
+        std::fs::create_dir(sandbox.path(dir)).expect("the directory is writable");
     }
     for file in [
         "greet.yaml",
@@ -21,11 +21,11 @@ fn sandbox() -> CliSandbox {
         "words/Cargo.lock",
         "words/src/main.rs",
     ] {
-        let to = desk.path("tools").join(file);
+        let to = sandbox.path("tools").join(file);
         std::fs::copy(examples_dir().join("tools").join(file), to)
             .expect("the directory is writable");
     }
-    desk
+    sandbox
 }
 
 fn tool_playbook(tool: &str) -> String {
@@ -36,25 +36,25 @@ fn tool_playbook(tool: &str) -> String {
     )
 }
 
-fn run_codes(desk: &CliSandbox, args: &[&str]) -> (Option<i32>, Vec<String>) {
-    let said = desk.run(args);
-    let findings = said.json();
+fn run_codes(sandbox: &CliSandbox, args: &[&str]) -> (Option<i32>, Vec<String>) {
+    let output = sandbox.run(args);
+    let findings = output.json();
     let findings = findings.as_array().expect("diagnostics are a list");
     let codes = findings.iter().filter_map(|found| found["code"].as_str());
-    (said.code, codes.map(ToOwned::to_owned).collect())
+    (output.code, codes.map(ToOwned::to_owned).collect())
 }
 
 #[test]
 fn a_kind_that_a_program_in_python_adds_runs_as_the_example_shows() {
-    let desk = sandbox();
-    let ran = desk.run_json(&["run", "tools/greet.yaml", "--tools", "tools", "-o", "json"]);
+    let sandbox = sandbox();
+    let ran = sandbox.run_json(&["run", "tools/greet.yaml", "--tools", "tools", "-o", "json"]);
     assert_eq!(
         ran["result"],
         json!({"text": "Hello, world! Hello, world!"})
     );
-    let logs = desk.run(&["logs", "last"]);
+    let logs = sandbox.run(&["logs", "last"]);
     assert!(logs.stdout.contains("greeting for attempt 1"), "{logs:?}");
-    let nobody = desk.run(&[
+    let nobody = sandbox.run(&[
         "run",
         "tools/greet.yaml",
         "--tools",
@@ -67,8 +67,8 @@ fn a_kind_that_a_program_in_python_adds_runs_as_the_example_shows() {
 }
 
 #[test]
-fn a_kind_that_a_program_in_rust_adds_is_built_alone_and_runs() {
-    let desk = sandbox();
+fn an_external_tool_in_rust_builds_alone_and_runs() {
+    let sandbox = sandbox();
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("words");
     let built = Command::new(env!("CARGO"))
         .args([
@@ -79,7 +79,7 @@ fn a_kind_that_a_program_in_rust_adds_is_built_alone_and_runs() {
             "--target-dir",
         ])
         .arg(&target)
-        .current_dir(desk.path("tools/words"))
+        .current_dir(sandbox.path("tools/words"))
         .output()
         .expect("cargo is installed");
     assert!(
@@ -87,33 +87,33 @@ fn a_kind_that_a_program_in_rust_adds_is_built_alone_and_runs() {
         "{}",
         String::from_utf8_lossy(&built.stderr)
     );
-    let at = desk.path("tools/words/target/release");
+    let at = sandbox.path("tools/words/target/release");
     std::fs::create_dir_all(&at).expect("the directory is writable");
     std::fs::copy(target.join("release/words"), at.join("words")).expect("the program was built");
-    desk.write("p.yaml", &tool_playbook("{kind: x-words, text: \"a b A\"}"));
-    let ran = desk.run_json(&["run", "p.yaml", "--tools", "tools", "-o", "json"]);
+    sandbox.write("p.yaml", &tool_playbook("{kind: x-words, text: \"a b A\"}"));
+    let ran = sandbox.run_json(&["run", "p.yaml", "--tools", "tools", "-o", "json"]);
     assert_eq!(ran["result"], json!({"counts": {"a": 2, "b": 1}}));
 }
 
 #[test]
 fn a_playbook_is_held_to_the_manifests_that_are_known() {
-    let desk = sandbox();
-    desk.write("p.yaml", &tool_playbook("{kind: x-greet, whom: you}"));
+    let sandbox = sandbox();
+    sandbox.write("p.yaml", &tool_playbook("{kind: x-greet, whom: you}"));
     let found = run_codes(
-        &desk,
+        &sandbox,
         &["validate", "p.yaml", "--tools", "tools", "-o", "json"],
     );
     assert_eq!(
         found,
         (Some(3), vec!["E0127".to_owned(), "E0127".to_owned()])
     );
-    let found = run_codes(&desk, &["validate", "p.yaml", "-o", "json"]);
+    let found = run_codes(&sandbox, &["validate", "p.yaml", "-o", "json"]);
     assert_eq!(found, (Some(0), vec!["W219".to_owned()]));
-    let ran = desk.run(&["run", "p.yaml"]);
+    let ran = sandbox.run(&["run", "p.yaml"]);
     assert_eq!(ran.code, Some(3), "{ran:?}");
     assert!(ran.stderr.contains("E0108"), "{ran:?}");
-    desk.write("tools/greet/tool.toml", "name = 'greet'");
-    let broken = desk.run(&["validate", "p.yaml", "--tools", "tools"]);
+    sandbox.write("tools/greet/tool.toml", "name = 'greet'");
+    let broken = sandbox.run(&["validate", "p.yaml", "--tools", "tools"]);
     assert_eq!(broken.code, Some(2), "{broken:?}");
     assert!(broken.stderr.contains("TOOLS_INVALID"), "{broken:?}");
 }
@@ -125,9 +125,9 @@ fn find_check<'a>(checks: &'a Value, name: &str) -> &'a Value {
 }
 
 #[test]
-fn doctor_says_how_each_thing_stands_and_what_to_do() {
-    let desk = sandbox();
-    let checks = desk.run_json(&[
+fn doctor_reports_each_status_with_a_remedy() {
+    let sandbox = sandbox();
+    let checks = sandbox.run_json(&[
         "doctor",
         "--listen",
         "127.0.0.1:0",
@@ -164,14 +164,14 @@ fn doctor_says_how_each_thing_stands_and_what_to_do() {
             .as_str()
             .is_some_and(|detail| detail.contains(" ms"))
     );
-    let text = desk.run(&["doctor", "--listen", "127.0.0.1:0"]);
+    let text = sandbox.run(&["doctor", "--listen", "127.0.0.1:0"]);
     assert!(text.stdout.contains("python"), "{text:?}");
 }
 
 #[test]
 fn doctor_fails_with_the_code_of_what_is_wrong() {
-    let desk = CliSandbox::new();
-    let mut command = desk.command(&["doctor", "--listen", "127.0.0.1:0", "-o", "json"]);
+    let sandbox = CliSandbox::new();
+    let mut command = sandbox.command(&["doctor", "--listen", "127.0.0.1:0", "-o", "json"]);
     let lacking = command
         .env("NOETL_PYTHON", "no-such-python")
         .output()
@@ -179,7 +179,7 @@ fn doctor_fails_with_the_code_of_what_is_wrong() {
     assert_eq!(lacking.status.code(), Some(6));
     let checks: Value = serde_json::from_slice(&lacking.stdout).expect("the output is JSON");
     assert_eq!(find_check(&checks, "python")["state"], "fail");
-    let away = desk.run(&[
+    let away = sandbox.run(&[
         "doctor",
         "--server",
         "http://127.0.0.1:9",
@@ -193,17 +193,17 @@ fn doctor_fails_with_the_code_of_what_is_wrong() {
 }
 
 #[test]
-fn a_deployment_shuts_every_program_in() {
-    let desk = CliSandbox::new();
-    desk.write("secret.txt", "secret");
-    let secret = desk.path("secret.txt");
+fn a_deployment_can_sandbox_every_program() {
+    let sandbox = CliSandbox::new();
+    sandbox.write("secret.txt", "secret");
+    let secret = sandbox.path("secret.txt");
     let shell = format!(
         "{{kind: shell, command: \"cat {} || echo refused; echo $TMPDIR\"}}",
         secret.display()
     );
-    desk.write("p.yaml", &tool_playbook(&shell));
+    sandbox.write("p.yaml", &tool_playbook(&shell));
     let result = |level: &str| {
-        let mut command = desk.command(&["run", "p.yaml", "-o", "json"]);
+        let mut command = sandbox.command(&["run", "p.yaml", "-o", "json"]);
         let ran = command
             .env("NOETL_SANDBOX", level)
             .output()
@@ -220,7 +220,7 @@ fn a_deployment_shuts_every_program_in() {
         "{}",
         result("strict")
     );
-    let mut command = desk.command(&["run", "p.yaml"]);
+    let mut command = sandbox.command(&["run", "p.yaml"]);
     let ran = command
         .env("NOETL_SANDBOX", "iron")
         .output()
@@ -229,8 +229,8 @@ fn a_deployment_shuts_every_program_in() {
 }
 
 /// Starts a process, waits for a line with this prefix, and returns both.
-fn start_process(desk: &CliSandbox, args: &[&str], text: &str) -> (std::process::Child, String) {
-    let mut command = desk.command(args);
+fn start_process(sandbox: &CliSandbox, args: &[&str], text: &str) -> (std::process::Child, String) {
+    let mut command = sandbox.command(args);
     let mut child = command
         .stderr(std::process::Stdio::piped())
         .spawn()
@@ -249,9 +249,9 @@ fn start_process(desk: &CliSandbox, args: &[&str], text: &str) -> (std::process:
 
 #[test]
 fn a_step_of_an_added_kind_waits_for_a_worker_that_has_it() {
-    let desk = sandbox();
+    let sandbox = sandbox();
     let (mut server, said) = start_process(
-        &desk,
+        &sandbox,
         &["serve", "--store", "kept", "--listen", "127.0.0.1:0"],
         "listening on",
     );
@@ -260,7 +260,7 @@ fn a_step_of_an_added_kind_waits_for_a_worker_that_has_it() {
         .nth(2)
         .expect("the line contains a URL")
         .to_owned();
-    let health = desk.run_json(&[
+    let health = sandbox.run_json(&[
         "doctor",
         "--server",
         &url,
@@ -271,8 +271,8 @@ fn a_step_of_an_added_kind_waits_for_a_worker_that_has_it() {
     ]);
     assert_eq!(find_check(&health, "server")["state"], "ok");
     assert_eq!(find_check(&health, "clock")["state"], "ok");
-    let (mut plain, _) = start_process(&desk, &["worker", "--server", &url], "started worker");
-    let begun = desk.run(&[
+    let (mut plain, _) = start_process(&sandbox, &["worker", "--server", &url], "started worker");
+    let begun = sandbox.run(&[
         "run",
         "tools/greet.yaml",
         "--server",
@@ -286,17 +286,17 @@ fn a_step_of_an_added_kind_waits_for_a_worker_that_has_it() {
         "no worker has the tool, so the run waits: {begun:?}"
     );
     let (mut able, _) = start_process(
-        &desk,
+        &sandbox,
         &["worker", "--server", &url, "--tools", "tools"],
         "started worker",
     );
-    let mut follow = desk.start(&["events", "last", "--server", &url, "-f", "-o", "ndjson"]);
+    let mut follow = sandbox.start(&["events", "last", "--server", &url, "-f", "-o", "ndjson"]);
     assert!(
         follow
             .wait_for_line(|line| line.contains("playbook.finished"))
             .is_some()
     );
-    let result = desk.run_json(&["result", "last", "--server", &url, "-o", "json"]);
+    let result = sandbox.run_json(&["result", "last", "--server", &url, "-o", "json"]);
     assert_eq!(result["text"], "Hello, world! Hello, world!", "{result}");
     for child in [&mut able, &mut plain, &mut server] {
         child.kill().expect("the process is running");
@@ -306,23 +306,23 @@ fn a_step_of_an_added_kind_waits_for_a_worker_that_has_it() {
 
 #[test]
 fn what_a_killed_worker_has_left_running_is_ended_by_the_next() {
-    let desk = CliSandbox::new();
+    let sandbox = CliSandbox::new();
     let leaving =
         "{kind: shell, command: \"setsid sh -c 'echo $$ > left; exec sleep 600' & wait\"}";
-    desk.write("leaving.yaml", &tool_playbook(leaving));
-    desk.write(
+    sandbox.write("leaving.yaml", &tool_playbook(leaving));
+    sandbox.write(
         "next.yaml",
         &tool_playbook("{kind: shell, command: sleep 2}"),
     );
-    let mut going = desk.start(&["run", "leaving.yaml", "-q"]);
-    let left = || std::fs::read_to_string(desk.path("left")).unwrap_or_default();
-    while !left().ends_with('\n') && going.exit_code().is_none() {
+    let mut running = sandbox.start(&["run", "leaving.yaml", "-q"]);
+    let left = || std::fs::read_to_string(sandbox.path("left")).unwrap_or_default();
+    while !left().ends_with('\n') && running.exit_code().is_none() {
         std::thread::yield_now();
     }
     let process = Path::new("/proc").join(left().trim());
     assert!(process.join("stat").exists(), "the program has started");
-    going.kill();
-    assert_eq!(desk.run(&["run", "next.yaml", "-q"]).code, Some(0));
+    running.kill();
+    assert_eq!(sandbox.run(&["run", "next.yaml", "-q"]).code, Some(0));
     let stat = std::fs::read_to_string(process.join("stat")).unwrap_or_default();
     assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
 }

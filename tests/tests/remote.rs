@@ -559,7 +559,13 @@ fn a_server_that_is_not_there_exits_with_5_and_is_named() {
         let said = desk.run(&[args, &["--server", nowhere]].concat());
         assert_eq!(said.code, Some(5), "{args:?}: {said:?}");
         assert!(said.stderr.contains(nowhere), "{said:?}");
+        assert!(!said.stderr.contains("context"), "{said:?}");
     }
+    let added = desk.run(&["context", "add", "old", "--server", nowhere]);
+    assert_eq!(added.code, Some(0), "{added:?}");
+    let said = desk.run(&["runs"]);
+    let help = "help: context `old` selects this server; `noetl context use local` selects the local store";
+    assert!(said.stderr.contains(help), "{said:?}");
     let served = ServerProcess::start(&desk, &[]);
     let several = format!("{nowhere},{}", served.url);
     let ran = desk.run(&["run", "counting.yaml", "--server", &several]);

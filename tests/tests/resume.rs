@@ -132,9 +132,9 @@ fn kill_group(process: u32) {
 }
 
 /// A run whose first step is scheduled, and the process that owns it.
-fn start_run(desk: &CliSandbox) -> (String, RunningCommand) {
-    desk.write("gated.yaml", PLAYBOOK);
-    let mut run = desk.start(&["run", "gated.yaml", "-o", "ndjson"]);
+fn start_run(sandbox: &CliSandbox) -> (String, RunningCommand) {
+    sandbox.write("gated.yaml", PLAYBOOK);
+    let mut run = sandbox.start(&["run", "gated.yaml", "-o", "ndjson"]);
     let event = run
         .wait_for_event("step.scheduled", None)
         .expect("the step is scheduled");
@@ -145,31 +145,31 @@ fn start_run(desk: &CliSandbox) -> (String, RunningCommand) {
 #[test]
 fn of_several_processes_that_resume_a_killed_run_one_drives_and_the_others_follow() {
     for _ in 0..ROUNDS {
-        let desk = CliSandbox::new();
-        let (id, run) = start_run(&desk);
+        let sandbox = CliSandbox::new();
+        let (id, run) = start_run(&sandbox);
         run.kill();
-        ResumeRace::start(&desk, id).finish();
+        ResumeRace::start(&sandbox, id).finish();
     }
 }
 
 #[test]
 fn of_several_processes_that_resume_a_paused_run_one_drives_and_the_others_follow() {
     for _ in 0..ROUNDS {
-        let desk = CliSandbox::new();
-        let (id, run) = start_run(&desk);
-        assert_eq!(desk.run(&["pause", &id]).code, Some(0));
+        let sandbox = CliSandbox::new();
+        let (id, run) = start_run(&sandbox);
+        assert_eq!(sandbox.run(&["pause", &id]).code, Some(0));
         run.kill();
-        ResumeRace::start(&desk, id).finish();
+        ResumeRace::start(&sandbox, id).finish();
     }
 }
 
 #[test]
 fn when_the_driver_is_killed_one_of_the_followers_drives() {
     for _ in 0..ROUNDS {
-        let desk = CliSandbox::new();
-        let (id, run) = start_run(&desk);
+        let sandbox = CliSandbox::new();
+        let (id, run) = start_run(&sandbox);
         run.kill();
-        let mut race = ResumeRace::start(&desk, id);
+        let mut race = ResumeRace::start(&sandbox, id);
         let driver = race.driving_process();
         assert!(
             race.live_processes.contains(&driver),

@@ -46,8 +46,8 @@ fn peak_bytes(process: u32) -> u64 {
 }
 
 /// Reads the output of a command, and its memory when nearly all of it was read.
-fn read_printed(desk: &CliSandbox, args: &[&str], bytes_min: usize) -> (Vec<u8>, u64) {
-    let mut command = desk.command(args);
+fn read_printed(sandbox: &CliSandbox, args: &[&str], bytes_min: usize) -> (Vec<u8>, u64) {
+    let mut command = sandbox.command(args);
     command.stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().expect("the binary starts");
     let mut out = child.stdout.take().expect("its output is piped");
@@ -69,31 +69,31 @@ fn a_result_of_many_rows_is_printed_as_it_is_read() {
             .map(|id| json!({"id": id, "name": "a row", "tags": ["x", "y"], "value": 0.5}));
         (200, json!({"rows": rows.collect::<Vec<_>>()}))
     });
-    let desk = CliSandbox::new();
-    desk.write("fetch.yaml", FETCH);
+    let sandbox = CliSandbox::new();
+    sandbox.write("fetch.yaml", FETCH);
     let api = format!("api={}", api.url());
     let bytes_min = ROWS * 50;
     let run = ["run", "fetch.yaml", "--set", &api, "-o", "json"];
-    let (text, held) = read_printed(&desk, &run, bytes_min);
-    assert!(held < 120_000_000, "`run` used {held} bytes");
+    let (text, peak) = read_printed(&sandbox, &run, bytes_min);
+    assert!(peak < 120_000_000, "`run` used {peak} bytes");
     let report: Value = serde_json::from_slice(&text).expect("the output is JSON");
     assert_eq!(report["status"], "COMPLETED");
     assert_eq!(report["result"]["data"]["rows"][ROWS - 1]["id"], ROWS - 1);
     let result = ["result", "last", "-o", "json"];
-    let (text, held) = read_printed(&desk, &result, bytes_min);
-    assert!(held < 120_000_000, "`result` used {held} bytes");
+    let (text, peak) = read_printed(&sandbox, &result, bytes_min);
+    assert!(peak < 120_000_000, "`result` used {peak} bytes");
     let result: Value = serde_json::from_slice(&text).expect("the output is JSON");
     assert_eq!(result, report["result"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_is_described_without_its_large_result() {
-    let desk = CliSandbox::new();
-    desk.write("loop.yaml", LOOP);
-    let served = ServerProcess::with_context(&desk, &[]);
+    let sandbox = CliSandbox::new();
+    sandbox.write("loop.yaml", LOOP);
+    let served = ServerProcess::with_context(&sandbox, &[]);
     for (count, is_small) in [(1_000, true), (3_000, false)] {
         let count_is = format!("count={count}");
-        let ran = desk.run(&["run", "loop.yaml", "--set", &count_is, "-o", "json"]);
+        let ran = sandbox.run(&["run", "loop.yaml", "--set", &count_is, "-o", "json"]);
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         let report: Value = serde_json::from_str(&ran.stdout).expect("the output is JSON");
         let id = report["execution_id"].as_str().expect("an id");

@@ -1,8 +1,10 @@
-//! How templates, programs, `noetl run`, `noetl result` and parents of child playbooks see results.
+//! How templates, programs, `noetl run`, `noetl result` and parents of child playbooks see results, and which
+//! environment variables templates can read.
 
 use serde_json::{Value, json};
 use tests::cli_sandbox::CliSandbox;
 use tests::http::FakeHttpServer;
+use tests::server_process::ServerProcess;
 
 const HEAD: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: p, path: p}\n";
 
@@ -25,21 +27,21 @@ fn collecting_playbook(count: usize, inline_bytes_max: usize) -> String {
     )
 }
 
-fn run_result(desk: &CliSandbox, playbook: &str) -> Value {
-    desk.write("p.yaml", playbook);
-    desk.run_json(&["run", "p.yaml", "-o", "json"])
+fn run_result(sandbox: &CliSandbox, playbook: &str) -> Value {
+    sandbox.write("p.yaml", playbook);
+    sandbox.run_json(&["run", "p.yaml", "-o", "json"])
 }
 
 #[test]
-fn an_iteration_that_collects_pages_is_its_last_tasks_result_for_everyone_who_reads_it() {
+fn every_reader_sees_the_collected_pages_as_the_result_of_the_iteration() {
     for (count, inline_bytes_max) in [(2, 60_000), (2, 10), (1_100, 60_000)] {
-        let desk = CliSandbox::new();
-        let ran = run_result(&desk, &collecting_playbook(count, inline_bytes_max));
+        let sandbox = CliSandbox::new();
+        let ran = run_result(&sandbox, &collecting_playbook(count, inline_bytes_max));
         let expected = vec![json!({"n": 2}); count];
         assert_eq!(ran["result"], json!(expected), "{count}");
-        let result = desk.run_json(&["result", "last", "each", "-o", "json"]);
+        let result = sandbox.run_json(&["result", "last", "each", "-o", "json"]);
         assert_eq!(result, json!(expected), "{count}");
-        let one = desk.run_json(&["result", "last", "each", "--iteration", "1", "-o", "json"]);
+        let one = sandbox.run_json(&["result", "last", "each", "--iteration", "1", "-o", "json"]);
         assert_eq!(one, json!({"n": 2}), "{count}");
         let pages = [
             "result",
@@ -52,30 +54,30 @@ fn an_iteration_that_collects_pages_is_its_last_tasks_result_for_everyone_who_re
             "-o",
             "json",
         ];
-        let pages = desk.run_json(&pages);
+        let pages = sandbox.run_json(&pages);
         assert_eq!(pages.as_array().map(Vec::len), Some(2), "{pages}");
     }
 }
 
 #[test]
-fn a_run_that_ends_with_a_loop_gives_its_list_alone_and_to_its_parent() {
-    let desk = CliSandbox::new();
+fn a_run_that_ends_with_a_loop_returns_its_list_also_to_its_parent() {
+    let sandbox = CliSandbox::new();
     let child = format!(
         "{HEAD}workflow:\n  - step: each\n    loop: {{ in: [1, 2], iterator: n }}\n    tool: {{ kind: noop, result: \"{{{{ n * 2 }}}}\" }}\n"
     );
-    assert_eq!(run_result(&desk, &child)["result"], json!([2, 4]));
-    desk.write("child.yaml", &child);
+    assert_eq!(run_result(&sandbox, &child)["result"], json!([2, 4]));
+    sandbox.write("child.yaml", &child);
     let parent = format!(
         "{HEAD}workflow:\n  - step: start\n    tool: {{ kind: playbook, path: child.yaml }}\n"
     );
-    assert_eq!(run_result(&desk, &parent)["result"], json!([2, 4]));
-    let result = desk.run_json(&["result", "last", "start", "-o", "json"]);
+    assert_eq!(run_result(&sandbox, &parent)["result"], json!([2, 4]));
+    let result = sandbox.run_json(&["result", "last", "start", "-o", "json"]);
     assert_eq!(result, json!([2, 4]));
 }
 
 #[test]
 fn a_program_gets_a_loop_whole_and_a_response_with_its_body() {
-    let desk = CliSandbox::new();
+    let sandbox = CliSandbox::new();
     let http = FakeHttpServer::start(|_, _| (200, json!({"k": 1})));
     let playbook = format!(
         r#"{HEAD}workflow:
@@ -98,14 +100,14 @@ fn a_program_gets_a_loop_whole_and_a_response_with_its_body() {
     );
     let stats = json!({"total": 2, "succeeded": 2, "failed": 0});
     let expected = json!([{"results": [1, 2], "stats": stats}, {"k": 1}, true]);
-    assert_eq!(run_result(&desk, &playbook)["result"], expected);
-    let stored = desk.run_json(&["result", "last", "fetch", "-o", "json"]);
+    assert_eq!(run_result(&sandbox, &playbook)["result"], expected);
+    let stored = sandbox.run_json(&["result", "last", "fetch", "-o", "json"]);
     assert_eq!(stored["body"], Value::Null, "the response is stored once");
 }
 
 #[test]
-fn selected_paths_reach_the_response_and_those_that_find_nothing_are_warned_about_once() {
-    let desk = CliSandbox::new();
+fn selected_paths_are_in_the_response_and_missing_ones_warn_once() {
+    let sandbox = CliSandbox::new();
     let rows: Vec<u32> = (0..50_000).collect();
     let small = json!({"paging": {"hasMore": true, "next": null}});
     let large = json!({"paging": {"hasMore": true, "next": null}, "rows": rows});
@@ -132,9 +134,9 @@ fn selected_paths_reach_the_response_and_those_that_find_nothing_are_warned_abou
 "#,
             url = http.url()
         );
-        let ran = run_result(&desk, &playbook);
+        let ran = run_result(&sandbox, &playbook);
         assert_eq!(ran["result"], json!([true, null, null]), "{size}");
-        let logs = desk.run(&["logs", "last"]).stdout;
+        let logs = sandbox.run(&["logs", "last"]).stdout;
         let warnings: Vec<&str> = logs
             .lines()
             .filter(|line| line.contains("`select`"))
@@ -142,5 +144,30 @@ fn selected_paths_reach_the_response_and_those_that_find_nothing_are_warned_abou
         assert_eq!(warnings.len(), 1, "{size}: {logs}");
         assert!(warnings[0].contains("`$.paging.page`"), "{size}: {logs}");
         assert!(!warnings[0].contains("`$.paging.next`"), "{size}: {logs}");
+    }
+}
+
+const LOCALE: &str = r#"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: locale, path: demo/locale}
+workload: {locale: "{{ env.LANG | default('none') }}"}
+workflow:
+  - step: end
+    tool: {kind: noop, result: "{{ workload.locale }}"}
+"#;
+
+#[test]
+fn a_server_without_slots_renders_defaults_with_the_variables_that_are_allowed() {
+    for (more, expected) in [(&["--allow-env", "LANG"][..], "C.UTF-8"), (&[], "none")] {
+        let desk = CliSandbox::new();
+        desk.write("locale.yaml", LOCALE);
+        let args = [&["--local-slots", "0"], more].concat();
+        let _served = ServerProcess::with_context(&desk, &args);
+        let started = desk.run(&["run", "locale.yaml", "--detach"]);
+        assert_eq!(started.code, Some(0), "{started:?}");
+        let events = json!(desk.events("last")).to_string();
+        let workload = format!(r#"{{"locale":"{expected}"}}"#);
+        assert!(events.contains(&workload), "{events}");
     }
 }

@@ -1,12 +1,20 @@
 //! `docs`: rewrites the generated parts of `docs/reference` and `docs/decisions`.
 
 use crate::accept::ACCEPT;
-use crate::shell::cargo_command;
+use crate::shell::{cargo_command, run_command};
 
-/// Runs `tests/tests/docs.rs` in accept mode: it rewrites pages that differ from the code.
+/// Runs `tests/tests/docs` in accept mode: it rewrites pages that differ from the code. The page of the command line is
+/// generated from the help of the binary.
 pub(crate) fn run() -> anyhow::Result<()> {
+    run_command(&mut cargo_command([
+        "build",
+        "--quiet",
+        "--workspace",
+        "--bin",
+        "noetl",
+    ]))?;
     let (name, value) = ACCEPT;
-    crate::shell::run_command(
-        cargo_command(["test", "--quiet", "--package", "tests", "--test", "docs"]).env(name, value),
+    run_command(
+        cargo_command(["test", "--quiet", "--workspace", "--test", "docs"]).env(name, value),
     )
 }

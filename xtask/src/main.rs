@@ -31,16 +31,16 @@ usage: cargo xtask COMMAND [ARGS]
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let verb = args.next().unwrap_or_default();
-    let rest: Vec<String> = args.skip_while(|arg| arg == "--").collect();
+    let remaining: Vec<String> = args.skip_while(|arg| arg == "--").collect();
     let done = match verb.as_str() {
         "check" => check::run(),
-        "test" => test::run(&rest),
+        "test" => test::run(&remaining),
         "fmt" => fmt::run(),
-        "accept" => accept::run(&rest),
+        "accept" => accept::run(&remaining),
         "docs" => docs::run(),
-        "sim" => sim::run(&rest),
-        "e2e" => e2e::run(&rest),
-        "bench" => bench::run(&rest),
+        "sim" => sim::run(&remaining),
+        "e2e" => e2e::run(&remaining),
+        "bench" => bench::run(&remaining),
         "help" | "--help" | "-h" => {
             eprint!("{USAGE}");
             Ok(())

@@ -54,19 +54,20 @@ pub(crate) fn ensure_python() -> anyhow::Result<PathBuf> {
         );
     }
     let requirements = workspace_root().join("tests/requirements.txt");
-    let wanted = fs::read_to_string(&requirements)
+    let requirements_text = fs::read_to_string(&requirements)
         .with_context(|| format!("cannot read {}", requirements.display()))?;
     let environment = target_directory()?.join("test-env");
     let python = environment.join("bin/python");
     // Written last, so that an incomplete environment is created again.
     let stamp = environment.join("requirements.installed");
-    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted)
+    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == requirements_text)
         && command_succeeds(Command::new(&python).arg("--version"))
     {
         return Ok(python);
     }
     make_environment(&environment, &python, &requirements)?;
-    fs::write(&stamp, wanted).with_context(|| format!("cannot write {}", stamp.display()))?;
+    fs::write(&stamp, requirements_text)
+        .with_context(|| format!("cannot write {}", stamp.display()))?;
     Ok(python)
 }
 

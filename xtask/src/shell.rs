@@ -34,13 +34,13 @@ pub(crate) fn cargo_command<'a>(args: impl IntoIterator<Item = &'a str>) -> Comm
 
 /// Prints a command, runs it, and returns an error if it fails.
 pub(crate) fn run_command(command: &mut Command) -> anyhow::Result<()> {
-    let shown = describe_command(command);
-    eprintln!("$ {shown}");
+    let display = describe_command(command);
+    eprintln!("$ {display}");
     let status = command
         .status()
-        .with_context(|| format!("cannot start `{shown}`"))?;
+        .with_context(|| format!("cannot start `{display}`"))?;
     if !status.success() {
-        bail!("`{shown}` failed: {status}");
+        bail!("`{display}` failed: {status}");
     }
     Ok(())
 }
@@ -71,7 +71,7 @@ pub(crate) fn target_directory() -> anyhow::Result<PathBuf> {
 fn describe_command(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words
-        .map(|word| word.to_string_lossy().into_owned())
+        .map(|argument| argument.to_string_lossy().into_owned())
         .collect::<Vec<_>>()
         .join(" ")
 }

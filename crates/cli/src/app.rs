@@ -9,6 +9,7 @@ use crate::args::{Cli, ColorWhen, Verb};
 use crate::cli_error::{CliError, Exit};
 use crate::config::{Environment, Settings};
 use crate::output::Output;
+use crate::remote;
 use crate::verbs;
 
 /// Shared context of all commands.
@@ -28,8 +29,8 @@ pub(crate) type VerbResult = Result<Exit, CliError>;
 pub(crate) fn run(cli: Cli) -> Exit {
     let environment = Environment::read();
     crate::memory::limit_heaps(&environment);
-    let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
-    let settings = Settings::load(&cli.global, &environment, &here);
+    let current_dir = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
+    let settings = Settings::load(&cli.global, &environment, &current_dir);
     let color = settings
         .as_ref()
         .map_or(ColorWhen::Auto, |settings| settings.color);
@@ -49,6 +50,7 @@ pub(crate) fn run(cli: Cli) -> Exit {
     };
     let ended = run_verb(&app, cli.verb);
     let exit = ended.unwrap_or_else(|problem| {
+        let problem = remote::add_context_help(problem, app.settings.server.as_ref());
         app.output.print_error(&problem);
         problem.exit
     });

@@ -1,4 +1,5 @@
-//! Command-line arguments of `noetl`. The doc comments of fields and variants are the help texts.
+//! Command-line arguments of `noetl`. The help texts are the doc comments of fields and variants, or
+//! `help` if the text names a variable.
 
 mod secret;
 mod serve;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use model::event::EventKind;
 use model::status::RunStatus;
+use serde::Deserialize;
 
 pub(crate) use self::secret::SecretVerb;
 pub(crate) use self::serve::{DoctorArgs, GcArgs, ServeArgs, WorkerArgs};
@@ -30,6 +32,7 @@ pub(crate) struct Cli {
 
 /// Options of every command.
 #[derive(Debug, Clone, Args)]
+#[cfg_attr(test, derive(Default))]
 pub(crate) struct GlobalArgs {
     /// Output format
     #[arg(short, long, global = true, value_enum, value_name = "FORMAT")]
@@ -46,17 +49,30 @@ pub(crate) struct GlobalArgs {
     /// When to use colors
     #[arg(long, global = true, value_enum, value_name = "WHEN")]
     pub(crate) color: Option<ColorWhen>,
-    /// Local store directory; `serve` also takes a `postgres://` URL [env: `NOETL_STORE`] [default: ./.noetl]
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        help = "Local store directory; `serve` also takes a `postgres://` URL [env: NOETL_STORE] [default: ./.noetl]"
+    )]
     pub(crate) store: Option<PathBuf>,
-    /// Server URL; a comma-separated list fails over to the next one [env: `NOETL_SERVER`]
-    #[arg(long, global = true, value_name = "URL", value_delimiter = ',')]
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        value_delimiter = ',',
+        help = "Server URL; a comma-separated list fails over to the next one [env: NOETL_SERVER]"
+    )]
     pub(crate) server: Vec<String>,
     /// File with the access token; `serve` creates it and writes the first admin token to it
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) token_file: Option<PathBuf>,
-    /// Directory of external tool manifests [env: `NOETL_TOOLS_DIR`]
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        help = "Directory of external tool manifests [env: NOETL_TOOLS_DIR]"
+    )]
     pub(crate) tools: Option<PathBuf>,
 }
 
@@ -83,7 +99,8 @@ pub(crate) enum OutputFormat {
 }
 
 /// When to use colors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum ColorWhen {
     /// Only on a terminal
     Auto,
@@ -558,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn several_statuses_are_told_apart_by_commas() {
+    fn statuses_are_separated_by_commas() {
         let cli = Cli::try_parse_from(["noetl", "runs", "--status", "failed,cancelled"]).unwrap();
         let Verb::Runs(runs) = cli.verb else {
             panic!("the verb is not `runs`")

@@ -1,6 +1,7 @@
 //! Errors of commands: an exit code for scripts, and a message with help for users.
 
 use std::borrow::Cow;
+use std::error::Error;
 
 use language::diagnostic::Diagnostic;
 
@@ -113,9 +114,24 @@ pub(crate) fn without_userinfo(text: String) -> String {
     model::userinfo::without_userinfo(&text).unwrap_or(text)
 }
 
+/// Returns the last cause in the chain of an error; of a failed connection, only this one says why it failed.
+pub(crate) fn innermost_cause<'a>(
+    error: &'a (dyn Error + 'static),
+) -> Option<&'a (dyn Error + 'static)> {
+    let mut innermost = error.source()?;
+    while let Some(cause) = innermost.source() {
+        innermost = cause;
+    }
+    Some(innermost)
+}
+
 impl From<store::Error> for CliError {
     fn from(error: store::Error) -> Self {
-        let source = std::error::Error::source(&error).map(|source| format!(": {source}"));
+        let source = match &error {
+            store::Error::Unreachable { .. } => innermost_cause(&error),
+            _ => error.source(),
+        };
+        let source = source.map(|source| format!(": {source}"));
         let message = format!("{error}{}", source.unwrap_or_default());
         let problem = Self::with_code(Exit::Unreachable, error.code(), message);
         match error {
@@ -124,5 +140,22 @@ impl From<store::Error> for CliError {
             }
             _ => problem,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unreachable_store_is_reported_with_the_innermost_cause() {
+        let refused = std::io::Error::other("connection refused");
+        let connecting = store::Error::Unavailable(refused.into());
+        let error = CliError::from(store::Error::Unreachable {
+            location: "127.0.0.1:5432/noetl".to_owned(),
+            source: connecting.into(),
+        });
+        let message = "cannot connect to Postgres at 127.0.0.1:5432/noetl: connection refused";
+        assert_eq!(error.message, message);
     }
 }

@@ -99,10 +99,10 @@ fn open_body_stores(
     settings: &Settings,
     own_store: impl results::BodyStore + 'static,
 ) -> Result<Arc<results::StoreRouter>, CliError> {
-    let home = results::HomeStore::Own(Arc::new(own_store));
+    let home_store = results::HomeStore::Own(Arc::new(own_store));
     Ok(Arc::new(results::StoreRouter::open(
         &settings.storage,
-        home,
+        home_store,
     )?))
 }
 

@@ -27,12 +27,14 @@ pub(crate) fn parse_playbook(
     let Some(playbook) = &parsed.playbook else {
         return parsed;
     };
-    let found = check_playbook(playbook, settings, location);
-    if found.iter().any(Diagnostic::is_error) {
+    let findings = check_playbook(playbook, settings, location);
+    if findings.iter().any(Diagnostic::is_error) {
         parsed.playbook = None;
     }
-    parsed.diagnostics.extend(found);
-    parsed.diagnostics.sort_by_key(|found| found.span.start);
+    parsed.diagnostics.extend(findings);
+    parsed
+        .diagnostics
+        .sort_by_key(|findings| findings.span.start);
     parsed
 }
 
@@ -102,6 +104,6 @@ fn check_external_task(
     };
     let faults = manifest.find_problems(task).into_iter();
     faults
-        .map(|fault| finding("E0127", fault).with_label("required by the tool manifest"))
+        .map(|problem| finding("E0127", problem).with_label("required by the tool manifest"))
         .collect()
 }

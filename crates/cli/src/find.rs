@@ -34,8 +34,8 @@ pub(crate) async fn find_run(
     };
     let rows = backend.list_runs(&filter).await?;
     let id = match_id(rows.iter().map(|row| row.id), text)?;
-    let found = rows.into_iter().find(|row| row.id == id);
-    Ok(found.expect("`matching` returns the ID of one of these rows"))
+    let matching_row = rows.into_iter().find(|row| row.id == id);
+    Ok(matching_row.expect("`matching` returns the ID of one of these rows"))
 }
 
 async fn latest_run(backend: &dyn RunBackend) -> Result<ExecutionRow, CliError> {
@@ -85,8 +85,8 @@ fn match_id(ids: impl Iterator<Item = ExecutionId>, part: &str) -> Result<Execut
         let id = id.to_string();
         id.starts_with(part) || id.ends_with(part)
     };
-    let found: Vec<ExecutionId> = ids.filter(fits).take(6).collect();
-    match &found[..] {
+    let matching_ids: Vec<ExecutionId> = ids.filter(fits).take(6).collect();
+    match &matching_ids[..] {
         [one] => Ok(*one),
         [] => Err(CliError::new(
             Exit::NotFound,

@@ -94,7 +94,7 @@ impl RunFollower<'_> {
         let deadline = sleep(driving.timeout.unwrap_or(NEVER));
         tokio::pin!(deadline);
         let mut interrupts = 0;
-        let mut trouble = None;
+        let mut store_error = None;
         self.read_missed_events(view).await?;
         progress.skip_ended(view, self.run.shown_since());
         self.run.start_watching(view.last_seq);
@@ -116,7 +116,7 @@ impl RunFollower<'_> {
                 news = self.run.next_update() => self.apply_update(news?, view, progress).await?,
                 _ = ticks.tick() => {
                     progress.update(view, &self.description, self.backend.now(), &self.app.output);
-                    self.report_store_error(&mut trouble, progress);
+                    self.report_store_error(&mut store_error, progress);
                 }
                 _ = looks.tick(), if !self.run.is_owned() => self.run.poll().await?,
                 _ = keyboard.recv() => {
@@ -132,18 +132,18 @@ impl RunFollower<'_> {
 
     /// Reports once that events of the run cannot be recorded, and once that they can again.
     fn report_store_error(&self, reported: &mut Option<String>, progress: &Progress) {
-        let trouble = self.run.store_error();
-        if trouble == *reported {
+        let store_error = self.run.store_error();
+        if store_error == *reported {
             return;
         }
-        let text = match &trouble {
-            Some(why) => format!(
-                "{why}\n  the run waits and continues once this is fixed; press Ctrl-C to cancel it"
+        let text = match &store_error {
+            Some(reason) => format!(
+                "{reason}\n  the run waits and continues once this is fixed; press Ctrl-C to cancel it"
             ),
             None => "the store is writable again; the run continues".to_owned(),
         };
         progress.print_message(&text, &self.app.output);
-        *reported = trouble;
+        *reported = store_error;
     }
 
     /// Applies an update to the view, or reads the log if events were missed.

@@ -62,8 +62,8 @@ pub(crate) fn write_template(
 
 fn write_new_file(dir: &Path, name: &str, text: &str) -> Result<(), CliError> {
     let path = dir.join(name);
-    let made = fs::File::create_new(&path).and_then(|mut file| file.write_all(text.as_bytes()));
-    made.map_err(|error| CliError::write_error(&path.display().to_string(), &error))
+    let written = fs::File::create_new(&path).and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| CliError::write_error(&path.display().to_string(), &error))
 }
 
 /// Returns the default settings commented out, so that new defaults of later versions apply.
@@ -87,8 +87,9 @@ mod tests {
             let parsed =
                 language::playbook::parse(template.file_name(), template.text().as_bytes());
             let style = language::diagnostic::DiagnosticStyle::default();
-            let shown: Vec<String> = parsed.diagnostics.iter().map(|d| d.render(style)).collect();
-            assert!(shown.is_empty(), "{}", shown.join("\n"));
+            let diagnostics: Vec<String> =
+                parsed.diagnostics.iter().map(|d| d.render(style)).collect();
+            assert!(diagnostics.is_empty(), "{}", diagnostics.join("\n"));
         }
     }
 
@@ -98,10 +99,10 @@ mod tests {
         fs::write(dir.path().join("noetl.toml"), "slots = 2\n").unwrap();
         let written = write_template(dir.path(), InitTemplate::Hello).unwrap();
         assert_eq!(written, ["hello.yaml", ".gitignore"]);
-        let kept = fs::read_to_string(dir.path().join("noetl.toml")).unwrap();
-        assert_eq!(kept, "slots = 2\n");
-        let again = write_template(dir.path(), InitTemplate::Hello).unwrap_err();
-        assert_eq!(again.code, "FILE_EXISTS");
+        let config_text = fs::read_to_string(dir.path().join("noetl.toml")).unwrap();
+        assert_eq!(config_text, "slots = 2\n");
+        let error = write_template(dir.path(), InitTemplate::Hello).unwrap_err();
+        assert_eq!(error.code, "FILE_EXISTS");
     }
 
     #[test]

@@ -17,10 +17,10 @@ pub(crate) fn read_inputs(values: &InputArgs) -> Result<Option<Map<String, Value
     for pair in &values.set {
         let (key, text) = split_pair(pair, "--set")?;
         let value = language::playbook::parse_data(key, text.as_bytes()).map_err(|problems| {
-            let why = problems
+            let reason = problems
                 .first()
                 .map_or("", |problem| problem.message.as_str());
-            CliError::usage(format!("invalid --set {pair}: value is not YAML: {why}"))
+            CliError::usage(format!("invalid --set {pair}: value is not YAML: {reason}"))
                 .help("quote the value for YAML, or use --set-string")
         })?;
         insert_dotted(&mut merged, key, value)?;
@@ -52,11 +52,11 @@ fn read_mapping(input: &str) -> Result<Map<String, Value>, CliError> {
         (false, file) => (file, read_file(file)?),
     };
     let value = language::playbook::parse_data(name, &bytes).map_err(|problems| {
-        let why = problems.first().map_or_else(String::new, |problem| {
+        let reason = problems.first().map_or_else(String::new, |problem| {
             let (line, column) = (problem.span.line, problem.span.column);
             format!("{line}:{column}: {}", problem.message)
         });
-        CliError::new(Exit::Usage, "INPUT_INVALID", format!("{name}:{why}"))
+        CliError::new(Exit::Usage, "INPUT_INVALID", format!("{name}:{reason}"))
     })?;
     match value {
         Value::Object(map) => Ok(map),
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_given_is_no_payload() {
+    fn no_input_gives_no_payload() {
         assert_eq!(read_given_inputs(None, &[], &[]), Ok(None));
     }
 

@@ -10,14 +10,17 @@ use std::num::NonZero;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use crate::config::Environment;
+use crate::config::{Environment, variables};
 
 /// Limits the C library to one heap for each core. Its default is up to eight, and each heap keeps the memory it once
 /// needed: a server that reads for fifty workers at once would hold several times the memory it uses.
 /// Must be called before threads start.
 pub(crate) fn limit_heaps(environment: &Environment) {
-    let chosen = ["MALLOC_ARENA_MAX", "GLIBC_TUNABLES"];
-    if !chosen.iter().any(|name| environment.get(name).is_some()) {
+    let chosen = [variables::MALLOC_ARENA_MAX, variables::GLIBC_TUNABLES];
+    if !chosen
+        .iter()
+        .any(|variable| environment.get(*variable).is_some())
+    {
         set_heap_limit(available_parallelism().map_or(2, NonZero::get));
     }
 }
@@ -47,7 +50,7 @@ fn trim_memory() {
 }
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-fn return_now() {}
+fn trim_memory() {}
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn set_heap_limit(heaps: usize) {
@@ -58,4 +61,4 @@ fn set_heap_limit(heaps: usize) {
 }
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-fn set(_heaps: usize) {}
+fn set_heap_limit(_heaps: usize) {}

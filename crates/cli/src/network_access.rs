@@ -27,25 +27,26 @@ impl Default for NetworkAccess {
 
 /// Resolves the addresses of URLs. A URL without a port gets the default port of its scheme.
 pub(crate) async fn resolve_addresses(urls: impl IntoIterator<Item = &str>) -> Vec<SocketAddr> {
-    let mut found = Vec::new();
-    for place in urls.into_iter().flat_map(host_ports) {
-        let looked_up = tokio::time::timeout(LOOKUP_TIMEOUT, tokio::net::lookup_host(place)).await;
+    let mut addresses = Vec::new();
+    for host_port in urls.into_iter().flat_map(host_ports) {
+        let looked_up =
+            tokio::time::timeout(LOOKUP_TIMEOUT, tokio::net::lookup_host(host_port)).await;
         // A name that cannot be resolved has no address to protect.
-        found.extend(looked_up.ok().and_then(Result::ok).into_iter().flatten());
+        addresses.extend(looked_up.ok().and_then(Result::ok).into_iter().flatten());
     }
-    found
+    addresses
 }
 
 /// Returns the hosts and ports of a URL, which may contain several, separated by commas.
 fn host_ports(url: &str) -> Vec<String> {
-    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let (scheme, address) = url.split_once("://").unwrap_or(("", url));
     let port = match scheme {
         "postgres" | "postgresql" => 5432,
         "https" => 443,
         "nats" | "tls" => 4222,
         _ => 80,
     };
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let authority = address.split(['/', '?', '#']).next().unwrap_or_default();
     let hosts = authority.rsplit('@').next().unwrap_or_default();
     let hosts = hosts.split(',').filter(|host| !host.is_empty());
     hosts
@@ -78,8 +79,8 @@ mod tests {
 
     #[tokio::test]
     async fn addresses_are_resolved() {
-        let found =
+        let addresses =
             resolve_addresses(["http://127.0.0.1:8082", "http://no-such-host.invalid"]).await;
-        assert_eq!(found, ["127.0.0.1:8082".parse().unwrap()]);
+        assert_eq!(addresses, ["127.0.0.1:8082".parse().unwrap()]);
     }
 }

@@ -45,7 +45,7 @@ impl RunReader {
     ) -> Result<Option<ByteStream>, CliError> {
         let reader = self.result_reader();
         match reader.find(id, address).await? {
-            Some(found) => Ok(Some(reader.stream_json(found).await?)),
+            Some(located) => Ok(Some(reader.stream_json(located).await?)),
             None => Ok(None),
         }
     }

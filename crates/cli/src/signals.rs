@@ -8,7 +8,7 @@ use crate::cli_error::Exit;
 /// Returns a token that the first SIGINT or SIGTERM cancels; the second exits the process at once.
 pub(crate) fn cancel_on_signal() -> CancellationToken {
     let stop = CancellationToken::new();
-    let told = stop.clone();
+    let token = stop.clone();
     tokio::spawn(async move {
         let (Ok(mut interrupt), Ok(mut terminate)) = (
             signal(SignalKind::interrupt()),
@@ -24,7 +24,7 @@ pub(crate) fn cancel_on_signal() -> CancellationToken {
             if is_second {
                 std::process::exit(i32::from(Exit::Interrupted.number()));
             }
-            told.cancel();
+            token.cancel();
         }
     });
     stop

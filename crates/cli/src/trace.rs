@@ -5,7 +5,7 @@ use std::io::{self, Stderr, Write};
 use model::userinfo::without_userinfo;
 use tracing_subscriber::EnvFilter;
 
-use crate::config::Environment;
+use crate::config::{Environment, variables};
 
 /// Writer to standard error that removes passwords from URLs, because log lines of libraries may contain them.
 struct RedactedStderr(Stderr);
@@ -27,7 +27,8 @@ impl Write for RedactedStderr {
 
 /// Crates that may log below `info`. Libraries may not, because they log addresses and headers unchanged.
 const ENGINE_CRATES: &[&str] = &[
-    "noetl", "model", "pipeline", "engine", "store", "results", "wire", "tools", "worker", "server",
+    "noetl", "model", "language", "postgres", "pipeline", "engine", "store", "results", "wire",
+    "tools", "worker", "server",
 ];
 
 /// Builds a filter: `level` for the engine's own crates, `info` for everything else.
@@ -38,7 +39,7 @@ fn engine_filter(level: &str) -> String {
 
 /// Starts logging if `-v` or `NOETL_LOG` is set.
 pub(crate) fn start_tracing(verbose: u8, environment: &Environment, color: bool) {
-    let wanted = environment.get("NOETL_LOG").map(str::to_owned);
+    let wanted = environment.get(variables::LOG).map(str::to_owned);
     let wanted = wanted.or(match verbose {
         0 => None,
         1 => Some("info".to_owned()),

@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use worker::{SystemClock, TaskLogSink};
 
 use crate::app::App;
+use crate::config::variables::{self, CONTAINER_VARIABLES, Variable};
 use crate::control_plane::{DEFAULT_DATA_DIR, StoreLocation, store_location};
 use crate::network_access::NetworkAccess;
 
@@ -19,19 +20,6 @@ pub(crate) const DEFAULT_POOL: &str = "default";
 const SCRATCH_DIR: &str = "scratch";
 /// Heartbeat interval of a worker; several heartbeats fit into one lease.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(3);
-
-/// Variables that configure the clients of Docker, Podman and Kubernetes.
-const RUNTIME_VARIABLES: [&str; 9] = [
-    "DOCKER_HOST",
-    "DOCKER_CONTEXT",
-    "DOCKER_CONFIG",
-    "DOCKER_TLS_VERIFY",
-    "DOCKER_CERT_PATH",
-    "CONTAINER_HOST",
-    "KUBECONFIG",
-    "KUBERNETES_SERVICE_HOST",
-    "KUBERNETES_SERVICE_PORT",
-];
 
 /// Settings of one worker.
 pub(crate) struct WorkerSetup<'a> {
@@ -63,7 +51,10 @@ impl WorkerSetup<'_> {
             pool: Name::from(self.pool),
             kinds: self.kinds,
             slots: self.slots,
-            tools: tools::Registry::builtin(tools_config(app, self.slots, self.network_access)),
+            tools: integrations::build_registry(
+                tools_config(app, self.slots, self.network_access),
+                integrations_config(app),
+            ),
             bodies: self.bodies,
             logs: self.logs,
             clock: Arc::new(SystemClock::default()),
@@ -113,14 +104,12 @@ fn tools_config(app: &App, slots: u32, network_access: NetworkAccess) -> tools::
         network: settings
             .network
             .network_config(network_access.allow_private, network_access.protected),
-        postgres: tools::PostgresConfig {
+        postgres: tools::postgres::PostgresConfig {
             connections_max: slots as usize,
             allow: settings.postgres_allow.clone(),
-            ..tools::PostgresConfig::default()
+            ..tools::postgres::PostgresConfig::default()
         },
         environment,
-        container_environment: app.environment.select_variables(RUNTIME_VARIABLES),
-        duckdb: duckdb_config(app),
         evaluation_program: current_program(),
         sandbox: settings.sandbox,
         external: settings.external.clone(),
@@ -130,6 +119,15 @@ fn tools_config(app: &App, slots: u32, network_access: NetworkAccess) -> tools::
             dir.join("master.key.old"),
         ],
         scratch_dir: dir,
+    }
+}
+
+fn integrations_config(app: &App) -> integrations::Config {
+    integrations::Config {
+        container_environment: app
+            .environment
+            .select_variables(CONTAINER_VARIABLES.map(Variable::name)),
+        duckdb: duckdb_config(app),
     }
 }
 
@@ -143,15 +141,15 @@ fn current_program() -> Option<PathBuf> {
 }
 
 /// Returns the library paths and resource limits of `DuckDB`.
-fn duckdb_config(app: &App) -> tools::DuckdbConfig {
-    let default = tools::DuckdbConfig::default();
-    let get = |name: &str| app.environment.get(name);
+fn duckdb_config(app: &App) -> integrations::DuckdbConfig {
+    let default = integrations::DuckdbConfig::default();
+    let get = |variable| app.environment.get(variable);
     let memory =
-        get("NOETL_DUCKDB_MEMORY").and_then(|text| model::duration::parse_size(&text.into()));
-    let threads = get("NOETL_DUCKDB_THREADS").and_then(|text| text.parse().ok());
-    tools::DuckdbConfig {
-        library: get("NOETL_DUCKDB_LIB").map(PathBuf::from),
-        extensions: get("NOETL_DUCKDB_EXTENSIONS").map(PathBuf::from),
+        get(variables::DUCKDB_MEMORY).and_then(|text| model::duration::parse_size(&text.into()));
+    let threads = get(variables::DUCKDB_THREADS).and_then(|text| text.parse().ok());
+    integrations::DuckdbConfig {
+        library: get(variables::DUCKDB_LIB).map(PathBuf::from),
+        extensions: get(variables::DUCKDB_EXTENSIONS).map(PathBuf::from),
         memory_bytes_max: memory.unwrap_or(default.memory_bytes_max),
         threads_max: threads.unwrap_or(default.threads_max),
     }
@@ -165,12 +163,13 @@ pub(crate) fn environments_dir(app: &App) -> PathBuf {
         .join("python")
 }
 
-/// Returns the tool kinds of a worker in a cluster: the built-in ones and the external tools configured here. Steps
-/// with other external tools go to workers that have those.
+/// Returns the tool kinds of a worker in a cluster: the built-in ones of this binary and the external tools configured
+/// here. Steps with other kinds go to workers that have those.
 pub(crate) fn all_kinds(app: &App) -> Vec<Name> {
     let built_in = language::playbook::kinds::KINDS
         .iter()
-        .map(|kind| kind.name);
+        .map(|kind| kind.name)
+        .filter(|kind| integrations::is_built(kind));
     let added = app
         .settings
         .external

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use model::command::{Command, Fence, TimerChange};
 use model::event::{Event, ParentTask, StopRequest, UniqueKey};
-use model::id::{ExecutionId, Name, Seq, WorkerId};
+use model::id::{ExecutionId, Name, Seq};
 use model::outcome::Outcome;
 use model::raw::RawJson;
 use model::result_ref::ResultRef;
@@ -36,7 +36,7 @@ pub struct Decision {
     /// Whether more decisions follow from this input: decide `Input::Continue` next.
     pub has_more: bool,
     /// Commands that workers should stop.
-    pub commands_to_stop: Vec<(Seq, WorkerId)>,
+    pub commands_to_stop: Vec<Seq>,
 }
 
 impl Decision {

@@ -33,11 +33,11 @@ impl Graph {
     /// Builds the graph of a playbook. The final step is outside the net: its `next` is ignored.
     pub fn from_playbook(playbook: &Playbook) -> Self {
         let arcs = NumberedArcs::from_playbook(playbook);
-        let order = arcs.sorted_cycles();
+        let sorted = arcs.sorted_cycles();
         let mut graph = Self::default();
         let mut positions = vec![None; arcs.names.len()];
         let mut number = 0;
-        for (cycle, members) in order.iter().enumerate() {
+        for (cycle, members) in sorted.iter().enumerate() {
             for member in members {
                 positions[*member] = Some(StepPosition {
                     number,
@@ -48,20 +48,20 @@ impl Graph {
             }
         }
         let positions: Vec<StepPosition> = positions.into_iter().flatten().collect();
-        for (cycle, members) in order.iter().enumerate() {
+        for (cycle, members) in sorted.iter().enumerate() {
             let mut before = RoaringBitmap::new();
             for source in members.iter().flat_map(|member| &arcs.sources[*member]) {
                 let source = positions[*source];
                 if source.cycle != cycle {
                     before |= &graph.before[source.cycle];
-                    let others = order[source.cycle].iter();
-                    before.extend(others.map(|step| positions[*step].number));
+                    let cycle_steps = sorted[source.cycle].iter();
+                    before.extend(cycle_steps.map(|step| positions[*step].number));
                 }
             }
             before.optimize();
             graph.before.push(before);
         }
-        let members = order.iter().flatten();
+        let members = sorted.iter().flatten();
         graph.names = members.map(|member| arcs.names[*member].clone()).collect();
         graph.steps = arcs.names.into_iter().zip(positions).collect();
         graph
@@ -99,19 +99,19 @@ impl Graph {
     pub(crate) fn any_before(
         &self,
         step: &Name,
-        others: &SharedMap<TokenId, Name>,
+        other_tokens: &SharedMap<TokenId, Name>,
         is_wanted: impl Fn(&Name) -> bool,
     ) -> bool {
         let Some(position) = self.steps.get(step) else {
             return false;
         };
         let before = &self.before[position.cycle];
-        if before.len() < others.len() as u64 {
+        if before.len() < other_tokens.len() as u64 {
             let names = before.iter().map(|number| &self.names[number as usize]);
             return names.into_iter().any(is_wanted);
         }
-        let mut others = others.values();
-        others.any(|other| self.precedes(other, step) && is_wanted(other))
+        let mut other_tokens = other_tokens.values();
+        other_tokens.any(|other| self.precedes(other, step) && is_wanted(other))
     }
 }
 
@@ -162,8 +162,8 @@ impl NumberedArcs {
 
     /// The strongly connected components in topological order (Kosaraju's algorithm).
     fn sorted_cycles(&self) -> Vec<Vec<usize>> {
-        let all: Vec<usize> = (0..self.names.len()).collect();
-        let left: Vec<usize> = walk_arcs(&self.targets, &all)
+        let indices: Vec<usize> = (0..self.names.len()).collect();
+        let left: Vec<usize> = walk_arcs(&self.targets, &indices)
             .into_iter()
             .flatten()
             .collect();
@@ -227,14 +227,14 @@ mod tests {
 
     /// Reference implementation of `reaches`: a breadth-first search.
     fn is_reached(arcs: &[(usize, usize)], from: usize, to: usize) -> bool {
-        let mut seen = BTreeSet::from([from]);
+        let mut reached = BTreeSet::from([from]);
         let mut queue = VecDeque::from([from]);
         while let Some(step) = queue.pop_front() {
             for (_, target) in arcs.iter().filter(|(source, _)| *source == step) {
                 if *target == to {
                     return from != to;
                 }
-                if seen.insert(*target) {
+                if reached.insert(*target) {
                     queue.push_back(*target);
                 }
             }

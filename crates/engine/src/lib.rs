@@ -1,4 +1,4 @@
-//! The engine: folds events into `State`, and computes a `Decision` from `State` and an input.
+//! The engine: folds events into an `ExecutionState`, and computes a `Decision` from that state and an input.
 //!
 //! The engine is pure: the same log and the same input always give the same decision. If a decision needs data that is
 //! not loaded, it returns `Needs`; the caller loads the data and calls it again.

@@ -119,31 +119,11 @@ impl ReusePlanner {
             self.read_loop(event);
             return;
         }
-        match &event.body {
-            EventBody::ExecutionRequested(requested) => {
-                let pins = requested.rerun.iter().flat_map(|rerun| &rerun.pins);
-                self.pins.extend(pins);
-            }
-            EventBody::StepScheduled(_)
-                if event.location.step.is_some() && event.location.step == self.from_step =>
-            {
-                self.run = event.location.step_run_id();
-                return;
-            }
-            EventBody::StepScheduled(scheduled) => {
-                let tokens = self.state.iter().flat_map(|state| {
-                    let known = scheduled.tokens.iter();
-                    known.filter_map(|id| state.tokens.get(id).cloned())
-                });
-                let tokens = tokens.collect();
-                self.taken_tokens
-                    .extend(event.location.step_run_id().map(|run| (run, tokens)));
-            }
-            EventBody::StepReused(reused) => {
-                self.reused.insert(event.seq, (**reused).clone());
-            }
-            _ => {}
+        if self.is_first_rerun(event) {
+            self.run = event.location.step_run_id();
+            return;
         }
+        self.collect_origins(event);
         self.state = fold(self.state.take(), event);
         if let (EventBody::NextEvaluated(_), Some(run)) =
             (&event.body, event.location.step_run_id())
@@ -156,28 +136,147 @@ impl ReusePlanner {
         }
     }
 
+    /// Whether the step from which the rerun starts is scheduled for the first time.
+    fn is_first_rerun(&self, event: &Event) -> bool {
+        matches!(event.body, EventBody::StepScheduled(_))
+            && event.location.step.is_some()
+            && event.location.step == self.from_step
+    }
+
+    /// Collects what the log itself reuses, and the tokens that each step run consumed.
+    fn collect_origins(&mut self, event: &Event) {
+        match &event.body {
+            EventBody::ExecutionRequested(requested) => {
+                let pins = requested.rerun.iter().flat_map(|rerun| &rerun.pins);
+                self.pins.extend(pins);
+            }
+            EventBody::StepScheduled(scheduled) => {
+                let tokens = self.state.iter().flat_map(|state| {
+                    let consumed = scheduled.tokens.iter();
+                    consumed.filter_map(|id| state.tokens.get(id).cloned())
+                });
+                let tokens = tokens.collect();
+                self.taken_tokens
+                    .extend(event.location.step_run_id().map(|run| (run, tokens)));
+            }
+            EventBody::StepReused(reused) => {
+                self.reused.insert(event.seq, (**reused).clone());
+            }
+            EventBody::RequestEvaluated(_)
+            | EventBody::PlaybookStarted(_)
+            | EventBody::PlaybookPaused(_)
+            | EventBody::PlaybookResumed(_)
+            | EventBody::PlaybookSwitched(_)
+            | EventBody::PlaybookFinished(_)
+            | EventBody::PlaybookProcessed(_)
+            | EventBody::WorkflowStarted(_)
+            | EventBody::WorkflowFinished(_)
+            | EventBody::CancelRequested(_)
+            | EventBody::ExecutionRetried(_)
+            | EventBody::SignalReceived(_)
+            | EventBody::TimerSet(_)
+            | EventBody::TimerFired(_)
+            | EventBody::AdmitEvaluated(_)
+            | EventBody::NextEvaluated(_)
+            | EventBody::CtxPatched(_)
+            | EventBody::CommandIssued(_)
+            | EventBody::CommandClaimed(_)
+            | EventBody::CommandExpired(_)
+            | EventBody::CommandFailed(_)
+            | EventBody::StepStarted(_)
+            | EventBody::StepDone(_)
+            | EventBody::StepFailed(_)
+            | EventBody::TaskStarted(_)
+            | EventBody::AttemptStarted(_)
+            | EventBody::AttemptDone(_)
+            | EventBody::AttemptFailed(_)
+            | EventBody::TaskDone(_)
+            | EventBody::TaskFailed(_)
+            | EventBody::PolicyEvaluated(_)
+            | EventBody::LoopStarted(_)
+            | EventBody::FrameClaimed(_)
+            | EventBody::IterationScheduled(_)
+            | EventBody::IterationStarted(_)
+            | EventBody::IterationDone(_)
+            | EventBody::IterationFailed(_)
+            | EventBody::LoopDone(_)
+            | EventBody::ResultStored(_)
+            | EventBody::ManifestUpdated(_)
+            | EventBody::BatchAccepted(_)
+            | EventBody::BatchProcessing(_)
+            | EventBody::BatchCompleted(_)
+            | EventBody::BatchFailed(_) => {}
+        }
+    }
+
     fn read_loop(&mut self, event: &Event) {
         if event.location.step_run_id() != self.run {
             return;
         }
         let before = self.from_iteration.unwrap_or(0);
         let index = event.location.iteration.filter(|index| *index < before);
-        match (&event.body, index) {
-            (EventBody::LoopStarted(started), _) => {
+        match &event.body {
+            EventBody::LoopStarted(started) => {
                 self.loop_progress.started = Some((event.seq, (**started).clone()));
             }
-            (EventBody::IterationDone(done), Some(index))
-                if self.loop_progress.done.insert(index) =>
-            {
-                self.loop_progress.until = event.seq;
-                let patch = done.set_ctx.clone().map(|patch| (index, patch));
-                self.loop_progress.set_ctx.extend(patch);
+            EventBody::IterationDone(done) => {
+                if let Some(index) = index
+                    && self.loop_progress.done.insert(index)
+                {
+                    self.loop_progress.until = event.seq;
+                    let patch = done.set_ctx.clone().map(|patch| (index, patch));
+                    self.loop_progress.set_ctx.extend(patch);
+                }
             }
-            (EventBody::CtxPatched(patched), Some(index)) => {
-                let patch = patched.patch.parse_as().ok().map(|patch| (index, patch));
+            EventBody::CtxPatched(patched) => {
+                let patch = patched.patch.parse_as().ok();
+                let patch = index.and_then(|index| Some((index, patch?)));
                 self.loop_progress.patches.extend(patch);
             }
-            _ => {}
+            EventBody::ExecutionRequested(_)
+            | EventBody::RequestEvaluated(_)
+            | EventBody::PlaybookStarted(_)
+            | EventBody::PlaybookPaused(_)
+            | EventBody::PlaybookResumed(_)
+            | EventBody::PlaybookSwitched(_)
+            | EventBody::PlaybookFinished(_)
+            | EventBody::PlaybookProcessed(_)
+            | EventBody::WorkflowStarted(_)
+            | EventBody::WorkflowFinished(_)
+            | EventBody::CancelRequested(_)
+            | EventBody::ExecutionRetried(_)
+            | EventBody::StepReused(_)
+            | EventBody::SignalReceived(_)
+            | EventBody::TimerSet(_)
+            | EventBody::TimerFired(_)
+            | EventBody::AdmitEvaluated(_)
+            | EventBody::StepScheduled(_)
+            | EventBody::NextEvaluated(_)
+            | EventBody::CommandIssued(_)
+            | EventBody::CommandClaimed(_)
+            | EventBody::CommandExpired(_)
+            | EventBody::CommandFailed(_)
+            | EventBody::StepStarted(_)
+            | EventBody::StepDone(_)
+            | EventBody::StepFailed(_)
+            | EventBody::TaskStarted(_)
+            | EventBody::AttemptStarted(_)
+            | EventBody::AttemptDone(_)
+            | EventBody::AttemptFailed(_)
+            | EventBody::TaskDone(_)
+            | EventBody::TaskFailed(_)
+            | EventBody::PolicyEvaluated(_)
+            | EventBody::FrameClaimed(_)
+            | EventBody::IterationScheduled(_)
+            | EventBody::IterationStarted(_)
+            | EventBody::IterationFailed(_)
+            | EventBody::LoopDone(_)
+            | EventBody::ResultStored(_)
+            | EventBody::ManifestUpdated(_)
+            | EventBody::BatchAccepted(_)
+            | EventBody::BatchProcessing(_)
+            | EventBody::BatchCompleted(_)
+            | EventBody::BatchFailed(_) => {}
         }
     }
 
@@ -232,12 +331,12 @@ impl ReusePlanner {
         let ended = ended.filter_map(|(name, step)| Some((name, step.latest.as_ref()?)));
         let mut ended: Vec<(&Name, &StepPointer)> = ended.collect();
         ended.sort_by_key(|(_, latest)| latest.boundary);
-        let taken = ended.into_iter().map(|(name, latest)| {
+        let steps = ended.into_iter().map(|(name, latest)| {
             let source = |seq: Seq| self.event_ref(state.execution, seq);
             let tasks = latest.tasks.iter();
             let tasks = tasks.map(|(label, seq, ok)| (label.clone(), source(*seq), *ok));
-            let known = self.reused.get(&latest.boundary).map(|reused| &reused.part);
-            let ended = match known {
+            let reused_part = self.reused.get(&latest.boundary).map(|reused| &reused.part);
+            let ended = match reused_part {
                 Some(ReusedPart::Step(ended)) => ended.clone(),
                 _ => ReusedStep {
                     ok: latest.ok,
@@ -253,7 +352,7 @@ impl ReusePlanner {
                 ended,
             }
         });
-        taken.collect()
+        steps.collect()
     }
 
     /// The event that originally produced the result of an event in this log.
@@ -266,13 +365,14 @@ impl ReusePlanner {
     fn initial_tokens(&self, state: &ExecutionState) -> Vec<InitialToken> {
         let under_way = state.runs.iter().filter(|(_, run)| !run.is_final);
         let under_way = under_way.flat_map(|(id, run)| {
-            let taken = self.taken_tokens.get(id).into_iter().flatten();
-            run.tokens.iter().copied().zip(taken)
+            let consumed = self.taken_tokens.get(id).into_iter().flatten();
+            run.tokens.iter().copied().zip(consumed)
         });
         let standing = state.tokens.iter().map(|(id, token)| (*id, token));
-        let mut all: Vec<_> = standing.chain(under_way).collect();
-        all.sort_by_key(|(id, _)| *id);
-        all.into_iter()
+        let mut tokens: Vec<_> = standing.chain(under_way).collect();
+        tokens.sort_by_key(|(id, _)| *id);
+        tokens
+            .into_iter()
             .map(|(_, token)| to_initial_token(token))
             .collect()
     }

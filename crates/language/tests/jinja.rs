@@ -35,17 +35,17 @@ fn templates_answer_as_jinja2_does() {
     let mut wrong = Vec::new();
     for row in rows {
         let source = row["template"].as_str().unwrap();
-        let answer = match Template::parse(source, Span::default()) {
+        let result = match Template::parse(source, Span::default()) {
             Ok(template) => template
                 .render(&scope)
                 .map(|rendered| rendered.value)
                 .map_err(|error| format!("{error:?}")),
             Err(error) => Err(format!("{error:?}")),
         };
-        let agrees = matches!(&answer, Ok(value) if same(value, &row["expected"]));
+        let agrees = matches!(&result, Ok(value) if same(value, &row["expected"]));
         if agrees == row.get("differs").is_some() {
             wrong.push(format!(
-                "{source}\n   ours {answer:?}\n   Jinja2 {}",
+                "{source}\n   ours {result:?}\n   Jinja2 {}",
                 row["expected"]
             ));
         }

@@ -94,7 +94,7 @@ fn a_credential_used_whole_is_shown_with_its_keys() {
 }
 
 #[test]
-fn texts_are_searched_for_unless_the_author_wrote_them_or_they_say_where_and_who() {
+fn texts_are_secrets_unless_the_author_wrote_them_or_they_are_addresses_or_users() {
     let secrets = |source: &str| render(source).secrets;
     assert_eq!(secrets("{{ keychain.api.token[:8] }}"), [&TOKEN[..8]]);
     assert_eq!(secrets("{{ keychain.api.pin + 1 }}"), ["4711001"]);
@@ -156,7 +156,7 @@ fn pieces_are_shown_one_by_one() {
     let source = "select {{ keychain.api.token | lower | raw_sql }} from {{ workload.name | ident }} where a = {{ keychain.api.pin }}";
     let rendered = template(source).rendered_pieces(&scope()).unwrap();
     let text = |text: &str| Piece::Text(text.to_owned());
-    let shown = [
+    let masked = [
         text("select "),
         Piece::Raw("***".to_owned()),
         text(" from "),
@@ -164,7 +164,7 @@ fn pieces_are_shown_one_by_one() {
         text(" where a = "),
         Piece::Value(json!("***")),
     ];
-    assert_eq!(rendered.masked.as_deref(), Some(&shown[..]));
+    assert_eq!(rendered.masked.as_deref(), Some(&masked[..]));
     assert_eq!(
         rendered.secrets,
         [TOKEN.to_lowercase(), "4711000".to_owned()]
@@ -176,8 +176,8 @@ fn pieces_are_shown_one_by_one() {
     let branch = "{% if keychain.api.pin > 1 %}a{% else %}b{% endif %}";
     let branch = template(branch).rendered_pieces(&scope()).unwrap();
     assert_eq!(branch.masked, Some(vec![text("***")]));
-    let whole = template("{{ keychain.api.token }}")
+    let token = template("{{ keychain.api.token }}")
         .rendered_pieces(&scope())
         .unwrap();
-    assert_eq!(whole.masked, Some(vec![Piece::Value(Value::from("***"))]));
+    assert_eq!(token.masked, Some(vec![Piece::Value(Value::from("***"))]));
 }

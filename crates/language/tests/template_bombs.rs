@@ -13,7 +13,7 @@ const MEMORY_KIB_MAX: u64 = 64 * 1024;
 /// What a thread of the worker has.
 const STACK_BYTES: usize = 2 * 1024 * 1024;
 
-/// The most memory this process has held so far.
+/// Peak memory of this process.
 fn peak_kib() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status
@@ -23,7 +23,7 @@ fn peak_kib() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// What this thread has used of a processor so far, whatever else the machine is doing.
+/// Processor time that this thread has used, whatever else the machine is doing.
 fn processor_time() -> Duration {
     let times = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(times.split_whitespace().next().unwrap().parse().unwrap())
@@ -136,7 +136,7 @@ fn scope() -> Scope {
             "deep": deep,
             "words": "word ".repeat(20_000),
             "zeros": "0".repeat(500_000),
-            // The character that `big` consists of stands at the end of many others.
+            // The character in `big` occurs at the end of many other texts.
             "letters": ('\u{4e00}'..='\u{9fff}').cycle().take(500_000).chain(['x']).collect::<String>(),
             "lines": "\n".repeat(100_000),
         })),

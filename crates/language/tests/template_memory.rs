@@ -299,7 +299,8 @@ fn list_rows() -> Vec<Row> {
     ]
 }
 
-/// Operations on values that are as large as the budget lets through, or nearly: what is charged stands for what is taken.
+/// Operations on values that are as large as the budget allows, or nearly: the charged bytes must match the allocated
+/// ones.
 fn permitted_rows() -> Vec<Row> {
     let small_classes = r"\\w".repeat(4000);
     let slots = |last: usize| format!("{}x{{0,{last}}}[0-9]", "(x?)".repeat(60));
@@ -529,8 +530,11 @@ fn every_operation_is_charged_before_its_value_is_built() {
         let (result, peak) = measure(|| render(&source, &scope));
         println!("{name}: {} KiB at the peak", peak / 1024);
         if peak >= PEAK_BYTES_MAX || !ended_as(expected, &result) {
-            let shown: String = format!("{result:?}").chars().take(200).collect();
-            failures.push(format!("{name}: {} KiB at the peak: {shown}", peak / 1024));
+            let excerpt: String = format!("{result:?}").chars().take(200).collect();
+            failures.push(format!(
+                "{name}: {} KiB at the peak: {excerpt}",
+                peak / 1024
+            ));
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));

@@ -128,7 +128,10 @@ fn an_event_name_equals_each_of_its_aliases() {
 fn a_missing_value_is_an_error_with_its_place() {
     let (code, message, span) = failure("ok\n  {{ ctx.nope.x }}", &scope());
     assert_eq!(code, "TEMPLATE_UNDEFINED");
-    assert_eq!(message, "`ctx.nope.x` is undefined");
+    assert_eq!(
+        message,
+        "`ctx.nope.x` is undefined; use `default(...)` if it may be missing"
+    );
     assert_eq!((span.line, span.column), (11, 10));
     assert_eq!((span.start, span.end), (112, 122));
     assert_eq!(
@@ -161,7 +164,7 @@ fn outcome_scope(result: Value) -> Scope {
 }
 
 #[test]
-fn an_envelope_reaches_its_result_in_every_spelling() {
+fn the_result_of_an_envelope_is_found_by_every_alias() {
     let rows = outcome_scope(json!({"rows": [{"n": 4}], "row_count": 1}));
     for text in [
         "{{ outcome.rows[0].n }}",
@@ -233,7 +236,7 @@ fn a_failure_shows_its_error_and_its_facets() {
 }
 
 #[test]
-fn everything_touched_is_asked_for_at_once() {
+fn all_needed_values_are_requested_at_once() {
     let steps =
         [("a", 5), ("b", 6)].map(|(name, seq)| (name.into(), Envelope::from_event(true, Seq(seq))));
     let mut scope = Scope {
@@ -384,7 +387,7 @@ fn pieces_keep_the_authors_text_apart_from_values() {
 }
 
 #[test]
-fn a_loop_sees_where_it_stands() {
+fn an_iteration_reads_its_index_and_length() {
     let scope = Scope {
         iter: Some(IterationView {
             values: LazyValue::new(json!({"item": {"id": 9}})),
@@ -404,7 +407,7 @@ fn a_loop_sees_where_it_stands() {
 }
 
 #[test]
-fn paths_say_what_is_read_and_where() {
+fn path_uses_have_a_path_and_a_position() {
     let template = Template::parse(
         "{{ iter.page + outcome.http['status'] | default(1) }}",
         any_span(),
@@ -440,7 +443,7 @@ fn what_does_not_exist_is_refused_with_a_suggestion() {
 }
 
 #[test]
-fn filters_of_the_house_do_what_they_say() {
+fn the_added_filters_work_as_documented() {
     let scope = Scope {
         now: Some(Time(1_700_000_000_000_000)),
         ..scope()
@@ -575,9 +578,9 @@ fn a_step_shows_its_tasks_and_a_loop_its_list() {
         ),
         json!([2, 2, 3, 3])
     );
-    let whole = Template::parse("{{ each }}", any_span()).unwrap();
+    let results = Template::parse("{{ each }}", any_span()).unwrap();
     assert_eq!(
-        whole.render(&scope),
+        results.render(&scope),
         Err(RenderError::Needs(vec![Need::Loop(pointer.clone())]))
     );
     let counts = Template::parse("{{ each.stats.total }}", any_span()).unwrap();
@@ -611,9 +614,9 @@ fn a_step_shows_its_tasks_and_a_loop_its_list() {
     ] {
         assert_eq!(render(source, &scope), list, "{source}");
     }
-    let whole = json!({"results": list, "stats": {"total": 2}});
+    let results = json!({"results": list, "stats": {"total": 2}});
     for source in ["{{ each }}", "{{ each.result }}"] {
-        assert_eq!(render(source, &scope), whole, "{source}");
+        assert_eq!(render(source, &scope), results, "{source}");
     }
     assert_eq!(
         render(
@@ -625,7 +628,7 @@ fn a_step_shows_its_tasks_and_a_loop_its_list() {
 }
 
 #[test]
-fn of_a_step_the_results_own_keys_come_before_the_envelopes_words() {
+fn keys_of_a_steps_result_precede_fields_of_the_envelope() {
     let result = json!({"status": "partial", "error": "no token", "results": [1], "meta": 5, "load": 6, "http": {"a": 1}});
     let mut step = Envelope::from_outcome(Arc::new(Outcome::ok(result)));
     let load = Envelope::from_outcome(Arc::new(Outcome::ok(json!({"n": 2}))));
@@ -723,7 +726,7 @@ fn selected_fields_are_known_of_an_inline_result() {
 }
 
 #[test]
-fn an_http_response_has_a_body_beside_its_data_where_a_program_gets_it() {
+fn an_http_response_in_the_input_of_a_program_has_body_and_data() {
     let outcome: Outcome = serde_json::from_value(json!({
         "status": "ok", "result": {"status_code": 200, "data": {"body": 1, "k": 2}}, "http": {"status": 200}
     }))
@@ -778,7 +781,7 @@ fn an_operation_that_does_not_fit_names_its_expression() {
         (code, message.as_str()),
         (
             "TEMPLATE_ERROR",
-            "`+` does not fit string and number, in `name + n`"
+            "cannot apply `+` to string and number, in `name + n`"
         )
     );
     assert_eq!((span.column, span.start, span.end), (8, 103, 111));
@@ -859,10 +862,11 @@ fn with_body(bytes: u64, loaded: Option<Value>) -> Scope {
     let envelope = Envelope::from_outcome(Arc::new(Outcome::Ok(success)));
     scope.labels.insert("big".into(), envelope);
     if let Some(value) = loaded {
-        let mut all = LoadedValues::default();
-        all.bodies
+        let mut values = LoadedValues::default();
+        values
+            .bodies
             .insert("noetl://execution/1/big".to_owned(), LazyValue::new(value));
-        scope.loaded = Arc::new(all);
+        scope.loaded = Arc::new(values);
     }
     scope
 }
@@ -892,7 +896,7 @@ fn a_plain_path_into_a_body_is_named_without_loading_it() {
 }
 
 #[test]
-fn a_large_value_is_handed_on_by_a_plain_path_whatever_it_would_cost_to_render() {
+fn a_plain_path_to_a_large_value_is_not_charged() {
     let rows = json!({"rows": vec!["x".repeat(1_000); 14_000]});
     let scope = with_body(14_000_000, Some(rows.clone()));
     let render = |source: &str| {

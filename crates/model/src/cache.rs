@@ -108,8 +108,8 @@ mod tests {
         assert!(cache.insert("b", 2, 4).is_empty());
         assert_eq!(cache.get("a"), Some(1));
         assert_eq!(cache.insert("c", 3, 4), ["b"]);
-        let found = ["a", "b", "c"].map(|key| cache.get(key));
-        assert_eq!(found, [Some(1), None, Some(3)]);
+        let values = ["a", "b", "c"].map(|key| cache.get(key));
+        assert_eq!(values, [Some(1), None, Some(3)]);
     }
 
     #[test]
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_is_too_heavy_stays_alone() {
+    fn an_entry_that_is_too_heavy_is_cached_alone() {
         let mut cache = BoundedCache::new(10);
         cache.insert("a", 1, 4);
         assert_eq!(cache.insert("b", 2, 40), ["a"]);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn one_entry_does_not_take_all_the_room() {
+    fn one_entry_does_not_fill_the_whole_cache() {
         let cache = BoundedCache::<&str, ()>::new(80);
         assert!(cache.fits(10));
         assert!(!cache.fits(11));

@@ -180,8 +180,8 @@ impl LabelParts {
             .by_page
             .binary_search_by_key(&part.0, |(page, _)| *page)
         {
-            Ok(place) => self.by_page[place] = part,
-            Err(place) => self.by_page.insert(place, part),
+            Ok(index) => self.by_page[index] = part,
+            Err(index) => self.by_page.insert(index, part),
         }
         self.bytes += pointer.outside.unwrap_or(u64::from(pointer.bytes));
         self.is_outside |= pointer.outside.is_some();

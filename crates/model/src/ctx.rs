@@ -156,14 +156,14 @@ pub fn append_patch(patch: &mut Map<String, Value>, later: &Map<String, Value>) 
 
 fn join_reducers(first: Reduction<'_>, later: Reduction<'_>) -> Option<Value> {
     let lists = |kind| matches!(kind, Reducer::Append | Reducer::Extend);
-    let listed = |reduction: Reduction<'_>| match reduction.reducer {
+    let list = |reduction: Reduction<'_>| match reduction.reducer {
         Reducer::Append => vec![reduction.operand.clone()],
         _ => to_items(reduction.operand),
     };
     let (name, operand) = match (first.reducer, later.reducer) {
         (a, b) if lists(a) && lists(b) => {
-            let mut both = listed(first);
-            both.extend(listed(later));
+            let mut both = list(first);
+            both.extend(list(later));
             ("$extend", Value::Array(both))
         }
         (Reducer::Add, Reducer::Add) => ("$add", add_numbers(first.operand, later.operand)),
@@ -195,10 +195,10 @@ fn add_numbers(a: &Value, b: &Value) -> Value {
 }
 
 fn keeps_current(reducer: Reducer, current: &Value, operand: &Value) -> bool {
-    let order = compare(current, operand);
+    let ordering = compare(current, operand);
     match reducer {
-        Reducer::Max => order != Ordering::Less,
-        _ => order != Ordering::Greater,
+        Reducer::Max => ordering != Ordering::Less,
+        _ => ordering != Ordering::Greater,
     }
 }
 
@@ -239,11 +239,11 @@ impl CombinedPatches {
     /// Adds the patch of one iteration.
     pub fn add(&mut self, index: u64, patch: &Map<String, Value>) {
         for (key, value) in patch {
-            let whole = parse_reducer(value)
+            let reducer = parse_reducer(value)
                 .filter(|write| write.reducer == Reducer::Add)
                 .and_then(|write| write.operand.as_i64());
             let (sum, lowest) = self.sums.get(key).copied().unwrap_or((0, index));
-            let total = whole.and_then(|n| sum.checked_add(n));
+            let total = reducer.and_then(|n| sum.checked_add(n));
             match total {
                 Some(total) if !self.keys.contains_key(key) => {
                     self.sums.insert(key.clone(), (total, lowest.min(index)));
@@ -274,9 +274,9 @@ impl CombinedPatches {
         for (key, writes) in &self.keys {
             self.check_agreement(key, writes)?;
             let is_plain = writes.values().all(|value| parse_reducer(value).is_none());
-            let kept = if is_plain { 1 } else { writes.len() };
+            let first = if is_plain { 1 } else { writes.len() };
             let single = |value: &Value| Map::from_iter([(key.clone(), value.clone())]);
-            patches.extend(writes.values().take(kept).map(single));
+            patches.extend(writes.values().take(first).map(single));
         }
         Ok(patches)
     }
@@ -298,18 +298,18 @@ impl CombinedPatches {
             .sums
             .get(key)
             .map(|(_, index)| (*index, Some(Reducer::Add), None));
-        let kept = writes
+        let earlier_writes = writes
             .iter()
             .map(|(index, value)| (*index, kind(value), Some(value)));
         // Sorted by index, so that the result does not depend on the order in which iterations ended.
-        let mut all: Vec<(u64, Option<Reducer>, Option<&Value>)> =
-            added.into_iter().chain(kept).collect();
-        all.sort_by_key(|(index, ..)| *index);
-        let (first, expected, value) = all[0];
+        let mut all_writes: Vec<(u64, Option<Reducer>, Option<&Value>)> =
+            added.into_iter().chain(earlier_writes).collect();
+        all_writes.sort_by_key(|(index, ..)| *index);
+        let (first, expected, value) = all_writes[0];
         let clashes = |(_, kind, other): &&(u64, Option<Reducer>, Option<&Value>)| {
             *kind != expected || (expected.is_none() && *other != value)
         };
-        match all.iter().find(clashes) {
+        match all_writes.iter().find(clashes) {
             None => Ok(()),
             Some((second, ..)) => Err(PatchConflict {
                 key: key.to_owned(),
@@ -379,16 +379,16 @@ mod tests {
             (1, json!({"k": {"$add": 1}})),
             (3, json!({"k": {"$add": 2}})),
         ];
-        for order in [[0, 1, 2], [2, 0, 1], [1, 2, 0], [2, 1, 0]] {
+        for permutation in [[0, 1, 2], [2, 0, 1], [1, 2, 0], [2, 1, 0]] {
             let mut combined = CombinedPatches::default();
-            for place in order {
-                let (index, patch) = &writes[place];
+            for position in permutation {
+                let (index, patch) = &writes[position];
                 combined.add(*index, &map(patch));
             }
             let conflict = combined
                 .resolve()
                 .expect_err("a key takes one kind of write");
-            assert_eq!((conflict.first, conflict.second), (0, 1), "{order:?}");
+            assert_eq!((conflict.first, conflict.second), (0, 1), "{permutation:?}");
         }
     }
 

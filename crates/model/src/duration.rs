@@ -57,8 +57,8 @@ pub fn parse_size(value: &Value) -> Option<u64> {
         "gib" | "gi" => 1 << 30,
         _ => return None,
     };
-    if let Ok(whole) = number.parse::<u64>() {
-        return whole.checked_mul(factor);
+    if let Ok(integer) = number.parse::<u64>() {
+        return integer.checked_mul(factor);
     }
     let part = Duration::try_from_secs_f64(number.parse().ok()?).ok()?;
     u64::try_from(part.as_micros() * u128::from(factor) / 1_000_000).ok()

@@ -202,9 +202,9 @@ impl FromStr for StepRunId {
             text: text.to_owned(),
             expected: "a step run id",
         };
-        let named = text.strip_prefix("step:").ok_or_else(invalid)?;
+        let number = text.strip_prefix("step:").ok_or_else(invalid)?;
         // A step's name may contain colons; the run number is last.
-        let (step, run) = named.rsplit_once(":run:").ok_or_else(invalid)?;
+        let (step, run) = number.rsplit_once(":run:").ok_or_else(invalid)?;
         Ok(Self {
             step: step.into(),
             run: run.parse().map_err(|_| invalid())?,

@@ -1,7 +1,7 @@
-//! Manifests: results that are many parts, listed by a rule and never copied.
+//! Manifests: results that consist of many parts. A rule lists the parts; they are never copied.
 //!
-//! A manifest is a reference whose body is nowhere: its rule says where in the log its parts are and what they come
-//! to. Parts are the results of a task's visits, by page, or of a loop's iterations, by index.
+//! A manifest is a reference without a body of its own. Its rule states where in the log its parts are and how they
+//! combine. Parts are the results of a task's visits, by page, or of a loop's iterations, by index.
 
 use std::borrow::Cow;
 
@@ -11,34 +11,34 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use serde_json_path::JsonPath;
 
-use crate::event::{Event, EventBody, EventLocation, ResultStored, TaskEnded};
+use crate::event::{Event, EventBody, EventLocation, RecordedResult, ResultStored, TaskEnded};
 use crate::id::{ExecutionId, Name, Seq};
 use crate::merge::merge_into;
 use crate::outcome::{Outcome, Success};
 use crate::playbook::ResultControl;
 use crate::result_ref::{BodyMeta, RefKind, ResultRef};
 
-/// What stands for the store of a manifest: its parts are found through the log.
+/// Store name in the reference of a manifest: its parts are found through the log.
 pub const MANIFEST_STORE: &str = "log";
 
-/// A manifest of more pages than these does not say where each of them is.
+/// A manifest with more pages does not list the event of each page.
 pub const PAGES_LISTED_MAX: usize = 16;
 
 /// How parts combine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CombineStrategy {
-    /// Into one list: a list adds its elements, anything else adds itself.
+    /// Into one list: a list adds its elements; any other value adds itself.
     #[default]
     Append,
-    /// Into one map: each part's lies over the one before.
+    /// Into one map: each part is merged over the one before it.
     Merge,
-    /// The last part stands for all.
+    /// Only the last part counts.
     Replace,
 }
 
 impl CombineStrategy {
-    /// Its name.
+    /// The name of the strategy.
     pub fn name(self) -> &'static str {
         match self {
             Self::Append => "append",
@@ -53,40 +53,40 @@ impl CombineStrategy {
 pub struct Accumulate {
     /// How parts combine.
     pub strategy: CombineStrategy,
-    /// The JSONPath of what is combined; the whole body unless said.
+    /// JSONPath of the value to combine; by default the whole body.
     pub merge_path: Option<String>,
 }
 
-/// Where the parts of a manifest are, and what they come to.
+/// Where the parts of a manifest are, and how they combine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManifestRule {
     /// How parts combine.
     pub strategy: CombineStrategy,
-    /// The JSONPath of what is combined.
+    /// JSONPath of the value to combine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merge_path: Option<String>,
-    /// No part lies before this event.
+    /// The first event that can record a part.
     pub first: Seq,
-    /// The `result.manifest.updated` event, which says whose parts they are; none lies behind it.
+    /// The `result.manifest.updated` event, which names the owner of the parts; no part comes after it.
     pub seq: Seq,
-    /// How many there are.
+    /// The number of parts.
     pub parts: u64,
-    /// Where each page is recorded, in page order, if there are few: then the log need not be searched for them.
+    /// The event of each page, in page order, if there are few: then the log need not be searched for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pages: Vec<(i64, Seq)>,
     /// Whether the parts are a loop's iterations, rather than a task's visits.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_loop: bool,
-    /// Whether the manifest stands for the result of its task, rather than beside it.
+    /// Whether the manifest replaces the result of its task. Otherwise the task also has a result of its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_result: bool,
-    /// Whether that task ended its pipeline, so that the manifest also stands for the result of the step or iteration.
+    /// Whether that task ended its pipeline, so that the manifest is also the result of the step or iteration.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ends_pipeline: bool,
 }
 
 impl ManifestRule {
-    /// The rule of a reference that is a manifest.
+    /// The rule, if the reference is a manifest.
     pub fn from_reference(reference: &ResultRef) -> Option<Self> {
         if reference.kind != RefKind::Manifest {
             return None;
@@ -94,7 +94,7 @@ impl ManifestRule {
         serde_json::from_value(Value::Object(reference.meta.location.clone())).ok()
     }
 
-    /// The reference that stands for the parts at `at`; `bytes` is the size of their bodies.
+    /// The reference to the parts recorded at `at`; `bytes` is the total size of their bodies.
     pub fn to_reference(
         &self,
         execution: ExecutionId,
@@ -127,19 +127,19 @@ impl ManifestRule {
         }
     }
 
-    /// What combines the parts.
+    /// The combiner of the parts.
     pub fn combiner(&self) -> PartCombiner {
         PartCombiner::new(self.strategy, self.merge_path.as_deref())
     }
 }
 
-/// The execution that an address names.
+/// Returns the execution in the address of a result.
 pub fn execution_of_uri(uri: &str) -> Option<ExecutionId> {
     let rest = uri.strip_prefix("noetl://execution/")?;
     rest.split('/').next()?.parse().ok()
 }
 
-/// The address of a manifest: of a task's pages, or of a loop's iterations.
+/// The address of a manifest of a task's pages or of a loop's iterations.
 pub fn manifest_uri(execution: ExecutionId, at: &EventLocation) -> String {
     let step = at.step.as_ref().map_or("", Name::as_str);
     let run = match at.iteration {
@@ -154,17 +154,19 @@ pub fn manifest_uri(execution: ExecutionId, at: &EventLocation) -> String {
     }
 }
 
-/// The outcome that an event stands for: that of its task, or the manifest of its task's pages.
+/// The outcome that an event records: that of its task, or the manifest of its task's pages.
 pub fn outcome_from_event(event: &Event) -> Option<Outcome> {
-    match &event.body {
-        EventBody::TaskDone(ended) | EventBody::TaskFailed(ended) => recorded_outcome(ended),
-        EventBody::ManifestUpdated(stored) => outcome_from_manifest(stored),
-        _ => None,
+    match event.body.recorded_result()? {
+        RecordedResult::TaskDone(ended) | RecordedResult::TaskFailed(ended) => {
+            recorded_outcome(ended)
+        }
+        RecordedResult::Manifest(stored) => outcome_from_manifest(stored),
+        RecordedResult::Attempt(_) => None,
     }
 }
 
-/// The JSON text of a task's result that its event holds, on one line; none if the result is stored elsewhere, or if the
-/// task failed. Cheaper than the whole outcome.
+/// The JSON text of the inline result of a task's event, on one line; `None` if the result is stored elsewhere or the
+/// task failed. Cheaper than parsing the whole outcome.
 pub fn inline_result(event: &Event) -> Option<&str> {
     #[derive(Deserialize)]
     struct InlineOutcome<'a> {
@@ -185,18 +187,18 @@ pub fn inline_result(event: &Event) -> Option<&str> {
     (is_inline && !text.contains(['\n', '\r'])).then_some(text)
 }
 
-/// Whether an event says what its pipeline came to, unless another of the same pipeline follows it: the end of a task,
-/// or the manifest of the task that ended last.
+/// Whether an event records the result of its pipeline, unless a later event of the same pipeline does: the end of a
+/// task, or the manifest of the task that ended last.
 pub fn is_pipeline_outcome(event: &Event) -> bool {
-    match &event.body {
-        EventBody::TaskDone(_) | EventBody::TaskFailed(_) => true,
-        EventBody::ManifestUpdated(stored) => ManifestRule::from_reference(&stored.result_ref)
+    match event.body.recorded_result() {
+        Some(RecordedResult::TaskDone(_) | RecordedResult::TaskFailed(_)) => true,
+        Some(RecordedResult::Manifest(stored)) => ManifestRule::from_reference(&stored.result_ref)
             .is_some_and(|rule| rule.is_result && rule.ends_pipeline),
-        _ => false,
+        Some(RecordedResult::Attempt(_)) | None => false,
     }
 }
 
-/// The outcome of a task, with the reference that stands beside it.
+/// The outcome of a task, with the reference that its event carries.
 fn recorded_outcome(ended: &TaskEnded) -> Option<Outcome> {
     let mut outcome = ended.outcome.parse_as().ok()?;
     if let (Outcome::Ok(success), Some(reference)) = (&mut outcome, &ended.result_ref) {
@@ -205,7 +207,7 @@ fn recorded_outcome(ended: &TaskEnded) -> Option<Outcome> {
     Some(outcome)
 }
 
-/// The outcome of a manifest that stands for its task's result.
+/// The outcome of a manifest that replaces its task's result.
 fn outcome_from_manifest(stored: &ResultStored) -> Option<Outcome> {
     ManifestRule::from_reference(&stored.result_ref).filter(|rule| rule.is_result)?;
     Some(Outcome::Ok(Success {
@@ -222,20 +224,20 @@ pub struct PartCombiner {
 }
 
 impl PartCombiner {
-    /// By a strategy, of what a path finds in each part.
+    /// Combines the values of a path in each part by a strategy.
     pub fn new(strategy: CombineStrategy, merge_path: Option<&str>) -> Self {
         Self {
             strategy,
-            // Reading the playbook refused every path that is none.
+            // The playbook reader rejects invalid paths.
             path: merge_path.and_then(|path| JsonPath::parse(path).ok()),
         }
     }
 
-    /// What a part adds to a list.
+    /// The elements that a part adds to a list.
     pub fn part_elements(&self, body: Value) -> Vec<Value> {
         let mut elements = Vec::new();
-        for found in self.select_values(body) {
-            match found {
+        for value in self.select_values(body) {
+            match value {
                 Value::Array(items) => elements.extend(items),
                 other => elements.push(other),
             }
@@ -243,15 +245,15 @@ impl PartCombiner {
         elements
     }
 
-    /// What all parts come to, in their order.
+    /// The combined value of all parts, in their order.
     pub fn combine(&self, parts: impl IntoIterator<Item = Value>) -> Value {
         let parts = parts.into_iter();
         match self.strategy {
             CombineStrategy::Append => parts.flat_map(|part| self.part_elements(part)).collect(),
             CombineStrategy::Merge => {
                 let mut base = Value::Object(Map::new());
-                for found in parts.flat_map(|part| self.select_values(part)) {
-                    match (&mut base, found) {
+                for values in parts.flat_map(|part| self.select_values(part)) {
+                    match (&mut base, values) {
                         (Value::Object(base), Value::Object(over)) => merge_into(base, over),
                         (base, other) => *base = other,
                     }
@@ -259,13 +261,13 @@ impl PartCombiner {
                 base
             }
             CombineStrategy::Replace => {
-                let mut found = parts
+                let mut values = parts
                     .last()
                     .map_or_else(Vec::new, |part| self.select_values(part));
-                match found.len() {
+                match values.len() {
                     0 => Value::Null,
-                    1 => found.remove(0),
-                    _ => Value::Array(found),
+                    1 => values.remove(0),
+                    _ => Value::Array(values),
                 }
             }
         }
@@ -332,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_comes_back_from_its_reference() {
+    fn a_manifest_rule_round_trips_through_its_reference() {
         let rule = ManifestRule {
             strategy: CombineStrategy::Append,
             merge_path: Some("$.data".to_owned()),

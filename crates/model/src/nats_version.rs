@@ -5,8 +5,8 @@ pub const NATS_VERSION_MIN: &str = "2.10";
 
 /// Returns why a version is not supported; `None` if it is supported or cannot be parsed.
 pub fn check_version(version: &str) -> Option<String> {
-    let (found, wanted) = (major_minor(version)?, major_minor(NATS_VERSION_MIN)?);
-    (found < wanted).then(|| {
+    let (version_numbers, minimum) = (major_minor(version)?, major_minor(NATS_VERSION_MIN)?);
+    (version_numbers < minimum).then(|| {
         format!("NATS {version} is too old; {NATS_VERSION_MIN} or a newer version is needed")
     })
 }
@@ -28,8 +28,11 @@ mod tests {
             assert_eq!(check_version(version), None, "{version}");
         }
         for version in ["2.9.10", "1.99.0", "v2.2.6"] {
-            let said = check_version(version).expect("the version is too old");
-            assert!(said.contains(version) && said.contains("2.10"), "{said}");
+            let message = check_version(version).expect("the version is too old");
+            assert!(
+                message.contains(version) && message.contains("2.10"),
+                "{message}"
+            );
         }
     }
 }

@@ -123,9 +123,9 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_of_the_number_line_are_counted_without_overflow() {
-        let whole = NumberRange::new(i64::MIN, i64::MAX, 1).unwrap();
-        assert_eq!(whole.len(), u64::MAX);
+    fn ranges_up_to_the_integer_limits_do_not_overflow() {
+        let range = NumberRange::new(i64::MIN, i64::MAX, 1).unwrap();
+        assert_eq!(range.len(), u64::MAX);
         let leap = NumberRange::new(i64::MAX, i64::MIN, i64::MIN).unwrap();
         assert_eq!((leap.len(), leap.item(1)), (2, Some(-1)));
     }

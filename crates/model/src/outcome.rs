@@ -18,7 +18,7 @@ pub enum Outcome {
 /// A call that succeeded.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Success {
-    /// The value, if it is stored inline; null beside a reference.
+    /// The value, if it is stored inline; null if there is a reference.
     #[serde(default)]
     pub result: Value,
     /// The selected fields of an inline value; with a reference, they are in the reference.

@@ -103,8 +103,8 @@ impl ResultRef {
         let text = |key: &str| map.get(key).and_then(Value::as_str);
         if let Some(kind) = text("kind") {
             let is_tagged = kind == "result_ref" || kind == "manifest";
-            let whole = || serde_json::from_value(Value::Object(map.clone())).ok();
-            return is_tagged.then(whole).flatten();
+            let full = || serde_json::from_value(Value::Object(map.clone())).ok();
+            return is_tagged.then(full).flatten();
         }
         let (store, key, sha256) = (text("store")?, text("key")?, text("checksum")?);
         let bytes = map.get("size").and_then(Value::as_u64)?;
@@ -149,8 +149,8 @@ impl ResultRef {
     pub fn hashes(&self) -> impl Iterator<Item = String> {
         let stored = self.meta.location.get(STORED_SHA256_KEY);
         let stored = stored.and_then(Value::as_str);
-        let all = [Some(self.meta.sha256.as_str()), stored];
-        all.into_iter().flatten().map(str::to_ascii_lowercase)
+        let hashes = [Some(self.meta.sha256.as_str()), stored];
+        hashes.into_iter().flatten().map(str::to_ascii_lowercase)
     }
 }
 
@@ -254,9 +254,9 @@ mod tests {
         let sha256 = "ab".repeat(32);
         let short =
             json!({"store": "disk", "key": "noetl://execution/1/x", "size": 3, "checksum": sha256});
-        let found = read(&short).expect("the value is a reference to a body");
+        let reference = read(&short).expect("the value is a reference to a body");
         assert_eq!(
-            (found.meta.bytes, found.uri.as_str()),
+            (reference.meta.bytes, reference.uri.as_str()),
             (3, "noetl://execution/1/x")
         );
         let mut table = short.clone();

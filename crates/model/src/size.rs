@@ -36,10 +36,11 @@ pub fn fits_json_bytes(value: &Value, max: usize) -> bool {
 }
 
 /// Returns an error if data does not fit into one event of `max` bytes.
-pub fn size_error(what: &str, bytes: usize, max: usize) -> Option<TaskError> {
-    let room = max.saturating_sub(ENVELOPE_BYTES);
-    (bytes > room).then(|| {
-        let message = format!("{what} takes more than the {room} bytes that one event holds");
+pub fn size_error(subject: &str, bytes: usize, max: usize) -> Option<TaskError> {
+    let bytes_left = max.saturating_sub(ENVELOPE_BYTES);
+    (bytes > bytes_left).then(|| {
+        let message =
+            format!("{subject} takes more than the {bytes_left} bytes that one event holds");
         TaskError {
             retryable: false,
             ..TaskError::new(ErrorKind::Schema, "LIMIT_EVENT", message)
@@ -50,45 +51,45 @@ pub fn size_error(what: &str, bytes: usize, max: usize) -> Option<TaskError> {
 impl EventBody {
     /// The size of the user data in the event.
     pub fn data_bytes(&self) -> usize {
-        let of = |raws: &[Option<&RawJson>]| -> usize {
+        let total = |raws: &[Option<&RawJson>]| -> usize {
             let texts = raws.iter().flatten().map(|raw| raw.text().len());
             texts.sum()
         };
         match self {
             Self::ExecutionRequested(requested) => requested.workload.text().len(),
-            Self::SignalReceived(signal) => of(&[signal.payload.as_ref()]),
+            Self::SignalReceived(signal) => total(&[signal.payload.as_ref()]),
             Self::StepScheduled(scheduled) => {
-                of(&[scheduled.args.as_ref(), scheduled.args_from.as_ref()])
+                total(&[scheduled.args.as_ref(), scheduled.args_from.as_ref()])
             }
             Self::NextEvaluated(next) => args_bytes(next),
             Self::CtxPatched(patched) => patched.patch.text().len(),
             Self::StepFailed(failed) | Self::IterationFailed(failed) => {
-                of(&[failed.set_ctx.as_ref()])
+                total(&[failed.set_ctx.as_ref()])
             }
-            Self::IterationDone(done) => of(&[done.set_ctx.as_ref()]),
+            Self::IterationDone(done) => total(&[done.set_ctx.as_ref()]),
             Self::TaskStarted(started) => {
                 let child = match started.awaits.as_deref() {
                     Some(AwaitTarget::Child(start)) => {
-                        of(&[Some(&start.input), start.iter.as_ref()])
+                        total(&[Some(&start.input), start.iter.as_ref()])
                     }
                     _ => 0,
                 };
-                child + of(&[started.inputs.as_ref(), started.request.as_ref()])
+                child + total(&[started.inputs.as_ref(), started.request.as_ref()])
             }
-            Self::AttemptDone(ended) | Self::AttemptFailed(ended) => of(&[Some(&ended.outcome)]),
-            Self::TaskDone(ended) | Self::TaskFailed(ended) => of(&[
+            Self::AttemptDone(ended) | Self::AttemptFailed(ended) => total(&[Some(&ended.outcome)]),
+            Self::TaskDone(ended) | Self::TaskFailed(ended) => total(&[
                 Some(&ended.outcome),
                 ended.set_iter.as_ref(),
                 ended.set_ctx.as_ref(),
                 ended.set.as_ref(),
             ]),
-            Self::PolicyEvaluated(policy) => of(&[
+            Self::PolicyEvaluated(policy) => total(&[
                 policy.set_iter.as_ref(),
                 policy.set_ctx.as_ref(),
                 policy.set.as_ref(),
             ]),
-            Self::LoopStarted(started) => of(&[started.collection.as_ref()]),
-            Self::LoopDone(done) => of(&[done.results.as_ref()]),
+            Self::LoopStarted(started) => total(&[started.collection.as_ref()]),
+            Self::LoopDone(done) => total(&[done.results.as_ref()]),
             _ => 0,
         }
     }

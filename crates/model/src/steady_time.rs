@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_comes_to_agree_with_the_wall_clock_again() {
+    fn the_time_converges_to_the_wall_clock() {
         for jump in [HOUR, -HOUR] {
             let mut steady = SteadyTime::new(START, Duration::ZERO);
             let long = Duration::from_secs(101 * 3_600);

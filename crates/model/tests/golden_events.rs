@@ -51,22 +51,23 @@ fn task_location(attempt: u32) -> EventLocation {
 }
 
 /// Asserts that the shown event contains every key and value of the example; it may have more.
-fn assert_holds(shown: &Value, example: &Value, path: &str) {
-    match (shown, example) {
-        (Value::Object(shown), Value::Object(example)) => {
+fn assert_holds(actual: &Value, example: &Value, path: &str) {
+    match (actual, example) {
+        (Value::Object(actual), Value::Object(example)) => {
             for (key, value) in example {
-                let found = shown.get(key);
-                let found = found.unwrap_or_else(|| panic!("{path}.{key} is missing"));
-                assert_holds(found, value, &format!("{path}.{key}"));
+                let actual_value = actual.get(key);
+                let actual_value =
+                    actual_value.unwrap_or_else(|| panic!("{path}.{key} is missing"));
+                assert_holds(actual_value, value, &format!("{path}.{key}"));
             }
         }
-        (Value::Array(shown), Value::Array(example)) => {
-            assert_eq!(shown.len(), example.len(), "{path}");
+        (Value::Array(actual), Value::Array(example)) => {
+            assert_eq!(actual.len(), example.len(), "{path}");
             for (index, value) in example.iter().enumerate() {
-                assert_holds(&shown[index], value, &format!("{path}[{index}]"));
+                assert_holds(&actual[index], value, &format!("{path}[{index}]"));
             }
         }
-        _ => assert_eq!(shown, example, "{path}"),
+        _ => assert_eq!(actual, example, "{path}"),
     }
 }
 
@@ -178,7 +179,7 @@ fn a_routing_decision_is_shown_as_in_the_specification() {
 #[test]
 fn absent_fields_are_left_out() {
     let body = EventBody::StepStarted(model::event::EmptyPayload {});
-    let shown = event(
+    let event_json = event(
         "2026-02-05T23:12:10Z",
         EventSource::Worker,
         step_location(),
@@ -186,10 +187,10 @@ fn absent_fields_are_left_out() {
     )
     .to_json();
     for absent in ["task_label", "iteration", "attempt", "page", "meta"] {
-        assert!(shown.get(absent).is_none(), "{absent}");
+        assert!(event_json.get(absent).is_none(), "{absent}");
     }
-    assert_eq!(shown["step_run_id"], "step:fetch_all_endpoints:run:7");
-    let trace = shown["trace_id"]
+    assert_eq!(event_json["step_run_id"], "step:fetch_all_endpoints:run:7");
+    let trace = event_json["trace_id"]
         .as_str()
         .expect("a run without a given trace ID has its own");
     assert_eq!(trace.len(), 32, "{trace}");

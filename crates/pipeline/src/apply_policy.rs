@@ -65,14 +65,14 @@ pub fn apply_policy(
     run: &TaskAttempt<'_>,
     outcome: &Outcome,
     scope: &Scope,
-    place: &PipelinePosition,
+    position: &PipelinePosition,
 ) -> Result<OutcomeRecord, RenderError> {
-    match apply_action(step, run, outcome, scope, place) {
+    match apply_action(step, run, outcome, scope, position) {
         Ok(settled) => Ok(settled),
         Err(JumpError::Render(needs @ RenderError::Needs(_))) => Err(needs),
         Err(error) => {
             let failure = Outcome::error(policy_error(&error, step, run));
-            Ok(fail_without_policy(run, &failure, place))
+            Ok(fail_without_policy(run, &failure, position))
         }
     }
 }
@@ -115,13 +115,13 @@ pub fn render_failure(error: &RenderError, step: &Step, task: &Name) -> TaskErro
 pub fn fail_without_policy(
     run: &TaskAttempt<'_>,
     failure: &Outcome,
-    place: &PipelinePosition,
+    position: &PipelinePosition,
 ) -> OutcomeRecord {
-    let page = visit_page(run, place);
+    let page = visit_page(run, position);
     record_end(
         run,
         failure,
-        task_location(run, place, page),
+        task_location(run, position, page),
         VisitEnd::failing(),
     )
 }
@@ -144,9 +144,9 @@ fn apply_action(
     run: &TaskAttempt<'_>,
     outcome: &Outcome,
     scope: &Scope,
-    place: &PipelinePosition,
+    position: &PipelinePosition,
 ) -> Result<OutcomeRecord, JumpError> {
-    let at = task_location(run, place, page_of(run, outcome, scope, place));
+    let at = task_location(run, position, page_of(run, outcome, scope, position));
     let mut scope = scope.clone();
     let mut writes = RenderedWrites::default();
     let verdict = evaluate_policy(run, outcome, &mut scope, &mut writes)?;
@@ -187,8 +187,8 @@ fn apply_action(
         writes.local.extend(own.local);
         if let (Directive::Jump, Some(jump)) = (rule.action.directive, &rule.action.to) {
             verdict_end.action.to = Some(policy::resolve_jump(jump, step, run.task, &scope)?);
-            if place.jumps >= place.jumps_max {
-                verdict_end.limit_jumps(step, place.jumps_max);
+            if position.jumps >= position.jumps_max {
+                verdict_end.limit_jumps(step, position.jumps_max);
             }
         }
     }
@@ -209,17 +209,17 @@ fn evaluate_policy<'p>(
     scope: &mut Scope,
     writes: &mut RenderedWrites,
 ) -> Result<policy::PolicyMatch<'p>, RenderError> {
-    let reached = Envelope::from_outcome(outcome.clone().into());
+    let envelope = Envelope::from_outcome(outcome.clone().into());
     let is_ok = outcome.is_ok();
     if is_ok {
-        render_set(scope, run, &reached, writes)?;
+        render_set(scope, run, &envelope, writes)?;
     }
-    scope.outcome = Some(reached.clone());
+    scope.outcome = Some(envelope.clone());
     let verdict = policy::match_rule(&run.task.policy, outcome, scope)?;
     let directive = verdict.action.directive;
     if !is_ok && matches!(directive, Directive::Continue | Directive::Jump) {
-        render_set(scope, run, &reached, writes)?;
-        scope.outcome = Some(reached);
+        render_set(scope, run, &envelope, writes)?;
+        scope.outcome = Some(envelope);
     }
     Ok(verdict)
 }
@@ -228,10 +228,10 @@ fn evaluate_policy<'p>(
 fn render_set(
     scope: &mut Scope,
     run: &TaskAttempt<'_>,
-    reached: &Envelope,
+    envelope: &Envelope,
     writes: &mut RenderedWrites,
 ) -> Result<(), RenderError> {
-    scope.outcome = Some(reached.clone().with_status());
+    scope.outcome = Some(envelope.clone().with_status());
     writes.add_rendered(&run.task.set, scope)?;
     crate::writes::apply_writes(scope, writes);
     Ok(())
@@ -274,11 +274,11 @@ impl VisitEnd {
             "task `{}` was attempted {} times",
             run.task.label, run.attempt
         );
-        let spent = || TaskError {
+        let exhausted = || TaskError {
             retryable: false,
             ..TaskError::new(ErrorKind::Unknown, code, message)
         };
-        self.failure = Some(outcome.failure().cloned().unwrap_or_else(spent));
+        self.failure = Some(outcome.failure().cloned().unwrap_or_else(exhausted));
     }
 
     fn limit_jumps(&mut self, step: &Step, max: u32) {
@@ -387,9 +387,9 @@ fn page_of(
     run: &TaskAttempt<'_>,
     outcome: &Outcome,
     scope: &Scope,
-    place: &PipelinePosition,
+    position: &PipelinePosition,
 ) -> Option<i64> {
-    let said = match outcome {
+    let reported = match outcome {
         Outcome::Ok(success) => match &success.reference {
             Some(reference) => reference.extracted.get("page").and_then(Value::as_i64),
             None => run.task.result.page_of(&success.result),
@@ -397,17 +397,19 @@ fn page_of(
         Outcome::Error(_) => None,
     };
     let counted = || scope.iter.as_ref()?.values.json().get("page")?.as_i64();
-    said.or_else(counted).or_else(|| visit_page(run, place))
+    reported
+        .or_else(counted)
+        .or_else(|| visit_page(run, position))
 }
 
 /// A task that a jump entered again uses its visit number as page number.
-fn visit_page(run: &TaskAttempt<'_>, place: &PipelinePosition) -> Option<i64> {
-    (run.visit > 1 && place.jumps > 0).then(|| run.visit.into())
+fn visit_page(run: &TaskAttempt<'_>, position: &PipelinePosition) -> Option<i64> {
+    (run.visit > 1 && position.jumps > 0).then(|| run.visit.into())
 }
 
 fn task_location(
     run: &TaskAttempt<'_>,
-    place: &PipelinePosition,
+    position: &PipelinePosition,
     page: Option<i64>,
 ) -> EventLocation {
     EventLocation {
@@ -415,7 +417,7 @@ fn task_location(
         visit: run.visit,
         attempt: run.attempt,
         page,
-        ..place.location.clone()
+        ..position.location.clone()
     }
 }
 

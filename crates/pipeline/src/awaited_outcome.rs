@@ -30,8 +30,8 @@ pub fn awaited_outcome(awaits: &AwaitTarget, event: &Event) -> Outcome {
                 ..
             }),
         ) => {
-            let what = signal.as_ref().map_or("the wait", |name| name.as_str());
-            let message = format!("timed out waiting for signal `{what}`");
+            let awaited = signal.as_ref().map_or("the wait", |name| name.as_str());
+            let message = format!("timed out waiting for signal `{awaited}`");
             Outcome::error(TaskError::new(ErrorKind::Timeout, "WAIT_TIMEOUT", message))
         }
         _ => Outcome::ok(json!({"fired_at": event.timestamp})),

@@ -19,16 +19,7 @@ pub fn fold(continuation: &mut Continuation, event: &Event) {
         return;
     };
     match &event.body {
-        EventBody::TaskStarted(started) => {
-            continuation
-                .visits
-                .insert(label.clone(), event.location.visit);
-            continuation.cursor = PipelineCursor::At(label);
-            continuation.unknown = None;
-            // A task that awaits an external event has one `task.started` per attempt.
-            continuation.attempt = event.location.attempt.max(1);
-            continuation.stage = started_stage(started, event);
-        }
+        EventBody::TaskStarted(started) => start_visit(continuation, event, started, label),
         EventBody::AttemptStarted(_) => {
             continuation.attempt = event.location.attempt;
             continuation.stage = PipelineStage::Started;
@@ -37,9 +28,11 @@ pub fn fold(continuation: &mut Continuation, event: &Event) {
         EventBody::AttemptFailed(ended) => {
             record_unknown_effect(continuation, event, &ended.outcome);
         }
-        EventBody::PolicyEvaluated(evaluated) if evaluated.action.directive == Directive::Retry => {
-            continuation.stage = retry_stage(&evaluated.action, event);
-            add_writes(continuation, event);
+        EventBody::PolicyEvaluated(evaluated) => {
+            if evaluated.action.directive == Directive::Retry {
+                continuation.stage = retry_stage(&evaluated.action, event);
+                add_writes(continuation, event);
+            }
         }
         EventBody::TaskDone(ended) => end_visit(continuation, event, ended, true),
         EventBody::ManifestUpdated(stored) => use_manifest(continuation, event, stored),
@@ -47,7 +40,46 @@ pub fn fold(continuation: &mut Continuation, event: &Event) {
             record_unknown_effect(continuation, event, &ended.outcome);
             end_visit(continuation, event, ended, false);
         }
-        _ => {}
+        EventBody::ExecutionRequested(_)
+        | EventBody::RequestEvaluated(_)
+        | EventBody::PlaybookStarted(_)
+        | EventBody::PlaybookPaused(_)
+        | EventBody::PlaybookResumed(_)
+        | EventBody::PlaybookSwitched(_)
+        | EventBody::PlaybookFinished(_)
+        | EventBody::PlaybookProcessed(_)
+        | EventBody::WorkflowStarted(_)
+        | EventBody::WorkflowFinished(_)
+        | EventBody::CancelRequested(_)
+        | EventBody::ExecutionRetried(_)
+        | EventBody::StepReused(_)
+        | EventBody::SignalReceived(_)
+        | EventBody::TimerSet(_)
+        | EventBody::TimerFired(_)
+        | EventBody::AdmitEvaluated(_)
+        | EventBody::StepScheduled(_)
+        | EventBody::NextEvaluated(_)
+        | EventBody::CtxPatched(_)
+        | EventBody::CommandIssued(_)
+        | EventBody::CommandClaimed(_)
+        | EventBody::CommandExpired(_)
+        | EventBody::CommandFailed(_)
+        | EventBody::StepStarted(_)
+        | EventBody::StepDone(_)
+        | EventBody::StepFailed(_)
+        | EventBody::AttemptDone(_)
+        | EventBody::LoopStarted(_)
+        | EventBody::FrameClaimed(_)
+        | EventBody::IterationScheduled(_)
+        | EventBody::IterationStarted(_)
+        | EventBody::IterationDone(_)
+        | EventBody::IterationFailed(_)
+        | EventBody::LoopDone(_)
+        | EventBody::ResultStored(_)
+        | EventBody::BatchAccepted(_)
+        | EventBody::BatchProcessing(_)
+        | EventBody::BatchCompleted(_)
+        | EventBody::BatchFailed(_) => {}
     }
 }
 
@@ -58,6 +90,17 @@ fn record_unknown_effect(continuation: &mut Continuation, event: &Event, outcome
     let is_unknown = error.is_some_and(TaskError::leaves_effect_unknown);
     let was_called = continuation.stage == PipelineStage::Started;
     continuation.unknown = (is_unknown && was_called).then_some(event.location.attempt.max(1));
+}
+
+fn start_visit(continuation: &mut Continuation, event: &Event, started: &TaskStarted, label: Name) {
+    continuation
+        .visits
+        .insert(label.clone(), event.location.visit);
+    continuation.cursor = PipelineCursor::At(label);
+    continuation.unknown = None;
+    // A task that awaits an external event has one `task.started` per attempt.
+    continuation.attempt = event.location.attempt.max(1);
+    continuation.stage = started_stage(started, event);
 }
 
 fn started_stage(started: &TaskStarted, event: &Event) -> PipelineStage {

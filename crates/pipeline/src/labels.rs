@@ -27,7 +27,7 @@ pub fn expose_outcome(
         return;
     };
     let before = scope.labels.remove(label).map(|envelope| envelope.content);
-    let shown = match (before, part) {
+    let content = match (before, part) {
         (Some(EnvelopeContent::Parts(mut parts)), Some(page)) => {
             Arc::make_mut(&mut parts).add(page, AccumulatedPart::Outcome(outcome));
             Envelope::from_parts(parts)
@@ -41,7 +41,7 @@ pub fn expose_outcome(
         }
         (_, None) => envelope,
     };
-    scope.labels.insert(label.clone(), shown);
+    scope.labels.insert(label.clone(), content);
 }
 
 /// Makes the recorded outcomes of the pipeline's tasks visible under their labels.
@@ -53,7 +53,7 @@ pub fn expose_recorded_outcomes(scope: &mut Scope, step: &Step, continuation: &C
         }
         let task = step.task(label.as_str()).map(|(_, task)| task);
         let accumulate = task.and_then(|task| task.result.accumulate.as_ref());
-        let shown = match (accumulate, continuation.parts_of(label)) {
+        let content = match (accumulate, continuation.parts_of(label)) {
             (Some(accumulate), Some(parts)) => {
                 let mut gathered = AccumulatedParts::new(accumulate.clone());
                 for (page, seq) in parts.by_page {
@@ -63,6 +63,6 @@ pub fn expose_recorded_outcomes(scope: &mut Scope, step: &Step, continuation: &C
             }
             _ => envelope,
         };
-        scope.labels.insert(label.clone(), shown);
+        scope.labels.insert(label.clone(), content);
     }
 }

@@ -97,9 +97,9 @@ pub(crate) fn decide_retry(
         Backoff::Linear => f64::from(attempt),
         Backoff::Exponential => 2f64.powi(i32::try_from(attempt - 1).unwrap_or(i32::MAX)),
     };
-    let asked = clamp_delay(base * factor);
+    let requested = clamp_delay(base * factor);
     Ok(RetryDecision::Retry {
-        delay: asked.max(retry_after_delay(outcome)),
+        delay: requested.max(retry_after_delay(outcome)),
         attempts,
     })
 }
@@ -159,8 +159,8 @@ fn parse_attempts(value: &Value) -> u32 {
                 clippy::cast_sign_loss,
                 reason = "the value is between 1 and `u32::MAX`"
             )]
-            let whole = n.min(f64::from(u32::MAX)) as u32;
-            whole
+            let attempts = n.min(f64::from(u32::MAX)) as u32;
+            attempts
         }
         _ => 1,
     }

@@ -87,18 +87,18 @@ pub fn parse_child_task(
 
 /// The iteration, as the child sees it in `iter.parent`.
 fn parent_iteration(iter: &IterationView) -> RawJson {
-    let mut all = Map::new();
+    let mut fields = Map::new();
     if let Some(index) = iter.index {
-        all.insert("index".to_owned(), index.into());
-        all.insert("length".to_owned(), iter.length.into());
+        fields.insert("index".to_owned(), index.into());
+        fields.insert("length".to_owned(), iter.length.into());
     }
     if let Some(values) = iter.values.json().as_object() {
-        all.extend(values.clone());
+        fields.extend(values.clone());
     }
     if let Some(parent) = &iter.parent {
-        all.insert("parent".to_owned(), parent.json().clone());
+        fields.insert("parent".to_owned(), parent.json().clone());
     }
-    RawJson::from_serializable(&all)
+    RawJson::from_serializable(&fields)
 }
 
 /// Returns what a `wait` task waits for.
@@ -126,8 +126,8 @@ pub fn parse_wait_task(
         (Some(_), _) => return Err(invalid_key_error(task, "signal", "text")),
         // An approval form may have a `name`; the default is the task's label.
         (None, Some(Value::Object(form))) => {
-            let named = form.get("name").and_then(Value::as_str);
-            named.unwrap_or(task.label.as_str())
+            let form_name = form.get("name").and_then(Value::as_str);
+            form_name.unwrap_or(task.label.as_str())
         }
         (None, _) => return Err(invalid_key_error(task, "signal", "set")),
     };
@@ -153,8 +153,8 @@ fn wait_until(due: Time, now: Time) -> WaitAction {
     clippy::unnecessary_box_returns,
     reason = "every caller returns it in an `Err`, and `TaskError` is large"
 )]
-fn invalid_key_error(task: &Task, key: &str, wanted: &str) -> Box<TaskError> {
-    let message = format!("`{key}` of a `{}` task must be {wanted}", task.kind);
+fn invalid_key_error(task: &Task, key: &str, expected: &str) -> Box<TaskError> {
+    let message = format!("`{key}` of a `{}` task must be {expected}", task.kind);
     let error = TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message)
         .with_detail("key", key)
         .with_detail("task", task.label.as_str())

@@ -76,8 +76,8 @@ impl OutcomeRecord {
     /// Returns an error if one of the events exceeds `EVENT_BYTES_MAX`.
     pub fn size_error(&self) -> Option<TaskError> {
         let sizes = self.events.iter().map(|draft| draft.body.data_bytes());
-        let what = "the outcome of a task with its writes";
-        size_error(what, sizes.max().unwrap_or(0), EVENT_BYTES_MAX)
+        let subject = "the outcome of a task with its writes";
+        size_error(subject, sizes.max().unwrap_or(0), EVENT_BYTES_MAX)
     }
 }
 

@@ -114,8 +114,8 @@ impl PgSession {
             self.client.batch_execute("DISCARD PLANS").await?;
             self.planned_at = instant();
         }
-        let statement = if let Some(known) = self.statements.get(sql) {
-            known.clone()
+        let statement = if let Some(cached) = self.statements.get(sql) {
+            cached.clone()
         } else {
             let prepared = self.client.prepare(sql).await?;
             self.statements.insert(sql, prepared.clone());

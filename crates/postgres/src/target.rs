@@ -94,12 +94,12 @@ impl TargetParts {
         let (mut sslmode, mut sslrootcert) = (None, None);
         let mut other = Vec::new();
         let ends_word = |c: char| if is_url { c == '&' } else { c.is_whitespace() };
-        for word in query.split(ends_word).filter(|word| !word.is_empty()) {
-            match word.split_once('=') {
+        for part in query.split(ends_word).filter(|part| !part.is_empty()) {
+            match part.split_once('=') {
                 Some(("sslmode", value)) => sslmode = Some(value.to_owned()),
                 Some(("sslrootcert", value)) if is_url => sslrootcert = Some(percent_decode(value)),
                 Some(("sslrootcert", value)) => sslrootcert = Some(value.to_owned()),
-                _ => other.push(word),
+                _ => other.push(part),
             }
         }
         let plain = if is_url {
@@ -166,8 +166,8 @@ impl ConnectTarget {
 
     /// The database name. Default: the user name.
     pub fn database(&self) -> &str {
-        let named = self.config.get_dbname().or(self.config.get_user());
-        named.unwrap_or_default()
+        let db_name = self.config.get_dbname().or(self.config.get_user());
+        db_name.unwrap_or_default()
     }
 
     /// The user, for messages.
@@ -224,8 +224,8 @@ mod tests {
     #[test]
     fn a_password_is_never_shown() {
         let url = PostgresUrl::new("postgres://me:hunter2@db/noetl");
-        let shown = format!("{url:?} {:?}", parse_target(url.reveal()).unwrap());
-        assert!(!shown.contains("hunter2"), "{shown}");
+        let output = format!("{url:?} {:?}", parse_target(url.reveal()).unwrap());
+        assert!(!output.contains("hunter2"), "{output}");
         for broken in [
             "postgres://me:hunter2@db:port/x",
             "host=db password='hunter2",

@@ -65,9 +65,9 @@ fn load_roots(
             roots.add(certificate).map_err(|error| unreadable(&error))?;
         }
     } else {
-        let found = system_roots();
-        let found = found.map_err(|error| TargetError::UnusableRoots(error.to_string()))?;
-        roots.add_parsable_certificates(found);
+        let loaded = system_roots();
+        let loaded = loaded.map_err(|error| TargetError::UnusableRoots(error.to_string()))?;
+        roots.add_parsable_certificates(loaded);
     }
     if roots.is_empty() {
         return Err(TargetError::NoRoots);
@@ -111,8 +111,8 @@ impl ServerCertVerifier for CertificateVerifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let known = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signed, known)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, algorithms)
     }
 
     fn verify_tls13_signature(
@@ -121,12 +121,12 @@ impl ServerCertVerifier for CertificateVerifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let known = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signed, known)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        let known = &self.provider.signature_verification_algorithms;
-        known.supported_schemes()
+        let algorithms = &self.provider.signature_verification_algorithms;
+        algorithms.supported_schemes()
     }
 }

@@ -154,8 +154,8 @@ pub(crate) fn clamp_range(range: Option<Range<u64>>, bytes: u64) -> Range<u64> {
     start..range.end.clamp(start, bytes)
 }
 
-fn to_index(place: u64) -> usize {
-    usize::try_from(place).expect("the size of a body in memory fits into `usize`")
+fn to_index(offset: u64) -> usize {
+    usize::try_from(offset).expect("the size of a body in memory fits into `usize`")
 }
 
 /// Returns the hash of a reference in lowercase hex.

@@ -109,9 +109,9 @@ pub(crate) fn write_at(file: &File, path: &Path, bytes: &[u8], offset: u64) -> R
 
 /// Returns the free bytes on the file system of a file, if known.
 fn free_bytes(file: &File) -> Option<u64> {
-    let found = rustix::fs::fstatvfs(file).ok()?;
+    let stats = rustix::fs::fstatvfs(file).ok()?;
     // A file system that reports no size has no limit.
-    (found.f_blocks > 0).then(|| found.f_bavail.saturating_mul(found.f_frsize))
+    (stats.f_blocks > 0).then(|| stats.f_bavail.saturating_mul(stats.f_frsize))
 }
 
 /// Repeats a write on the blocking pool until the disk has space. The write must be idempotent.
@@ -188,9 +188,9 @@ mod tests {
     async fn a_write_is_done_again_until_there_is_space_or_refused() {
         let attempts = Arc::new(AtomicU32::new(0));
         let counted = Arc::clone(&attempts);
-        let write = move |seen: &mut u32| {
-            *seen = counted.fetch_add(1, Ordering::Relaxed);
-            if *seen < 3 {
+        let write = move |last_count: &mut u32| {
+            *last_count = counted.fetch_add(1, Ordering::Relaxed);
+            if *last_count < 3 {
                 Err(full_disk_error())
             } else {
                 Ok(())

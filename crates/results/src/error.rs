@@ -106,7 +106,7 @@ pub enum Error {
 /// Returns the message for a missing body, with the reason that its reference suggests.
 pub fn missing_reason(reference: &ResultRef) -> String {
     let uri = &reference.uri;
-    let why = match (reference.expires_at, reference.scope) {
+    let reason = match (reference.expires_at, reference.scope) {
         (Some(time), _) => format!("its `ttl` expired at {time}"),
         (None, BodyScope::Step) => {
             "it has `scope: step` and was deleted at the end of its step".to_owned()
@@ -120,7 +120,7 @@ pub fn missing_reason(reference: &ResultRef) -> String {
         (None, BodyScope::Permanent) => "it is lost, although its scope is `permanent`".to_owned(),
     };
     format!(
-        "stored result `{uri}` not found: {why}; run the task that produced it again, for example with `do: jump, to: previous`"
+        "stored result `{uri}` not found: {reason}; run the task that produced it again, for example with `do: jump, to: previous`"
     )
 }
 

@@ -48,13 +48,13 @@ fn top_level_scalars(body: &Value) -> Map<String, Value> {
         .filter(|name| body.contains_key(**name))
         .count();
     let is_due = |name: &str| ALWAYS_EXTRACTED.contains(&name);
-    let mut room = FIELDS_MAX - due;
+    let mut bytes_left = FIELDS_MAX - due;
     let mut fields = Map::new();
     for (name, value) in body.iter().filter(|(_, value)| is_small(value)) {
         if is_due(name) {
             fields.insert(name.clone(), value.clone());
-        } else if room > 0 {
-            room -= 1;
+        } else if bytes_left > 0 {
+            bytes_left -= 1;
             fields.insert(name.clone(), value.clone());
         }
     }
@@ -69,9 +69,9 @@ pub(crate) fn listed_keys<'k>(
     let keys = keys.filter(|key| key.len() <= KEY_BYTES_MAX && !extracted.contains_key(*key));
     let is_word = |key: &&str| ENVELOPE_WORDS.contains(key);
     let words = keys.clone().filter(is_word);
-    let others = keys.filter(|key| !is_word(key));
-    let listed = words.chain(others).take(KEYS_MAX);
-    listed.map(str::to_owned).collect()
+    let other_keys = keys.filter(|key| !is_word(key));
+    let first_keys = words.chain(other_keys).take(KEYS_MAX);
+    first_keys.map(str::to_owned).collect()
 }
 
 fn is_small(value: &Value) -> bool {
@@ -91,71 +91,72 @@ pub fn build_preview(body: &Value, body_bytes: usize, bytes_max: usize) -> Previ
             sample: body.clone(),
         };
     }
-    let mut room = bytes_max;
-    let sample = truncate_value(body, &mut room).unwrap_or(Value::Null);
+    let mut bytes_left = bytes_max;
+    let sample = truncate_value(body, &mut bytes_left).unwrap_or(Value::Null);
     Preview {
         truncated: true,
-        bytes: (bytes_max - room) as u64,
+        bytes: (bytes_max - bytes_left) as u64,
         sample,
     }
 }
 
 /// Returns as much of the value as fits into `room` bytes of JSON; `None` if its brackets do not fit.
-fn truncate_value(value: &Value, room: &mut usize) -> Option<Value> {
+fn truncate_value(value: &Value, bytes_left: &mut usize) -> Option<Value> {
     match value {
         Value::Array(items) => {
-            reserve_bytes(room, 2)?;
-            let mut kept = Vec::new();
+            reserve_bytes(bytes_left, 2)?;
+            let mut collected = Vec::new();
             for item in items {
-                let before = *room;
-                let Some(item) = reserve_bytes(room, 1).and_then(|()| truncate_value(item, room))
+                let before = *bytes_left;
+                let Some(item) =
+                    reserve_bytes(bytes_left, 1).and_then(|()| truncate_value(item, bytes_left))
                 else {
-                    *room = before;
+                    *bytes_left = before;
                     break;
                 };
-                kept.push(item);
+                collected.push(item);
             }
-            Some(Value::Array(kept))
+            Some(Value::Array(collected))
         }
         Value::Object(fields) => {
-            reserve_bytes(room, 2)?;
-            let mut kept = Map::new();
+            reserve_bytes(bytes_left, 2)?;
+            let mut collected = Map::new();
             for (name, value) in fields {
-                let before = *room;
+                let before = *bytes_left;
                 let name_bytes = json_text_bytes(name) + 2;
-                let Some(value) =
-                    reserve_bytes(room, name_bytes).and_then(|()| truncate_value(value, room))
+                let Some(value) = reserve_bytes(bytes_left, name_bytes)
+                    .and_then(|()| truncate_value(value, bytes_left))
                 else {
-                    *room = before;
+                    *bytes_left = before;
                     break;
                 };
-                kept.insert(name.clone(), value);
+                collected.insert(name.clone(), value);
             }
-            Some(Value::Object(kept))
+            Some(Value::Object(collected))
         }
-        Value::String(text) => truncate_text(text, room),
+        Value::String(text) => truncate_text(text, bytes_left),
         scalar => {
-            reserve_bytes(room, scalar.to_string().len())?;
+            reserve_bytes(bytes_left, scalar.to_string().len())?;
             Some(scalar.clone())
         }
     }
 }
 
-fn truncate_text(text: &str, room: &mut usize) -> Option<Value> {
-    reserve_bytes(room, 2)?;
-    let mut kept = String::new();
+fn truncate_text(text: &str, bytes_left: &mut usize) -> Option<Value> {
+    reserve_bytes(bytes_left, 2)?;
+    let mut truncated = String::new();
     for character in text.chars() {
         let bytes = json_text_bytes(character.encode_utf8(&mut [0; 4])) - 2;
-        if reserve_bytes(room, bytes).is_none() {
+        if reserve_bytes(bytes_left, bytes).is_none() {
             break;
         }
-        kept.push(character);
+        truncated.push(character);
     }
-    Some(Value::String(kept))
+    Some(Value::String(truncated))
 }
 
-fn reserve_bytes(room: &mut usize, bytes: usize) -> Option<()> {
-    *room = room.checked_sub(bytes)?;
+fn reserve_bytes(bytes_left: &mut usize, bytes: usize) -> Option<()> {
+    *bytes_left = bytes_left.checked_sub(bytes)?;
     Some(())
 }
 
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn status_and_row_count_are_there_however_many_fields_there_are() {
+    fn status_and_row_count_are_extracted_however_many_fields_there_are() {
         let mut body = Map::new();
         for n in 0..100 {
             body.insert(format!("f{n}"), n.into());
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_row_count_is_there_beside_what_is_selected() {
+    fn the_row_count_is_extracted_in_addition_to_the_selection() {
         let select = |path: &str| ResultControl {
             select: vec![Select {
                 path: path.to_owned(),
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_envelopes_words_are_the_first_keys_that_are_listed() {
+    fn the_keys_of_the_envelope_are_listed_first() {
         let mut body = Map::new();
         for n in 0..100 {
             body.insert(format!("list{n}"), json!([n]));
@@ -222,13 +223,13 @@ mod tests {
         body.insert("small".to_owned(), json!(1));
         let extracted =
             extract_fields(&Value::Object(body.clone()), &ResultControl::default()).unwrap();
-        let listed = listed_keys(body.keys().map(String::as_str), &extracted);
-        assert_eq!((listed.len(), listed[0].as_str()), (KEYS_MAX, "error"));
-        assert!(!listed.contains(&"small".to_owned()), "{listed:?}");
+        let keys = listed_keys(body.keys().map(String::as_str), &extracted);
+        assert_eq!((keys.len(), keys[0].as_str()), (KEYS_MAX, "error"));
+        assert!(!keys.contains(&"small".to_owned()), "{keys:?}");
     }
 
     #[test]
-    fn a_preview_fits_its_room_and_says_that_it_is_cut() {
+    fn a_preview_fits_its_limit_and_is_marked_as_truncated() {
         let rows: Vec<Value> = (0..1000)
             .map(|n| json!({"id": n, "text": "a\"ü\n"}))
             .collect();

@@ -76,18 +76,18 @@ impl LargeResult {
     pub async fn store(
         &self,
         bodies: &dyn BodyStore,
-        place: ResultOrigin<'_>,
+        origin: ResultOrigin<'_>,
     ) -> Result<ResultRef, Error> {
         let source = BodySource::Bytes(self.text.clone());
         let stored = bodies
             .put_with(source, &StorageOptions::from_control(&self.control))
             .await?;
         Ok(ResultRef {
-            expires_at: self.control.ttl.map(|ttl| place.now.after(ttl)),
+            expires_at: self.control.ttl.map(|ttl| origin.now.after(ttl)),
             extracted: self.extracted.clone(),
             keys: self.keys.clone(),
             preview: Some(self.preview.clone()),
-            ..body_reference(stored, place.uri(), &self.control)
+            ..body_reference(stored, origin.uri(), &self.control)
         })
     }
 }
@@ -153,13 +153,13 @@ mod tests {
         };
         let bodies = DirBodyStore::open(dir.path()).unwrap();
         let at = test_location();
-        let place = ResultOrigin {
+        let origin = ResultOrigin {
             execution: ExecutionId(42),
             location: &at,
             now: Time(1_000_000),
         };
         let large = LargeResult::new(&result, &control).unwrap();
-        let reference = large.store(&bodies, place).await.unwrap();
+        let reference = large.store(&bodies, origin).await.unwrap();
         let run = "task:fetch.page:run:2.7.3";
         let uri = format!("noetl://execution/42/step/fetch/task/page/run/{run}/attempt/1");
         assert_eq!(reference.uri, uri);

@@ -62,7 +62,7 @@ impl DirBodyStore {
         let outer = dir;
         let dir = outer.join("bodies");
         let fresh = dir.join("new");
-        let made = match kind {
+        let created = match kind {
             // The lock file next to the bodies is part of the store.
             StoreKind::Disk => [outer, dir.as_path(), fresh.as_path()]
                 .into_iter()
@@ -70,7 +70,7 @@ impl DirBodyStore {
             // Other programs read it; its administrator sets the permissions.
             _ => fs::create_dir_all(&fresh),
         };
-        made.map_err(|error| disk_error(&fresh, error))?;
+        created.map_err(|error| disk_error(&fresh, error))?;
         sync_dir(&dir)?;
         remove_stale_files(&fresh);
         let racks = Arc::new([const { AtomicBool::new(false) }; 256]);
@@ -126,11 +126,11 @@ impl DirBodyStore {
         if is_durable.load(Ordering::Acquire) && rack.is_dir() {
             return Ok(());
         }
-        let made = match self.kind {
+        let created = match self.kind {
             StoreKind::Disk => make_private_dir(rack),
             _ => fs::create_dir_all(rack),
         };
-        made.map_err(|error| disk_error(rack, error))?;
+        created.map_err(|error| disk_error(rack, error))?;
         sync_dir(&self.dir)?;
         is_durable.store(true, Ordering::Release);
         Ok(())
@@ -161,11 +161,11 @@ fn open_verified(
         }
         Err(error) => return Err(disk_error(path, error)),
     };
-    let look = |file: &File| {
+    let stat = |file: &File| {
         let meta = file.metadata().map_err(|error| disk_error(path, error))?;
         Ok::<_, Error>((FileStamp::new(sha256, &meta), meta.len()))
     };
-    let (before, len) = look(&file)?;
+    let (before, len) = stat(&file)?;
     if checked.contains(&before) {
         return Ok((file, len));
     }
@@ -186,20 +186,20 @@ fn open_verified(
         let file = path.to_owned();
         return Err(Error::Corrupt { uri, file });
     }
-    checked.insert(&before, look(&file)?.0);
+    checked.insert(&before, stat(&file)?.0);
     Ok((file, bytes))
 }
 
 #[async_trait]
 impl BodyStore for DirBodyStore {
     async fn put(&self, body: BodySource<'_>) -> Result<StoredBody, Error> {
-        let here = self.clone();
+        let store = self.clone();
         let reader = match body {
             BodySource::Bytes(bytes) => {
                 let put = move || {
-                    let mut draft = here.create_temp_file()?;
+                    let mut draft = store.create_temp_file()?;
                     draft.write(&bytes)?;
-                    here.store_file(&draft)
+                    store.store_file(&draft)
                 };
                 return run_disk_io(put).await;
             }
@@ -214,7 +214,7 @@ impl BodyStore for DirBodyStore {
             }
             (draft, chunk) = draft.write_chunk(chunk, read, FullDiskPolicy::Wait).await?;
         }
-        run_disk_io(move || here.store_file(&draft)).await
+        run_disk_io(move || store.store_file(&draft)).await
     }
 
     async fn get(&self, reference: &ResultRef) -> Result<Bytes, Error> {
@@ -277,14 +277,14 @@ impl BodyStore for DirBodyStore {
     }
 
     async fn stored_before(&self, query: &OldBodyQuery<'_>) -> Result<Vec<BodyEntry>, Error> {
-        let (here, after) = (self.clone(), query.after.map(ToOwned::to_owned));
+        let (store, after) = (self.clone(), query.after.map(ToOwned::to_owned));
         let (before, limit) = (query.before, query.limit);
-        run_disk_io(move || here.list_old(before, after.as_deref(), limit)).await
+        run_disk_io(move || store.list_old(before, after.as_deref(), limit)).await
     }
 
     async fn delete_stored_before(&self, sha256: &str, before: Time) -> Result<bool, Error> {
-        let (here, sha256) = (self.clone(), sha256.to_ascii_lowercase());
-        run_disk_io(move || here.remove_old(&sha256, before)).await
+        let (store, sha256) = (self.clone(), sha256.to_ascii_lowercase());
+        run_disk_io(move || store.remove_old(&sha256, before)).await
     }
 }
 

@@ -97,36 +97,39 @@ mod tests {
             .put(BodySource::Bytes(Bytes::from(text.to_owned())))
             .await
             .unwrap();
-        let found = reference(&stored.sha256, stored.bytes);
-        (bodies, found)
+        let body_ref = reference(&stored.sha256, stored.bytes);
+        (bodies, body_ref)
     }
 
     #[tokio::test]
-    async fn the_first_path_that_leads_anywhere_is_taken() {
+    async fn the_first_path_with_a_value_is_used() {
         let dir = TempDir::new().unwrap();
         let text = r#"{"a": [1, 2], "data": {"a": "x", "rows": [ {"n": 1} , [], "]" , 4 ]}}"#;
-        let (bodies, found) = put_text(&dir, text).await;
+        let (bodies, body_ref) = put_text(&dir, text).await;
         let rows = [
             vec![key_segment("rows")],
             vec![key_segment("data"), key_segment("rows")],
         ];
-        let located = locate_value(&bodies, &found, &rows).await.unwrap().unwrap();
+        let located = locate_value(&bodies, &body_ref, &rows)
+            .await
+            .unwrap()
+            .unwrap();
         let list = located.list.unwrap();
         assert_eq!(list.total, 4);
-        let all = read_elements(&bodies, &found, &list, 0..9, 1 << 20)
+        let elements = read_elements(&bodies, &body_ref, &list, 0..9, 1 << 20)
             .await
             .unwrap();
-        assert_eq!(all, [json!({"n": 1}), json!([]), json!("]"), json!(4)]);
+        assert_eq!(elements, [json!({"n": 1}), json!([]), json!("]"), json!(4)]);
         let paths = [
             vec![key_segment("a")],
             vec![key_segment("data"), key_segment("a")],
         ];
-        let a = locate_value(&bodies, &found, &paths).await.unwrap();
+        let a = locate_value(&bodies, &body_ref, &paths).await.unwrap();
         assert_eq!(a.unwrap().list.unwrap().total, 2);
-        let text = locate_value(&bodies, &found, &paths[1..]).await.unwrap();
+        let text = locate_value(&bodies, &body_ref, &paths[1..]).await.unwrap();
         assert!(text.unwrap().is_text);
         assert_eq!(
-            locate_value(&bodies, &found, &[vec![key_segment("z")]])
+            locate_value(&bodies, &body_ref, &[vec![key_segment("z")]])
                 .await
                 .unwrap(),
             None
@@ -134,26 +137,26 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_long_list_keeps_few_places_and_every_element() {
+    async fn a_long_list_stores_few_offsets_and_returns_every_element() {
         let dir = TempDir::new().unwrap();
         let rows: Vec<_> = (0..10_000)
             .map(|n| json!({"n": n, "text": "é\"]"}))
             .collect();
-        let (bodies, found) = put_text(&dir, &json!(rows).to_string()).await;
-        let located = locate_value(&bodies, &found, &[Vec::new()])
+        let (bodies, body_ref) = put_text(&dir, &json!(rows).to_string()).await;
+        let located = locate_value(&bodies, &body_ref, &[Vec::new()])
             .await
             .unwrap()
             .unwrap();
         let list = located.list.unwrap();
         assert!(list.offsets.len() <= 1024, "{}", list.offsets.len());
         for from in [0, 1, 4_095, 9_999] {
-            let some = read_elements(&bodies, &found, &list, from..from + 3, 1 << 20)
+            let some = read_elements(&bodies, &body_ref, &list, from..from + 3, 1 << 20)
                 .await
                 .unwrap();
             let from = usize::try_from(from).unwrap();
             assert_eq!(some, rows[from..rows.len().min(from + 3)]);
         }
-        let few = read_elements(&bodies, &found, &list, 0..10_000, 100)
+        let few = read_elements(&bodies, &body_ref, &list, 0..10_000, 100)
             .await
             .unwrap();
         assert!(few.len() < 10, "{}", few.len());

@@ -61,10 +61,13 @@ mod tests {
 
     #[test]
     fn a_directory_is_made_private_and_one_that_was_open_is_closed() {
-        let home = tempfile::tempdir().unwrap();
-        let dir = home.path().join("a/b");
+        let temp_dir = tempfile::tempdir().unwrap();
+        let dir = temp_dir.path().join("a/b");
         make_private_dir(&dir).unwrap();
-        assert_eq!((mode(&dir), mode(&home.path().join("a"))), (0o700, 0o700));
+        assert_eq!(
+            (mode(&dir), mode(&temp_dir.path().join("a"))),
+            (0o700, 0o700)
+        );
         fs::create_dir(dir.join("c")).unwrap();
         for name in ["one", "c/two"] {
             fs::write(dir.join(name), "x").unwrap();
@@ -72,8 +75,8 @@ mod tests {
         }
         fs::set_permissions(&dir, Permissions::from_mode(0o755)).unwrap();
         make_private_dir(&dir).unwrap();
-        let found = ["", "one", "c", "c/two"].map(|name| mode(&dir.join(name)));
-        assert_eq!(found, [0o700, 0o600, 0o700, 0o600]);
+        let modes = ["", "one", "c", "c/two"].map(|name| mode(&dir.join(name)));
+        assert_eq!(modes, [0o700, 0o600, 0o700, 0o600]);
         fs::set_permissions(&dir, Permissions::from_mode(0o1777)).unwrap();
         make_private_dir(&dir).unwrap();
         assert_eq!(mode(&dir), 0o1777);

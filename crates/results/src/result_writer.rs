@@ -61,14 +61,14 @@ impl ResultWriter {
     /// Whether all selected paths can be evaluated in one pass over the text.
     pub fn can_stream(&self) -> bool {
         let mut select = self.control.select.iter();
-        select.all(|wanted| parse_plain_path(&wanted.path).is_some())
+        select.all(|selection| parse_plain_path(&selection.path).is_some())
     }
 
     /// Returns the paths to extract. If paths also apply to the result's `data`, they follow again with that prefix.
     fn selected_paths(&self) -> Vec<Vec<PathSegment>> {
         let select = self.control.select.iter();
         let paths: Vec<_> = select
-            .filter_map(|wanted| parse_plain_path(&wanted.path))
+            .filter_map(|selection| parse_plain_path(&selection.path))
             .collect();
         let data = [PathSegment::Key("data".to_owned())];
         let in_data = paths.iter().filter(|_| self.control.selects_in_data);
@@ -81,33 +81,33 @@ impl ResultWriter {
         &self,
         text: &mut (dyn AsyncRead + Send + Unpin),
     ) -> Result<ResultRef, Error> {
-        let wanted = self.selected_paths();
+        let paths = self.selected_paths();
         let preview_bytes_max = self.control.preview_bytes_max;
         let preview_bytes_max = preview_bytes_max.map_or(PREVIEW_BYTES_MAX, saturating_usize);
         let preview_bytes_max = preview_bytes_max.min(HEAD_BYTES_MAX);
         let head = preview_bytes_max.saturating_mul(4);
         let mut text = self.store.as_stored(text);
-        let mut passing = InspectingReader {
+        let mut reader = InspectingReader {
             source: &mut *text,
-            extractor: JsonExtractor::new(wanted, head.clamp(HEAD_BYTES_MIN, HEAD_BYTES_MAX)),
+            extractor: JsonExtractor::new(paths, head.clamp(HEAD_BYTES_MIN, HEAD_BYTES_MAX)),
             bytes_max: self.bytes_max,
             error: None,
         };
-        let wish = StorageOptions::from_control(&self.control);
-        let source = BodySource::Stream(&mut passing);
-        let stored = self.store.put_with(source, &wish).await;
-        let stored = match passing.error {
+        let options = StorageOptions::from_control(&self.control);
+        let source = BodySource::Stream(&mut reader);
+        let stored = self.store.put_with(source, &options).await;
+        let stored = match reader.error {
             Some(refusal) => return Err(refusal),
             None => stored?,
         };
-        let gleaned = passing.extractor.finish().map_err(Error::NotJson)?;
+        let fields = reader.extractor.finish().map_err(Error::NotJson)?;
         let preview = build_preview(
-            &gleaned.sample,
+            &fields.sample,
             saturating_usize(stored.bytes),
             preview_bytes_max,
         );
-        let keys = gleaned.keys.clone();
-        let extracted = self.extracted_fields(gleaned)?;
+        let keys = fields.keys.clone();
+        let extracted = self.extracted_fields(fields)?;
         let keys = listed_keys(keys.iter().map(String::as_str), &extracted);
         Ok(ResultRef {
             extracted,
@@ -117,32 +117,32 @@ impl ResultWriter {
         })
     }
 
-    fn extracted_fields(&self, gleaned: ExtractedFields) -> Result<Map<String, Value>, Error> {
-        let scalars = Value::Object(gleaned.scalars);
+    fn extracted_fields(&self, scanned: ExtractedFields) -> Result<Map<String, Value>, Error> {
+        let scalars = Value::Object(scanned.scalars);
         let small = extract_fields(&scalars, &ResultControl::default())?;
         if self.control.select.is_empty() {
             return Ok(small);
         }
         let mut fields = Map::new();
-        let mut found = gleaned.selected;
-        let mut in_data = found
-            .split_off(self.control.select.len().min(found.len()))
+        let mut selected = scanned.selected;
+        let mut in_data = selected
+            .split_off(self.control.select.len().min(selected.len()))
             .into_iter();
-        for (wanted, found) in self.control.select.iter().zip(found) {
-            let value = match found.or(in_data.next().flatten()) {
+        for (selection, selected) in self.control.select.iter().zip(selected) {
+            let value = match selected.or(in_data.next().flatten()) {
                 None => {
-                    self.missing_paths.add(&wanted.path);
+                    self.missing_paths.add(&selection.path);
                     Value::Null
                 }
                 Some(SelectedValue::Value(value)) => value,
                 Some(SelectedValue::TooLarge) => {
                     return Err(Error::SelectTooLarge {
-                        path: wanted.path.clone(),
+                        path: selection.path.clone(),
                         bytes_max: SELECTED_BYTES_MAX,
                     });
                 }
             };
-            fields.insert(wanted.name.to_string(), value);
+            fields.insert(selection.name.to_string(), value);
         }
         for (name, value) in small {
             if ALWAYS_EXTRACTED.contains(&name.as_str()) && !fields.contains_key(&name) {
@@ -155,7 +155,7 @@ impl ResultWriter {
 
 impl fmt::Debug for ResultWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keeper")
+        f.debug_struct("ResultWriter")
             .field("uri", &self.uri)
             .field("bytes_max", &self.bytes_max)
             .finish_non_exhaustive()
@@ -172,13 +172,13 @@ struct InspectingReader<'a> {
 
 impl InspectingReader<'_> {
     fn inspect(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let looked = self.extractor.feed(bytes);
+        let fed = self.extractor.feed(bytes);
         if self.extractor.bytes() > self.bytes_max {
             return Err(Error::TooLarge {
                 bytes_max: self.bytes_max,
             });
         }
-        looked.map_err(Error::NotJson)
+        fed.map_err(Error::NotJson)
     }
 
     /// An incomplete text must not be stored.
@@ -197,17 +197,17 @@ impl AsyncRead for InspectingReader<'_> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<std::io::Result<()>> {
-        let passing = self.get_mut();
+        let reader = self.get_mut();
         let before = buffer.filled().len();
-        ready!(Pin::new(&mut *passing.source).poll_read(context, buffer))?;
+        ready!(Pin::new(&mut *reader.source).poll_read(context, buffer))?;
         let bytes = &buffer.filled()[before..];
-        let looked = if bytes.is_empty() {
-            passing.inspect_end()
+        let inspected = if bytes.is_empty() {
+            reader.inspect_end()
         } else {
-            passing.inspect(bytes)
+            reader.inspect(bytes)
         };
-        Poll::Ready(looked.map_err(|refusal| {
-            passing.error = Some(refusal);
+        Poll::Ready(inspected.map_err(|refusal| {
+            reader.error = Some(refusal);
             std::io::ErrorKind::InvalidData.into()
         }))
     }

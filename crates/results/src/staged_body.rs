@@ -83,7 +83,7 @@ impl StagedBody {
     pub(crate) fn chunks(&self, range: Range<u64>) -> Result<ByteStream, Error> {
         match &self.content {
             StagedContent::Memory(bytes) => {
-                let index = |place: u64| usize::try_from(place).unwrap_or(usize::MAX);
+                let index = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
                 let piece = bytes.slice(index(range.start)..index(range.end));
                 Ok(stream::iter([Ok(piece)]).boxed())
             }
@@ -145,7 +145,7 @@ mod tests {
     use crate::contract::noise_bytes;
 
     #[tokio::test]
-    async fn a_large_body_waits_in_a_file_that_goes_with_it() {
+    async fn a_large_body_is_staged_in_a_file_that_is_deleted_with_it() {
         let dir = TempDir::new().unwrap();
         let files = || std::fs::read_dir(dir.path()).unwrap().count();
         for (count, waiting) in [(0, 0), (MEMORY_BYTES_MAX, 0), (MEMORY_BYTES_MAX + 1, 1)] {

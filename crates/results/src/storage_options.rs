@@ -56,7 +56,7 @@ pub enum Codec {
 }
 
 impl StorageOptions {
-    /// Reads the options of `task.spec.result`. `auto`, `inline` and unknown stores become `Kind::Auto`.
+    /// Reads the options of `task.spec.result`. `auto`, `inline` and unknown stores become `StoreKind::Auto`.
     pub fn from_control(control: &ResultControl) -> Self {
         let kind = control
             .store
@@ -88,14 +88,17 @@ impl StoreKind {
 
     /// Returns the store with this name.
     pub fn from_name(name: &str) -> Option<Self> {
-        let mut all = Self::NAMES.into_iter();
-        all.find(|(_, known)| *known == name).map(|(kind, _)| kind)
+        let mut kinds = Self::NAMES.into_iter();
+        kinds
+            .find(|(_, kind_name)| *kind_name == name)
+            .map(|(kind, _)| kind)
     }
 
     /// Name of the store.
     pub fn name(self) -> &'static str {
-        let mut all = Self::NAMES.into_iter();
-        all.find(|(kind, _)| *kind == self)
+        let mut kinds = Self::NAMES.into_iter();
+        kinds
+            .find(|(kind, _)| *kind == self)
             .map_or("auto", |(_, name)| name)
     }
 }
@@ -132,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_says_nothing_leaves_it_to_the_size() {
+    fn without_settings_the_size_decides_the_store() {
         assert_eq!(options(None, None), StorageOptions::default());
         assert_eq!(
             options(Some("auto"), Some("auto")),

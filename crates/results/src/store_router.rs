@@ -55,14 +55,14 @@ impl HomeStore {
 
 impl StoreRouter {
     /// Opens the configured stores and the home store. No request is sent yet.
-    pub fn open(config: &StoresConfig, home: HomeStore) -> Result<Self, Error> {
+    pub fn open(config: &StoresConfig, home_store: HomeStore) -> Result<Self, Error> {
         // Bodies are moved from the scratch directory into the cache, so both must be on the same disk.
         let scratch = &match &config.cache {
             Some(cache) => cache.dir.join("new"),
             None => config.scratch.clone(),
         };
         let silence_max = config.silence_max;
-        let mut named: BTreeMap<StoreKind, Arc<dyn BodyStore>> = BTreeMap::new();
+        let mut stores: BTreeMap<StoreKind, Arc<dyn BodyStore>> = BTreeMap::new();
         let uses_scratch = config.s3.is_some() || config.gcs.is_some() || config.nats.is_some();
         if uses_scratch {
             make_private_dir(scratch).map_err(|error| disk_error(scratch, error))?;
@@ -75,20 +75,20 @@ impl StoreRouter {
         let (s3, gcs) = (s3.transpose()?, gcs.transpose()?);
         for (kind, bucket) in [(StoreKind::S3, &s3), (StoreKind::Gcs, &gcs)] {
             if let Some(bucket) = bucket {
-                named.insert(kind, Arc::new(bucket.clone()));
+                stores.insert(kind, Arc::new(bucket.clone()));
             }
         }
         if let Some(nats) = &config.nats {
             let connection = Arc::new(NatsConnection::new(nats.clone(), silence_max));
-            named.insert(
+            stores.insert(
                 StoreKind::NatsKv,
                 Arc::new(NatsKvBodyStore::new(connection.clone())),
             );
             let objects = NatsObjectBodyStore::new(connection, scratch.clone());
-            named.insert(StoreKind::NatsObject, Arc::new(objects));
+            stores.insert(StoreKind::NatsObject, Arc::new(objects));
         }
         if let Some(dir) = &config.dir {
-            named.insert(StoreKind::Pvc, Arc::new(DirBodyStore::open_shared(dir)?));
+            stores.insert(StoreKind::Pvc, Arc::new(DirBodyStore::open_shared(dir)?));
         }
         let tier = match config.cloud_tier {
             Some(CloudTier::S3) => Some((
@@ -101,20 +101,20 @@ impl StoreRouter {
             )),
             None => None,
         };
-        let spill = SpillTarget::new(config, tier, &home)?;
+        let spill = SpillTarget::new(config, tier, &home_store)?;
         let near_home = match spill.tier {
             Some(kind) => {
                 // Tasks that name the bucket use the same cache.
-                named.insert(kind, spill.store.clone());
-                home.store().clone()
+                stores.insert(kind, spill.store.clone());
+                home_store.store().clone()
             }
             None => spill.store.clone(),
         };
         Ok(Self {
-            home,
+            home: home_store,
             cached_home: near_home,
             disk: spill.store,
-            configured: named,
+            configured: stores,
             spill_location: spill.location,
             logged_missing: Mutex::default(),
         })
@@ -186,17 +186,17 @@ impl SpillTarget {
     fn new(
         config: &StoresConfig,
         tier: Option<(StoreKind, BucketBodyStore)>,
-        home: &HomeStore,
+        home_store: &HomeStore,
     ) -> Result<Self, Error> {
         let bucket = tier.as_ref().map(|(_, bucket)| bucket.location());
-        let mut place = bucket.unwrap_or_else(|| "the server's own store".to_owned());
+        let mut store_name = bucket.unwrap_or_else(|| "the server's own store".to_owned());
         let kind = tier.as_ref().map(|(kind, _)| *kind);
         let bodies: Arc<dyn BodyStore> = match (&config.cache, tier) {
             (Some(cache), tier) => {
-                place.push_str(&format!(", with a cache in {}", cache.dir.display()));
+                store_name.push_str(&format!(", with a cache in {}", cache.dir.display()));
                 let tier = match tier {
                     Some((_, bucket)) => BackingStore::Bucket(bucket),
-                    None => BackingStore::Store(home.store().clone()),
+                    None => BackingStore::Store(home_store.store().clone()),
                 };
                 let cache = BodyCache::open(cache)?;
                 Arc::new(CachedBodyStore {
@@ -205,12 +205,12 @@ impl SpillTarget {
                 })
             }
             (None, Some((_, bucket))) => Arc::new(bucket),
-            (None, None) => home.store().clone(),
+            (None, None) => home_store.store().clone(),
         };
         Ok(Self {
             store: bodies,
             tier: kind,
-            location: place,
+            location: store_name,
         })
     }
 }
@@ -321,12 +321,12 @@ impl BodyStore for StoreRouter {
     async fn put_with(
         &self,
         body: BodySource<'_>,
-        wish: &StorageOptions,
+        options: &StorageOptions,
     ) -> Result<StoredBody, Error> {
         let is_stream = matches!(body, BodySource::Stream(_));
         let body = PeekedBody::peek(body).await?;
-        let store = self.choose_store(wish.kind, body.is_small());
-        let codec = compress::choose_codec(wish.compression, body.head()).await;
+        let store = self.choose_store(options.kind, body.is_small());
+        let codec = compress::choose_codec(options.compression, body.head()).await;
         let stored = match body {
             // The sender cannot read the stream again, so a short one waits for space too.
             PeekedBody::Complete(bytes) if is_stream => {
@@ -341,7 +341,7 @@ impl BodyStore for StoreRouter {
                 put_with_codec(&**store, codec, BodySource::Stream(&mut chained)).await?
             }
         };
-        if wish.kind == StoreKind::Postgres && stored.store != StoreKind::Postgres.name() {
+        if options.kind == StoreKind::Postgres && stored.store != StoreKind::Postgres.name() {
             self.log_missing(StoreKind::Postgres);
         }
         Ok(stored)
@@ -377,8 +377,8 @@ impl BodyStore for StoreRouter {
 
     /// Lists the server's own store only; lifecycle rules expire the bodies in buckets.
     async fn stored_before(&self, query: &OldBodyQuery<'_>) -> Result<Vec<BodyEntry>, Error> {
-        let home = self.home.store();
-        home.stored_before(query).await
+        let home_store = self.home.store();
+        home_store.stored_before(query).await
     }
 
     async fn delete_stored_before(&self, sha256: &str, before: Time) -> Result<bool, Error> {

@@ -110,14 +110,14 @@ impl TempBodyFile {
 
     /// Moves the file to its final name; open handles stay valid.
     pub(crate) fn move_to(&self, target: &Path) -> Result<(), Error> {
-        let moved = fs::rename(&self.path, target).or_else(|error| match target.parent() {
+        let renamed = fs::rename(&self.path, target).or_else(|error| match target.parent() {
             Some(parent) if error.kind() == std::io::ErrorKind::NotFound => {
                 make_private_dir(parent)?;
                 fs::rename(&self.path, target)
             }
             _ => Err(error),
         });
-        moved.map_err(|error| disk_error(target, error))
+        renamed.map_err(|error| disk_error(target, error))
     }
 }
 
@@ -133,16 +133,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directories_that_are_not_there_are_made() {
-        let place = tempfile::tempdir().unwrap();
-        let (drafts, kept) = (place.path().join("new"), place.path().join("data"));
+    fn missing_directories_are_created() {
+        let temp_dir = tempfile::tempdir().unwrap();
+        let (drafts, data_dir) = (temp_dir.path().join("new"), temp_dir.path().join("data"));
         for _ in 0..2 {
             let mut draft = TempBodyFile::create(&drafts).unwrap();
             draft.write(b"body").unwrap();
-            draft.move_to(&kept.join("body")).unwrap();
-            assert_eq!(fs::read(kept.join("body")).unwrap(), b"body");
+            draft.move_to(&data_dir.join("body")).unwrap();
+            assert_eq!(fs::read(data_dir.join("body")).unwrap(), b"body");
             fs::remove_dir_all(&drafts).unwrap();
-            fs::remove_dir_all(&kept).unwrap();
+            fs::remove_dir_all(&data_dir).unwrap();
         }
     }
 }

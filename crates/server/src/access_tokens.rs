@@ -82,9 +82,9 @@ impl Server {
         actor: Actor,
     ) -> Result<(), AccessTokenError> {
         let store = &self.shared.store;
-        let known = store.tokens().await?;
+        let token_row = store.tokens().await?;
         let token = id.parse().map(AccessTokenId).ok();
-        let token = token.filter(|token| known.iter().any(|row| row.id == *token));
+        let token = token.filter(|token| token_row.iter().any(|row| row.id == *token));
         let token = token.ok_or_else(|| AccessTokenError::NotFound(id.to_owned()))?;
         store.revoke_token(token).await?;
         Ok(store

@@ -166,10 +166,10 @@ impl Server {
             body: RawJson::from_serializable(&to_message(control.clone())),
         };
         store.send_message(message, control.priority()).await?;
-        let sent = Instant::now();
+        let sent_at = Instant::now();
         let mut pause = POLL_PAUSE;
         while store.is_pending(key).await? {
-            if sent.elapsed() > DELIVERY_MAX && store.withdraw_message(key).await? {
+            if sent_at.elapsed() > DELIVERY_MAX && store.withdraw_message(key).await? {
                 return Ok(DeliveryResult::Withdrawn);
             }
             tokio::time::sleep(pause).await;
@@ -229,8 +229,8 @@ pub(crate) async fn adopt(
     id: ExecutionId,
     priority: Priority,
 ) -> Result<Adoption, Error> {
-    let known = shared.store.execution(id).await?;
-    let former = known.and_then(|row| row.owner);
+    let execution_row = shared.store.execution(id).await?;
+    let former = execution_row.and_then(|row| row.owner);
     if former.as_ref() == Some(&shared.owner) {
         return Ok(Adoption::Owned);
     }

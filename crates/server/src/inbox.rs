@@ -89,16 +89,16 @@ impl Inbox {
         let keys: HashSet<MessageKey> = messages.iter().map(|message| message.key).collect();
         self.handled.retain(|key| keys.contains(key));
         self.deferred.retain(|key| keys.contains(key));
-        let mut held = self.starting_executions.clone();
+        let mut starting = self.starting_executions.clone();
         for message in messages {
             let (key, to) = (message.key, message.to);
             if self.handled.contains(&key) {
                 continue;
             }
             let is_full = self.start_tasks.len() >= STARTS_MAX;
-            if held.contains(&to) || (is_full && self.deferred.contains(&key)) {
+            if starting.contains(&to) || (is_full && self.deferred.contains(&key)) {
                 self.deferred.insert(key);
-                held.insert(to);
+                starting.insert(to);
                 continue;
             }
             match handle_message(&self.shared, message).await {
@@ -110,7 +110,7 @@ impl Inbox {
                     self.deferred.insert(key);
                 }
                 Ok(MessageProgress::NeedsNetwork(child, registered)) => {
-                    held.insert(to);
+                    starting.insert(to);
                     if is_full {
                         self.deferred.insert(key);
                     } else {
@@ -169,7 +169,7 @@ enum MessageProgress {
 
 async fn handle_message(shared: &ServerShared, message: Message) -> Result<MessageProgress, Error> {
     let consumed = Some(message.key);
-    let mut wanted = None;
+    let mut owner_claim = None;
     if let Ok(deferred) = message.body.parse_as::<ingest::DeferredBatch>() {
         return to_progress(ingest::decide_batch(shared, deferred, message.key).await);
     }
@@ -217,7 +217,7 @@ async fn handle_message(shared: &ServerShared, message: Message) -> Result<Messa
         },
         ExecutionMessage::Cancel(request) => Input::Cancel(request),
         ExecutionMessage::Retry { version } => {
-            wanted = version;
+            owner_claim = version;
             Input::Retry { switch: None }
         }
         ExecutionMessage::Patch { patch } => Input::Patch(patch),
@@ -225,7 +225,7 @@ async fn handle_message(shared: &ServerShared, message: Message) -> Result<Messa
         ExecutionMessage::Resume => Input::Resume,
         ExecutionMessage::Signal { name, payload } => Input::Signal { name, payload },
     };
-    apply_message(shared, &message, input, wanted).await
+    apply_message(shared, &message, input, owner_claim).await
 }
 
 /// Carries out a message; a retry continues with the playbook version that it names. If the owner of the execution is

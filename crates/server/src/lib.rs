@@ -28,6 +28,7 @@ mod sessions;
 mod snapshot;
 mod submit;
 mod sweep;
+mod tamper;
 mod transport;
 
 pub use access_tokens::{AccessTokenError, Actor};
@@ -37,10 +38,9 @@ pub use driver::{Assignments, CommitNotice};
 pub use error::{Error, FREE_SPACE_REMEDY};
 pub use keychain::{
     FetchError, FetchRequest, FetchResponse, KeychainConfig, KeychainError, MasterKey, MasterKeys,
-    Rotated, SecretFetcher, VaultConfig,
+    SecretFetcher, VaultConfig,
 };
 pub use loading::SNAPSHOT_VERSION;
-pub use rerun::Rerun;
 pub use result_reader::{
     ExecutionOutline, LocatedResult, LoopOutline, ReferencePage, ResultAddress, ResultReader,
     ResultSelector,
@@ -49,3 +49,6 @@ pub use results::ExecutionResult;
 pub(crate) use server::ServerShared;
 pub use server::{Config, Server};
 pub use submit::{ExecutionOptions, SubmitError, SubmitRequest};
+pub use tamper::DriverBug;
+#[cfg(feature = "simulation")]
+pub use tamper::DriverTamper;

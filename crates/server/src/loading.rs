@@ -150,9 +150,9 @@ pub(crate) async fn reload_execution(
     marks.extend(commits.iter().filter_map(|commit| commit.first));
     if !marks.is_empty() {
         let seqs: Vec<Seq> = marks.iter().map(|(seq, _)| *seq).collect();
-        let found = shared.store.events_at(execution, &seqs).await?;
-        let found = found.iter().map(|event| (event.seq, event.event_id));
-        opened.confirmed = found.filter(|mark| marks.contains(mark)).collect();
+        let events = shared.store.events_at(execution, &seqs).await?;
+        let events = events.iter().map(|event| (event.seq, event.event_id));
+        opened.confirmed = events.filter(|mark| marks.contains(mark)).collect();
     }
     for commit in commits {
         let has_happened = |first: EventPosition| opened.confirmed.contains(&first);
@@ -213,8 +213,8 @@ pub(crate) async fn load_needs(
             Need::Outcome(_) | Need::File(_) => {}
             Need::Body(reference) => {
                 let uri = reference.uri.clone();
-                let found = LocatedResult::from_reference((*reference).clone());
-                match shared.reader().load_value(found).await {
+                let located = LocatedResult::from_reference((*reference).clone());
+                match shared.reader().load_value(located).await {
                     Ok(value) => {
                         loaded.bodies.insert(uri, LazyValue::new(value));
                     }
@@ -271,21 +271,21 @@ pub(crate) async fn load_events(
 ) -> Result<Vec<Event>, Error> {
     let mut events = store.events_at(execution, seqs).await?;
     let mut elsewhere: BTreeMap<ExecutionId, Vec<(Seq, usize)>> = BTreeMap::new();
-    for (place, event) in events.iter().enumerate() {
+    for (index, event) in events.iter().enumerate() {
         if let EventBody::StepReused(reused) = &event.body
             && matches!(reused.part, ReusedPart::Task { .. })
         {
-            let wanted = elsewhere.entry(reused.execution_id).or_default();
-            wanted.push((reused.seq, place));
+            let indices = elsewhere.entry(reused.execution_id).or_default();
+            indices.push((reused.seq, index));
         }
     }
-    for (other, wanted) in elsewhere {
-        let seqs: Vec<Seq> = wanted.iter().map(|(seq, _)| *seq).collect();
-        let found = store.events_at(other, &seqs).await?;
-        for (seq, place) in wanted {
-            if let Some(source) = found.iter().find(|event| event.seq == seq) {
-                let own = events[place].seq;
-                events[place] = Event {
+    for (other, indices) in elsewhere {
+        let seqs: Vec<Seq> = indices.iter().map(|(seq, _)| *seq).collect();
+        let other_events = store.events_at(other, &seqs).await?;
+        for (seq, index) in indices {
+            if let Some(source) = other_events.iter().find(|event| event.seq == seq) {
+                let own = events[index].seq;
+                events[index] = Event {
                     seq: own,
                     ..source.clone()
                 };
@@ -302,11 +302,11 @@ pub(crate) async fn loop_source(
     pointer: &LoopPointer,
 ) -> Result<(ExecutionId, LoopPointer), Error> {
     let events = store.events_at(execution, &[pointer.done]).await?;
-    let taken = events.into_iter().find_map(|event| match event.body {
+    let source = events.into_iter().find_map(|event| match event.body {
         EventBody::StepReused(reused) => Some(*reused),
         _ => None,
     });
-    Ok(match taken {
+    Ok(match source {
         Some(ReusedRecord {
             execution_id,
             part: ReusedPart::Step(ended),

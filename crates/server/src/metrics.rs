@@ -1,4 +1,5 @@
-//! Metrics: one table of all names. Every metric is rendered from the start, with value zero if nothing was counted.
+//! Metrics: one table of all names. Counters and gauges are rendered from the start, with the value zero; the histogram
+//! is rendered after the first commit.
 
 use std::sync::OnceLock;
 
@@ -12,7 +13,7 @@ pub(crate) const EVENTS: &str = "noetl_events_total";
 pub(crate) const CLAIMED: &str = "noetl_commands_claimed_total";
 /// Reports rejected because their lease had expired.
 pub(crate) const FENCED: &str = "noetl_reports_fenced_total";
-/// Commands offered again because their worker had died.
+/// Commands reassigned because the lease of their worker expired.
 pub(crate) const LOST: &str = "noetl_claims_lost_total";
 /// Commits that failed because the log had changed.
 pub(crate) const MOVED: &str = "noetl_commits_moved_total";
@@ -30,7 +31,10 @@ const COUNTERS: [(&str, &str); 8] = [
     (EVENTS, "events that became durable"),
     (CLAIMED, "commands assigned to workers"),
     (FENCED, "reports rejected because their lease had expired"),
-    (LOST, "commands offered again because their worker had died"),
+    (
+        LOST,
+        "commands reassigned because the lease of their worker expired",
+    ),
     (MOVED, "commits that failed because the log had changed"),
     (
         STORE_FAILURES,

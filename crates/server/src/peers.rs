@@ -75,8 +75,8 @@ pub(crate) async fn owner_status(
     if !peer.is_alive {
         return Ok(OwnerStatus::Dead);
     }
-    let known = shared.peer_clients.as_ref().zip(peer.address);
-    let client = known.and_then(|(peers, address)| peers.client(&address).ok());
+    let client_and_address = shared.peer_clients.as_ref().zip(peer.address);
+    let client = client_and_address.and_then(|(peers, address)| peers.client(&address).ok());
     Ok(client.map_or(OwnerStatus::Unreachable, OwnerStatus::Reachable))
 }
 
@@ -101,6 +101,6 @@ pub(crate) async fn fetch_commands(
             .map(|claim| (claim.command, claim.lease_epoch))
             .collect(),
     };
-    let answer: BuildCommandsResponse = client.post("/api/cluster/build", &request).await?;
-    Ok(answer.commands)
+    let response: BuildCommandsResponse = client.post("/api/cluster/build", &request).await?;
+    Ok(response.commands)
 }

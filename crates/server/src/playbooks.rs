@@ -214,9 +214,11 @@ impl PlaybookCatalog {
     fn find_file(&self, path: &str, base: &str) -> Option<PathBuf> {
         let folder = self.playbook_dir.as_ref()?;
         let beside = Path::new(base).parent().unwrap_or(Path::new(""));
-        let named = |path: &str| [folder.join(beside).join(path), folder.join(path)];
+        let candidates_for = |path: &str| [folder.join(beside).join(path), folder.join(path)];
         let with_suffix = format!("{path}.yaml");
-        let mut candidates = named(path).into_iter().chain(named(&with_suffix));
+        let mut candidates = candidates_for(path)
+            .into_iter()
+            .chain(candidates_for(&with_suffix));
         candidates.find(|file| file.is_file())
     }
 

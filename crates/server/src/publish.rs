@@ -1,7 +1,7 @@
 //! Publishes durable events to the bus, in order and at least once.
 //!
-//! Of several servers on one store, the live one with the lowest owner ID publishes. If two publish for a moment, the
-//! bus deduplicates events by ID.
+//! Of several servers with a bus on one store, the live one with the lowest owner ID publishes. If two publish for a
+//! moment, the bus deduplicates events by ID.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,9 +56,11 @@ enum PublishError {
 }
 
 async fn is_publisher(shared: &ServerShared) -> Result<bool, Error> {
-    let peers = shared.store.processes().await?;
-    let living = peers.into_iter().filter(|peer| peer.is_alive);
-    let first = living.map(|peer| peer.owner).min();
+    let processes = shared.store.processes().await?;
+    let publishers = processes
+        .into_iter()
+        .filter(|process| process.is_alive && process.publishes);
+    let first = publishers.map(|publisher| publisher.owner).min();
     Ok(first.is_none_or(|first| first == shared.owner))
 }
 

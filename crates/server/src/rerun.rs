@@ -2,9 +2,9 @@
 
 use engine::{Refusal, ReusePlan, ReusePlanner};
 use model::id::{ExecutionId, Name, Seq};
-use model::raw::RawJson;
 use model::status::RunStatus;
 use store::ExecutionRow;
+use wire::api::RerunRequest;
 
 use crate::Server;
 use crate::error::Error;
@@ -14,22 +14,13 @@ use crate::submit::{ExecutionStart, SubmitError};
 /// Page size when the log of the original execution is read.
 const PAGE: usize = 5_000;
 
-/// Options of a rerun.
-#[derive(Debug, Clone, Default)]
-pub struct Rerun {
-    /// First step that runs again; results of earlier steps are reused. With `None`, everything runs again.
-    pub from_step: Option<Name>,
-    /// The first iteration of that step's loop that runs again.
-    pub from_iteration: Option<u64>,
-    /// Inputs that override those of the original execution.
-    pub payload: Option<RawJson>,
-    /// Another version of the playbook.
-    pub version: Option<u32>,
-}
-
 impl Server {
     /// Starts the new execution; it is durable when this returns.
-    pub async fn rerun(&self, id: ExecutionId, rerun: Rerun) -> Result<ExecutionId, SubmitError> {
+    pub async fn rerun(
+        &self,
+        id: ExecutionId,
+        rerun: RerunRequest,
+    ) -> Result<ExecutionId, SubmitError> {
         let row = self.shared.store.execution(id).await.map_err(Error::from)?;
         let row = row.ok_or(Error::NotFound(id))?;
         if matches!(row.status, RunStatus::Running | RunStatus::Paused) {
@@ -41,8 +32,8 @@ impl Server {
         if let Some(step) = rerun.from_step.as_ref().filter(unknown) {
             return Err(Refusal::StepUnknown(step.clone()).into());
         }
-        let cut = ReusePlanner::new(rerun.from_step, rerun.from_iteration);
-        let reuse = self.plan_reuse(id, cut).await?;
+        let planner = ReusePlanner::new(rerun.from_step, rerun.from_iteration);
+        let reuse = self.plan_reuse(id, planner).await?;
         reuse.check_steps_exist(&registered.net)?;
         let execution = self.new_execution_id();
         let start = ExecutionStart {
@@ -62,19 +53,19 @@ impl Server {
     async fn plan_reuse(
         &self,
         id: ExecutionId,
-        mut cut: ReusePlanner,
+        mut planner: ReusePlanner,
     ) -> Result<ReusePlan, SubmitError> {
         let mut after = Seq(0);
-        while !cut.is_complete() {
+        while !planner.is_complete() {
             let page = self.shared.store.events(id, after, PAGE).await;
             let page = page.map_err(Error::from)?;
             let Some(last) = page.last() else { break };
             after = last.seq;
             for event in &page {
-                cut.read_event(event);
+                planner.read_event(event);
             }
         }
-        Ok(cut.into_plan()?)
+        Ok(planner.into_plan()?)
     }
 
     /// Finds a version of the execution's playbook.

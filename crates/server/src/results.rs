@@ -1,4 +1,4 @@
-//! The end of a run, and its result with every reference resolved.
+//! The end of a run, and its result with all references resolved.
 
 use language::template::Envelope;
 use language::template::EnvelopeContent;
@@ -12,34 +12,34 @@ use crate::error::Error;
 use crate::result_reader::{ResultAddress, ResultReader};
 use crate::{Server, loading};
 
-/// How many of a run's last events are looked through for its end.
+/// Number of last events of a run that are searched for its end.
 const LAST_EVENTS_MAX: u64 = 8;
 
-/// So many failed iterations are named.
+/// Maximum number of failed iterations that are listed.
 const FAILED_LISTED_MAX: usize = 100;
 
-/// How a run stands and what it came to.
+/// Status and result of a run.
 #[derive(Debug, Clone)]
 pub struct ExecutionResult {
     /// Its status.
     pub status: RunStatus,
-    /// Its result; null while it goes on.
+    /// Its result; null while it is running.
     pub result: Value,
     /// Why it failed.
     pub error: Option<TaskError>,
 }
 
-/// The same, without a result that is large.
+/// Status and result of a run, unless the result is large.
 #[derive(Debug)]
 pub(crate) struct SmallResult {
     pub(crate) status: RunStatus,
     pub(crate) result: Value,
-    /// The step whose result it is, where the result is too large to stand here.
+    /// The step whose result this is, if the result is too large to be included.
     pub(crate) omitted_step: Option<Name>,
     pub(crate) error: Option<TaskError>,
 }
 
-/// The end of a run, with the place of its result.
+/// The end of a run, with the location of its result.
 struct EndedExecution {
     status: RunStatus,
     result: Option<ResultPointer>,
@@ -61,7 +61,7 @@ impl Server {
             if row.status != RunStatus::Running {
                 return Ok(row.status);
             }
-            // Every commit of this process passes here; those of others are noticed by their change of the store.
+            // Commits of this process notify here; commits of other processes are noticed by the change of the store.
             loop {
                 tokio::select! {
                     event = published.recv() => match event {
@@ -75,7 +75,7 @@ impl Server {
         }
     }
 
-    /// A run's result, with every reference in it resolved.
+    /// Loads a run's result, with all references resolved.
     pub async fn result(&self, id: ExecutionId) -> Result<ExecutionResult, Error> {
         let ended = self.load_end(id).await?;
         let result = match &ended.result {
@@ -89,7 +89,8 @@ impl Server {
         })
     }
 
-    /// A run's end, and its result if that is small, or its error in the form of a result; what this costs does not depend on the size of the run.
+    /// Returns a run's end, with its result if that is small, or with its error in the form of a result. The cost does
+    /// not depend on the size of the run.
     pub(crate) async fn small_result(&self, id: ExecutionId) -> Result<SmallResult, Error> {
         let ended = self.load_end(id).await?;
         let failed = ended.error.as_ref();
@@ -104,9 +105,9 @@ impl Server {
             return Ok(small);
         };
         let reader = self.shared.reader();
-        let wanted = ResultAddress::for_step(pointer.step.clone());
-        if let Some(found) = reader.find(id, &wanted).await? {
-            match reader.small_text(found).await? {
+        let address = ResultAddress::for_step(pointer.step.clone());
+        if let Some(located) = reader.find(id, &address).await? {
+            match reader.small_text(located).await? {
                 Some(text) => small.result = serde_json::from_slice(&text).unwrap_or_default(),
                 None => small.omitted_step = Some(pointer.step),
             }
@@ -114,7 +115,7 @@ impl Server {
         Ok(small)
     }
 
-    /// How a run ended, as far as the end of its log says.
+    /// How a run ended, according to the last events of its log.
     async fn load_end(&self, id: ExecutionId) -> Result<EndedExecution, Error> {
         let shared = &self.shared;
         let row = shared
@@ -143,7 +144,7 @@ impl Server {
         })
     }
 
-    /// How the latest run of a loop stands: counts, and which iterations failed.
+    /// Progress of the latest run of a loop: counts and failed iterations.
     pub(crate) async fn loop_status(
         &self,
         id: ExecutionId,
@@ -180,7 +181,7 @@ impl Server {
         }))
     }
 
-    /// A run's state as it stands.
+    /// Loads the current state of a run.
     pub(crate) async fn load_state(
         &self,
         id: ExecutionId,
@@ -189,21 +190,21 @@ impl Server {
         state.ok_or(Error::NotFound(id))
     }
 
-    /// The result of the step that a pointer names, as it stands now.
+    /// Loads the current result of the step that a pointer names.
     pub async fn step_result(
         &self,
         id: ExecutionId,
         pointer: &ResultPointer,
     ) -> Result<Value, Error> {
         let reader = self.shared.reader();
-        let wanted = ResultAddress::for_step(pointer.step.clone());
-        match reader.find(id, &wanted).await? {
-            Some(found) => reader.load_value(found).await,
+        let address = ResultAddress::for_step(pointer.step.clone());
+        match reader.find(id, &address).await? {
+            Some(located) => reader.load_value(located).await,
             None => Ok(Value::Null),
         }
     }
 
-    /// What reads results of runs in this server's store.
+    /// The reader of results in this server's store.
     pub fn reader(&self) -> ResultReader {
         self.shared.reader()
     }

@@ -77,6 +77,19 @@ const COMMIT_NOTICES_MAX: usize = 128;
 impl Server {
     /// Starts the driver and the background sweeps.
     pub fn start(config: Config) -> Result<Self, Error> {
+        Self::start_parts(config, driver::Hooks::default())
+    }
+
+    /// Starts a server with a driver that a simulation changes.
+    #[cfg(feature = "simulation")]
+    pub fn start_with_tamper(
+        config: Config,
+        tamper: Arc<dyn crate::DriverTamper>,
+    ) -> Result<Self, Error> {
+        Self::start_parts(config, driver::Hooks::from_tamper(tamper))
+    }
+
+    fn start_parts(config: Config, hooks: driver::Hooks) -> Result<Self, Error> {
         let owner = config.store.owner()?;
         let (published, _) = broadcast::channel(COMMIT_NOTICES_MAX);
         let (drive, orders) = driver::driver_channel();
@@ -107,7 +120,7 @@ impl Server {
             let sweep = body_gc::run_gc(shared.clone(), retention);
             sweep::BackgroundTask::spawn("garbage collector", &shared, sweep)
         });
-        let driving = driver::run(shared.clone(), orders);
+        let driving = driver::run(shared.clone(), orders, hooks);
         let mut parts = vec![sweep::BackgroundTask::spawn(
             "execution driver",
             &shared,
@@ -121,8 +134,7 @@ impl Server {
         })
     }
 
-    /// Lets defaults of playbooks read these variables as `env`; for a process that only runs executions of its own
-    /// user.
+    /// Lets defaults of playbooks read these variables as `env`. Every playbook that this server runs can read them.
     pub fn allow_env(&self, env: Map<String, Value>) {
         // The first call wins.
         let _ = self.shared.env.set(LazyValue::new(Value::Object(env)));

@@ -51,7 +51,7 @@ pub(crate) async fn start_session(
     worker: &WorkerId,
     holder: &SessionHolder,
 ) -> Result<bool, store::Error> {
-    let is_same = |found: &SessionHolder| principal(found) == principal(holder);
+    let is_same = |holder_found: &SessionHolder| principal(holder_found) == principal(holder);
     claim_name(store, worker, holder, is_same).await
 }
 
@@ -68,13 +68,13 @@ async fn claim_name(
         let Some(session) = store.session(worker).await? else {
             continue;
         };
-        let Some(found) = session.holder else {
+        let Some(current_holder) = session.holder else {
             continue;
         };
-        if session.is_alive && !may_replace(&found) {
+        if session.is_alive && !may_replace(&current_holder) {
             return Ok(false);
         }
-        let replaced = store.replace_session(worker, &found, holder, SESSION_TTL);
+        let replaced = store.replace_session(worker, &current_holder, holder, SESSION_TTL);
         if replaced.await? {
             return Ok(true);
         }

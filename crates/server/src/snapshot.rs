@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_iterations_of_a_long_loop_come_back() {
+    fn the_iterations_of_a_long_loop_are_read_back() {
         let every_third: RoaringTreemap = (0..200_000).filter(|index| index % 3 == 0).collect();
         let mut bytes = Vec::new();
         ciborium::into_writer(&every_third, &mut bytes).unwrap();

@@ -184,7 +184,7 @@ impl ExecutionStart {
             reuse: self.reuse,
             env: shared.env.get().cloned(),
         };
-        let (reply, answer) = oneshot::channel();
+        let (reply, response) = oneshot::channel();
         let order = DriverRequest::Submit {
             submit: Box::new(submit),
             net: registered.net,
@@ -192,8 +192,8 @@ impl ExecutionStart {
             reply,
         };
         shared.driver.send(order).await?;
-        match answer.await {
-            Ok(answer) => answer.map(|_| ()),
+        match response.await {
+            Ok(response) => response.map(|_| ()),
             Err(_) => Err(Error::Stopping.into()),
         }
     }

@@ -76,10 +76,8 @@ pub(crate) fn spawn_tasks(shared: &Arc<ServerShared>) -> Vec<BackgroundTask> {
         let hearing = publish::forward_hints(shared.clone(), bus.clone());
         parts.push(BackgroundTask::spawn("bus listener", shared, hearing));
     }
-    if shared.peer_clients.is_some() {
-        let noticing = watch_offers(shared.clone());
-        parts.push(BackgroundTask::spawn("offer sweep", shared, noticing));
-    }
+    let offers = watch_offers(shared.clone());
+    parts.push(BackgroundTask::spawn("offer sweep", shared, offers));
     parts
 }
 
@@ -152,12 +150,15 @@ async fn adopt_abandoned(shared: Arc<ServerShared>) {
     }
 }
 
-/// Notifies waiting workers of this server when other servers offer commands.
+/// Notifies waiting workers of this server when other processes offer or release commands.
 async fn watch_offers(shared: Arc<ServerShared>) {
+    let has_peers = shared.peer_clients.is_some();
     loop {
         tokio::select! {
             () = tokio::time::sleep(IDLE_PAUSE) => {}
-            () = shared.store.wait_for_change() => {}
+            // A server without peers claims only commands of its own executions, and its driver knows those. Only a
+            // process that owned such an execution before can release one.
+            () = shared.store.wait_for_change(), if has_peers => {}
         }
         if shared
             .driver
@@ -205,10 +206,10 @@ async fn fire_due_timers(shared: &ServerShared) -> Result<(), Error> {
         .await?
     {
         let fired = Input::TimerDue(timer);
-        let told = shared
+        let delivered = shared
             .driver
             .apply_if_valid(execution, fired, InputAttachments::default());
-        told.await?;
+        delivered.await?;
     }
     Ok(())
 }

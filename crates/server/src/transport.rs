@@ -141,11 +141,12 @@ impl InProcessTransport {
         &self,
         request: &HeartbeatRequest,
     ) -> Result<(), Error> {
-        let known: HashSet<ClaimId> = request.claims.iter().copied().collect();
+        let acknowledged: HashSet<ClaimId> = request.claims.iter().copied().collect();
         let now = self.shared.store.now();
-        for held in self.shared.store.worker_claims(&request.worker).await? {
-            if !known.contains(&held.claim) && now.since(held.claimed_at) > UNACKNOWLEDGED_MAX {
-                self.release_claim(held.claim.command, held.claim.lease_epoch)
+        for row in self.shared.store.worker_claims(&request.worker).await? {
+            if !acknowledged.contains(&row.claim) && now.since(row.claimed_at) > UNACKNOWLEDGED_MAX
+            {
+                self.release_claim(row.claim.command, row.claim.lease_epoch)
                     .await?;
             }
         }
@@ -158,8 +159,8 @@ impl InProcessTransport {
         worker: &WorkerId,
         holder: &SessionHolder,
     ) -> Result<(), Error> {
-        for held in self.shared.store.worker_claims(worker).await? {
-            self.release_claim(held.claim.command, held.claim.lease_epoch)
+        for row in self.shared.store.worker_claims(worker).await? {
+            self.release_claim(row.claim.command, row.claim.lease_epoch)
                 .await?;
         }
         let ended = self
@@ -187,18 +188,21 @@ impl InProcessTransport {
                 () = self.shared.store.wait_for_change() => {}
             }
             // Read before the store, so that a command assigned in between does not appear to be withdrawn.
-            let Ok(taken) = self.shared.driver.remote_claims(worker).await else {
+            let Ok(remote_claims) = self.shared.driver.remote_claims(worker).await else {
                 continue;
             };
-            let Ok(held) = self.shared.store.worker_claims(worker).await else {
+            let Ok(claims) = self.shared.store.worker_claims(worker).await else {
                 continue;
             };
-            let mut told: Vec<CommandNotice> = held.iter().filter_map(notice_for).collect();
+            let mut notices: Vec<CommandNotice> = claims.iter().filter_map(notice_for).collect();
             let is_held =
-                |command: &CommandId| held.iter().any(|held| held.claim.command == *command);
-            for command in taken.into_iter().filter(|command| !is_held(command)) {
+                |command: &CommandId| claims.iter().any(|claims| claims.claim.command == *command);
+            for command in remote_claims
+                .into_iter()
+                .filter(|command| !is_held(command))
+            {
                 // The command was withdrawn, or it has ended and its holder knows.
-                told.push(CommandNotice {
+                notices.push(CommandNotice {
                     command,
                     verdict: Verdict::Stop,
                 });
@@ -209,11 +213,11 @@ impl InProcessTransport {
                     .await
                     .is_err()
                 {
-                    return told;
+                    return notices;
                 }
             }
-            if !told.is_empty() {
-                return told;
+            if !notices.is_empty() {
+                return notices;
             }
             // Limits the rate if the store changes continuously.
             tokio::time::sleep(POLL_INTERVAL / 10).await;
@@ -224,13 +228,13 @@ impl InProcessTransport {
 #[async_trait]
 impl Transport for InProcessTransport {
     async fn claim(&self, request: &ClaimRequest) -> Result<Vec<ClaimedCommand>, wire::Error> {
-        let (reply, answer) = oneshot::channel();
+        let (reply, response) = oneshot::channel();
         let order = DriverRequest::Claim(PendingClaim {
             request: request.clone(),
             reply,
         });
         self.shared.driver.send(order).await.map_err(unavailable)?;
-        match tokio::time::timeout(request.wait(), answer).await {
+        match tokio::time::timeout(request.wait(), response).await {
             Ok(Ok(claims)) => claims.map_err(unavailable),
             Ok(Err(_)) => Err(unavailable(Error::Stopping)),
             Err(_) => Ok(Vec::new()),
@@ -263,18 +267,18 @@ impl Transport for InProcessTransport {
     }
 
     async fn listen(&self, worker: &WorkerId) -> Result<Vec<CommandNotice>, wire::Error> {
-        let (reply, answer) = oneshot::channel();
+        let (reply, response) = oneshot::channel();
         let order = DriverRequest::Listen {
             worker: worker.clone(),
             reply,
         };
         self.shared.driver.send(order).await.map_err(unavailable)?;
         if self.shared.peer_clients.is_none() {
-            return answer.await.map_err(|_| unavailable(Error::Stopping));
+            return response.await.map_err(|_| unavailable(Error::Stopping));
         }
         tokio::select! {
-            told = answer => told.map_err(|_| unavailable(Error::Stopping)),
-            told = self.notices_from_store(worker) => Ok(told),
+            notices = response => notices.map_err(|_| unavailable(Error::Stopping)),
+            notices = self.notices_from_store(worker) => Ok(notices),
         }
     }
 
@@ -312,8 +316,8 @@ impl Transport for InProcessTransport {
     }
 
     async fn manifest(&self, reference: &ResultRef) -> Result<ByteStream, wire::Error> {
-        let found = LocatedResult::from_reference(reference.clone());
-        let pieces = self.shared.reader().stream(found).await;
+        let located = LocatedResult::from_reference(reference.clone());
+        let pieces = self.shared.reader().stream(located).await;
         pieces.map_err(|error| match error {
             Error::TooLarge(..) => wire::Error::Refused(error.to_string()),
             Error::Body(body) if body.is_missing() => wire::Error::NotFound(body.to_string()),
@@ -328,14 +332,14 @@ impl Transport for InProcessTransport {
 
     async fn resolve_ref(&self, uri: &str) -> Result<ResolvedRef, wire::Error> {
         let reader = self.shared.reader();
-        let found = reader.resolve(uri).await.map_err(unavailable)?;
-        match found {
+        let resolved = reader.resolve(uri).await.map_err(unavailable)?;
+        match resolved {
             None => Err(wire::Error::NotFound(format!("result `{uri}`"))),
             Some(LocatedResult::Body(reference) | LocatedResult::Manifest(reference, _)) => {
                 Ok(ResolvedRef::Body(reference))
             }
-            Some(found) => {
-                let value = reader.load_value(found).await.map_err(unavailable)?;
+            Some(resolved) => {
+                let value = reader.load_value(resolved).await.map_err(unavailable)?;
                 Ok(ResolvedRef::Value(RawJson::from_serializable(&value)))
             }
         }
@@ -355,14 +359,14 @@ fn from_secrets_error(command: CommandId, denied: SecretsError) -> wire::Error {
 }
 
 /// Notice for the holder of a command, depending on the state of its execution.
-pub(crate) fn notice_for(held: &store::WorkerClaim) -> Option<CommandNotice> {
-    let verdict = match (held.is_cancelling, held.is_paused) {
+pub(crate) fn notice_for(worker_claim: &store::WorkerClaim) -> Option<CommandNotice> {
+    let verdict = match (worker_claim.is_cancelling, worker_claim.is_paused) {
         (true, _) => Verdict::Stop,
         (false, true) => Verdict::Yield,
         (false, false) => return None,
     };
     Some(CommandNotice {
-        command: held.claim.command,
+        command: worker_claim.claim.command,
         verdict,
     })
 }

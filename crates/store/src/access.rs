@@ -131,6 +131,8 @@ pub struct StoreProcess {
     pub address: Option<String>,
     /// Whether it is alive.
     pub is_alive: bool,
+    /// Whether its commits go to the outbox, so that it can publish them.
+    pub publishes: bool,
 }
 
 /// An append that waits to be published.

@@ -227,12 +227,12 @@ impl Commit {
     pub(crate) fn claimed_keys(
         &self,
     ) -> impl Iterator<Item = (UniqueKey, Option<&ExternalEventKey>)> {
-        let given = self.keys.iter().map(|key| (key.clone(), None));
+        let added_keys = self.keys.iter().map(|key| (key.clone(), None));
         let foreign = self
             .external_events
             .iter()
             .map(|event| (UniqueKey::Event(event.event_id), Some(event)));
-        given.chain(foreign)
+        added_keys.chain(foreign)
     }
 }
 

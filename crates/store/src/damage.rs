@@ -30,11 +30,11 @@ impl fmt::Display for DamagedRow {
 impl std::error::Error for DamagedRow {}
 
 impl DamagedRow {
-    pub(crate) fn new(execution: ExecutionId, seq: Seq, what: impl Into<BoxError>) -> Self {
+    pub(crate) fn new(execution: ExecutionId, seq: Seq, problem: impl Into<BoxError>) -> Self {
         Self {
             execution,
             seq,
-            cause: what.into(),
+            cause: problem.into(),
         }
     }
 }
@@ -73,7 +73,7 @@ impl LogRowReader {
         body: &str,
         is_wanted: impl FnMut(EventHead<'_>) -> bool,
     ) -> Result<Vec<Event>, DamagedRow> {
-        let damaged = |what: CodecError| DamagedRow::new(self.execution, first, what);
+        let damaged = |cause: CodecError| DamagedRow::new(self.execution, first, cause);
         let unpacked = unpack_wanted(self.execution, first, body, is_wanted).map_err(damaged)?;
         let continues = if self.is_started {
             first == self.next

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_rise_even_when_the_clock_goes_back() {
+    fn ids_increase_even_if_the_clock_goes_back() {
         let ids = IdGenerator::new(3);
         let late = ids.draw(Time(1_800_000_000_000_000), 10);
         let early = ids.draw(Time(1_700_000_000_000_000), 1);

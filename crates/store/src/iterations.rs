@@ -7,11 +7,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use model::event::{Event, EventBody, EventHead, EventKind};
+use model::event::{Event, EventBody, EventHead, EventKind, RecordedResult};
 use model::id::{Name, Seq, StepRunId};
 use model::playbook::Directive;
-
-use crate::rows::LoopProgress;
 
 /// Number of iterations that a row of `iteration_index` covers, one bit each.
 const BLOCK_SIZE: u64 = 64;
@@ -49,6 +47,73 @@ pub(crate) struct ProgressCount {
     pub(crate) retries: u64,
 }
 
+impl ProgressCount {
+    /// What an event adds to the progress of its loop run; the counts are 0 if it only belongs to an iteration.
+    fn of_event(event: &Event) -> Option<Self> {
+        let is_indexed = is_indexed(EventHead::of(event));
+        let (succeeded, failed, retries) = match &event.body {
+            EventBody::IterationDone(_) => (1, 0, 0),
+            EventBody::IterationFailed(_) => (0, 1, 0),
+            EventBody::PolicyEvaluated(policy) if is_indexed => {
+                let is_retry = policy.action.directive == Directive::Retry;
+                (0, 0, u64::from(is_retry))
+            }
+            EventBody::ExecutionRequested(_)
+            | EventBody::RequestEvaluated(_)
+            | EventBody::PlaybookStarted(_)
+            | EventBody::PlaybookPaused(_)
+            | EventBody::PlaybookResumed(_)
+            | EventBody::PlaybookSwitched(_)
+            | EventBody::PlaybookFinished(_)
+            | EventBody::PlaybookProcessed(_)
+            | EventBody::WorkflowStarted(_)
+            | EventBody::WorkflowFinished(_)
+            | EventBody::CancelRequested(_)
+            | EventBody::StepReused(_)
+            | EventBody::ExecutionRetried(_)
+            | EventBody::SignalReceived(_)
+            | EventBody::TimerSet(_)
+            | EventBody::TimerFired(_)
+            | EventBody::AdmitEvaluated(_)
+            | EventBody::StepScheduled(_)
+            | EventBody::NextEvaluated(_)
+            | EventBody::CtxPatched(_)
+            | EventBody::CommandIssued(_)
+            | EventBody::CommandClaimed(_)
+            | EventBody::CommandExpired(_)
+            | EventBody::CommandFailed(_)
+            | EventBody::StepStarted(_)
+            | EventBody::StepDone(_)
+            | EventBody::StepFailed(_)
+            | EventBody::TaskStarted(_)
+            | EventBody::AttemptStarted(_)
+            | EventBody::AttemptDone(_)
+            | EventBody::AttemptFailed(_)
+            | EventBody::TaskDone(_)
+            | EventBody::TaskFailed(_)
+            | EventBody::PolicyEvaluated(_)
+            | EventBody::LoopStarted(_)
+            | EventBody::FrameClaimed(_)
+            | EventBody::IterationScheduled(_)
+            | EventBody::IterationStarted(_)
+            | EventBody::LoopDone(_)
+            | EventBody::ResultStored(_)
+            | EventBody::ManifestUpdated(_)
+            | EventBody::BatchAccepted(_)
+            | EventBody::BatchProcessing(_)
+            | EventBody::BatchCompleted(_)
+            | EventBody::BatchFailed(_) => is_indexed.then_some((0, 0, 0))?,
+        };
+        Some(Self {
+            run: event.location.step_run_id()?,
+            seq: event.seq,
+            succeeded,
+            failed,
+            retries,
+        })
+    }
+}
+
 /// The last ends of a task in the iterations that an append records.
 #[derive(Debug, PartialEq)]
 pub(crate) struct TaskEnds {
@@ -81,18 +146,6 @@ pub(crate) struct SeqSpan {
     pub(crate) last: Seq,
 }
 
-/// A row of `loop_progress`.
-#[derive(Debug, Default)]
-pub(crate) struct ProgressRow {
-    pub(crate) succeeded: u64,
-    pub(crate) failed: u64,
-    pub(crate) retries: u64,
-    /// Failures before this event belong to an earlier generation.
-    pub(crate) failed_since: Seq,
-    /// Whether the counted failures belong to an earlier generation.
-    pub(crate) is_stale: bool,
-}
-
 impl IterationDelta {
     /// Computes the changes that the events of one append make.
     pub(crate) fn from_events(events: &[Event]) -> Self {
@@ -121,19 +174,7 @@ impl IterationDelta {
             self.progress.push(ProgressChange::NewGeneration);
             return;
         }
-        let (succeeded, failed, retries) = match &event.body {
-            EventBody::IterationDone(_) => (1, 0, 0),
-            EventBody::IterationFailed(_) => (0, 1, 0),
-            EventBody::PolicyEvaluated(policy)
-                if event.location.iteration.is_some()
-                    && policy.action.directive == Directive::Retry =>
-            {
-                (0, 0, 1)
-            }
-            _ if is_indexed(EventHead::of(event)) => (0, 0, 0),
-            _ => return,
-        };
-        let Some(run) = event.location.step_run_id() else {
+        let Some(added) = ProgressCount::of_event(event) else {
             return;
         };
         let generation = self.progress.iter_mut().rev();
@@ -141,26 +182,20 @@ impl IterationDelta {
             ProgressChange::Count(count) => Some(count),
             ProgressChange::NewGeneration => None,
         });
-        if let Some(count) = counts.find(|count| count.run == run) {
-            count.succeeded += succeeded;
-            count.failed += failed;
-            count.retries += retries;
+        if let Some(count) = counts.find(|count| count.run == added.run) {
+            count.succeeded += added.succeeded;
+            count.failed += added.failed;
+            count.retries += added.retries;
             return;
         }
-        self.progress.push(ProgressChange::Count(ProgressCount {
-            run,
-            seq: event.seq,
-            succeeded,
-            failed,
-            retries,
-        }));
+        self.progress.push(ProgressChange::Count(added));
     }
 
     fn add_task_end(&mut self, event: &Event) {
-        let is_ok = match event.body {
-            EventBody::TaskDone(_) | EventBody::ManifestUpdated(_) => true,
-            EventBody::TaskFailed(_) => false,
-            _ => return,
+        let is_ok = match event.body.recorded_result() {
+            Some(RecordedResult::TaskDone(_) | RecordedResult::Manifest(_)) => true,
+            Some(RecordedResult::TaskFailed(_)) => false,
+            Some(RecordedResult::Attempt(_)) | None => return,
         };
         let at = &event.location;
         let (Some(_), Some(task), Some(step)) = (at.iteration, &at.task, &at.step) else {
@@ -169,7 +204,7 @@ impl IterationDelta {
         let is_same = |ends: &TaskEnds| {
             ends.task == *task && ends.run.run == at.run && ends.run.step == *step
         };
-        let place = self.tasks.iter().position(is_same).unwrap_or_else(|| {
+        let index = self.tasks.iter().position(is_same).unwrap_or_else(|| {
             self.tasks.push(TaskEnds {
                 run: StepRunId {
                     step: step.clone(),
@@ -181,33 +216,11 @@ impl IterationDelta {
             });
             self.tasks.len() - 1
         });
-        let ends = &mut self.tasks[place];
+        let ends = &mut self.tasks[index];
         if is_ok {
             ends.succeeded = Some(event.seq);
         } else {
             ends.failed = Some(event.seq);
-        }
-    }
-}
-
-impl ProgressRow {
-    pub(crate) fn apply(&mut self, count: &ProgressCount) {
-        if self.is_stale {
-            self.failed = 0;
-            self.failed_since = count.seq;
-            self.is_stale = false;
-        }
-        self.succeeded += count.succeeded;
-        self.failed += count.failed;
-        self.retries += count.retries;
-    }
-
-    pub(crate) fn into_progress(self, run: StepRunId) -> LoopProgress {
-        LoopProgress {
-            run,
-            succeeded: self.succeeded,
-            failed: self.failed,
-            retries: self.retries,
         }
     }
 }
@@ -233,18 +246,56 @@ pub(crate) fn block_indices(block: u64, bits: u64) -> impl Iterator<Item = u64> 
 
 /// Whether an event is found by its iteration: ends of tasks, attempts and iterations, manifests and retries.
 pub(crate) fn is_indexed(head: EventHead<'_>) -> bool {
-    head.iteration.is_some()
-        && matches!(
-            head.kind,
-            EventKind::TaskDone
-                | EventKind::TaskFailed
-                | EventKind::AttemptDone
-                | EventKind::AttemptFailed
-                | EventKind::ManifestUpdated
-                | EventKind::PolicyEvaluated
-                | EventKind::IterationDone
-                | EventKind::IterationFailed
-        )
+    let is_indexed_kind = match head.kind {
+        EventKind::AttemptDone
+        | EventKind::AttemptFailed
+        | EventKind::TaskDone
+        | EventKind::TaskFailed
+        | EventKind::PolicyEvaluated
+        | EventKind::IterationDone
+        | EventKind::IterationFailed
+        | EventKind::ManifestUpdated => true,
+        EventKind::ExecutionRequested
+        | EventKind::RequestEvaluated
+        | EventKind::PlaybookStarted
+        | EventKind::PlaybookPaused
+        | EventKind::PlaybookResumed
+        | EventKind::PlaybookSwitched
+        | EventKind::PlaybookFinished
+        | EventKind::PlaybookProcessed
+        | EventKind::WorkflowStarted
+        | EventKind::WorkflowFinished
+        | EventKind::CancelRequested
+        | EventKind::ExecutionRetried
+        | EventKind::StepReused
+        | EventKind::SignalReceived
+        | EventKind::TimerSet
+        | EventKind::TimerFired
+        | EventKind::AdmitEvaluated
+        | EventKind::StepScheduled
+        | EventKind::NextEvaluated
+        | EventKind::CtxPatched
+        | EventKind::CommandIssued
+        | EventKind::CommandClaimed
+        | EventKind::CommandExpired
+        | EventKind::CommandFailed
+        | EventKind::StepStarted
+        | EventKind::StepDone
+        | EventKind::StepFailed
+        | EventKind::TaskStarted
+        | EventKind::AttemptStarted
+        | EventKind::LoopStarted
+        | EventKind::FrameClaimed
+        | EventKind::IterationScheduled
+        | EventKind::IterationStarted
+        | EventKind::LoopDone
+        | EventKind::ResultStored
+        | EventKind::BatchAccepted
+        | EventKind::BatchProcessing
+        | EventKind::BatchCompleted
+        | EventKind::BatchFailed => false,
+    };
+    head.iteration.is_some() && is_indexed_kind
 }
 
 /// Whether an event belongs to a run of a step.
@@ -290,15 +341,15 @@ fn add_to_block(blocks: &mut BTreeMap<(StepRunId, u64), IterationBlock>, event: 
     let block = block_of(iteration);
     let bit = 1 << (iteration % BLOCK_SIZE);
     let entry = blocks.entry((run.clone(), block));
-    let found = entry.or_insert_with(|| IterationBlock {
+    let entry_block = entry.or_insert_with(|| IterationBlock {
         run,
         block,
         seq: event.seq,
         iterations: 0,
         failed: 0,
     });
-    found.iterations |= bit;
+    entry_block.iterations |= bit;
     if let EventBody::IterationFailed(_) = event.body {
-        found.failed |= bit;
+        entry_block.failed |= bit;
     }
 }

@@ -1,8 +1,8 @@
 //! The store: event log, command claims, timers, messages and projections.
 //!
-//! A [`Store`] is the source of truth. [`Sqlite`] is a directory that several processes can share; [`Postgres`] is a
-//! database that several machines can share; [`Memory`] has the same guarantees without a disk, for the simulator and
-//! for tests. All of them pass the suite in [`contract`].
+//! A [`Store`] is the source of truth. [`SqliteStore`] is a directory that several processes can share;
+//! [`PostgresStore`] is a database that several machines can share. With the feature `memory`, `MemoryStore` has the
+//! same guarantees without a disk, for the simulator and for tests. All of them pass the suite in `contract`.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -15,6 +15,7 @@ mod damage;
 mod error;
 mod ids;
 mod iterations;
+#[cfg(any(test, feature = "memory"))]
 mod memory;
 mod outcomes;
 mod postgres;
@@ -37,7 +38,8 @@ pub use commit::{
     Message, MessageKey, Priority,
 };
 pub use error::{BoxError, Error};
-pub use memory::{ClockFn, MemoryStore};
+#[cfg(any(test, feature = "memory"))]
+pub use memory::MemoryStore;
 pub use rows::{
     Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionFilter, ExecutionRow,
     IterationOutcomes, LoopProgress, LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange,
@@ -45,7 +47,7 @@ pub use rows::{
     StoredExecution, WorkerSession,
 };
 pub use sealed::{CredentialRow, KeychainRow, SealedLocation, SealedStore, SealedValue};
-pub use sqlite::SqliteStore;
+pub use sqlite::{ClockFn, SqliteStore};
 pub use store::{BATCH_END_PREFIX, BATCH_PREFIX, DEDUP_PREFIX, Store};
 pub use verify::{Damage, VerifyReport};
 pub use watch::ChangeWatch;

@@ -13,7 +13,7 @@ use crate::rows::{IterationOutcomes, OutcomeRange};
 /// The outcomes of this many iterations are read at once, however large they are.
 const ITERATIONS_MIN: u64 = 64;
 
-/// An event takes about this much memory beside its result.
+/// Approximate memory of an event in addition to its result.
 const EVENT_BYTES: usize = 512;
 
 /// Collects the last outcome of each of some iterations. When it has more than it may hold, it leaves the later half of

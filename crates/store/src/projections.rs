@@ -9,7 +9,7 @@ use model::status::RunStatus;
 use model::time::Time;
 
 use crate::commit::ExecutionCreation;
-use crate::rows::{ExecutionRow, ResultRow, StepState};
+use crate::rows::{ExecutionRow, ResultRow};
 
 /// The changes that events make to the rows of one execution.
 #[derive(Debug, Default)]
@@ -126,15 +126,7 @@ impl ProjectionDelta {
                 self.patch.playbook = Some((switched.version, switched.hash.clone()));
             }
             EventBody::PlaybookFinished(finished) => self.patch.finish(finished, event.recorded_at),
-            EventBody::StepScheduled(_) => {
-                if let Some(step) = &event.location.step {
-                    self.patch.current = Some(CurrentStep::At(step.clone()));
-                }
-                self.change_step(event, |change| {
-                    change.run = Some(event.location.run);
-                    change.status = Some(EventStatus::InProgress);
-                });
-            }
+            EventBody::StepScheduled(_) => self.schedule_step(event),
             EventBody::StepDone(_)
             | EventBody::StepFailed(_)
             | EventBody::LoopDone(_)
@@ -155,16 +147,58 @@ impl ProjectionDelta {
                     change.aggregate_result_ref = Some(result_ref);
                 });
             }
-            _ => {}
+            EventBody::ExecutionRequested(_)
+            | EventBody::RequestEvaluated(_)
+            | EventBody::PlaybookStarted(_)
+            | EventBody::PlaybookProcessed(_)
+            | EventBody::WorkflowStarted(_)
+            | EventBody::WorkflowFinished(_)
+            | EventBody::SignalReceived(_)
+            | EventBody::TimerSet(_)
+            | EventBody::TimerFired(_)
+            | EventBody::AdmitEvaluated(_)
+            | EventBody::NextEvaluated(_)
+            | EventBody::CtxPatched(_)
+            | EventBody::CommandIssued(_)
+            | EventBody::CommandClaimed(_)
+            | EventBody::CommandExpired(_)
+            | EventBody::CommandFailed(_)
+            | EventBody::StepStarted(_)
+            | EventBody::TaskStarted(_)
+            | EventBody::AttemptStarted(_)
+            | EventBody::AttemptDone(_)
+            | EventBody::AttemptFailed(_)
+            | EventBody::PolicyEvaluated(_)
+            | EventBody::LoopStarted(_)
+            | EventBody::FrameClaimed(_)
+            | EventBody::IterationScheduled(_)
+            | EventBody::IterationStarted(_)
+            | EventBody::IterationDone(_)
+            | EventBody::IterationFailed(_)
+            | EventBody::ResultStored(_)
+            | EventBody::BatchAccepted(_)
+            | EventBody::BatchProcessing(_)
+            | EventBody::BatchCompleted(_)
+            | EventBody::BatchFailed(_) => {}
         }
+    }
+
+    fn schedule_step(&mut self, event: &Event) {
+        if let Some(step) = &event.location.step {
+            self.patch.current = Some(CurrentStep::At(step.clone()));
+        }
+        self.change_step(event, |change| {
+            change.run = Some(event.location.run);
+            change.status = Some(EventStatus::InProgress);
+        });
     }
 
     fn change_step(&mut self, event: &Event, change: impl FnOnce(&mut StepChange)) {
         let Some(step) = &event.location.step else {
             return;
         };
-        let place = self.steps.iter().position(|change| change.step == *step);
-        let index = place.unwrap_or_else(|| {
+        let position = self.steps.iter().position(|change| change.step == *step);
+        let index = position.unwrap_or_else(|| {
             self.steps.push(StepChange {
                 step: step.clone(),
                 run: None,
@@ -261,33 +295,6 @@ impl ExecutionRow {
         }
         if let Some(current) = &patch.current {
             self.current = current.name().cloned();
-        }
-    }
-}
-
-impl StepState {
-    /// The row after this change, given the row before it, if any.
-    pub(crate) fn from_change(before: Option<&Self>, change: &StepChange) -> Self {
-        let was = |field: fn(&Self) -> Option<RawJson>| before.and_then(field);
-        Self {
-            step: change.step.clone(),
-            run: change
-                .run
-                .or(before.map(|before| before.run))
-                .unwrap_or_default(),
-            status: change
-                .status
-                .or(before.map(|before| before.status))
-                .unwrap_or(EventStatus::InProgress),
-            last_result_ref: change
-                .last_result_ref
-                .clone()
-                .or_else(|| was(|before| before.last_result_ref.clone())),
-            aggregate_result_ref: change
-                .aggregate_result_ref
-                .clone()
-                .or_else(|| was(|before| before.aggregate_result_ref.clone())),
-            seq: change.seq,
         }
     }
 }

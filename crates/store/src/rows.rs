@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use model::command::{Command, serves_kinds};
+use model::command::Command;
 use model::event::{Event, EventStatus};
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId, WorkerId};
 use model::raw::RawJson;
@@ -156,13 +156,6 @@ pub struct ClaimQuery {
     pub owner: Option<OwnerId>,
     /// The tool kinds it serves; `None` means all. It receives no command that needs another kind.
     pub kinds: Option<Vec<Name>>,
-}
-
-impl ClaimQuery {
-    /// Whether this worker serves every kind that a command needs.
-    pub(crate) fn serves(&self, needed: &[Name]) -> bool {
-        serves_kinds(self.kinds.as_deref(), needed)
-    }
 }
 
 /// The holder of a worker's session, as a text that only the server interprets.

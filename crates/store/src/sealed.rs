@@ -107,7 +107,7 @@ pub trait SealedStore: Send + Sync {
     /// replaced.
     async fn rewrap(
         &self,
-        place: &SealedLocation,
+        location: &SealedLocation,
         from: &SealedValue,
         to: &SealedValue,
     ) -> Result<bool, Error>;

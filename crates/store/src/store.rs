@@ -67,8 +67,8 @@ pub trait Store: Send + Sync {
 
     /// Writes one commit durably.
     async fn commit(&self, commit: Commit) -> Result<CommitStatus, Error> {
-        let mut answers = self.commit_all(vec![commit]).await;
-        answers.pop().expect("each commit has a result")
+        let mut results = self.commit_all(vec![commit]).await;
+        results.pop().expect("each commit has a result")
     }
 
     /// The data needed to continue an execution; snapshots of another version are ignored.
@@ -214,7 +214,7 @@ pub trait Store: Send + Sync {
 
     /// Consumes a message without applying it, and stores the refusal for its sender. An already consumed message is
     /// unchanged.
-    async fn refuse_message(&self, key: MessageKey, answer: &str) -> Result<(), Error>;
+    async fn refuse_message(&self, key: MessageKey, reply: &str) -> Result<(), Error>;
 
     /// The refusal of a message; `None` if the message was applied or is pending.
     async fn refusal(&self, key: MessageKey) -> Result<Option<String>, Error> {

@@ -40,12 +40,12 @@ impl VerifyReport {
         read: Result<T, Error>,
     ) -> Result<Option<T>, Error> {
         match read {
-            Ok(found) => Ok(Some(found)),
+            Ok(value) => Ok(Some(value)),
             Err(Error::Corrupt { source, .. }) => {
-                let what = error_chain(&*source);
+                let message = error_chain(&*source);
                 self.damages.push(Damage {
                     execution,
-                    description: what,
+                    description: message,
                 });
                 Ok(None)
             }

@@ -47,7 +47,7 @@ mod tests {
 
     /// A store in memory only notifies of changes by other processes, and here there are none.
     #[tokio::test(start_paused = true)]
-    async fn a_wait_that_is_given_up_again_and_again_comes_to_its_end() {
+    async fn a_wait_that_is_cancelled_repeatedly_ends() {
         let store = MemoryStore::new(Arc::new(|| Time(1_800_000_000_000_000)));
         let mut watch = ChangeWatch::default();
         let began = Instant::now();

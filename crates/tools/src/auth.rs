@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::call::Call;
 
 /// Credential of a call, if it has one.
-pub(crate) fn call_auth(call: &Call) -> Result<Option<&Map<String, Value>>, TaskError> {
+pub fn call_auth(call: &Call) -> Result<Option<&Map<String, Value>>, TaskError> {
     match call.field("auth") {
         None => Ok(None),
         Some(Value::Object(auth)) => Ok(Some(auth)),
@@ -21,7 +21,7 @@ pub(crate) fn call_auth(call: &Call) -> Result<Option<&Map<String, Value>>, Task
 }
 
 /// First of these fields that is set, as text.
-pub(crate) fn auth_text(auth: &Map<String, Value>, keys: &[&str]) -> Option<String> {
+pub fn auth_text(auth: &Map<String, Value>, keys: &[&str]) -> Option<String> {
     keys.iter().find_map(|key| match auth.get(*key)? {
         Value::String(text) => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),
@@ -39,6 +39,6 @@ pub(crate) fn require_auth_text(
 }
 
 /// Error for an invalid credential.
-pub(crate) fn invalid_auth_error(message: impl Into<String>) -> TaskError {
+pub fn invalid_auth_error(message: impl Into<String>) -> TaskError {
     TaskError::new(ErrorKind::Auth, "AUTH_INVALID", message)
 }

@@ -14,6 +14,7 @@ use language::template::{BodyPath, Piece, PieceOrigin};
 use model::id::{ExecutionId, Name};
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::result_ref::{ResolvedRef, ResultRef};
+use model::task_log::LogStream;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -147,19 +148,10 @@ pub trait Tool: Send + Sync {
     }
 }
 
-/// Output stream of a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stream {
-    /// Standard output.
-    Stdout,
-    /// Standard error.
-    Stderr,
-}
-
 /// Receives the lines that user code prints.
 pub trait LogSink: Send + Sync {
     /// Receives one line, without its line ending.
-    fn write_line(&self, stream: Stream, text: &str);
+    fn write_line(&self, stream: LogStream, text: &str);
 
     /// Masks secrets in the output; `None` if there are none.
     fn output_mask(&self) -> Option<&dyn OutputMask> {
@@ -179,7 +171,7 @@ pub trait OutputMask: Send + Sync {
 pub struct DiscardingLogSink;
 
 impl LogSink for DiscardingLogSink {
-    fn write_line(&self, _stream: Stream, _text: &str) {}
+    fn write_line(&self, _stream: LogStream, _text: &str) {}
 }
 
 impl Call {
@@ -215,8 +207,8 @@ impl Call {
         json!({BODY_PATH_KEY: bound.paths, "reference": bound.reference})
     }
 
-    /// Parses a field that [`body_path_field`](Self::bound_field) created.
-    pub(crate) fn body_path(map: &Map<String, Value>) -> Option<BodyPath> {
+    /// Parses a field that [`body_path_field`](Self::body_path_field) created.
+    pub fn body_path(map: &Map<String, Value>) -> Option<BodyPath> {
         Some(BodyPath {
             paths: serde_json::from_value(map.get(BODY_PATH_KEY)?.clone()).ok()?,
             reference: serde_json::from_value(map.get("reference")?.clone()).ok()?,
@@ -224,12 +216,12 @@ impl Call {
     }
 
     /// A field that is present and not null.
-    pub(crate) fn field(&self, key: &str) -> Option<&Value> {
+    pub fn field(&self, key: &str) -> Option<&Value> {
         self.fields.get(key).filter(|value| !value.is_null())
     }
 
     /// A field that must be text if present.
-    pub(crate) fn text_field(&self, key: &str) -> Result<Option<&str>, TaskError> {
+    pub fn text_field(&self, key: &str) -> Result<Option<&str>, TaskError> {
         match self.field(key) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
@@ -238,7 +230,7 @@ impl Call {
     }
 
     /// A field that must be a boolean if present.
-    pub(crate) fn flag_field(&self, key: &str) -> Result<Option<bool>, TaskError> {
+    pub fn flag_field(&self, key: &str) -> Result<Option<bool>, TaskError> {
         match self.field(key) {
             None => Ok(None),
             Some(Value::Bool(flag)) => Ok(Some(*flag)),
@@ -249,7 +241,7 @@ impl Call {
     }
 
     /// A field that must be a map if present.
-    pub(crate) fn map_field(&self, key: &str) -> Result<Option<&Map<String, Value>>, TaskError> {
+    pub fn map_field(&self, key: &str) -> Result<Option<&Map<String, Value>>, TaskError> {
         match self.field(key) {
             None => Ok(None),
             Some(Value::Object(map)) => Ok(Some(map)),
@@ -258,7 +250,7 @@ impl Call {
     }
 
     /// Error for a key with a value of the wrong type.
-    pub(crate) fn wrong_type_error(&self, key: &str, wanted: &str, value: &Value) -> TaskError {
+    pub fn wrong_type_error(&self, key: &str, wanted: &str, value: &Value) -> TaskError {
         let kind = &self.kind;
         let found = type_name(value);
         TaskError::new(
@@ -270,7 +262,7 @@ impl Call {
     }
 
     /// Error for a missing key.
-    pub(crate) fn missing_key_error(&self, key: &str, remedy: &str) -> TaskError {
+    pub fn missing_key_error(&self, key: &str, remedy: &str) -> TaskError {
         let kind = &self.kind;
         TaskError::new(
             ErrorKind::Schema,
@@ -281,7 +273,7 @@ impl Call {
     }
 
     /// Path relative to the playbook's directory.
-    pub(crate) fn resolve_path(&self, path: &str) -> PathBuf {
+    pub fn resolve_path(&self, path: &str) -> PathBuf {
         self.site.base_dir.join(Path::new(path))
     }
 }
@@ -302,12 +294,12 @@ impl fmt::Debug for Call {
 pub(crate) use model::raw::json_type_name as type_name;
 
 /// Error of a cancelled call.
-pub(crate) fn cancelled_error() -> TaskError {
+pub fn cancelled_error() -> TaskError {
     TaskError::new(ErrorKind::Cancelled, "CANCELLED", "cancelled")
 }
 
 /// Error of a call that exceeded its timeout.
-pub(crate) fn timeout_error(limit: Duration) -> TaskError {
+pub fn timeout_error(limit: Duration) -> TaskError {
     TaskError::new(
         ErrorKind::Timeout,
         "TIMEOUT",
@@ -317,7 +309,7 @@ pub(crate) fn timeout_error(limit: Duration) -> TaskError {
 }
 
 /// Waits for the timeout of a call; forever if it has none.
-pub(crate) async fn wait_for_timeout(limit: Option<Duration>) -> Duration {
+pub async fn wait_for_timeout(limit: Option<Duration>) -> Duration {
     match limit {
         Some(limit) => {
             tokio::time::sleep(limit).await;
@@ -328,7 +320,7 @@ pub(crate) async fn wait_for_timeout(limit: Option<Duration>) -> Duration {
 }
 
 /// Runs work until it ends, its call is cancelled, or its time is over.
-pub(crate) async fn within_limit<T>(
+pub async fn within_limit<T>(
     limit: Option<Duration>,
     stop: &CancellationToken,
     work: impl Future<Output = Result<T, TaskError>>,
@@ -342,7 +334,7 @@ pub(crate) async fn within_limit<T>(
 }
 
 /// Error of a temporary file.
-pub(crate) fn scratch_error(error: &std::io::Error) -> TaskError {
+pub fn scratch_error(error: &std::io::Error) -> TaskError {
     let code = match error.kind() {
         IoErrorKind::StorageFull | IoErrorKind::QuotaExceeded => "STORAGE_FULL",
         _ => "STORAGE_UNAVAILABLE",
@@ -355,7 +347,7 @@ pub(crate) fn scratch_error(error: &std::io::Error) -> TaskError {
 }
 
 /// Error of a result that could not be stored.
-pub(crate) fn store_error(error: &results::Error) -> TaskError {
+pub fn store_error(error: &results::Error) -> TaskError {
     TaskError {
         retryable: error.is_retryable(),
         ..TaskError::new(ErrorKind::Storage, error.code(), error.to_string())

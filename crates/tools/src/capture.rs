@@ -5,7 +5,8 @@
 
 use std::collections::VecDeque;
 
-use crate::call::{LogSink, OutputMask, Stream};
+use crate::call::{LogSink, OutputMask};
+use model::task_log::LogStream;
 
 /// Maximum size of the head, and of the tail.
 const HALF_BYTES_MAX: usize = 512 * 1024;
@@ -17,8 +18,8 @@ const LINE_BYTES_MAX: usize = 16 * 1024;
 pub const OMITTED_SUFFIX: &str = "left out …";
 
 /// One output stream of a call.
-pub(crate) struct OutputCapture {
-    stream: Stream,
+pub struct OutputCapture {
+    stream: LogStream,
     /// Bytes that are not masked yet, because a secret may continue in the next read.
     unmasked: Vec<u8>,
     head: Vec<u8>,
@@ -29,7 +30,7 @@ pub(crate) struct OutputCapture {
 }
 
 impl OutputCapture {
-    pub(crate) fn new(stream: Stream) -> Self {
+    pub fn new(stream: LogStream) -> Self {
         Self {
             stream,
             unmasked: Vec::new(),
@@ -41,7 +42,7 @@ impl OutputCapture {
     }
 
     /// Adds bytes that were read; logs complete lines of the head immediately.
-    pub(crate) fn feed(&mut self, chunk: &[u8], log: &dyn LogSink) {
+    pub fn feed(&mut self, chunk: &[u8], log: &dyn LogSink) {
         match log.output_mask() {
             Some(mask) => {
                 self.unmasked.extend_from_slice(chunk);
@@ -73,7 +74,7 @@ impl OutputCapture {
     }
 
     /// Logs the remaining output: the last line of the head, the note about omitted bytes, and the tail.
-    pub(crate) fn finish(mut self, log: &dyn LogSink) -> String {
+    pub fn finish(mut self, log: &dyn LogSink) -> String {
         if let Some(mask) = log.output_mask() {
             self.append_masked(mask, true, log);
         }
@@ -121,7 +122,7 @@ impl OutputCapture {
 }
 
 /// Last `bytes_max` bytes of a text, cut at a character boundary.
-pub(crate) fn text_tail(text: &str, bytes_max: usize) -> &str {
+pub fn text_tail(text: &str, bytes_max: usize) -> &str {
     let mut start = text.len().saturating_sub(bytes_max);
     while !text.is_char_boundary(start) {
         start += 1;
@@ -135,10 +136,10 @@ mod tests {
     use std::sync::Mutex;
 
     #[derive(Default)]
-    struct Lines(Mutex<Vec<String>>);
+    struct CapturedLines(Mutex<Vec<String>>);
 
-    impl LogSink for Lines {
-        fn write_line(&self, _stream: Stream, text: &str) {
+    impl LogSink for CapturedLines {
+        fn write_line(&self, _stream: LogStream, text: &str) {
             self.0.lock().unwrap().push(text.to_owned());
         }
     }
@@ -156,7 +157,7 @@ mod tests {
     }
 
     impl LogSink for CanaryMask {
-        fn write_line(&self, _stream: Stream, _text: &str) {}
+        fn write_line(&self, _stream: LogStream, _text: &str) {}
 
         fn output_mask(&self) -> Option<&dyn OutputMask> {
             Some(self)
@@ -166,7 +167,7 @@ mod tests {
     #[test]
     fn a_secret_is_masked_before_the_output_is_cut() {
         for before in HALF_BYTES_MAX - 8..HALF_BYTES_MAX + 2 {
-            let mut capture = OutputCapture::new(Stream::Stdout);
+            let mut capture = OutputCapture::new(LogStream::Stdout);
             let filling = "x".repeat(before);
             for part in [
                 &filling, "can", "ary", &filling, &filling, "cana", "ry", &filling, "ca",
@@ -183,8 +184,8 @@ mod tests {
 
     #[test]
     fn lines_are_logged_as_they_are_completed() {
-        let lines = Lines::default();
-        let mut capture = OutputCapture::new(Stream::Stdout);
+        let lines = CapturedLines::default();
+        let mut capture = OutputCapture::new(LogStream::Stdout);
         capture.feed(b"one\ntw", &lines);
         assert_eq!(*lines.0.lock().unwrap(), ["one"]);
         capture.feed(b"o\nrest", &lines);
@@ -194,8 +195,8 @@ mod tests {
 
     #[test]
     fn a_flood_keeps_its_head_and_its_tail() {
-        let lines = Lines::default();
-        let mut capture = OutputCapture::new(Stream::Stdout);
+        let lines = CapturedLines::default();
+        let mut capture = OutputCapture::new(LogStream::Stdout);
         capture.feed(b"first\n", &lines);
         for _ in 0..100 {
             capture.feed(&[b'x'; 100_000], &lines);
@@ -210,8 +211,8 @@ mod tests {
 
     #[test]
     fn just_over_half_loses_nothing() {
-        let lines = Lines::default();
-        let mut capture = OutputCapture::new(Stream::Stdout);
+        let lines = CapturedLines::default();
+        let mut capture = OutputCapture::new(LogStream::Stdout);
         let text = "y".repeat(HALF_BYTES_MAX + 10);
         capture.feed(text.as_bytes(), &lines);
         assert_eq!(capture.finish(&lines), text);

@@ -55,20 +55,20 @@ pub(crate) fn find_shortage() -> Option<io::Error> {
 
 /// The want of so many descriptors, for what must not be begun without them. Other threads take some at the same time, so
 /// more are to be free than are needed.
-pub(crate) fn find_shortage_of(count: usize) -> Option<io::Error> {
+pub fn find_shortage_of(count: usize) -> Option<io::Error> {
     let opened: io::Result<Vec<File>> = (0..count).map(|_| File::open("/dev/null")).collect();
     opened.err().filter(is_exhausted)
 }
 
 /// The same for an error of a library that keeps the message of the system, and not its number.
-pub(crate) fn find_shortage_in(message: &str) -> Option<io::Error> {
+pub fn find_shortage_in(message: &str) -> Option<io::Error> {
     let wanted = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
     find_reported(message, &wanted).or_else(find_shortage)
 }
 
 /// The want of descriptors that a message of a library reports, if it lasts. If it does not, what failed may have needed
 /// all descriptors itself, and would do so again.
-pub(crate) fn find_lasting_shortage(message: &str) -> Option<io::Error> {
+pub fn find_lasting_shortage(message: &str) -> Option<io::Error> {
     let reported = find_reported(message, &[Errno::MFILE, Errno::NFILE]);
     reported.and_then(|_| find_shortage())
 }
@@ -85,7 +85,7 @@ fn find_reported(message: &str, wanted: &[Errno]) -> Option<io::Error> {
 
 /// The error of a connection that could not be made for want of something on this machine. Name resolution does not
 /// report its cause.
-pub(crate) fn find_connect_shortage(error: &(dyn StdError + 'static)) -> Option<TaskError> {
+pub fn find_connect_shortage(error: &(dyn StdError + 'static)) -> Option<TaskError> {
     match find_exhausted(error) {
         Some(cause) => Some(exhausted_error(cause)),
         None => find_shortage().as_ref().map(exhausted_error),
@@ -93,7 +93,7 @@ pub(crate) fn find_connect_shortage(error: &(dyn StdError + 'static)) -> Option<
 }
 
 /// The error of a call that could not be begun.
-pub(crate) fn exhausted_error(error: &io::Error) -> TaskError {
+pub fn exhausted_error(error: &io::Error) -> TaskError {
     let message = format!(
         "this machine cannot begin the call now: {error}; allow more open files or processes (`ulimit -n`, `ulimit -u`), \
          or fewer slots"
@@ -107,7 +107,7 @@ pub(crate) fn exhausted_error(error: &io::Error) -> TaskError {
 /// The error of a call without an effect whose response could not be held for want of disk space.
 pub(crate) fn out_of_space_error(dir: &Path) -> TaskError {
     let message = format!(
-        "the response broke off while it waited for disk space in `{}`; free some space",
+        "the response was interrupted while it waited for disk space in `{}`; free some space",
         dir.display()
     );
     TaskError {

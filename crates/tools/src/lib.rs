@@ -1,4 +1,4 @@
-//! The tools: one file per kind. A call goes in, one `Outcome` comes out.
+//! The tools: one module for each kind. A tool gets a call and returns one `Outcome`.
 //!
 //! A call that fails is data, so no tool returns an `Err`: what went wrong is an `Outcome::Error` with a stable code.
 //! Kinds that need the engine (`playbook`, `wait`, `workbook`) are not here.
@@ -14,7 +14,7 @@
 )]
 #![expect(
     clippy::disallowed_methods,
-    reason = "tools stand at the edge: deadlines and durations of calls are read off the clock"
+    reason = "tools perform I/O: deadlines and durations of calls need the clock"
 )]
 #![expect(
     clippy::result_large_err,
@@ -26,23 +26,22 @@ mod auth;
 mod call;
 mod capture;
 mod certificates;
-mod container;
-#[cfg(test)]
-mod corpus;
-mod duckdb;
+#[cfg(any(test, feature = "testing"))]
+pub mod corpus;
+mod declared_environment;
 mod evaluation;
 mod exhaustion;
 mod external;
-mod http;
+pub mod http;
 mod isolation;
-mod mcp;
-mod nats;
+mod kind_not_built;
 mod network;
 mod noop;
-mod objects;
-mod postgres;
+pub mod objects;
+pub mod postgres;
 mod process;
 mod process_marker;
+mod program_setup;
 mod python;
 mod registry;
 mod regular_file;
@@ -50,30 +49,43 @@ mod rhai;
 mod run_program;
 mod scratch_files;
 mod script;
+mod shared_resources;
 mod shell;
-mod sql;
-mod sqlite;
-#[cfg(test)]
-mod testing;
-mod transfer;
+pub mod sql;
+pub mod sqlite;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod transform;
 mod value_placement;
 
-pub use self::postgres::PostgresConfig;
+pub use artifact::{NatsAddress, NatsBuckets, bytes_to_value, unknown_action_error};
+pub use auth::{auth_text, call_auth, invalid_auth_error};
 pub use call::{
     Call, CallSite, DeferredAction, DiscardingLogSink, LogSink, OutputMask, ReferenceResolver,
-    ResultAccess, Stream, Timeout, Tool, ToolResult,
+    ResultAccess, Timeout, Tool, ToolResult, cancelled_error, scratch_error, store_error,
+    timeout_error, wait_for_timeout, within_limit,
 };
-pub use capture::OMITTED_SUFFIX;
+pub use capture::{OMITTED_SUFFIX, OutputCapture, text_tail};
+pub use declared_environment::declared_environment;
 pub use evaluation::{EVALUATION_PROCESS_ARGUMENT, serve_evaluations};
-pub use exhaustion::HOST_EXHAUSTED;
+pub use exhaustion::{
+    HOST_EXHAUSTED, exhausted_error, find_connect_shortage, find_lasting_shortage,
+    find_shortage_in, find_shortage_of,
+};
 pub use external::{KeyType, KindManifest, ManifestError, ManifestKey, load_manifests};
-pub use isolation::{SandboxLevel, SandboxSupport};
+pub use isolation::{GATE_OPEN_LINE, ResourceLimits, SandboxLevel, SandboxRules, SandboxSupport};
+pub use kind_not_built::KindNotBuilt;
 pub use network::{
     AllowedTarget, CertificateAuthorities, InvalidAllowedTarget, InvalidCertificates, NetworkConfig,
 };
+pub use process::{KILL_GRACE, OutputPipe, ProcessGroup, ProgramSpec, StartError};
 pub use process_marker::end_orphans;
+pub use program_setup::ProgramSetup;
 pub use python::python_code;
-pub use registry::{Config, DuckdbConfig, HttpLimits, PythonConfig, Registry};
+pub use registry::{Config, HttpLimits, PythonConfig, Registry};
+pub use regular_file::{FileReadError, open_regular};
 pub use rhai::rhai_script;
+pub use run_program::{ProgramEnd, ProgramOutput, run_to_end};
+pub use scratch_files::create_named_file;
+pub use shared_resources::SharedResources;
 pub use transform::jq_program;

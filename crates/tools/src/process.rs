@@ -13,31 +13,32 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 
-use crate::call::{LogSink, Stream};
+use crate::call::LogSink;
 use crate::capture::OutputCapture;
 use crate::exhaustion::{exhausted_error, is_start_exhausted};
 use crate::isolation::{
     GATE_SCRIPT, ResourceLimits, SandboxRules, isolation_unavailable_error, limits_error,
 };
 use crate::process_marker::{MARKER_VARIABLE, ProcessMarker};
+use model::task_log::LogStream;
 
 /// Time between SIGTERM and SIGKILL.
-pub(crate) const KILL_GRACE: Duration = Duration::from_secs(5);
+pub const KILL_GRACE: Duration = Duration::from_secs(5);
 
 /// Program to start.
-pub(crate) struct ProgramSpec<'a> {
-    pub(crate) path: &'a Path,
-    pub(crate) args: &'a [&'a str],
-    pub(crate) env: &'a BTreeMap<String, String>,
-    pub(crate) cwd: &'a Path,
+pub struct ProgramSpec<'a> {
+    pub path: &'a Path,
+    pub args: &'a [&'a str],
+    pub env: &'a BTreeMap<String, String>,
+    pub cwd: &'a Path,
     /// With limits, the caller sends [`GATE_OPEN_LINE`](crate::isolation::GO) before any other input.
-    pub(crate) limits: &'a ResourceLimits,
-    pub(crate) sandbox_rules: &'a SandboxRules,
+    pub limits: &'a ResourceLimits,
+    pub sandbox_rules: &'a SandboxRules,
 }
 
 /// Reason why a program did not start.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum StartError {
+pub enum StartError {
     #[error("cannot start the program")]
     Program(#[from] io::Error),
     #[error("cannot set its resource limits")]
@@ -49,7 +50,7 @@ pub(crate) enum StartError {
 impl StartError {
     /// Task error if the machine cannot start the program, or not with its isolation; `None` if the program itself is
     /// the cause.
-    pub(crate) fn host_error(&self) -> Option<TaskError> {
+    pub fn host_error(&self) -> Option<TaskError> {
         if is_start_exhausted(self.cause()) {
             return Some(exhausted_error(self.cause()));
         }
@@ -64,7 +65,7 @@ impl StartError {
     }
 
     /// Error of the system.
-    pub(crate) fn cause(&self) -> &io::Error {
+    pub fn cause(&self) -> &io::Error {
         match self {
             Self::Program(error) | Self::Limits(error) | Self::Sandbox(error) => error,
         }
@@ -72,24 +73,24 @@ impl StartError {
 }
 
 /// A running program with its descendants. Descendants that leave the process group are found by their marker.
-pub(crate) struct ProcessGroup {
-    pub(crate) child: Child,
-    pub(crate) stdout: OutputPipe,
-    pub(crate) stderr: OutputPipe,
+pub struct ProcessGroup {
+    pub child: Child,
+    pub stdout: OutputPipe,
+    pub stderr: OutputPipe,
     id: Option<Pid>,
     marker: ProcessMarker,
     is_swept: bool,
 }
 
 /// Output pipe of a program.
-pub(crate) struct OutputPipe {
+pub struct OutputPipe {
     pipe: pipe::Receiver,
     is_open: bool,
 }
 
 impl ProgramSpec<'_> {
     /// Starts the program in a new process group with only the given environment.
-    pub(crate) fn start(&self, stdin: Stdio) -> Result<ProcessGroup, StartError> {
+    pub fn start(&self, stdin: Stdio) -> Result<ProcessGroup, StartError> {
         let mut mark = ProcessMarker::new();
         let mut command = self.build_command();
         command
@@ -155,7 +156,7 @@ fn spawn_confined(command: &mut Command, confines: &SandboxRules) -> Result<Chil
 
 impl ProcessGroup {
     /// Sends SIGTERM to the group, waits for `grace`, then sends SIGKILL.
-    pub(crate) async fn terminate(&mut self, grace: Duration) -> io::Result<ExitStatus> {
+    pub async fn terminate(&mut self, grace: Duration) -> io::Result<ExitStatus> {
         self.signal(Signal::TERM);
         if let Ok(status) = tokio::time::timeout(grace, self.child.wait()).await {
             self.signal(Signal::KILL);
@@ -166,7 +167,7 @@ impl ProcessGroup {
     }
 
     /// Kills the remaining processes of the group, and those that left it.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         self.signal(Signal::KILL);
         // Killed processes start no others, so one sweep is enough.
         if !std::mem::replace(&mut self.is_swept, true) {
@@ -198,19 +199,19 @@ impl OutputPipe {
     }
 
     /// Whether the pipe is still open.
-    pub(crate) fn is_open(&self) -> bool {
+    pub fn is_open(&self) -> bool {
         self.is_open
     }
 
     /// Waits until there is data to read; never returns once the pipe is closed.
-    pub(crate) async fn wait_readable(&self) {
+    pub async fn wait_readable(&self) {
         if !self.is_open || self.pipe.readable().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 
     /// Reads the available data into the capture, using the runtime's readiness.
-    pub(crate) fn capture_ready(&mut self, capture: &mut OutputCapture, log: &dyn LogSink) {
+    pub fn capture_ready(&mut self, capture: &mut OutputCapture, log: &dyn LogSink) {
         let mut chunk = [0; 16 * 1024];
         match self.pipe.try_read(&mut chunk) {
             Ok(0) => self.is_open = false,
@@ -221,7 +222,7 @@ impl OutputPipe {
     }
 
     /// Appends the available data to `buffer` and returns its length.
-    pub(crate) fn read_ready(&mut self, buffer: &mut Vec<u8>) -> usize {
+    pub fn read_ready(&mut self, buffer: &mut Vec<u8>) -> usize {
         let mut chunk = [0; 16 * 1024];
         match self.pipe.try_read(&mut chunk) {
             Ok(0) => self.is_open = false,
@@ -236,16 +237,16 @@ impl OutputPipe {
     }
 
     /// Reads the remaining output of a program that has exited, up to a limit, with direct system calls.
-    pub(crate) fn read_remaining(&mut self, buffer: &mut Vec<u8>) {
+    pub fn read_remaining(&mut self, buffer: &mut Vec<u8>) {
         self.drain_pipe(|chunk| buffer.extend_from_slice(chunk));
     }
 
     /// Reads everything that is in the pipe now, with direct system calls, because the runtime's readiness may lag
     /// behind.
-    pub(crate) fn drain(
+    pub fn drain(
         &mut self,
         capture: &mut Option<OutputCapture>,
-        stream: Stream,
+        stream: LogStream,
         log: &dyn LogSink,
     ) {
         self.drain_pipe(|chunk| {

@@ -9,24 +9,18 @@ use model::id::Name;
 
 use crate::artifact::ArtifactTool;
 use crate::call::Tool;
-use crate::container::ContainerTool;
-use crate::duckdb::{DatabasePool, DuckdbTool, LibraryLoader, StoreGuard};
 use crate::evaluation::EvaluationProcesses;
 use crate::external::{ExternalTool, KindManifest};
-use crate::http::{HttpClients, HttpTool};
 use crate::isolation::SandboxLevel;
-use crate::mcp::McpTool;
-use crate::nats::{NatsConnections, NatsTool};
 use crate::network::NetworkConfig;
 use crate::noop::NoopTool;
-use crate::objects::{ObjectAccess, ObjectsTool};
-use crate::postgres::{PostgresConfig, PostgresPools, PostgresTool};
+use crate::objects::ObjectsTool;
+use crate::postgres::{PostgresConfig, PostgresTool};
 use crate::python::PythonTool;
 use crate::rhai::RhaiTool;
-use crate::script::{ScriptLoader, ScriptLoadingTool};
+use crate::shared_resources::SharedResources;
 use crate::shell::ShellTool;
 use crate::sqlite::SqliteTool;
-use crate::transfer::TransferTool;
 use crate::transform::TransformTool;
 
 /// Configuration of the built-in tools.
@@ -42,8 +36,6 @@ pub struct Config {
     pub postgres: PostgresConfig,
     /// Environment variables that programs inherit: `PATH`, `HOME`, `LANG`, `VIRTUAL_ENV`, if set.
     pub environment: BTreeMap<String, String>,
-    /// Additional environment variables for container runtime clients, such as `DOCKER_HOST` and `KUBECONFIG`.
-    pub container_environment: BTreeMap<String, String>,
     /// Minimum sandbox level of programs.
     pub sandbox: SandboxLevel,
     /// External tools of this deployment.
@@ -52,24 +44,9 @@ pub struct Config {
     pub scratch_dir: PathBuf,
     /// Files that tools refuse to open: NoETL's own store.
     pub forbidden_files: Vec<PathBuf>,
-    /// Library of the `duckdb` tool.
-    pub duckdb: DuckdbConfig,
     /// Program to start with [`EVALUATION_PROCESS_ARGUMENT`](crate::EVALUATION_PROCESS_ARGUMENT) for jq programs and
     /// Rhai scripts. If `None`, they run in this process without a memory limit.
     pub evaluation_program: Option<PathBuf>,
-}
-
-/// Library of the `duckdb` tool, and its limits.
-#[derive(Debug, Clone)]
-pub struct DuckdbConfig {
-    /// Path of the library. Default: the usual library names.
-    pub library: Option<PathBuf>,
-    /// Directory of extensions, if not the default.
-    pub extensions: Option<PathBuf>,
-    /// Memory limit of a database before it spills to disk.
-    pub memory_bytes_max: u64,
-    /// Maximum number of threads of a database.
-    pub threads_max: u32,
 }
 
 /// Interpreters of the `python` tool.
@@ -123,24 +100,11 @@ impl Default for Config {
                 "PATH".to_owned(),
                 "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
             )]),
-            container_environment: BTreeMap::new(),
             sandbox: SandboxLevel::None,
             external: Vec::new(),
             scratch_dir: std::env::temp_dir(),
             forbidden_files: Vec::new(),
-            duckdb: DuckdbConfig::default(),
             evaluation_program: None,
-        }
-    }
-}
-
-impl Default for DuckdbConfig {
-    fn default() -> Self {
-        Self {
-            library: None,
-            extensions: None,
-            memory_bytes_max: 1024 * 1024 * 1024,
-            threads_max: 4,
         }
     }
 }
@@ -179,66 +143,42 @@ impl Registry {
         }
     }
 
-    /// A registry with all built-in tools and the external tools.
+    /// A registry with the kinds of this crate and the external tools.
     pub fn builtin(config: Config) -> Self {
-        let clients = Arc::new(HttpClients::new(config.http, &config.network));
+        Self::from_resources(&SharedResources::new(config))
+    }
+
+    /// A registry with the kinds of this crate and the external tools, from resources that further kinds also use.
+    pub fn from_resources(resources: &SharedResources) -> Self {
+        let config = &resources.config;
         let level = config.sandbox;
-        let environment = config.environment;
-        let shell = ShellTool::new(environment.clone(), level);
-        let scripts = Arc::new(ScriptLoader::new(clients.clone()));
-        let python = PythonTool::new(&config.python, environment.clone(), clients.clone(), level);
-        let mcp = McpTool::new(clients.clone(), environment.clone(), level);
-        let mut clients_env = environment.clone();
-        clients_env.extend(config.container_environment);
-        let container = ContainerTool::new(clients_env);
-        let reach = ObjectAccess {
-            forbidden: config.forbidden_files.clone(),
-            guard: clients.guard.clone(),
-            scratch_dir: config.scratch_dir.clone(),
-        };
+        let environment = &config.environment;
+        let access = &resources.object_access;
         let mut registry = Self::empty();
         for kind in ["s3", "gcs"] {
-            registry.insert(kind, Arc::new(ObjectsTool::new(reach.clone())));
+            registry.insert(kind, Arc::new(ObjectsTool::new(access.clone())));
         }
         registry.insert("noop", Arc::new(NoopTool));
-        registry.insert("container", Arc::new(container));
-        registry.insert("mcp", Arc::new(mcp));
-        let connections = Arc::new(NatsConnections::default());
-        let nats = NatsTool::new(reach.clone(), connections.clone());
-        registry.insert("nats", Arc::new(nats));
         let postgres = PostgresTool::new(config.postgres.clone(), config.scratch_dir.clone());
-        let scripted = |tool: Arc<dyn Tool>, key: &'static str| -> Arc<dyn Tool> {
-            Arc::new(ScriptLoadingTool::new(tool, scripts.clone(), key))
-        };
-        registry.insert("postgres", scripted(Arc::new(postgres), "command"));
-        let http = HttpTool::new(clients, config.scratch_dir)
-            .with_forbidden_files(config.forbidden_files.clone());
-        let http = Arc::new(http);
-        registry.insert("http", scripted(http.clone(), "body"));
+        let postgres = resources.with_scripts(Arc::new(postgres), "command");
+        registry.insert("postgres", postgres);
+        let http = resources.with_scripts(resources.http.clone(), "body");
+        registry.insert("http", http);
+        let clients = resources.clients.clone();
+        let python = PythonTool::new(&config.python, environment.clone(), clients, level);
         registry.insert("python", Arc::new(python));
-        registry.insert("shell", scripted(Arc::new(shell), "command"));
-        let evaluations = Arc::new(EvaluationProcesses::new(config.evaluation_program));
+        let shell = Arc::new(ShellTool::new(environment.clone(), level));
+        registry.insert("shell", resources.with_scripts(shell, "command"));
+        let evaluations = Arc::new(EvaluationProcesses::new(config.evaluation_program.clone()));
         registry.insert("rhai", Arc::new(RhaiTool::new(evaluations.clone())));
         registry.insert("transform", Arc::new(TransformTool::new(evaluations)));
-        let artifact = ArtifactTool::new(reach.clone(), connections);
+        let artifact = ArtifactTool::new(access.clone(), resources.nats_buckets.clone());
         registry.insert("artifact", Arc::new(artifact));
-        let guard = StoreGuard::new(&config.forbidden_files, &config.postgres.allow);
-        let databases = DatabasePool::new(LibraryLoader::new(config.duckdb), guard);
-        let transfer = TransferTool {
-            object_access: reach,
-            databases: databases.clone(),
-            pools: Arc::new(PostgresPools::new(config.postgres)),
-            http,
-        };
-        registry.insert("transfer", Arc::new(transfer));
-        let duckdb = Arc::new(DuckdbTool::new(databases));
-        registry.insert("duckdb", scripted(duckdb, "command"));
-        let sqlite = Arc::new(SqliteTool::new(config.forbidden_files));
-        registry.insert("sqlite", scripted(sqlite, "command"));
-        for manifest in config.external {
-            let name = manifest.name.clone();
-            let external = ExternalTool::new(manifest, environment.clone());
-            registry.insert(&name, Arc::new(external));
+        let sqlite = Arc::new(SqliteTool::new(config.forbidden_files.clone()));
+        registry.insert("sqlite", resources.with_scripts(sqlite, "command"));
+        for manifest in &config.external {
+            let external = ExternalTool::new(manifest.clone(), environment.clone());
+            registry.insert(&manifest.name, Arc::new(external));
         }
         registry
     }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// Reason why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum FileReadError {
+pub enum FileReadError {
     #[error("{0}")]
     File(#[from] io::Error),
     #[error("not a regular file")]
@@ -26,7 +26,7 @@ pub(crate) async fn read_regular(path: &Path, bytes_max: u64) -> Result<Vec<u8>,
 }
 
 /// Opens a regular file for streaming.
-pub(crate) async fn open_regular(path: &Path) -> Result<tokio::fs::File, FileReadError> {
+pub async fn open_regular(path: &Path) -> Result<tokio::fs::File, FileReadError> {
     let path = path.to_owned();
     let opened = tokio::task::spawn_blocking(move || open_blocking(&path)).await;
     let opened = opened.unwrap_or_else(|error| Err(io::Error::other(error).into()))?;

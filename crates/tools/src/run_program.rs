@@ -7,33 +7,34 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdin;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{LogSink, Stream};
+use crate::call::LogSink;
 use crate::capture::OutputCapture;
 use crate::process::{KILL_GRACE, ProcessGroup};
+use model::task_log::LogStream;
 
 /// How a program ended.
-pub(crate) enum ProgramEnd {
+pub enum ProgramEnd {
     Exited(std::io::Result<ExitStatus>),
     TimedOut(Duration),
     Stopped,
 }
 
 /// Output of a program.
-pub(crate) struct ProgramOutput {
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
+pub struct ProgramOutput {
+    pub stdout: String,
+    pub stderr: String,
 }
 
 /// Runs a program until it exits, is cancelled or times out. Afterwards no process of its group is left.
-pub(crate) async fn run_to_end(
+pub async fn run_to_end(
     group: &mut ProcessGroup,
     input: Option<Vec<u8>>,
     timeout: Option<Duration>,
     stop: &CancellationToken,
     log: &dyn LogSink,
 ) -> (ProgramEnd, ProgramOutput) {
-    let mut stdout = OutputCapture::new(Stream::Stdout);
-    let mut stderr = OutputCapture::new(Stream::Stderr);
+    let mut stdout = OutputCapture::new(LogStream::Stdout);
+    let mut stderr = OutputCapture::new(LogStream::Stderr);
     let feeding = write_input(group.child.stdin.take(), input);
     let deadline = async {
         match timeout {
@@ -61,8 +62,8 @@ pub(crate) async fn run_to_end(
         }
     }
     let (mut stdout, mut stderr) = (Some(stdout), Some(stderr));
-    group.stdout.drain(&mut stdout, Stream::Stdout, log);
-    group.stderr.drain(&mut stderr, Stream::Stderr, log);
+    group.stdout.drain(&mut stdout, LogStream::Stdout, log);
+    group.stderr.drain(&mut stderr, LogStream::Stderr, log);
     let text = |capture: Option<OutputCapture>| capture.map(|c| c.finish(log)).unwrap_or_default();
     let printed = ProgramOutput {
         stdout: text(stdout),

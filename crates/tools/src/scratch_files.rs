@@ -16,7 +16,7 @@ pub(crate) fn create_unnamed_file(dir: &Path) -> io::Result<File> {
 }
 
 /// A named file with this prefix.
-pub(crate) fn create_named_file(dir: &Path, prefix: &str) -> io::Result<NamedTempFile> {
+pub fn create_named_file(dir: &Path, prefix: &str) -> io::Result<NamedTempFile> {
     results::make_private_dir(dir)?;
     tempfile::Builder::new().prefix(prefix).tempfile_in(dir)
 }

@@ -1,5 +1,14 @@
 //! Shared test helpers: calls built from JSON, and a log sink that records its lines.
 
+#![cfg_attr(
+    not(test),
+    expect(
+        clippy::unwrap_used,
+        clippy::needless_pass_by_value,
+        reason = "these functions are called by tests, which may panic"
+    )
+)]
+
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -9,20 +18,21 @@ use model::outcome::{Outcome, TaskError};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Call, DiscardingLogSink, LogSink, Stream, Tool};
+use crate::call::{Call, DiscardingLogSink, LogSink, Tool};
+use model::task_log::LogStream;
 
 /// A sink that records every line.
 #[derive(Default)]
-pub(crate) struct RecordedLogLines(Mutex<Vec<(Stream, String)>>);
+pub struct RecordedLogLines(Mutex<Vec<(LogStream, String)>>);
 
 impl LogSink for RecordedLogLines {
-    fn write_line(&self, stream: Stream, text: &str) {
+    fn write_line(&self, stream: LogStream, text: &str) {
         self.0.lock().unwrap().push((stream, text.to_owned()));
     }
 }
 
 impl RecordedLogLines {
-    pub(crate) fn lines_of(&self, stream: Stream) -> Vec<String> {
+    pub fn lines_of(&self, stream: LogStream) -> Vec<String> {
         let lines = self.0.lock().unwrap();
         lines
             .iter()
@@ -33,31 +43,31 @@ impl RecordedLogLines {
 }
 
 /// A call of a kind with fields and input as JSON maps.
-pub(crate) fn build_call(kind: &str, fields: Value, input: Value) -> Call {
+pub fn build_call(kind: &str, fields: Value, input: Value) -> Call {
     let mut call = Call::new(kind);
-    call.fields = fields.as_object().unwrap().clone();
-    call.input = input.as_object().unwrap().clone();
+    call.fields.clone_from(fields.as_object().unwrap());
+    call.input.clone_from(input.as_object().unwrap());
     call.site.base_dir = "/tmp".into();
     call
 }
 
 /// A call whose `command` is only text.
-pub(crate) fn command_call(kind: &str, text: &str, base: &Path) -> Call {
+pub fn command_call(kind: &str, text: &str, base: &Path) -> Call {
     let mut call = Call::new(kind);
-    call.site.base_dir = base.to_owned();
+    base.clone_into(&mut call.site.base_dir);
     let pieces = vec![vec![Piece::Text(text.to_owned())]];
     call.pieces.insert("command".to_owned(), pieces);
     call
 }
 
 /// Runs a call without cancellation and without a log.
-pub(crate) async fn run_tool(tool: &dyn Tool, call: Call) -> Outcome {
+pub async fn run_tool(tool: &dyn Tool, call: Call) -> Outcome {
     tool.call(call, CancellationToken::new(), &DiscardingLogSink)
         .await
 }
 
 /// Value of a successful outcome.
-pub(crate) fn expect_result(outcome: Outcome) -> Value {
+pub fn expect_result(outcome: Outcome) -> Value {
     match outcome {
         Outcome::Ok(success) => success.result,
         Outcome::Error(failure) => panic!("{:?}", failure.error),
@@ -65,12 +75,12 @@ pub(crate) fn expect_result(outcome: Outcome) -> Value {
 }
 
 /// Error of a failed outcome.
-pub(crate) fn expect_error(outcome: &Outcome) -> &TaskError {
+pub fn expect_error(outcome: &Outcome) -> &TaskError {
     outcome.failure().unwrap_or_else(|| panic!("{outcome:?}"))
 }
 
 /// Waits until a killed process has disappeared.
-pub(crate) async fn wait_until_gone(pid: &str) {
+pub async fn wait_until_gone(pid: &str) {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();

@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 use futures_util::StreamExt as _;
 use language::template::Piece;
 use model::outcome::{ErrorKind, Outcome};
+use model::task_log::LogStream;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
-use tools::{Call, DiscardingLogSink, LogSink, Registry, Stream, Tool};
+use tools::{Call, DiscardingLogSink, LogSink, Registry, Tool};
 
 /// A shell with a child in its group, one that left it, and one that left it twice.
 const SHELL: &str =
@@ -47,7 +48,7 @@ enum EndMode {
 struct AtFirstLine(CancellationToken);
 
 impl LogSink for AtFirstLine {
-    fn write_line(&self, _stream: Stream, _text: &str) {
+    fn write_line(&self, _stream: LogStream, _text: &str) {
         self.0.cancel();
     }
 }
@@ -137,7 +138,7 @@ async fn a_process_that_runs_is_counted() {
     let shell = registry.get("shell").unwrap();
     struct ProcessCounter(std::sync::Mutex<usize>, CancellationToken);
     impl LogSink for ProcessCounter {
-        fn write_line(&self, _stream: Stream, _text: &str) {
+        fn write_line(&self, _stream: LogStream, _text: &str) {
             // The children print nothing; they have started when they are in the list.
             let deadline = Instant::now() + Duration::from_secs(10);
             let mut seen = remaining_processes().len();

@@ -176,10 +176,10 @@ impl Client {
 
     /// Sends a GET request.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, CallError> {
-        let answer = self
+        let response = self
             .send_json(Method::GET, path, None::<&()>, CALL_TIMEOUT)
             .await?;
-        read_json(answer).await
+        read_json(response).await
     }
 
     /// Sends a POST request.
@@ -198,10 +198,10 @@ impl Client {
         body: &B,
         patience: Duration,
     ) -> Result<T, CallError> {
-        let answer = self
+        let response = self
             .send_json(Method::POST, path, Some(body), patience)
             .await?;
-        read_json(answer).await
+        read_json(response).await
     }
 
     /// Sends a stream with PUT. A stream can be read only once, so a single server is tried; after a failure the next
@@ -215,8 +215,8 @@ impl Client {
             request = request.bearer_auth(token);
         }
         match request.send().await {
-            Ok(answer) if answer.status().is_success() => read_json(answer).await,
-            Ok(answer) => Err(CallError::Problem(Box::new(read_problem(answer).await))),
+            Ok(response) if response.status().is_success() => read_json(response).await,
+            Ok(response) => Err(CallError::Problem(Box::new(read_problem(response).await))),
             Err(error) => {
                 let next = (begin + 1) % self.servers.len();
                 self.current.store(next, Ordering::Relaxed);
@@ -272,10 +272,10 @@ impl Client {
         path: &str,
         body: &B,
     ) -> Result<ByteStream, CallError> {
-        let answer = self
+        let response = self
             .send_json(Method::POST, path, Some(body), BODY_TIMEOUT)
             .await?;
-        Ok(Box::pin(answer.bytes_stream().map_err(io::Error::other)))
+        Ok(Box::pin(response.bytes_stream().map_err(io::Error::other)))
     }
 
     /// Sends a GET request and returns the response for reading in chunks.
@@ -286,10 +286,10 @@ impl Client {
 
     /// Sends a DELETE request.
     pub async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, CallError> {
-        let answer = self
+        let response = self
             .send_json(Method::DELETE, path, None::<&()>, CALL_TIMEOUT)
             .await?;
-        read_json(answer).await
+        read_json(response).await
     }
 
     /// Opens an event stream without a timeout.
@@ -355,15 +355,15 @@ impl Client {
                 request = request.header(FORWARDED_HEADER, "1");
             }
             match request.send().await {
-                Ok(answer) if answer.status().is_success() => {
+                Ok(response) if response.status().is_success() => {
                     self.current.store(index, Ordering::Relaxed);
-                    return Ok(answer);
+                    return Ok(response);
                 }
-                Ok(answer) => {
-                    let problem = read_problem(answer).await;
-                    let passing = matches!(problem.status, 502..=504);
+                Ok(response) => {
+                    let problem = read_problem(response).await;
+                    let is_unavailable = matches!(problem.status, 502..=504);
                     last = Some(CallError::Problem(Box::new(problem)));
-                    if !passing {
+                    if !is_unavailable {
                         break;
                     }
                 }
@@ -382,12 +382,12 @@ impl Client {
     }
 }
 
-async fn read_json<T: DeserializeOwned>(answer: Response) -> Result<T, CallError> {
-    if answer.status() == StatusCode::NO_CONTENT {
+async fn read_json<T: DeserializeOwned>(response: Response) -> Result<T, CallError> {
+    if response.status() == StatusCode::NO_CONTENT {
         return serde_json::from_str("null")
             .map_err(|error| CallError::InvalidResponse(Box::new(error)));
     }
-    let bytes = answer
+    let bytes = response
         .bytes()
         .await
         .map_err(|error| CallError::InvalidResponse(Box::new(error)))?;
@@ -395,9 +395,9 @@ async fn read_json<T: DeserializeOwned>(answer: Response) -> Result<T, CallError
 }
 
 /// Parses the error of a response; if it has an unknown form, builds one from the status.
-async fn read_problem(answer: Response) -> Problem {
-    let status = answer.status();
-    let bytes = answer.bytes().await.unwrap_or_default();
+async fn read_problem(response: Response) -> Problem {
+    let status = response.status();
+    let bytes = response.bytes().await.unwrap_or_default();
     serde_json::from_slice(&bytes).unwrap_or_else(|_| Problem {
         type_: "about:blank".to_owned(),
         title: status.canonical_reason().unwrap_or("Error").to_owned(),

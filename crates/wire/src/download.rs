@@ -18,23 +18,23 @@ pub struct Download {
 }
 
 impl Download {
-    pub(crate) fn new(answer: Response) -> Result<Self, CallError> {
+    pub(crate) fn new(http_response: Response) -> Result<Self, CallError> {
         let header = |name| {
-            let value = answer.headers().get(name)?;
+            let value = http_response.headers().get(name)?;
             value.to_str().ok().map(str::to_owned)
         };
-        let found = match header(CONTENT_RANGE) {
+        let content_range = match header(CONTENT_RANGE) {
             Some(text) => parse_content_range(&text),
             None => header(CONTENT_LENGTH)
                 .and_then(|text| text.parse().ok())
                 .map(|bytes| (0..bytes, bytes)),
         };
-        let Some((range, bytes)) = found else {
+        let Some((range, bytes)) = content_range else {
             let source = "the response has no content length";
             return Err(CallError::InvalidResponse(source.into()));
         };
         Ok(Self {
-            response: answer,
+            response: http_response,
             bytes,
             range,
         })

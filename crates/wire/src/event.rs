@@ -321,12 +321,12 @@ impl WireEvent {
     pub fn location(&self) -> Result<EventLocation, WireEventError> {
         let run: Option<StepRunId> = self.step_run_id.as_deref().map(str::parse).transpose()?;
         let step = run.as_ref().map(|run| run.step.clone()).or(self.step());
-        let named = self.task_run_id.as_deref();
-        let named =
-            named.map(|text| ParsedTaskRunId::parse(text).ok_or_else(|| invalid_task_run_id(text)));
-        let named = named.transpose()?;
+        let task_run_id = self.task_run_id.as_deref();
+        let task_run_id = task_run_id
+            .map(|text| ParsedTaskRunId::parse(text).ok_or_else(|| invalid_task_run_id(text)));
+        let task_run_id = task_run_id.transpose()?;
         let parent = || ParsedTaskRunId::parse(self.parent_id.as_deref()?);
-        let task_run = named.or_else(parent);
+        let task_run = task_run_id.or_else(parent);
         let entity = self.task_entity();
         let label = task_run
             .as_ref()

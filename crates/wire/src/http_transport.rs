@@ -71,16 +71,16 @@ impl HttpTransport {
                 report.free
             },
         };
-        let answer: BatchResponse = match self.client.post("/api/events/batch", &request).await {
-            Ok(answer) => answer,
+        let response: BatchResponse = match self.client.post("/api/events/batch", &request).await {
+            Ok(response) => response,
             Err(CallError::Problem(problem)) if problem.code == "FENCED" => {
                 return Err(Error::Fenced(command));
             }
             Err(error) => return Err(to_transport_error(error)),
         };
         Ok(ReportResponse {
-            verdict: answer.verdict.unwrap_or(Verdict::Proceed),
-            next: answer.next,
+            verdict: response.verdict.unwrap_or(Verdict::Proceed),
+            next: response.next,
         })
     }
 }
@@ -149,11 +149,11 @@ impl Transport for HttpTransport {
         let request = WorkerRequest {
             worker: worker.clone(),
         };
-        let answer = self
+        let response = self
             .client
             .post("/api/worker/pool/deregister", &request)
             .await;
-        answer
+        response
             .map(|_: serde_json::Value| ())
             .map_err(to_transport_error)
     }
@@ -163,11 +163,11 @@ impl Transport for HttpTransport {
             worker: worker.clone(),
         };
         let path = "/api/worker/pool/listen";
-        let answer = self
+        let response = self
             .client
             .post_with_timeout(path, &request, LISTEN_WAIT + RESPONSE_MARGIN);
-        let answer: NoticesResponse = answer.await.map_err(to_transport_error)?;
-        Ok(answer.notices)
+        let response: NoticesResponse = response.await.map_err(to_transport_error)?;
+        Ok(response.notices)
     }
 
     async fn playbook(&self, hash: &PlaybookHash) -> Result<PlaybookText, Error> {
@@ -180,10 +180,10 @@ impl Transport for HttpTransport {
             execution_id: execution,
             seqs: seqs.to_vec(),
         };
-        let answer = self.client.post("/api/commands/events", &request).await;
-        let answer: LoadEventsResponse = answer.map_err(to_transport_error)?;
-        let mut events = Vec::with_capacity(answer.events.len());
-        for (seq, event) in answer.events {
+        let response = self.client.post("/api/commands/events", &request).await;
+        let response: LoadEventsResponse = response.map_err(to_transport_error)?;
+        let mut events = Vec::with_capacity(response.events.len());
+        for (seq, event) in response.events {
             let mut event = event
                 .to_event(Time::default())
                 .map_err(|error| Error::Unavailable(Box::new(error)))?;
@@ -202,22 +202,22 @@ impl Transport for HttpTransport {
             execution_id: execution,
             pointer: pointer.clone(),
         };
-        let answer = self.client.post("/api/commands/loop", &request).await;
-        answer.map_err(to_transport_error)
+        let response = self.client.post("/api/commands/loop", &request).await;
+        response.map_err(to_transport_error)
     }
 
     async fn manifest(&self, reference: &ResultRef) -> Result<ByteStream, Error> {
-        let answer = self
+        let response = self
             .client
             .post_for_stream("/api/commands/manifest", reference)
             .await;
-        answer.map_err(to_transport_error)
+        response.map_err(to_transport_error)
     }
 
     async fn secrets(&self, request: &SecretsRequest) -> Result<Vec<ResolvedSecret>, Error> {
-        let answer = self.client.post("/api/commands/secrets", request).await;
-        let answer: SecretsResponse = match answer {
-            Ok(answer) => answer,
+        let response = self.client.post("/api/commands/secrets", request).await;
+        let response: SecretsResponse = match response {
+            Ok(response) => response,
             Err(CallError::Problem(problem)) if problem.code == "FENCED" => {
                 return Err(Error::Fenced(request.command));
             }
@@ -231,15 +231,15 @@ impl Transport for HttpTransport {
             }
             Err(error) => return Err(to_transport_error(error)),
         };
-        Ok(answer.into_secrets())
+        Ok(response.into_secrets())
     }
 
     async fn resolve_ref(&self, uri: &str) -> Result<ResolvedRef, Error> {
         let request = ResolveRefRequest {
             reference: uri.to_owned(),
         };
-        let answer = self.client.post("/api/commands/reference", &request).await;
-        answer.map_err(to_transport_error)
+        let response = self.client.post("/api/commands/reference", &request).await;
+        response.map_err(to_transport_error)
     }
 }
 

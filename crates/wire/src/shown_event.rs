@@ -57,10 +57,10 @@ mod tests {
         assert_eq!((event.seq, event.cause_seq), (Seq(9), Some(Seq(8))));
         assert_eq!(event.source, EventSource::Server);
         assert_eq!((event.location.run, event.location.iteration), (2, Some(3)));
-        let shown = event.to_json();
-        let again = parse_shown_event(&shown.to_string()).unwrap();
-        assert_eq!(again.to_json(), shown);
-        assert_eq!(again, event);
+        let json = event.to_json();
+        let parsed = parse_shown_event(&json.to_string()).unwrap();
+        assert_eq!(parsed.to_json(), json);
+        assert_eq!(parsed, event);
     }
 
     #[test]

@@ -23,9 +23,9 @@ impl Default for RetryBackoff {
 impl RetryBackoff {
     /// Sleeps for a random time between half of the next delay and the whole.
     pub(crate) async fn wait(&mut self) {
-        let whole = self.next_delay;
-        self.next_delay = (whole * 2).min(DELAY_MAX);
-        tokio::time::sleep(whole / 2 + (whole / 2).mul_f64(random_fraction())).await;
+        let delay = self.next_delay;
+        self.next_delay = (delay * 2).min(DELAY_MAX);
+        tokio::time::sleep(delay / 2 + (delay / 2).mul_f64(random_fraction())).await;
     }
 
     /// Resets the delay to the shortest one, after a successful request.
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn delays_grow_to_a_bound_and_start_anew() {
+    async fn delays_grow_to_a_maximum_and_can_be_reset() {
         let mut backoff = RetryBackoff::default();
         for _ in 0..12 {
             backoff.wait().await;

@@ -11,7 +11,7 @@ use model::event::EventLocation;
 use model::id::Name;
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use serde_json::{Map, Value};
-use tools::{Call, CallSite, DeferredAction, LogSink, Stream, Tool};
+use tools::{Call, CallSite, DeferredAction, LogSink, Tool};
 
 use crate::command_context::{CommandContext, WorkError};
 use crate::host_wait::HostWait;
@@ -38,7 +38,7 @@ pub(crate) struct PreparedCall<'a> {
 
 /// Makes one call and returns its outcome and deferred action. `at` identifies the attempt.
 pub(crate) async fn call_tool(
-    hand: &CommandContext,
+    command_context: &CommandContext,
     prepared: PreparedCall<'_>,
     at: &EventLocation,
 ) -> Result<(Outcome, DeferredAction), WorkError> {
@@ -66,27 +66,27 @@ pub(crate) async fn call_tool(
         idempotency_key: scope.idempotency_key.clone().unwrap_or_else(|| "".into()),
         attempt: at.attempt,
         site: CallSite {
-            file: hand.prepared_playbook.file.clone(),
+            file: command_context.prepared_playbook.file.clone(),
             code_line: task.code_line,
             command_lines: task.command_lines.clone(),
-            base_dir: hand.prepared_playbook.base_dir.clone(),
+            base_dir: command_context.prepared_playbook.base_dir.clone(),
         },
         inline_bytes_max: inline_bytes_max(task),
-        result_writer: Some(result_writer(hand, task, at)),
-        access: Some(lookup::result_access(hand)),
+        result_writer: Some(result_writer(command_context, task, at)),
+        access: Some(lookup::result_access(command_context)),
         deferred: DeferredAction::default(),
     };
     if task.kind_spec().reads_context {
-        load_context(hand, &call, scope).await?;
+        load_context(command_context, &call, scope).await?;
         let scope = scope.clone();
         call.context = Arc::new(move || python_context(&scope));
     }
     let log = TaskLog {
-        context: hand,
+        context: command_context,
         location: at,
         task,
         limiter: Mutex::default(),
-        masker: ready.masker.or_else(|| hand.masker()),
+        masker: ready.masker.or_else(|| command_context.masker()),
         has_open_line: Mutex::default(),
     };
     let afterwards = call.deferred.clone();
@@ -94,22 +94,22 @@ pub(crate) async fn call_tool(
         .result_writer
         .as_ref()
         .map(|keeper| keeper.missing_paths.clone());
-    let outcome = call_until_host_has_room(hand, tool, call, &log).await?;
+    let outcome = call_until_host_has_room(command_context, tool, call, &log).await?;
     let missing = missing.map(|missing| missing.take()).unwrap_or_default();
-    warn_of_missing(hand, task, at, &missing);
+    warn_of_missing(command_context, task, at, &missing);
     Ok((outcome, afterwards))
 }
 
 /// Calls the tool; if the host is out of descriptors or processes, waits and calls it again.
 async fn call_until_host_has_room(
-    hand: &CommandContext,
+    context: &CommandContext,
     tool: &Arc<dyn Tool>,
     call: Call,
     log: &TaskLog<'_>,
 ) -> Result<Outcome, WorkError> {
-    let mut wait = HostWait::new(hand);
+    let mut wait = HostWait::new(context);
     loop {
-        let outcome = call_catching_panics(hand, tool, call.clone(), log).await?;
+        let outcome = call_catching_panics(context, tool, call.clone(), log).await?;
         match outcome.failure() {
             Some(error) if error.code == tools::HOST_EXHAUSTED => {
                 wait.wait_for_call(&error.message).await?;
@@ -121,12 +121,12 @@ async fn call_until_host_has_room(
 
 /// Calls the tool. A panic is a failure; a tool that does not end after it was stopped is abandoned.
 async fn call_catching_panics(
-    hand: &CommandContext,
+    context: &CommandContext,
     tool: &Arc<dyn Tool>,
     call: Call,
     log: &TaskLog<'_>,
 ) -> Result<Outcome, WorkError> {
-    let stopped = hand.lease.stop_token();
+    let stopped = context.lease.stop_token();
     let call = AssertUnwindSafe(tool.call(call, stopped.child_token(), log)).catch_unwind();
     let called = if tool.is_pure() {
         call.await
@@ -164,7 +164,7 @@ fn input_map(value: Option<&Value>) -> Map<String, Value> {
 
 /// Loads results of steps whose names the python code contains, if it uses `context`: code cannot load them later.
 async fn load_context(
-    hand: &CommandContext,
+    context: &CommandContext,
     call: &Call,
     scope: &mut Scope,
 ) -> Result<(), WorkError> {
@@ -173,21 +173,21 @@ async fn load_context(
         return Ok(());
     };
     let steps = scope.steps.clone();
-    let named: Vec<_> = steps
+    let named_steps: Vec<_> = steps
         .iter()
         .filter(|(name, _)| code.contains(name.as_str()))
         .map(|(_, envelope)| envelope)
         .collect();
-    let outcomes: Vec<_> = named
+    let outcomes: Vec<_> = named_steps
         .iter()
-        .filter_map(|found| outcome_need(found))
+        .filter_map(|path_use| outcome_need(path_use))
         .collect();
-    scope.loaded = load::load_needs(hand, &outcomes).await?;
-    let bodies: Vec<_> = named
+    scope.loaded = load::load_needs(context, &outcomes).await?;
+    let bodies: Vec<_> = named_steps
         .iter()
-        .filter_map(|found| body_need(found, &scope.loaded))
+        .filter_map(|path_use| body_need(path_use, &scope.loaded))
         .collect();
-    scope.loaded = load::load_needs(hand, &bodies).await?;
+    scope.loaded = load::load_needs(context, &bodies).await?;
     Ok(())
 }
 
@@ -214,7 +214,7 @@ fn body_need(envelope: &Envelope, loaded: &LoadedValues) -> Option<Need> {
 
 /// Builds `context` for python code: workload, loaded step results and the execution ID.
 fn python_context(scope: &Scope) -> Value {
-    let mut all = scope
+    let mut python_inputs = scope
         .workload
         .json()
         .as_object()
@@ -222,15 +222,15 @@ fn python_context(scope: &Scope) -> Value {
         .unwrap_or_default();
     for (name, envelope) in scope.steps.iter() {
         if let Some(result) = loaded_result(envelope, &scope.loaded) {
-            all.insert(name.to_string(), result);
+            python_inputs.insert(name.to_string(), result);
         }
     }
     let workload = scope.workload.json().clone();
-    all.entry("workload").or_insert(workload);
+    python_inputs.entry("workload").or_insert(workload);
     if let Some(id) = scope.execution.execution_id {
-        all.insert("execution_id".to_owned(), id.to_string().into());
+        python_inputs.insert("execution_id".to_owned(), id.to_string().into());
     }
-    Value::Object(all)
+    Value::Object(python_inputs)
 }
 
 fn loaded_result(envelope: &Envelope, loaded: &LoadedValues) -> Option<Value> {
@@ -273,12 +273,12 @@ struct TaskLog<'a> {
 }
 
 impl TaskLog<'_> {
-    fn mask_line(&self, stream: Stream, text: &str) -> String {
+    fn mask_line(&self, stream: LogStream, text: &str) -> String {
         let Some(masks) = &self.masker else {
             return text.to_owned();
         };
-        let mut cut = self.has_open_line.lock().expect("the lock is not poisoned");
-        let goes_on = &mut cut[usize::from(stream == Stream::Stderr)];
+        let mut open_lines = self.has_open_line.lock().expect("the lock is not poisoned");
+        let goes_on = &mut open_lines[usize::from(stream == LogStream::Stderr)];
         // Tools pass a long line in parts, with a note about omitted output between two of them.
         let is_cut = text.len() >= CUT_BYTES_MIN || text.ends_with(tools::OMITTED_SUFFIX);
         let masked = if *goes_on || is_cut {
@@ -309,7 +309,7 @@ impl LogSink for TaskLog<'_> {
         Some(masks)
     }
 
-    fn write_line(&self, stream: Stream, text: &str) {
+    fn write_line(&self, stream: LogStream, text: &str) {
         let step = self.location.step.clone();
         let line = LogLine {
             time: self.context.now(),
@@ -320,10 +320,7 @@ impl LogSink for TaskLog<'_> {
             task: self.task.label.clone(),
             visit: self.location.visit,
             attempt: self.location.attempt,
-            stream: match stream {
-                Stream::Stdout => LogStream::Stdout,
-                Stream::Stderr => LogStream::Stderr,
-            },
+            stream,
             text: self.mask_line(stream, text),
         };
         let passed = self.limiter().accept_line(line);

@@ -106,15 +106,15 @@ async fn run_slot(
 /// Waits for running commands, stops those that exceed `DRAIN_GRACE`, and aborts those that exceed `STOP_GRACE` too.
 async fn drain(shared: &WorkerShared, mut slots: JoinSet<()>) {
     shared.drain();
-    for (grace, order) in [
+    for (grace, state) in [
         (DRAIN_GRACE, LeaseState::Abandoned),
         (STOP_GRACE, LeaseState::Lost),
     ] {
-        let all = async { while slots.join_next().await.is_some() {} };
-        if tokio::time::timeout(grace, all).await.is_ok() {
+        let all_ended = async { while slots.join_next().await.is_some() {} };
+        if tokio::time::timeout(grace, all_ended).await.is_ok() {
             return;
         }
-        shared.restrict_all(order);
+        shared.restrict_all(state);
     }
     slots.shutdown().await;
 }

@@ -59,39 +59,42 @@ async fn run_leased(
         ..
     } = claimed;
     let work = command.work;
-    let hand = CommandContext::new(shared.clone(), lease.clone(), prepared, command, context);
+    let command_context =
+        CommandContext::new(shared.clone(), lease.clone(), prepared, command, context);
     let ended = match work {
-        CommandWork::Pipeline => run_step_pipeline(&hand, resume).await,
-        CommandWork::Range { from, to, width } => match IterationRunner::open(&hand).await {
-            Ok(range) => {
-                let indices = PendingIterations::new(from, to, &over, resume);
-                Ok(range.run(indices, width).await)
+        CommandWork::Pipeline => run_step_pipeline(&command_context, resume).await,
+        CommandWork::Range { from, to, width } => {
+            match IterationRunner::open(&command_context).await {
+                Ok(range) => {
+                    let indices = PendingIterations::new(from, to, &over, resume);
+                    Ok(range.run(indices, width).await)
+                }
+                Err(work_error) => Err(work_error),
             }
-            Err(trouble) => Err(trouble),
-        },
-        CommandWork::Iteration { index } => match IterationRunner::open(&hand).await {
+        }
+        CommandWork::Iteration { index } => match IterationRunner::open(&command_context).await {
             Ok(range) => {
                 let mut resumes = resume.into_iter();
                 let resume = resumes.find(|resume| resume.iteration == Some(index));
                 Ok(range.resume_iteration(index, resume).await)
             }
-            Err(trouble) => Err(trouble),
+            Err(work_error) => Err(work_error),
         },
-        CommandWork::Prepare => prepare_loop(&hand, resume).await,
+        CommandWork::Prepare => prepare_loop(&command_context, resume).await,
     };
     let end = match ended {
         Ok(end) => end,
         Err(WorkError::Interrupted) => ReportEnd::Released,
         Err(WorkError::Failed(error)) => {
-            fail_step(&hand, *error);
+            fail_step(&command_context, *error);
             ReportEnd::Finished
         }
     };
     lease.finish(end).await
 }
 
-fn fail_step(hand: &CommandContext, error: TaskError) {
-    let error = match hand.step() {
+fn fail_step(context: &CommandContext, error: TaskError) {
+    let error = match context.step() {
         Some((step, _)) => with_location(error, step, None),
         None => error,
     };
@@ -99,8 +102,8 @@ fn fail_step(hand: &CommandContext, error: TaskError) {
         error,
         set_ctx: None,
     };
-    let event = hand.event(hand.location(), EventBody::StepFailed(Box::new(failed)));
-    hand.lease.push(&mut vec![event]);
+    let event = context.event(context.location(), EventBody::StepFailed(Box::new(failed)));
+    context.lease.push(&mut vec![event]);
 }
 
 /// Returns the playbook of a command, from the cache or from the server.
@@ -141,12 +144,18 @@ async fn load_playbook(
 
 /// Runs the pipeline of a step without a loop.
 async fn run_step_pipeline(
-    hand: &CommandContext,
+    context: &CommandContext,
     resume: Vec<ResumePoint>,
 ) -> Result<ReportEnd, WorkError> {
-    let found = hand.step().ok_or_else(|| no_step(hand))?;
-    let begun = hand.now();
-    let mut pipeline = PipelineRun::new(hand, found.0, found.1, hand.location(), hand.scope());
+    let step_and_plan = context.step().ok_or_else(|| no_step(context))?;
+    let begun = context.now();
+    let mut pipeline = PipelineRun::new(
+        context,
+        step_and_plan.0,
+        step_and_plan.1,
+        context.location(),
+        context.scope(),
+    );
     let mut has_begun = false;
     if let Some(resume) = resume.into_iter().next() {
         has_begun = resume.started;
@@ -154,7 +163,9 @@ async fn run_step_pipeline(
     }
     if !has_begun {
         let started = EventBody::StepStarted(EmptyPayload {});
-        pipeline.events.push(hand.event(hand.location(), started));
+        pipeline
+            .events
+            .push(context.event(context.location(), started));
     }
     let (body, end) = match pipeline.run().await {
         PipelineEnd::Done => (
@@ -163,7 +174,7 @@ async fn run_step_pipeline(
         ),
         PipelineEnd::Failed(error) => {
             let failed = FailurePayload {
-                error: with_location(*error, found.0, None),
+                error: with_location(*error, step_and_plan.0, None),
                 set_ctx: None,
             };
             let body = EventBody::StepFailed(Box::new(failed));
@@ -175,32 +186,32 @@ async fn run_step_pipeline(
     if let Some(body) = body {
         pipeline
             .events
-            .push(hand.event_with_duration(hand.location(), body, begun));
+            .push(context.event_with_duration(context.location(), body, begun));
     }
-    hand.lease.push(&mut pipeline.events);
+    context.lease.push(&mut pipeline.events);
     Ok(end)
 }
 
-fn no_step(hand: &CommandContext) -> TaskError {
-    let message = format!("the playbook has no step `{}`", hand.command.run.step);
+fn no_step(context: &CommandContext) -> TaskError {
+    let message = format!("the playbook has no step `{}`", context.command.run.step);
     TaskError::new(ErrorKind::NotFound, "STEP_NOT_FOUND", message)
 }
 
 /// Determines the elements of a loop.
 async fn prepare_loop(
-    hand: &CommandContext,
+    context: &CommandContext,
     resume: Vec<ResumePoint>,
 ) -> Result<ReportEnd, WorkError> {
-    let (step, plan) = hand.step().ok_or_else(|| no_step(hand))?;
-    let loop_ = step.loop_.as_ref().ok_or_else(|| no_step(hand))?;
+    let (step, plan) = context.step().ok_or_else(|| no_step(context))?;
+    let loop_ = step.loop_.as_ref().ok_or_else(|| no_step(context))?;
     let loop_step = prepare::LoopStep { step, loop_ };
     match (&loop_.collection, &plan.cursor_claim_plan) {
-        (Collection::In(tree), _) => prepare::prepare_elements(hand, loop_step, tree).await,
+        (Collection::In(tree), _) => prepare::prepare_elements(context, loop_step, tree).await,
         (Collection::Cursor(claim), Some(plan)) => {
             let begun = resume.into_iter().next();
             let begun = begun.map(|resume| resume.continuation);
-            cursor_claim::claim_frame(hand, loop_step, claim, plan, begun).await
+            cursor_claim::claim_frame(context, loop_step, claim, plan, begun).await
         }
-        (Collection::Cursor(_), None) => Err(no_step(hand).into()),
+        (Collection::Cursor(_), None) => Err(no_step(context).into()),
     }
 }

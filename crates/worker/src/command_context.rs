@@ -143,9 +143,9 @@ impl CommandContext {
         more: LoadedValues,
         sizes: Vec<(String, u64)>,
     ) -> Arc<LoadedValues> {
-        let mut held = self.loaded_cache.lock().expect("the lock is not poisoned");
-        held.add(more, sizes);
-        held.loaded()
+        let mut cache = self.loaded_cache.lock().expect("the lock is not poisoned");
+        cache.add(more, sizes);
+        cache.loaded()
     }
 
     /// Whether no `select` warning was logged for this task yet.

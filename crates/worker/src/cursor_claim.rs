@@ -16,19 +16,25 @@ use crate::prepare::{self, LoopStep};
 
 /// Claims a frame and reports the location of its rows.
 pub(crate) async fn claim_frame(
-    hand: &CommandContext,
+    context: &CommandContext,
     loop_step: LoopStep<'_>,
     claim: &CursorClaim,
     plan: &StepPlan,
     begun: Option<Continuation>,
 ) -> Result<ReportEnd, WorkError> {
-    let mut pipeline = PipelineRun::new(hand, &claim.step, plan, hand.location(), hand.scope());
+    let mut pipeline = PipelineRun::new(
+        context,
+        &claim.step,
+        plan,
+        context.location(),
+        context.scope(),
+    );
     if let Some(continuation) = begun {
         pipeline.restore(continuation).await?;
     }
     let end = match pipeline.run().await {
         PipelineEnd::Done => {
-            let event = claimed_rows_event(hand, loop_step, claim, &mut pipeline).await?;
+            let event = claimed_rows_event(context, loop_step, claim, &mut pipeline).await?;
             pipeline.events.push(event);
             ReportEnd::Finished
         }
@@ -38,30 +44,32 @@ pub(crate) async fn claim_frame(
                 set_ctx: None,
             };
             let body = EventBody::StepFailed(Box::new(failed));
-            pipeline.events.push(hand.event(hand.location(), body));
+            pipeline
+                .events
+                .push(context.event(context.location(), body));
             ReportEnd::Finished
         }
         PipelineEnd::Suspended => ReportEnd::Finished,
         PipelineEnd::Interrupted => ReportEnd::Released,
     };
-    hand.lease.push(&mut pipeline.events);
+    context.lease.push(&mut pipeline.events);
     Ok(end)
 }
 
 /// Builds the event that records the claimed rows.
 async fn claimed_rows_event(
-    hand: &CommandContext,
+    context: &CommandContext,
     loop_step: LoopStep<'_>,
     claim: &CursorClaim,
     pipeline: &mut PipelineRun<'_>,
 ) -> Result<model::event::Event, WorkError> {
     // Reports the claim first: an error below happens after the rows were claimed.
-    hand.lease.push(&mut pipeline.events);
+    context.lease.push(&mut pipeline.events);
     let scope = &mut pipeline.scope;
-    let reference = prepare::locate_elements(hand, scope, loop_step, &claim.rows).await?;
+    let reference = prepare::locate_elements(context, scope, loop_step, &claim.rows).await?;
     let is_empty = reference.extracted.get("total") == Some(&0.into());
     let affected =
-        load::render_with_loading(hand, scope, |scope| claim.affected.render(scope)).await;
+        load::render_with_loading(context, scope, |scope| claim.affected.render(scope)).await;
     let affected = prepare::step_result(affected, loop_step.step)?.value;
     if is_empty && affected.as_u64().is_some_and(|rows| rows > 0) {
         let message = format!(
@@ -71,5 +79,5 @@ async fn claimed_rows_event(
         let error = TaskError::new(ErrorKind::Schema, "CLAIM_WITHOUT_ROWS", message);
         return Err(with_location(error, &claim.step, claim.step.tasks.first()).into());
     }
-    Ok(prepare::elements_event(hand, reference))
+    Ok(prepare::elements_event(context, reference))
 }

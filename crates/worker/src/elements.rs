@@ -28,7 +28,7 @@ const WINDOW_BYTES: usize = 1024 * 1024;
 const WINDOW_ELEMENTS: u64 = 1_000;
 
 type Key = (ExecutionId, Seq);
-type Slot = Arc<OnceCell<Arc<LoopElements>>>;
+type ElementsCell = Arc<OnceCell<Arc<LoopElements>>>;
 
 /// Elements that one event defines.
 pub(crate) struct LoopElements {
@@ -56,34 +56,34 @@ pub(crate) struct ElementWindow {
 /// Cache of lists.
 #[derive(Default)]
 pub(crate) struct ElementCache {
-    entries: Mutex<VecDeque<(Key, Slot)>>,
+    entries: Mutex<VecDeque<(Key, ElementsCell)>>,
 }
 
 impl ElementCache {
     /// Returns the elements that a `loop.started` or `loop.frame.claimed` event defines.
     pub(crate) async fn get(
         &self,
-        hand: &CommandContext,
+        context: &CommandContext,
         started: Seq,
     ) -> Result<Arc<LoopElements>, WorkError> {
-        let cell = self.cell((hand.execution(), started));
+        let cell = self.cell((context.execution(), started));
         let list = cell
-            .get_or_try_init(|| load_elements(hand, started))
+            .get_or_try_init(|| load_elements(context, started))
             .await?;
         Ok(list.clone())
     }
 
     /// Returns the cache entry of a list; evicts the least recently used entry if the cache is full.
-    fn cell(&self, key: Key) -> Slot {
-        let mut kept = self.entries.lock().expect("the lock is not poisoned");
-        let found = kept.iter().position(|(known, _)| *known == key);
-        let entry = found.and_then(|index| kept.remove(index));
+    fn cell(&self, key: Key) -> ElementsCell {
+        let mut entries = self.entries.lock().expect("the lock is not poisoned");
+        let position = entries.iter().position(|(entry_key, _)| *entry_key == key);
+        let entry = position.and_then(|index| entries.remove(index));
         let entry = entry.unwrap_or_else(|| (key, Arc::default()));
-        if kept.len() >= CACHED_LISTS_MAX {
-            kept.pop_front();
+        if entries.len() >= CACHED_LISTS_MAX {
+            entries.pop_front();
         }
         let cell = entry.1.clone();
-        kept.push_back(entry);
+        entries.push_back(entry);
         cell
     }
 }
@@ -102,7 +102,7 @@ impl LoopElements {
     /// Returns one element. Stored lists are read ahead: the window keeps the following elements for later calls.
     pub(crate) async fn element(
         &self,
-        hand: &CommandContext,
+        context: &CommandContext,
         window: &tokio::sync::Mutex<ElementWindow>,
         index: u64,
     ) -> Result<Value, WorkError> {
@@ -122,11 +122,11 @@ impl LoopElements {
         if let Some(value) = within.and_then(|index| element_at(&window.values, index)) {
             return Ok(value);
         }
-        let bodies = &hand.shared.config.bodies;
-        let wanted = index..index.saturating_add(WINDOW_ELEMENTS);
+        let bodies = &context.shared.config.bodies;
+        let indices = index..index.saturating_add(WINDOW_ELEMENTS);
         let read =
-            || results::read_elements(&**bodies, reference, places, wanted.clone(), WINDOW_BYTES);
-        window.values = load::retry_read(hand, reference, read).await?;
+            || results::read_elements(&**bodies, reference, places, indices.clone(), WINDOW_BYTES);
+        window.values = load::retry_read(context, reference, read).await?;
         window.first_index = index;
         element_at(&window.values, 0).ok_or_else(|| no_element(index))
     }
@@ -137,17 +137,17 @@ fn element_at(values: &[Value], index: u64) -> Option<Value> {
 }
 
 async fn load_elements(
-    hand: &CommandContext,
+    context: &CommandContext,
     started: Seq,
 ) -> Result<Arc<LoopElements>, WorkError> {
-    let events = load::load_events(hand, &[started]).await?;
+    let events = load::load_events(context, &[started]).await?;
     let (first, inline, reference) = match events.first().map(|event| &event.body) {
         Some(EventBody::LoopStarted(begun)) => {
             if let Some(range) = begun.range {
-                let held = ElementStorage::Range(range);
+                let elements = ElementStorage::Range(range);
                 return Ok(Arc::new(LoopElements {
                     first_index: 0,
-                    storage: held,
+                    storage: elements,
                 }));
             }
             let reference = begun.collection_ref.as_ref();
@@ -156,21 +156,21 @@ async fn load_elements(
         Some(EventBody::FrameClaimed(frame)) => (frame.from, None, Some(&frame.collection_ref)),
         _ => return Err(no_elements_error(started).into()),
     };
-    let held = match (inline, reference) {
+    let elements = match (inline, reference) {
         (Some(raw), _) => inline_elements(raw.to_value()),
         (None, Some(reference)) => {
             let places = reference.meta.location.get(ELEMENT_OFFSETS_KEY).cloned();
             match places.and_then(|places| serde_json::from_value(places).ok()) {
                 Some(places) => Some(ElementStorage::Stored(reference.clone(), places)),
-                None => inline_elements(load::load_body(hand, reference).await?),
+                None => inline_elements(load::load_body(context, reference).await?),
             }
         }
         (None, None) => None,
     };
-    let held = held.ok_or_else(|| no_elements_error(started))?;
+    let elements = elements.ok_or_else(|| no_elements_error(started))?;
     Ok(Arc::new(LoopElements {
         first_index: first,
-        storage: held,
+        storage: elements,
     }))
 }
 

@@ -46,9 +46,9 @@ impl PipelineRun<'_> {
             Err(WorkError::Interrupted) => return Err(WorkError::Interrupted),
         }
         if let Some(error) = settled.size_error() {
-            let place = self.position();
+            let position = self.position();
             outcome = Outcome::error(error);
-            settled = pipeline::fail_without_policy(run, &outcome, &place);
+            settled = pipeline::fail_without_policy(run, &outcome, &position);
         }
         if outcome.failure().is_some() {
             // The log does not contain the result of the call, so its deferred action must not run.
@@ -75,9 +75,10 @@ impl PipelineRun<'_> {
         let mut outcome = outcome;
         let mut has_replaced = false;
         loop {
-            let place = self.position();
+            let position = self.position();
             let step = self.step;
-            let judge = |scope: &Scope| pipeline::apply_policy(step, run, &outcome, scope, &place);
+            let judge =
+                |scope: &Scope| pipeline::apply_policy(step, run, &outcome, scope, &position);
             match load::render_with_loading(self.context, &mut self.scope, judge).await {
                 Ok(settled) => return Ok((settled, outcome)),
                 Err(ResolveError::Interrupted) => return Err(WorkError::Interrupted),
@@ -87,7 +88,8 @@ impl PipelineRun<'_> {
                 }
                 // If rules need missing data even to handle its absence, they see empty values.
                 Err(ResolveError::Missing(_) | ResolveError::Template(_)) => {
-                    let missing = pipeline::apply_policy(step, run, &outcome, &self.scope, &place);
+                    let missing =
+                        pipeline::apply_policy(step, run, &outcome, &self.scope, &position);
                     match missing {
                         Ok(settled) => return Ok((settled, outcome)),
                         Err(RenderError::Needs(needs)) => self.mark_missing(&needs),

@@ -21,21 +21,21 @@ pub(crate) async fn send_heartbeats(
     ended: CancellationToken,
     replaced: CancellationToken,
 ) {
-    let mut heard = Instant::now();
+    let mut last_contact = Instant::now();
     loop {
         let worker = shared.config.worker.clone();
         let request = HeartbeatRequest::new(worker, shared.claim_ids());
-        let answer = tokio::select! {
-            answer = shared.transport.heartbeat(&request) => answer,
-            () = tokio::time::sleep_until(heard + HEARTBEAT_GAP_MAX) => {
+        let reply = tokio::select! {
+            reply = shared.transport.heartbeat(&request) => reply,
+            () = tokio::time::sleep_until(last_contact + HEARTBEAT_GAP_MAX) => {
                 abandon_all(&shared);
-                heard = Instant::now();
+                last_contact = Instant::now();
                 continue;
             }
             () = ended.cancelled() => return,
         };
-        match answer {
-            Ok(()) => heard = Instant::now(),
+        match reply {
+            Ok(()) => last_contact = Instant::now(),
             Err(error @ wire::Error::SessionReplaced(_)) => {
                 tracing::error!(%error, "worker session was replaced; stopping");
                 shared.restrict_all(LeaseState::Lost);
@@ -50,9 +50,9 @@ pub(crate) async fn send_heartbeats(
             () = tokio::time::sleep(shared.config.heartbeat) => {}
             () = ended.cancelled() => return,
         }
-        if heard.elapsed() >= HEARTBEAT_GAP_MAX {
+        if last_contact.elapsed() >= HEARTBEAT_GAP_MAX {
             abandon_all(&shared);
-            heard = Instant::now();
+            last_contact = Instant::now();
         }
     }
 }
@@ -69,14 +69,14 @@ fn abandon_all(shared: &WorkerShared) {
 pub(crate) async fn receive_notices(shared: Arc<WorkerShared>, ended: CancellationToken) {
     let mut backoff = RetryBackoff::default();
     loop {
-        let told = tokio::select! {
-            told = shared.transport.listen(&shared.config.worker) => told,
+        let reply = tokio::select! {
+            reply = shared.transport.listen(&shared.config.worker) => reply,
             () = ended.cancelled() => return,
         };
-        match told {
-            Ok(told) => {
+        match reply {
+            Ok(reply) => {
                 backoff.reset();
-                shared.apply_notices(&told);
+                shared.apply_notices(&reply);
             }
             Err(error) => {
                 tracing::debug!(%error, "long poll failed; retrying");

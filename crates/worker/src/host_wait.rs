@@ -30,30 +30,30 @@ impl<'h> HostWait<'h> {
     }
 
     /// Waits before a call is started again; releases the command if the wait exceeds `WAIT_MAX`.
-    pub(crate) async fn wait_for_call(&mut self, why: &str) -> Result<(), WorkError> {
+    pub(crate) async fn wait_for_call(&mut self, reason: &str) -> Result<(), WorkError> {
         let since = *self.waiting_since.get_or_insert_with(Instant::now);
         if since.elapsed() > WAIT_MAX {
-            tracing::error!(command = %self.context.lease.id, why, "cannot start call on this machine; releasing command");
+            tracing::error!(command = %self.context.lease.id, reason, "cannot start call on this machine; releasing command");
             self.context.lease.restrict(LeaseState::Abandoned);
             return Err(WorkError::Interrupted);
         }
         let paused = self.context.lease.yield_token();
-        self.wait_unless_cancelled(paused, why).await
+        self.wait_unless_cancelled(paused, reason).await
     }
 
     /// Waits before a result is stored again. The command is not released, and a yield does not end the wait: the task
     /// would run a second time.
-    pub(crate) async fn wait_for_space(&mut self, why: &str) -> Result<(), WorkError> {
+    pub(crate) async fn wait_for_space(&mut self, reason: &str) -> Result<(), WorkError> {
         let stopped = self.context.lease.stop_token();
-        self.wait_unless_cancelled(stopped, why).await
+        self.wait_unless_cancelled(stopped, reason).await
     }
 
     async fn wait_unless_cancelled(
         &mut self,
         end: &CancellationToken,
-        why: &str,
+        reason: &str,
     ) -> Result<(), WorkError> {
-        tracing::warn!(command = %self.context.lease.id, why, "out of host resources; retrying");
+        tracing::warn!(command = %self.context.lease.id, reason, "out of host resources; retrying");
         tokio::select! {
             () = self.backoff.wait() => Ok(()),
             () = end.cancelled() => Err(WorkError::Interrupted),

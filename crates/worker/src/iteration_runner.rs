@@ -84,27 +84,27 @@ impl PendingIterations {
 
 impl<'h> IterationRunner<'h> {
     /// Loads the elements of the command's loop.
-    pub(crate) async fn open(hand: &'h CommandContext) -> Result<Self, WorkError> {
-        let missing = |what: &str| -> WorkError {
-            let message = format!("step `{}` {what}", hand.command.run.step);
+    pub(crate) async fn open(command: &'h CommandContext) -> Result<Self, WorkError> {
+        let missing = |missing_part: &str| -> WorkError {
+            let message = format!("step `{}` {missing_part}", command.command.run.step);
             TaskError::new(ErrorKind::Unknown, "COMMAND_INVALID", message).into()
         };
-        let found = hand
+        let step_and_plan = command
             .step()
             .ok_or_else(|| missing("is not in the playbook"))?;
-        let loop_ = found.0.loop_.as_ref();
+        let loop_ = step_and_plan.0.loop_.as_ref();
         let loop_ = loop_.ok_or_else(|| missing("has no loop"))?;
-        let started = hand.command.loop_started;
+        let started = command.command.loop_started;
         let started = started.ok_or_else(|| missing("has not started its loop"))?;
         Ok(Self {
-            context: hand,
-            step: found,
-            location: hand.location(),
+            context: command,
+            step: step_and_plan,
+            location: command.location(),
             iterator: loop_.iterator.clone(),
-            elements: hand.shared.element_cache.get(hand, started).await?,
+            elements: command.shared.element_cache.get(command, started).await?,
             window: tokio::sync::Mutex::default(),
-            scope: hand.scope(),
-            parent_iteration: hand.parent_iter(),
+            scope: command.scope(),
+            parent_iteration: command.parent_iter(),
         })
     }
 
@@ -120,7 +120,7 @@ impl<'h> IterationRunner<'h> {
     /// Runs one iteration after another. Concurrency does not make pure iterations faster.
     async fn run_sequentially(mut self, mut indices: PendingIterations, width: u32) -> ReportEnd {
         let is_parallel = is_parallel(self.step.0);
-        let mut hold = ReportBatcher::new(self.context.lease.clone());
+        let mut batcher = ReportBatcher::new(self.context.lease.clone());
         let mut permits = width.max(1);
         let mut turns = 0;
         while let Some((index, resume)) = indices.next() {
@@ -141,7 +141,7 @@ impl<'h> IterationRunner<'h> {
                 self.scope.ctx = iterated.ctx;
             }
             if is_parallel || !iterated.has_unreported_effect {
-                hold.count_and_flush().await;
+                batcher.count_and_flush().await;
             } else if self.context.lease.flush().await.is_err() {
                 return ReportEnd::Released;
             }
@@ -156,14 +156,14 @@ impl<'h> IterationRunner<'h> {
     /// Runs several iterations at once.
     async fn run_concurrently(self, mut indices: PendingIterations, width: usize) -> ReportEnd {
         let lease = &self.context.lease;
-        let mut hold = ReportBatcher::new(lease.clone());
+        let mut batcher = ReportBatcher::new(lease.clone());
         let mut running = FuturesUnordered::new();
         let mut permits = width;
         let mut has_failed = false;
         let mut was_interrupted = false;
         loop {
             let may_begin = |running: usize| running < permits && !has_failed && lease.may_start();
-            while may_begin(running.len()) && !hold.is_full() {
+            while may_begin(running.len()) && !batcher.is_full() {
                 let Some((index, resume)) = indices.next() else {
                     break;
                 };
@@ -182,9 +182,9 @@ impl<'h> IterationRunner<'h> {
                         PipelineEnd::Failed(_) => has_failed |= self.is_fail_fast(),
                         PipelineEnd::Done => {}
                     }
-                    hold.count();
+                    batcher.count();
                 }
-                () = hold.flush_due() => hold.start_flush(),
+                () = batcher.flush_due() => batcher.start_flush(),
             }
         }
         if was_interrupted {
@@ -213,7 +213,7 @@ impl<'h> IterationRunner<'h> {
         let at = self.location.clone().with_iteration(Some(index));
         let (scope, mut restored) = match self.iteration_scope(index).await {
             Ok(scope) => (scope, Ok(())),
-            Err(trouble) => (self.scope.clone(), Err(trouble)),
+            Err(work_error) => (self.scope.clone(), Err(work_error)),
         };
         let mut pipeline =
             PipelineRun::new(self.context, self.step.0, self.step.1, at.clone(), scope);

@@ -94,12 +94,12 @@ impl CommandLease {
     }
 
     /// Restricts the lease; an earlier, stricter order remains in effect.
-    pub(crate) fn restrict(&self, order: LeaseState) {
-        self.state.fetch_max(order as u8, Ordering::AcqRel);
-        if order >= LeaseState::Yielding {
+    pub(crate) fn restrict(&self, state: LeaseState) {
+        self.state.fetch_max(state as u8, Ordering::AcqRel);
+        if state >= LeaseState::Yielding {
             self.yield_token.cancel();
         }
-        if order >= LeaseState::Abandoned {
+        if state >= LeaseState::Abandoned {
             self.stop_token.cancel();
         }
     }
@@ -217,30 +217,31 @@ impl CommandLease {
                     self.restrict(LeaseState::Lost);
                     return Err(LeaseLost);
                 }
-                Err(wire::Error::Refused(why)) if report.events.is_empty() => {
-                    tracing::error!(command = %self.id, why, "server rejected the empty report too; dropping lease");
+                Err(wire::Error::Refused(reason)) if report.events.is_empty() => {
+                    tracing::error!(command = %self.id, reason, "server rejected the empty report too; dropping lease");
                     self.restrict(LeaseState::Lost);
                     return Err(LeaseLost);
                 }
                 Err(
-                    wire::Error::Refused(why) | wire::Error::SecretsRefused { detail: why, .. },
+                    wire::Error::Refused(reason)
+                    | wire::Error::SecretsRefused { detail: reason, .. },
                 ) => {
-                    tracing::error!(command = %self.id, why, "report rejected; failing step");
-                    report = self.replacement_report(&report, why);
+                    tracing::error!(command = %self.id, reason, "report rejected; failing step");
+                    report = self.replacement_report(&report, reason);
                 }
             }
         }
     }
 
     /// Builds the replacement of a rejected report: without one the command would never end.
-    fn replacement_report(&self, report: &ReportRequest, why: String) -> ReportRequest {
+    fn replacement_report(&self, report: &ReportRequest, reason: String) -> ReportRequest {
         let is_second = report.events.len() == 1
             && matches!(&report.events[0].body, EventBody::StepFailed(failed) if failed.error.code == "REPORT_REFUSED");
         self.restrict(LeaseState::Abandoned);
         let events = if is_second {
             Vec::new()
         } else {
-            let error = TaskError::new(ErrorKind::Unknown, "REPORT_REFUSED", why);
+            let error = TaskError::new(ErrorKind::Unknown, "REPORT_REFUSED", reason);
             let body = EventBody::StepFailed(Box::new(FailurePayload {
                 error,
                 set_ctx: None,

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use language::template::{LazyValue, LoadedValues, Need, RenderError, Scope};
-use model::event::{Event, EventBody, LoopStats};
+use model::event::{Event, EventBody, LoopStats, RecordedResult};
 use model::id::Seq;
 use model::manifest;
 use model::outcome::{ErrorKind, Outcome, TaskError};
@@ -33,7 +33,7 @@ const BODY_TRIES_MAX: u32 = 6;
 const DENIALS_MAX: u32 = 5;
 
 /// Result of a rendering with its loading.
-pub(crate) type Resolved<T> = Result<T, ResolveError>;
+pub(crate) type ResolveResult<T> = Result<T, ResolveError>;
 
 /// Why a rendering has no result.
 #[derive(Debug)]
@@ -47,8 +47,8 @@ pub(crate) enum ResolveError {
 }
 
 impl From<WorkError> for ResolveError {
-    fn from(trouble: WorkError) -> Self {
-        match trouble {
+    fn from(work_error: WorkError) -> Self {
+        match work_error {
             WorkError::Failed(error) => Self::Missing(error),
             WorkError::Interrupted => Self::Interrupted,
         }
@@ -57,15 +57,15 @@ impl From<WorkError> for ResolveError {
 
 /// Renders; loads missing data and renders again as long as data is missing.
 pub(crate) async fn render_with_loading<T>(
-    hand: &CommandContext,
+    context: &CommandContext,
     scope: &mut Scope,
     render: impl Fn(&Scope) -> Result<T, RenderError>,
-) -> Resolved<T> {
+) -> ResolveResult<T> {
     for _ in 0..ROUNDS_MAX {
         match render(scope) {
             Ok(value) => return Ok(value),
             Err(RenderError::Needs(needs)) => {
-                let more = load_needs(hand, &needs).await?;
+                let more = load_needs(context, &needs).await?;
                 let before = std::mem::replace(&mut scope.loaded, more);
                 restore_evicted(scope, &before);
             }
@@ -81,50 +81,50 @@ pub(crate) async fn render_with_loading<T>(
 /// Restores bodies that the cache evicted: this rendering needs them together with the newly loaded ones.
 fn restore_evicted(scope: &mut Scope, before: &LoadedValues) {
     let is_gone = |uri: &String| !scope.loaded.bodies.contains_key(uri);
-    let gone: Vec<_> = before
+    let evicted: Vec<_> = before
         .bodies
         .iter()
         .filter(|(uri, _)| is_gone(uri))
         .collect();
-    if !gone.is_empty() {
-        let gone = gone
+    if !evicted.is_empty() {
+        let evicted = evicted
             .into_iter()
             .map(|(uri, body)| (uri.clone(), body.clone()));
-        Arc::make_mut(&mut scope.loaded).bodies.extend(gone);
+        Arc::make_mut(&mut scope.loaded).bodies.extend(evicted);
     }
 }
 
 /// Loads what is needed, unless another pipeline of the command already loaded it.
 pub(crate) async fn load_needs(
-    hand: &CommandContext,
+    context: &CommandContext,
     needs: &[Need],
 ) -> Result<Arc<LoadedValues>, WorkError> {
-    let known = hand.loaded_values();
+    let loaded = context.loaded_values();
     let mut more = LoadedValues::default();
     let (mut seqs, mut sizes) = (Vec::new(), Vec::new());
     for need in needs {
         match need {
-            Need::Outcome(seq) if !known.outcomes.contains_key(seq) => seqs.push(*seq),
-            Need::Body(reference) if !known.bodies.contains_key(&reference.uri) => {
-                let value = load_body(hand, reference).await?;
+            Need::Outcome(seq) if !loaded.outcomes.contains_key(seq) => seqs.push(*seq),
+            Need::Body(reference) if !loaded.bodies.contains_key(&reference.uri) => {
+                let value = load_body(context, reference).await?;
                 sizes.push((reference.uri.clone(), reference.meta.bytes));
                 more.bodies
                     .insert(reference.uri.clone(), LazyValue::new(value));
             }
-            Need::Loop(pointer) if !known.loops.contains_key(&pointer.done) => {
-                let results = load_loop_results(hand, pointer).await?;
+            Need::Loop(pointer) if !loaded.loops.contains_key(&pointer.done) => {
+                let results = load_loop_results(context, pointer).await?;
                 more.loops.insert(pointer.done, results);
             }
-            Need::LoopStats(pointer) if !known.loop_stats.contains_key(&pointer.done) => {
-                if let Some(stats) = load_loop_stats(hand, pointer).await? {
+            Need::LoopStats(pointer) if !loaded.loop_stats.contains_key(&pointer.done) => {
+                if let Some(stats) = load_loop_stats(context, pointer).await? {
                     more.loop_stats.insert(pointer.done, stats);
                 } else {
-                    let results = load_loop_results(hand, pointer).await?;
+                    let results = load_loop_results(context, pointer).await?;
                     more.loops.insert(pointer.done, results);
                 }
             }
-            Need::File(need) if !known.files.contains_key(&need.key) => {
-                let path = scratch::write_scratch_file(hand, need).await?;
+            Need::File(need) if !loaded.files.contains_key(&need.key) => {
+                let path = scratch::write_scratch_file(context, need).await?;
                 more.files.insert(need.key.clone(), path);
             }
             Need::Outcome(_)
@@ -135,7 +135,7 @@ pub(crate) async fn load_needs(
         }
     }
     if !seqs.is_empty() {
-        for event in load_events(hand, &seqs).await? {
+        for event in load_events(context, &seqs).await? {
             let outcome = recorded_outcome(&event).ok_or_else(|| no_outcome(event.seq))?;
             more.outcomes.insert(event.seq, Arc::new(outcome));
         }
@@ -144,16 +144,16 @@ pub(crate) async fn load_needs(
             return Err(no_outcome(*seq).into());
         }
     }
-    Ok(hand.add_loaded(more, sizes))
+    Ok(context.add_loaded(more, sizes))
 }
 
 /// Returns the outcome that an event records.
 pub(crate) fn recorded_outcome(event: &Event) -> Option<Outcome> {
-    match &event.body {
-        EventBody::AttemptDone(ended) | EventBody::AttemptFailed(ended) => {
-            ended.outcome.parse_as().ok()
-        }
-        _ => manifest::outcome_from_event(event),
+    match event.body.recorded_result()? {
+        RecordedResult::Attempt(ended) => ended.outcome.parse_as().ok(),
+        RecordedResult::TaskDone(_)
+        | RecordedResult::TaskFailed(_)
+        | RecordedResult::Manifest(_) => manifest::outcome_from_event(event),
     }
 }
 
@@ -164,32 +164,37 @@ fn no_outcome(seq: Seq) -> TaskError {
 
 /// Reads events from the execution's log.
 pub(crate) async fn load_events(
-    hand: &CommandContext,
+    context: &CommandContext,
     seqs: &[Seq],
 ) -> Result<Vec<Event>, WorkError> {
-    let transport = &hand.shared.transport;
+    let transport = &context.shared.transport;
     let mut events = Vec::with_capacity(seqs.len());
     for seqs in seqs.chunks(EVENTS_MAX) {
-        events.extend(call_with_retry(hand, || transport.events(hand.execution(), seqs)).await?);
+        events.extend(
+            call_with_retry(context, || transport.events(context.execution(), seqs)).await?,
+        );
     }
     Ok(events)
 }
 
 async fn load_loop_results(
-    hand: &CommandContext,
+    context: &CommandContext,
     pointer: &LoopPointer,
 ) -> Result<LazyValue, WorkError> {
-    let transport = &hand.shared.transport;
-    let raw = call_with_retry(hand, || transport.loop_results(hand.execution(), pointer)).await?;
+    let transport = &context.shared.transport;
+    let raw = call_with_retry(context, || {
+        transport.loop_results(context.execution(), pointer)
+    })
+    .await?;
     Ok(LazyValue::from_raw(raw))
 }
 
 /// Returns the counts of a loop; `None` if `loop.done` is in the log of another execution.
 async fn load_loop_stats(
-    hand: &CommandContext,
+    context: &CommandContext,
     pointer: &LoopPointer,
 ) -> Result<Option<LoopStats>, WorkError> {
-    let events = load_events(hand, &[pointer.done]).await?;
+    let events = load_events(context, &[pointer.done]).await?;
     Ok(events.iter().find_map(|event| match &event.body {
         EventBody::LoopDone(done) => Some(done.stats),
         _ => None,
@@ -198,7 +203,7 @@ async fn load_loop_stats(
 
 /// Loads the value behind a reference.
 pub(crate) async fn load_body(
-    hand: &CommandContext,
+    context: &CommandContext,
     reference: &ResultRef,
 ) -> Result<Value, WorkError> {
     if reference.meta.bytes > IN_MEMORY_BYTES_MAX {
@@ -208,14 +213,14 @@ pub(crate) async fn load_body(
         );
         return Err(TaskError::new(ErrorKind::Storage, "BODY_TOO_LARGE", message).into());
     }
-    let read = || hand.shared.config.bodies.get(reference);
-    let bytes = retry_read(hand, reference, read).await?;
+    let read = || context.shared.config.bodies.get(reference);
+    let bytes = retry_read(context, reference, read).await?;
     Ok(results::decode_body(reference, &bytes))
 }
 
 /// Runs a read of a body and retries it if the store is unavailable.
 pub(crate) async fn retry_read<T, F>(
-    hand: &CommandContext,
+    context: &CommandContext,
     reference: &ResultRef,
     mut read: impl FnMut() -> F,
 ) -> Result<T, WorkError>
@@ -228,19 +233,19 @@ where
         let read = tokio::select! {
             read = read() => read,
             // A copy can wait for disk space for a long time.
-            () = hand.lease.stop_token().cancelled() => return Err(WorkError::Interrupted),
+            () = context.lease.stop_token().cancelled() => return Err(WorkError::Interrupted),
         };
         match read {
             Ok(value) => return Ok(value),
             Err(error) if error.is_retryable() && tries < BODY_TRIES_MAX => {
                 tracing::debug!(%error, uri = reference.uri, "failed to read stored result; retrying");
                 tries += 1;
-                wait_before_retry(hand, &mut backoff).await?;
+                wait_before_retry(context, &mut backoff).await?;
             }
             Err(error) => {
-                let told = error.message_for(reference);
+                let detail = error.message_for(reference);
                 let error = TaskError {
-                    message: told,
+                    message: detail,
                     ..store_results::storage_error(&error)
                 };
                 return Err(error.with_detail("ref", reference.uri.as_str()).into());
@@ -251,7 +256,7 @@ where
 
 /// Sends a request to the server and retries it until the server responds or the worker is stopped.
 pub(crate) async fn call_with_retry<T, F>(
-    hand: &CommandContext,
+    context: &CommandContext,
     mut ask: impl FnMut() -> F,
 ) -> Result<T, WorkError>
 where
@@ -261,19 +266,19 @@ where
     let mut denials = 0;
     loop {
         match ask().await {
-            Ok(answer) => return Ok(answer),
+            Ok(reply) => return Ok(reply),
             Err(wire::Error::SecretsRefused {
                 is_passing: true, ..
             }) if denials < DENIALS_MAX => {
                 denials += 1;
-                wait_before_retry(hand, &mut backoff).await?;
+                wait_before_retry(context, &mut backoff).await?;
             }
             Err(wire::Error::Unavailable(error)) => {
                 tracing::debug!(%error, "server unavailable; retrying request");
-                wait_before_retry(hand, &mut backoff).await?;
+                wait_before_retry(context, &mut backoff).await?;
             }
             Err(wire::Error::Fenced(_) | wire::Error::SessionReplaced(_)) => {
-                hand.lease.restrict(LeaseState::Lost);
+                context.lease.restrict(LeaseState::Lost);
                 return Err(WorkError::Interrupted);
             }
             Err(wire::Error::SecretsRefused {
@@ -305,11 +310,11 @@ where
 }
 
 async fn wait_before_retry(
-    hand: &CommandContext,
+    context: &CommandContext,
     backoff: &mut RetryBackoff,
 ) -> Result<(), WorkError> {
     tokio::select! {
         () = backoff.wait() => Ok(()),
-        () = hand.lease.stop_token().cancelled() => Err(WorkError::Interrupted),
+        () = context.lease.stop_token().cancelled() => Err(WorkError::Interrupted),
     }
 }

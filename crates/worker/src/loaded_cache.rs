@@ -24,7 +24,7 @@ impl LoadedCache {
 
     /// Adds values; `sizes` are the sizes of the bodies in `more`, which are kept whatever their size.
     pub(crate) fn add(&mut self, more: LoadedValues, sizes: Vec<(String, u64)>) {
-        let all = Arc::make_mut(&mut self.loaded);
+        let values = Arc::make_mut(&mut self.loaded);
         let is_new = |uri: &String| sizes.iter().any(|(new, _)| new == uri);
         self.bodies.retain(|(uri, _)| !is_new(uri));
         let old = self.bodies.iter().chain(&sizes).map(|(_, bytes)| bytes);
@@ -32,15 +32,15 @@ impl LoadedCache {
         while bytes > BODY_BYTES_MAX
             && let Some((uri, freed)) = self.bodies.pop_front()
         {
-            all.bodies.remove(&uri);
+            values.bodies.remove(&uri);
             bytes -= freed;
         }
         self.bodies.extend(sizes);
-        all.outcomes.extend(more.outcomes);
-        all.bodies.extend(more.bodies);
-        all.loops.extend(more.loops);
-        all.loop_stats.extend(more.loop_stats);
-        all.files.extend(more.files);
+        values.outcomes.extend(more.outcomes);
+        values.bodies.extend(more.bodies);
+        values.loops.extend(more.loops);
+        values.loop_stats.extend(more.loop_stats);
+        values.files.extend(more.files);
     }
 }
 
@@ -50,28 +50,28 @@ mod tests {
 
     use super::*;
 
-    fn body(held: &mut LoadedCache, uri: &str, bytes: u64) {
+    fn body(cache: &mut LoadedCache, uri: &str, bytes: u64) {
         let mut more = LoadedValues::default();
         more.bodies.insert(uri.to_owned(), LazyValue::default());
-        held.add(more, vec![(uri.to_owned(), bytes)]);
+        cache.add(more, vec![(uri.to_owned(), bytes)]);
     }
 
-    fn uris(held: &LoadedCache) -> Vec<String> {
-        held.loaded().bodies.keys().cloned().collect()
+    fn uris(cache: &LoadedCache) -> Vec<String> {
+        cache.loaded().bodies.keys().cloned().collect()
     }
 
     #[test]
-    fn the_oldest_bodies_make_room_and_the_newest_always_stays() {
-        let mut held = LoadedCache::default();
+    fn the_oldest_bodies_are_evicted_and_the_newest_stays() {
+        let mut cache = LoadedCache::default();
         let third = BODY_BYTES_MAX / 3;
         for uri in ["a", "b", "c"] {
-            body(&mut held, uri, third);
+            body(&mut cache, uri, third);
         }
-        assert_eq!(uris(&held), ["a", "b", "c"]);
-        body(&mut held, "b", third);
-        body(&mut held, "d", third);
-        assert_eq!(uris(&held), ["b", "c", "d"]);
-        body(&mut held, "large", BODY_BYTES_MAX * 2);
-        assert_eq!(uris(&held), ["large"]);
+        assert_eq!(uris(&cache), ["a", "b", "c"]);
+        body(&mut cache, "b", third);
+        body(&mut cache, "d", third);
+        assert_eq!(uris(&cache), ["b", "c", "d"]);
+        body(&mut cache, "large", BODY_BYTES_MAX * 2);
+        assert_eq!(uris(&cache), ["large"]);
     }
 }

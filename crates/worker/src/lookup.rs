@@ -14,21 +14,21 @@ use crate::worker::WorkerShared;
 use crate::{load, store_results};
 
 /// Returns the access to stored results for a tool that this command calls.
-pub(crate) fn result_access(hand: &CommandContext) -> ResultAccess {
+pub(crate) fn result_access(context: &CommandContext) -> ResultAccess {
     ResultAccess {
-        body_store: store_results::tool_body_store(hand),
+        body_store: store_results::tool_body_store(context),
         resolver: Arc::new(ServerReferences {
-            shared: hand.shared.clone(),
-            lease: hand.lease.clone(),
+            shared: context.shared.clone(),
+            lease: context.lease.clone(),
         }),
-        execution: hand.execution(),
+        execution: context.execution(),
     }
 }
 
 /// Resolves an address.
-pub(crate) async fn look_up(hand: &CommandContext, uri: &str) -> Result<ResolvedRef, WorkError> {
-    let transport = &hand.shared.transport;
-    load::call_with_retry(hand, || transport.resolve_ref(uri)).await
+pub(crate) async fn look_up(context: &CommandContext, uri: &str) -> Result<ResolvedRef, WorkError> {
+    let transport = &context.shared.transport;
+    load::call_with_retry(context, || transport.resolve_ref(uri)).await
 }
 
 /// Resolves addresses; retries until the server responds or the worker is stopped.
@@ -43,7 +43,7 @@ impl ReferenceResolver for ServerReferences {
         let mut backoff = RetryBackoff::default();
         loop {
             match self.shared.transport.resolve_ref(uri).await {
-                Ok(found) => return Ok(found),
+                Ok(resolved) => return Ok(resolved),
                 Err(wire::Error::Unavailable(error)) => {
                     tracing::debug!(%error, "server unavailable; retrying address lookup");
                     tokio::select! {

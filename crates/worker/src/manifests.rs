@@ -27,9 +27,9 @@ impl ManifestBodyStore {
             wire::Error::NotFound(_) => Error::NotAvailable {
                 uri: manifest.uri.clone(),
             },
-            wire::Error::Refused(why) => Error::Refused {
+            wire::Error::Refused(reason) => Error::Refused {
                 file: MANIFEST_LOCATION.into(),
-                source: std::io::Error::other(why),
+                source: std::io::Error::other(reason),
             },
             error => Error::Unavailable {
                 file: MANIFEST_LOCATION.into(),
@@ -55,9 +55,9 @@ impl BodyStore for ManifestBodyStore {
     async fn put_with(
         &self,
         body: BodySource<'_>,
-        wish: &StorageOptions,
+        options: &StorageOptions,
     ) -> Result<StoredBody, Error> {
-        self.bodies.put_with(body, wish).await
+        self.bodies.put_with(body, options).await
     }
 
     async fn get(&self, reference: &ResultRef) -> Result<Bytes, Error> {
@@ -65,14 +65,14 @@ impl BodyStore for ManifestBodyStore {
             return self.bodies.get(reference).await;
         }
         let mut pieces = self.open_manifest(reference).await?;
-        let mut whole = BytesMut::new();
+        let mut bytes = BytesMut::new();
         while let Some(piece) = results::next_chunk(&mut pieces).await? {
-            whole.extend_from_slice(&piece);
-            if whole.len() as u64 > IN_MEMORY_BYTES_MAX {
+            bytes.extend_from_slice(&piece);
+            if bytes.len() as u64 > IN_MEMORY_BYTES_MAX {
                 return Err(too_large());
             }
         }
-        Ok(whole.freeze())
+        Ok(bytes.freeze())
     }
 
     /// A manifest has only an approximate size, so a range is cut from the whole stream.
@@ -103,19 +103,22 @@ fn slice_stream(pieces: ByteStream, range: Range<u64>) -> ByteStream {
     let end = range.end;
     let within = pieces.map(move |piece| {
         piece.map(|piece| {
-            let here = passed..passed + piece.len() as u64;
-            passed = here.end;
-            let from = range.start.clamp(here.start, here.end) - here.start;
-            let to = range.end.clamp(here.start, here.end) - here.start;
-            let place = |at: u64| usize::try_from(at).unwrap_or(piece.len());
-            (here.start, piece.slice(place(from)..place(to.max(from))))
+            let chunk_range = passed..passed + piece.len() as u64;
+            passed = chunk_range.end;
+            let from = range.start.clamp(chunk_range.start, chunk_range.end) - chunk_range.start;
+            let to = range.end.clamp(chunk_range.start, chunk_range.end) - chunk_range.start;
+            let index = |at: u64| usize::try_from(at).unwrap_or(piece.len());
+            (
+                chunk_range.start,
+                piece.slice(index(from)..index(to.max(from))),
+            )
         })
     });
     let is_before_end = move |piece: &std::io::Result<(u64, Bytes)>| {
         future::ready(piece.as_ref().is_ok_and(|(start, _)| *start < end) || piece.is_err())
     };
-    let wanted = within.take_while(is_before_end);
-    Box::pin(wanted.map(|piece| piece.map(|(_, bytes)| bytes)))
+    let overlap = within.take_while(is_before_end);
+    Box::pin(overlap.map(|piece| piece.map(|(_, bytes)| bytes)))
 }
 
 #[cfg(test)]
@@ -123,9 +126,9 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_range_is_cut_from_what_passes() {
+    async fn a_range_is_sliced_from_a_stream() {
         let text = "0123456789";
-        for (range, wanted) in [
+        for (range, expected) in [
             (0..u64::MAX, "0123456789"),
             (0..0, ""),
             (2..5, "234"),
@@ -137,12 +140,17 @@ mod tests {
             let pieces: Vec<_> = pieces
                 .map(|piece| Ok(Bytes::copy_from_slice(piece)))
                 .collect();
-            let mut cut = slice_stream(Box::pin(futures_util::stream::iter(pieces)), range.clone());
-            let mut found = Vec::new();
-            while let Some(piece) = cut.next().await {
-                found.extend_from_slice(&piece.expect("reading from memory does not fail"));
+            let mut slices =
+                slice_stream(Box::pin(futures_util::stream::iter(pieces)), range.clone());
+            let mut slice = Vec::new();
+            while let Some(piece) = slices.next().await {
+                slice.extend_from_slice(&piece.expect("reading from memory does not fail"));
             }
-            assert_eq!(String::from_utf8(found).expect("text"), wanted, "{range:?}");
+            assert_eq!(
+                String::from_utf8(slice).expect("text"),
+                expected,
+                "{range:?}"
+            );
         }
     }
 }

@@ -214,7 +214,7 @@ impl<'h> PipelineRun<'h> {
         let render = |scope: &Scope| render::render_call(step, task, scope);
         let ready = match self.load_keychain(run).await {
             Ok(()) => load::render_with_loading(self.context, &mut self.scope, render).await,
-            Err(trouble) => Err(trouble.into()),
+            Err(error) => Err(error.into()),
         };
         self.scope.keychain = None;
         let ready = match ready {
@@ -396,9 +396,9 @@ impl<'h> PipelineRun<'h> {
     fn render_failure_outcome(
         &self,
         run: &TaskAttempt<'_>,
-        why: ResolveError,
+        cause: ResolveError,
     ) -> Result<Outcome, WorkError> {
-        match why {
+        match cause {
             ResolveError::Template(error) => {
                 let error = pipeline::render_failure(&error, self.step, &run.task.label);
                 Ok(Outcome::error(error))

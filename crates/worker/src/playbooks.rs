@@ -69,9 +69,14 @@ impl PreparedPlaybook {
     ) -> Result<Self, Box<TaskError>> {
         let parsed = parse(&text.name, text.text.as_bytes());
         let Some(playbook) = parsed.playbook else {
-            let first = parsed.diagnostics.iter().find(|found| found.is_error());
-            let why = first.map_or_else(String::new, |found| format!(": {}", found.message));
-            let message = format!("cannot parse playbook `{}`{why}", text.name);
+            let first = parsed
+                .diagnostics
+                .iter()
+                .find(|diagnostic| diagnostic.is_error());
+            let reason = first.map_or_else(String::new, |diagnostic| {
+                format!(": {}", diagnostic.message)
+            });
+            let message = format!("cannot parse playbook `{}`{reason}", text.name);
             let error = TaskError::new(ErrorKind::Parse, "PLAYBOOK_INVALID", message);
             return Err(Box::new(error));
         };
@@ -159,17 +164,17 @@ pub(crate) struct PlaybookCache {
 impl PlaybookCache {
     /// Returns a playbook from the cache.
     pub(crate) fn find(&self, hash: &PlaybookHash) -> Option<Arc<PreparedPlaybook>> {
-        let kept = self.entries.lock().expect("the lock is not poisoned");
-        let found = kept.iter().find(|(known, _)| known == hash);
-        found.map(|(_, prepared)| prepared.clone())
+        let entries = self.entries.lock().expect("the lock is not poisoned");
+        let entry = entries.iter().find(|(entry_hash, _)| entry_hash == hash);
+        entry.map(|(_, prepared)| prepared.clone())
     }
 
     /// Adds a playbook; evicts the oldest entry if the cache is full.
     pub(crate) fn insert(&self, hash: &PlaybookHash, prepared: Arc<PreparedPlaybook>) {
-        let mut kept = self.entries.lock().expect("the lock is not poisoned");
-        if kept.len() >= CACHED_PLAYBOOKS_MAX {
-            kept.pop_front();
+        let mut entries = self.entries.lock().expect("the lock is not poisoned");
+        if entries.len() >= CACHED_PLAYBOOKS_MAX {
+            entries.pop_front();
         }
-        kept.push_back((hash.clone(), prepared));
+        entries.push_back((hash.clone(), prepared));
     }
 }

@@ -30,40 +30,42 @@ pub(crate) struct LoopStep<'a> {
 
 /// Determines the elements of a loop and reports their location.
 pub(crate) async fn prepare_elements(
-    hand: &CommandContext,
+    context: &CommandContext,
     loop_step: LoopStep<'_>,
     tree: &Tree,
 ) -> Result<ReportEnd, WorkError> {
-    let mut scope: Scope = hand.scope();
-    scope.now = Some(hand.now());
-    let reference = locate_elements(hand, &mut scope, loop_step, tree).await?;
-    hand.lease.push(&mut vec![elements_event(hand, reference)]);
+    let mut scope: Scope = context.scope();
+    scope.now = Some(context.now());
+    let reference = locate_elements(context, &mut scope, loop_step, tree).await?;
+    context
+        .lease
+        .push(&mut vec![elements_event(context, reference)]);
     Ok(ReportEnd::Finished)
 }
 
 /// Returns a reference to the elements of a loop. The number of elements is in `extracted`.
 pub(crate) async fn locate_elements(
-    hand: &CommandContext,
+    context: &CommandContext,
     scope: &mut Scope,
     loop_step: LoopStep<'_>,
     tree: &Tree,
 ) -> Result<ResultRef, WorkError> {
-    let range = load::render_with_loading(hand, scope, |scope| tree.number_range(scope)).await;
+    let range = load::render_with_loading(context, scope, |scope| tree.number_range(scope)).await;
     if let Some(range) = step_result(range, loop_step.step)? {
-        return store_range(hand, range).await;
+        return store_range(context, range).await;
     }
-    match locate_in_body(hand, scope, tree, loop_step.step).await? {
+    match locate_in_body(context, scope, tree, loop_step.step).await? {
         Some(reference) => Ok(reference),
-        None => store_rendered_elements(hand, scope, loop_step, tree).await,
+        None => store_rendered_elements(context, scope, loop_step, tree).await,
     }
 }
 
 /// Stores the rule of a number range. The server reads it from `extracted`.
-async fn store_range(hand: &CommandContext, range: NumberRange) -> Result<ResultRef, WorkError> {
+async fn store_range(context: &CommandContext, range: NumberRange) -> Result<ResultRef, WorkError> {
     let rule = serde_json::to_value(range).expect("a range is plain data");
     let control = ResultControl::default();
     let mut reference =
-        store_results::store_body(hand, &hand.location(), rule.clone(), &control).await?;
+        store_results::store_body(context, &context.location(), rule.clone(), &control).await?;
     reference.extracted = Map::from_iter([
         ("total".to_owned(), range.len().into()),
         (NumberRange::EXTRACTED_KEY.to_owned(), rule),
@@ -72,7 +74,7 @@ async fn store_range(hand: &CommandContext, range: NumberRange) -> Result<Result
 }
 
 /// Builds the event that reports the location of the elements.
-pub(crate) fn elements_event(hand: &CommandContext, reference: ResultRef) -> Event {
+pub(crate) fn elements_event(context: &CommandContext, reference: ResultRef) -> Event {
     let reference = ResultRef {
         preview: None,
         ..reference
@@ -80,20 +82,20 @@ pub(crate) fn elements_event(hand: &CommandContext, reference: ResultRef) -> Eve
     let body = EventBody::ResultStored(ResultStored {
         result_ref: Box::new(reference),
     });
-    hand.event(hand.location(), body)
+    context.event(context.location(), body)
 }
 
 /// Locates the elements as a list inside a body; `None` if they are not one. A manifest is first copied to one body.
 async fn locate_in_body(
-    hand: &CommandContext,
+    context: &CommandContext,
     scope: &mut Scope,
     tree: &Tree,
     step: &Step,
 ) -> Result<Option<ResultRef>, WorkError> {
-    let bound = load::render_with_loading(hand, scope, |scope| tree.body_path(scope)).await;
+    let bound = load::render_with_loading(context, scope, |scope| tree.body_path(scope)).await;
     let bound = match step_result(bound, step)? {
         Some(bound) => Some(bound),
-        None => find_addressed_body(hand, scope, tree, step).await?,
+        None => find_addressed_body(context, scope, tree, step).await?,
     };
     let Some(bound) = bound else {
         return Ok(None);
@@ -106,21 +108,21 @@ async fn locate_in_body(
         // The parts of a manifest are in several bodies; the loop needs them in one.
         RefKind::Manifest => BodyPath {
             reference: {
-                let copy = || copy_body(hand, &bound.reference, 0..u64::MAX);
-                load::retry_read(hand, &bound.reference, copy).await?
+                let copy = || copy_body(context, &bound.reference, 0..u64::MAX);
+                load::retry_read(context, &bound.reference, copy).await?
             },
             ..bound
         },
     };
     let reference = &bound.reference;
-    let bodies = &hand.shared.config.bodies;
+    let bodies = &context.shared.config.bodies;
     let locate = || results::locate_value(&**bodies, reference, &bound.paths);
-    match load::retry_read(hand, reference, locate).await? {
+    match load::retry_read(context, reference, locate).await? {
         Some(LocatedValue {
             range,
             list: Some(places),
             ..
-        }) => elements_reference(hand, reference, range, places)
+        }) => elements_reference(context, reference, range, places)
             .await
             .map(Some),
         _ => Ok(None),
@@ -129,19 +131,19 @@ async fn locate_in_body(
 
 /// Resolves the body if the loop value is an address.
 async fn find_addressed_body(
-    hand: &CommandContext,
+    context: &CommandContext,
     scope: &mut Scope,
     tree: &Tree,
     step: &Step,
 ) -> Result<Option<BodyPath>, WorkError> {
     let is_address = |value: &Value| value.as_str().is_some_and(|text| text.starts_with(SCHEME));
-    let rendered = load::render_with_loading(hand, scope, |scope| tree.render(scope)).await;
+    let rendered = load::render_with_loading(context, scope, |scope| tree.render(scope)).await;
     let value = step_result(rendered, step)?.value;
     if !is_address(&value) {
         return Ok(None);
     }
     let uri = value.as_str().unwrap_or_default();
-    Ok(match lookup::look_up(hand, uri).await? {
+    Ok(match lookup::look_up(context, uri).await? {
         ResolvedRef::Body(reference) => Some(BodyPath::whole_body(*reference)),
         ResolvedRef::Value(_) => None,
     })
@@ -150,19 +152,19 @@ async fn find_addressed_body(
 /// Returns the reference to the elements for the log. Copies a body that may expire before the execution ends, that
 /// belongs to another execution, or that is compressed: each range read would decompress it from the start.
 async fn elements_reference(
-    hand: &CommandContext,
+    context: &CommandContext,
     source: &ResultRef,
     range: std::ops::Range<u64>,
     places: ElementOffsets,
 ) -> Result<ResultRef, WorkError> {
-    let own = format!("noetl://execution/{}/", hand.execution());
+    let own = format!("noetl://execution/{}/", context.execution());
     let is_short = source.scope == Life::Step || source.expires_at.is_some();
     let is_plain = source.meta.compression.is_none();
     let (mut reference, places) = if source.uri.starts_with(&own) && !is_short && is_plain {
         (source.clone(), places)
     } else {
-        let copy = || copy_body(hand, source, range.clone());
-        let copy = load::retry_read(hand, source, copy).await?;
+        let copy = || copy_body(context, source, range.clone());
+        let copy = load::retry_read(context, source, copy).await?;
         (copy, shift_offsets(&places, range.start))
     };
     reference.scope = Life::Execution;
@@ -184,23 +186,23 @@ fn shift_offsets(places: &ElementOffsets, by: u64) -> ElementOffsets {
 }
 
 async fn copy_body(
-    hand: &CommandContext,
+    context: &CommandContext,
     source: &ResultRef,
     range: std::ops::Range<u64>,
 ) -> Result<ResultRef, results::Error> {
-    let bodies = &hand.shared.config.bodies;
+    let bodies = &context.shared.config.bodies;
     let reading = bodies.read(source, Some(range)).await?;
     let mut reader = StreamReader::new(reading.chunks);
     let stored = bodies.put(BodySource::Stream(&mut reader)).await?;
-    let at = hand.location();
-    let place = ResultOrigin {
-        execution: hand.execution(),
+    let at = context.location();
+    let origin = ResultOrigin {
+        execution: context.execution(),
         location: &at,
-        now: hand.now(),
+        now: context.now(),
     };
     Ok(ResultRef {
         kind: RefKind::Result,
-        uri: place.uri(),
+        uri: origin.uri(),
         store: stored.store.to_owned(),
         scope: Life::Execution,
         expires_at: None,
@@ -219,17 +221,17 @@ async fn copy_body(
 
 /// Renders the elements and stores them.
 async fn store_rendered_elements(
-    hand: &CommandContext,
+    context: &CommandContext,
     scope: &mut Scope,
     loop_step: LoopStep<'_>,
     tree: &Tree,
 ) -> Result<ResultRef, WorkError> {
     let LoopStep { step, loop_ } = loop_step;
-    let rendered = load::render_with_loading(hand, scope, |scope| tree.render(scope)).await;
+    let rendered = load::render_with_loading(context, scope, |scope| tree.render(scope)).await;
     let mut value = step_result(rendered, step)?.value;
     if let Some(uri) = value.as_str().filter(|text| text.starts_with(SCHEME)) {
-        value = match lookup::look_up(hand, uri).await? {
-            ResolvedRef::Body(reference) => load::load_body(hand, &reference).await?,
+        value = match lookup::look_up(context, uri).await? {
+            ResolvedRef::Body(reference) => load::load_body(context, &reference).await?,
             ResolvedRef::Value(value) => value.to_value(),
         };
     }
@@ -250,13 +252,17 @@ async fn store_rendered_elements(
     let total = items.len() as u64;
     let control = ResultControl::default();
     let mut reference =
-        store_results::store_body(hand, &hand.location(), Value::Array(items), &control).await?;
+        store_results::store_body(context, &context.location(), Value::Array(items), &control)
+            .await?;
     reference.extracted.insert("total".to_owned(), total.into());
     Ok(reference)
 }
 
 /// Returns the rendered value, or the error that fails the step.
-pub(crate) fn step_result<T>(resolved: load::Resolved<T>, step: &Step) -> Result<T, WorkError> {
+pub(crate) fn step_result<T>(
+    resolved: load::ResolveResult<T>,
+    step: &Step,
+) -> Result<T, WorkError> {
     resolved.map_err(|unresolved| match unresolved {
         ResolveError::Interrupted => WorkError::Interrupted,
         ResolveError::Missing(error) => WorkError::Failed(error),

@@ -83,13 +83,13 @@ impl RenderedCall {
     /// Adds lists of pieces and records their masked copies.
     fn accept_pieces(&mut self, key: &str, lists: Vec<RenderedPieces>) {
         if lists.iter().any(|list| list.masked.is_some()) {
-            let shown = lists.iter().map(|list| {
-                let shown = list.masked.as_ref();
-                shown.unwrap_or(&list.pieces).clone()
+            let masked_values = lists.iter().map(|list| {
+                let masked_values = list.masked.as_ref();
+                masked_values.unwrap_or(&list.pieces).clone()
             });
             self.masked_parts
                 .pieces
-                .insert(key.to_owned(), shown.collect());
+                .insert(key.to_owned(), masked_values.collect());
         }
         let (mut pieces, mut origins) = (Vec::new(), Vec::new());
         for list in lists {
@@ -137,7 +137,7 @@ fn render_input(
     scope: &mut Scope,
     secrets: &mut Vec<String>,
 ) -> Result<LazyValue, RenderError> {
-    let mut all = Map::new();
+    let mut values = Map::new();
     let mut taints = BTreeMap::new();
     for tree in [&step.input, &task.input].into_iter().flatten() {
         let rendered = tree.render(scope)?;
@@ -145,7 +145,7 @@ fn render_input(
         match rendered.value {
             Value::Object(map) => {
                 add_taints(&mut taints, &map, rendered.taint);
-                all.extend(map);
+                values.extend(map);
             }
             Value::Null => {}
             _ => {
@@ -160,7 +160,7 @@ fn render_input(
         } else {
             Taint::Map(taints.clone())
         };
-        scope.input = LazyValue::with_taint(Value::Object(all.clone()), taint);
+        scope.input = LazyValue::with_taint(Value::Object(values.clone()), taint);
     }
     Ok(scope.input.clone())
 }
@@ -168,21 +168,24 @@ fn render_input(
 /// Updates the taints after a map was merged over another one.
 fn add_taints(taints: &mut BTreeMap<String, Taint>, map: &Map<String, Value>, taint: Taint) {
     match taint {
-        Taint::Map(mut found) => {
+        Taint::Map(mut fields) => {
             for key in map.keys() {
-                taints.insert(key.clone(), found.remove(key).unwrap_or_default());
+                taints.insert(key.clone(), fields.remove(key).unwrap_or_default());
             }
         }
         Taint::Whole {
-            masked: shown,
+            masked: masked_value,
             origin,
         } => {
             for key in map.keys() {
-                let shown = shown.get(key).cloned().unwrap_or_else(|| MASK.into());
+                let masked_value = masked_value
+                    .get(key)
+                    .cloned()
+                    .unwrap_or_else(|| MASK.into());
                 taints.insert(
                     key.clone(),
                     Taint::Whole {
-                        masked: shown,
+                        masked: masked_value,
                         origin,
                     },
                 );
@@ -303,28 +306,28 @@ fn render_code(
         return tree.render(scope);
     };
     let rendered = template.rendered_pieces(scope)?;
-    let shown = rendered.masked_code();
+    let shown_code = rendered.masked_code();
     let (place_values, error_code): (LiteralWriter, _) = match language {
         CodeLanguage::Python => (tools::python_code, "PYTHON_VALUE"),
         CodeLanguage::Rhai => (tools::rhai_script, "RHAI_VALUE"),
         CodeLanguage::Jq => (tools::jq_program, "JQ_VALUE"),
     };
-    let shown = shown.as_deref().map(place_values);
+    let shown_code = shown_code.as_deref().map(place_values);
     let code = place_values(&rendered.code_pieces());
     let code = code.map_err(|error| RenderError::Failed {
         code: error_code,
         // The message quotes a value, which may be a secret.
-        message: match &shown {
+        message: match &shown_code {
             None => error.message,
             Some(Err(error)) => error.message.clone(),
             Some(Ok(_)) => "a value derived from a secret cannot be used here".to_owned(),
         },
         span: template.span(),
     })?;
-    let taint = match shown {
+    let taint = match shown_code {
         None => Taint::Clean,
-        Some(shown) => Taint::Whole {
-            masked: shown.unwrap_or_else(|_| MASK.to_owned()).into(),
+        Some(shown_code) => Taint::Whole {
+            masked: shown_code.unwrap_or_else(|_| MASK.to_owned()).into(),
             origin: SecretOrigin::Secret,
         },
     };

@@ -57,13 +57,13 @@ fn parse_map(raw: Option<&RawJson>) -> Map<String, Value> {
 
 /// Returns the error of the task that ended last.
 pub(crate) async fn last_error(
-    hand: &CommandContext,
+    context: &CommandContext,
     continuation: &Continuation,
 ) -> Result<TaskError, WorkError> {
     let last = continuation.last.as_ref();
     let pointer = last.and_then(|label| continuation.outcomes.get(label));
     if let Some(pointer) = pointer {
-        let events = load::load_events(hand, &[pointer.seq]).await?;
+        let events = load::load_events(context, &[pointer.seq]).await?;
         let outcome = events.first().and_then(load::recorded_outcome);
         if let Some(error) = outcome.and_then(|outcome| outcome.failure().cloned()) {
             return Ok(error);

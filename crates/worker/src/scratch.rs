@@ -34,11 +34,11 @@ impl From<results::Error> for ScratchError {
 
 /// Creates the directory of one command; it is deleted with the command.
 pub(crate) fn create_scratch_dir(parent: &Path) -> Result<TempDir, Box<TaskError>> {
-    let made = results::make_private_dir(parent).and_then(|()| {
+    let created = results::make_private_dir(parent).and_then(|()| {
         remove_stale_dirs(parent);
         tempfile::Builder::new().prefix("run-").tempdir_in(parent)
     });
-    made.map_err(|error| Box::new(write_error(parent, &error)))
+    created.map_err(|error| Box::new(write_error(parent, &error)))
 }
 
 /// Deletes directories of dead processes; failures to delete are ignored.
@@ -57,10 +57,10 @@ fn remove_stale_dirs(parent: &Path) {
 
 /// Creates a file with a body or value and returns its path.
 pub(crate) async fn write_scratch_file(
-    hand: &CommandContext,
+    context: &CommandContext,
     need: &FileNeed,
 ) -> Result<String, WorkError> {
-    let path = hand.next_scratch_path()?;
+    let path = context.next_scratch_path()?;
     match &need.content {
         FileContent::Value(value) => {
             let text = match value {
@@ -72,14 +72,14 @@ pub(crate) async fn write_scratch_file(
         }
         FileContent::Body(bound) => {
             let write = || async {
-                match write_body(hand, bound, &path).await {
+                match write_body(context, bound, &path).await {
                     Ok(()) => Ok(None),
                     Err(ScratchError::Disk(path, error)) => Ok(Some((path, error))),
                     Err(ScratchError::Body(error)) => Err(error),
                 }
             };
-            let fault = load::retry_read(hand, &bound.reference, write).await?;
-            if let Some((path, error)) = fault {
+            let failure = load::retry_read(context, &bound.reference, write).await?;
+            if let Some((path, error)) = failure {
                 return Err(write_error(&path, &error).into());
             }
         }
@@ -91,11 +91,11 @@ pub(crate) async fn write_scratch_file(
 
 /// Writes a body, or the part of it that `bound` selects.
 async fn write_body(
-    hand: &CommandContext,
+    context: &CommandContext,
     bound: &BodyPath,
     path: &Path,
 ) -> Result<(), ScratchError> {
-    let bodies = &*hand.shared.config.bodies;
+    let bodies = &*context.shared.config.bodies;
     let reference = &bound.reference;
     let is_whole = bound.paths.first().is_some_and(Vec::is_empty);
     let located = if is_whole {

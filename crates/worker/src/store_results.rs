@@ -24,7 +24,7 @@ const CACHED_BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Returns the outcome for the log: a large result becomes a reference, a result over the limit becomes a failure.
 pub(crate) async fn store_large_result(
-    hand: &CommandContext,
+    context: &CommandContext,
     task: &Task,
     at: &EventLocation,
     outcome: Outcome,
@@ -34,15 +34,15 @@ pub(crate) async fn store_large_result(
     };
     if let Some(reference) = &mut success.reference {
         // The tool stored the body while it received it; its lifetime starts now.
-        reference.expires_at = task.result.ttl.map(|ttl| hand.now().after(ttl));
+        reference.expires_at = task.result.ttl.map(|ttl| context.now().after(ttl));
         return Ok(Outcome::Ok(success));
     }
     let selection = match results::select_fields(&success.result, &task.result) {
         Ok(selection) => selection,
         Err(error) => return Ok(Outcome::error(storage_error(&error))),
     };
-    warn_of_missing(hand, task, at, &selection.missing);
-    let payload_max = usize::try_from(payload_bytes_max(hand)).unwrap_or(usize::MAX);
+    warn_of_missing(context, task, at, &selection.missing);
+    let payload_max = usize::try_from(payload_bytes_max(context)).unwrap_or(usize::MAX);
     let inline_max = inline_bytes_max(task);
     if fits_json_bytes(&success.result, inline_max.min(payload_max)) {
         success.selected = selection.fields;
@@ -60,7 +60,7 @@ pub(crate) async fn store_large_result(
         return Ok(Outcome::error(error));
     }
     let value = std::mem::take(&mut success.result);
-    match store_body(hand, at, value, &task.result).await {
+    match store_body(context, at, value, &task.result).await {
         Ok(reference) => {
             success.reference = Some(Box::new(reference));
             Ok(Outcome::Ok(success))
@@ -72,12 +72,12 @@ pub(crate) async fn store_large_result(
 
 /// Logs that selected paths match nothing, once for each task of a command.
 pub(crate) fn warn_of_missing(
-    hand: &CommandContext,
+    context: &CommandContext,
     task: &Task,
     at: &EventLocation,
     missing: &[String],
 ) {
-    if missing.is_empty() || !hand.is_first_warning(&task.label) {
+    if missing.is_empty() || !context.is_first_warning(&task.label) {
         return;
     }
     let paths: Vec<_> = missing.iter().map(|path| format!("`{path}`")).collect();
@@ -86,9 +86,9 @@ pub(crate) fn warn_of_missing(
         task.label,
         paths.join(", ")
     );
-    hand.shared.config.logs.write_line(&LogLine {
-        time: hand.now(),
-        execution: hand.execution(),
+    context.shared.config.logs.write_line(&LogLine {
+        time: context.now(),
+        execution: context.execution(),
         step: at.step.clone().unwrap_or_else(|| Name::from("")),
         run: at.run,
         iteration: at.iteration,
@@ -102,28 +102,28 @@ pub(crate) fn warn_of_missing(
 
 /// Returns the writer that streams a large result of a tool into the body store.
 pub(crate) fn result_writer(
-    hand: &CommandContext,
+    context: &CommandContext,
     task: &Task,
     at: &EventLocation,
 ) -> ResultWriter {
-    let place = ResultOrigin {
-        execution: hand.execution(),
+    let origin = ResultOrigin {
+        execution: context.execution(),
         location: at,
-        now: hand.now(),
+        now: context.now(),
     };
     ResultWriter {
-        store: tool_body_store(hand),
+        store: tool_body_store(context),
         control: task.result.clone(),
-        uri: place.uri(),
-        bytes_max: payload_bytes_max(hand),
+        uri: origin.uri(),
+        bytes_max: payload_bytes_max(context),
         missing_paths: MissingPaths::default(),
     }
 }
 
 /// Returns the body store for tools; it masks the secrets of the execution, if there are any.
-pub(crate) fn tool_body_store(hand: &CommandContext) -> Arc<dyn BodyStore> {
-    let bodies = hand.shared.config.bodies.clone();
-    match hand.masker() {
+pub(crate) fn tool_body_store(context: &CommandContext) -> Arc<dyn BodyStore> {
+    let bodies = context.shared.config.bodies.clone();
+    match context.masker() {
         Some(masks) => Arc::new(MaskingBodyStore {
             bodies,
             masker: masks,
@@ -132,24 +132,28 @@ pub(crate) fn tool_body_store(hand: &CommandContext) -> Arc<dyn BodyStore> {
     }
 }
 
-fn payload_bytes_max(hand: &CommandContext) -> u64 {
-    let asked = hand.prepared_playbook.playbook.executor.payload_bytes_max;
-    asked.unwrap_or(u64::MAX)
+fn payload_bytes_max(context: &CommandContext) -> u64 {
+    let configured = context
+        .prepared_playbook
+        .playbook
+        .executor
+        .payload_bytes_max;
+    configured.unwrap_or(u64::MAX)
 }
 
 /// Maximum size of an inline result of a task.
 pub(crate) fn inline_bytes_max(task: &Task) -> usize {
-    let asked = task.result.inline_bytes_max;
-    let asked = asked.map_or(INLINE_BYTES_MAX, |max| {
+    let configured = task.result.inline_bytes_max;
+    let configured = configured.map_or(INLINE_BYTES_MAX, |max| {
         usize::try_from(max).unwrap_or(usize::MAX)
     });
-    asked.min(INLINE_BYTES_MAX)
+    configured.min(INLINE_BYTES_MAX)
 }
 
 /// Stores the large values among a task's writes and replaces them by references, in the writes and in the event that
 /// records them.
 pub(crate) async fn store_large_writes(
-    hand: &CommandContext,
+    context: &CommandContext,
     at: &EventLocation,
     settled: &mut OutcomeRecord,
 ) -> Result<(), WorkError> {
@@ -165,8 +169,8 @@ pub(crate) async fn store_large_writes(
                 .map(|task| format!("{task}/set/{key}").into()),
             ..at.clone()
         };
-        let whole = std::mem::take(value);
-        let reference = store_body(hand, &part, whole, &ResultControl::default()).await?;
+        let value_copy = std::mem::take(value);
+        let reference = store_body(context, &part, value_copy, &ResultControl::default()).await?;
         *value = serde_json::to_value(&reference).expect("a reference is plain data");
     }
     settled.record_writes();
@@ -175,24 +179,24 @@ pub(crate) async fn store_large_writes(
 
 /// Stores a body of any size; if the disk is full, waits for space. Caches a body of up to `CACHED_BODY_BYTES_MAX`.
 pub(crate) async fn store_body(
-    hand: &CommandContext,
+    context: &CommandContext,
     at: &EventLocation,
     value: Value,
     control: &ResultControl,
 ) -> Result<ResultRef, WorkError> {
     let at_hand = fits_json_bytes(&value, CACHED_BODY_BYTES_MAX).then(|| value.clone());
-    let place = ResultOrigin {
-        execution: hand.execution(),
+    let origin = ResultOrigin {
+        execution: context.execution(),
         location: at,
-        now: hand.now(),
+        now: context.now(),
     };
     let large = LargeResult::new(&value, control).map_err(|error| storage_error(&error))?;
     // Only the serialized text is needed from here on.
     drop(value);
-    let bodies = hand.shared.config.bodies.as_ref();
-    let mut wait = HostWait::new(hand);
+    let bodies = context.shared.config.bodies.as_ref();
+    let mut wait = HostWait::new(context);
     let reference = loop {
-        match large.store(bodies, place).await {
+        match large.store(bodies, origin).await {
             // The task is done; only its result waits for disk space.
             Err(error @ results::Error::Full { .. }) => {
                 wait.wait_for_space(&error.to_string()).await?;
@@ -204,7 +208,7 @@ pub(crate) async fn store_body(
         let mut more = LoadedValues::default();
         more.bodies
             .insert(reference.uri.clone(), LazyValue::new(value));
-        hand.add_loaded(more, vec![(reference.uri.clone(), reference.meta.bytes)]);
+        context.add_loaded(more, vec![(reference.uri.clone(), reference.meta.bytes)]);
     }
     Ok(reference)
 }

@@ -87,14 +87,14 @@ pub enum WorkEnd {
 fn end_orphans() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let look = || {
+        let scan = || {
             let ended = tools::end_orphans();
             if ended > 0 {
                 tracing::warn!(ended, "killed orphaned task processes of earlier workers");
             }
         };
         // A failed spawn is not fatal: the next worker repeats the scan.
-        let _ = std::thread::Builder::new().spawn(look);
+        let _ = std::thread::Builder::new().spawn(scan);
     });
 }
 
@@ -165,18 +165,18 @@ impl WorkerShared {
     }
 
     /// Applies notices of the server. Notices for commands that have ended are ignored.
-    pub(crate) fn apply_notices(&self, told: &[CommandNotice]) {
+    pub(crate) fn apply_notices(&self, notices: &[CommandNotice]) {
         let leases = self.leases();
-        for told in told {
-            if let Some(lease) = leases.get(&told.command) {
-                lease.apply_verdict(told.verdict);
+        for notices in notices {
+            if let Some(lease) = leases.get(&notices.command) {
+                lease.apply_verdict(notices.verdict);
             }
         }
     }
 
-    pub(crate) fn restrict_all(&self, order: LeaseState) {
+    pub(crate) fn restrict_all(&self, state: LeaseState) {
         for lease in self.leases().values() {
-            lease.restrict(order);
+            lease.restrict(state);
         }
     }
 

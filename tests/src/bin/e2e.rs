@@ -10,8 +10,8 @@ use tests::e2e::{StormPlan, run_storm};
 async fn main() -> ExitCode {
     let plan = match parse_plan(std::env::args().skip(1)) {
         Ok(plan) => plan,
-        Err(why) => {
-            eprintln!("{why}\nusage: e2e [--minutes N] [--seconds N] [--seed S] [--runs N]");
+        Err(reason) => {
+            eprintln!("{reason}\nusage: e2e [--minutes N] [--seconds N] [--seed S] [--runs N]");
             return ExitCode::from(2);
         }
     };

@@ -1,27 +1,40 @@
-//! Runs a case with the engine alone: one worker, virtual time, and only the faults that the case defines.
+//! Runs a case on a real server and a real worker whose tools are scripted: in one process and in virtual time, or on
+//! Postgres and over HTTP in real time.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use engine::{CommandReport, Input};
-use model::command::ReportEnd;
-use model::event::StopRequest;
+use language::playbook::credentials::CredentialUses;
 use model::id::{ExecutionId, WorkerId};
 use model::raw::RawJson;
 use model::status::RunStatus;
-use model::time::Time;
+use server::{Control, ControlError, Server, SubmitError, SubmitRequest};
+use store::{ExecutionFilter, Store};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+use wire::api::{RerunRequest, SetCredentialRequest};
 
 use crate::conformance::case::Case;
+use crate::conformance::deployment::CaseDeployment;
 use crate::conformance::input_schedule::{ExternalInput, InputSchedule, RerunInput};
 use crate::conformance::normalise::{CaseLog, normalise};
 use crate::conformance::script::Script;
-use crate::world::{
-    ActionResult, InputResult, NoTamper, Order, WorldCommand, WorldError, WorldServer, read_log,
-};
+use crate::conformance::scripted_tool;
+use crate::stack::{KillableTransport, VirtualClock};
 
-/// A case that has not ended after this many actions hangs.
-const ACTIONS_MAX: usize = 200_000;
-/// How long a claim lasts without a heartbeat.
-const LEASE_TTL: Duration = Duration::from_secs(15);
+/// The time that passes before each look at the case.
+const STEP: Duration = Duration::from_millis(1);
+/// Longer than `STEP`: in virtual time, an input that an event triggers arrives before the report of a worker that sees
+/// the same event.
+const REPORT_LATENCY: Duration = Duration::from_millis(2);
+/// The additional time that passes if nothing happened.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// A longer time without anything due is skipped in virtual time; a shorter one passes with all periodic work.
+const JUMP_MIN: Duration = Duration::from_secs(30);
+/// A case that has not ended after this time hangs.
+const CASE_TIMEOUT: Duration = Duration::from_secs(90 * 24 * 3_600);
+/// If nothing is due and no log grows for this time, no log will grow any more.
+const IDLE_MAX: Duration = Duration::from_secs(60);
 
 /// Outcome of a case.
 #[derive(Debug, Clone)]
@@ -35,303 +48,322 @@ pub struct CaseResult {
 }
 
 struct CaseRun {
-    server: WorldServer,
-    script: Script,
-    commands: Vec<WorldCommand>,
-    worker: WorkerId,
+    dir: TempDir,
+    deployment: CaseDeployment,
+    clock: VirtualClock,
+    store: Arc<dyn Store>,
+    bodies: Arc<dyn results::BodyStore>,
+    server: Server,
+    script: Arc<Mutex<Script>>,
     workers: u32,
+    kill_token: CancellationToken,
     root: ExecutionId,
     latest: ExecutionId,
-    executions: Vec<ExecutionId>,
     schedule: InputSchedule,
-    started_at: Time,
+    jumps_max: u32,
+}
+
+/// Runs a case until it ends, on a runtime of its own whose time is virtual.
+pub fn run_case_in_virtual_time(
+    case: &Case,
+    deployment: CaseDeployment,
+) -> Result<CaseResult, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .map_err(to_message)?;
+    let result = runtime.block_on(run_case(case, deployment));
+    runtime.shutdown_background();
+    result
 }
 
 /// Runs a case until it ends.
-pub fn run_case(case: &Case) -> Result<CaseResult, String> {
-    let problem = |error: WorldError| error.to_string();
-    let mut server = WorldServer::new(1, case.limits, Box::new(NoTamper));
-    server.jumps_max = case.jumps_max;
-    for (path, text) in &case.children {
-        check_playbook(path, text)?;
-        server.register(path, text).map_err(problem)?;
-    }
-    check_playbook("playbook.yaml", &case.playbook)?;
-    server
-        .register("playbook", &case.playbook)
-        .map_err(problem)?;
-    let payload = case.payload.as_ref().map(RawJson::from_serializable);
-    let began = server.now();
-    let root = server.submit("playbook", payload).map_err(problem)?;
-    let root = root.ok_or("the playbook is not in the catalog")?;
-    for text in &case.versions {
-        check_playbook("playbook.yaml", text)?;
-        server.register("playbook", text).map_err(problem)?;
-    }
-    let mut running = CaseRun {
-        server,
-        script: case.script.clone(),
-        commands: Vec::new(),
-        worker: WorkerId("worker-1".into()),
-        workers: 1,
-        root,
-        latest: root,
-        executions: vec![root],
-        schedule: case.schedule(),
-        started_at: began,
-    };
-    running.run_to_end().map_err(problem)?;
-    running.build_result()
+pub async fn run_case(case: &Case, deployment: CaseDeployment) -> Result<CaseResult, String> {
+    let mut running = start_case(case, deployment).await?;
+    running.run_to_end().await?;
+    let result = running.build_result().await?;
+    running.kill_token.cancel();
+    running.server.stop().await;
+    Ok(result)
 }
 
-fn check_playbook(name: &str, text: &str) -> Result<(), String> {
-    let parsed = language::playbook::parse(name, text.as_bytes());
-    if parsed.playbook.is_some() {
-        Ok(())
-    } else {
-        let style = language::diagnostic::DiagnosticStyle {
-            color: false,
-            unicode: true,
+/// Stores every credential that the playbooks of a case name.
+async fn set_credentials(case: &Case, server: &Server) -> Result<(), String> {
+    let texts = [&case.playbook]
+        .into_iter()
+        .chain(case.children.iter().map(|(_, text)| text));
+    for text in texts {
+        let parsed = language::playbook::parse("playbook", text.as_bytes());
+        let Some(playbook) = &parsed.playbook else {
+            continue;
         };
-        Err(parsed
-            .diagnostics
-            .iter()
-            .map(|one| one.render(style))
-            .collect())
+        let entries = playbook.keychain.iter().map(|entry| entry.name.to_string());
+        for name in CredentialUses::names_in_playbook(playbook)
+            .into_iter()
+            .chain(entries)
+        {
+            let request = SetCredentialRequest {
+                name,
+                kind: "basic".to_owned(),
+                data: serde_json::json!({"password": "open"}),
+            };
+            let actor = server::Actor {
+                name: "the case".to_owned(),
+                source: None,
+            };
+            server
+                .set_credential(&request, actor)
+                .await
+                .map_err(to_message)?;
+        }
     }
+    Ok(())
+}
+
+async fn start_case(case: &Case, mut deployment: CaseDeployment) -> Result<CaseRun, String> {
+    let dir = tempfile::tempdir().map_err(to_message)?;
+    let clock = VirtualClock::start();
+    let store = deployment.open_store(dir.path(), clock)?;
+    let bodies = results::DirBodyStore::open(&dir.path().join("bodies")).map_err(to_message)?;
+    let bodies: Arc<dyn results::BodyStore> = Arc::new(bodies);
+    let config = server::Config {
+        store: store.clone(),
+        bodies: bodies.clone(),
+        limits: case.limits,
+        playbook_dir: None,
+        bus: None,
+        may_adopt: false,
+        keychain: server::KeychainConfig {
+            keys: server::MasterKeys::Given {
+                current: server::MasterKey::generate(),
+                old: None,
+            },
+            ..server::KeychainConfig::default()
+        },
+        retention: None,
+        cluster_secret: deployment.cluster_secret(&*store).await?,
+    };
+    for (path, text) in &case.children {
+        store.put_playbook(path, text).await.map_err(to_message)?;
+    }
+    let server = Server::start(config).map_err(to_message)?;
+    set_credentials(case, &server).await?;
+    deployment.start_listening(&server, dir.path()).await?;
+    let submission = SubmitRequest {
+        name: "playbook".to_owned(),
+        text: case.playbook.clone(),
+        payload: case.payload.as_ref().map(RawJson::from_serializable),
+    };
+    let root = server.submit(submission).await.map_err(to_message)?;
+    for text in &case.versions {
+        let registered = store.put_playbook("playbook", text).await;
+        registered.map_err(to_message)?;
+    }
+    let mut running = CaseRun {
+        deployment,
+        clock,
+        store,
+        bodies,
+        server,
+        script: Arc::new(Mutex::new(case.script.clone())),
+        workers: 0,
+        kill_token: CancellationToken::new(),
+        root,
+        latest: root,
+        schedule: case.schedule(),
+        jumps_max: case.jumps_max,
+        dir,
+    };
+    running.start_worker()?;
+    Ok(running)
+}
+
+fn to_message(error: impl std::fmt::Display) -> String {
+    error.to_string()
 }
 
 impl CaseRun {
-    fn run_to_end(&mut self) -> Result<(), WorldError> {
-        for _ in 0..ACTIONS_MAX {
-            self.server.renew_session(&self.worker, LEASE_TTL)?;
-            let moved = self.apply_due_input()?
-                || self.deliver_message()?
-                || self.fire_timer()?
-                || self.reoffer_lost_claims()?
-                || self.claim_commands()?
-                || self.advance_command()?;
-            if !moved && !self.advance_time()? {
-                break;
-            }
-        }
+    /// Kills the worker if there is one, and starts another.
+    fn start_worker(&mut self) -> Result<(), String> {
+        self.kill_token.cancel();
+        self.kill_token = CancellationToken::new();
+        self.workers += 1;
+        let logs = worker::FileLogs::open(self.dir.path().join("logs")).map_err(to_message)?;
+        let config = worker::Config {
+            worker: WorkerId(format!("worker-{}", self.workers).into()),
+            pool: "default".into(),
+            kinds: None,
+            slots: 64,
+            tools: scripted_tool::registry(&self.script),
+            bodies: self.bodies.clone(),
+            logs: Arc::new(logs),
+            clock: self.deployment.worker_clock(self.clock),
+            env: serde_json::Map::new(),
+            base_dir: self.dir.path().to_owned(),
+            scratch_dir: self.dir.path().join("scratch"),
+            heartbeat: Duration::from_secs(5),
+            jumps_max: self.jumps_max,
+        };
+        let transport = KillableTransport {
+            server: self.deployment.transport(&self.server)?,
+            kill_token: self.kill_token.clone(),
+            report_latency: REPORT_LATENCY,
+        };
+        let worker = worker::Worker::new(config, Arc::new(transport));
+        tokio::spawn(worker.run(CancellationToken::new()));
         Ok(())
     }
 
+    /// Advances the clock until the case ends.
+    async fn run_to_end(&mut self) -> Result<(), String> {
+        let mut seen = (0, self.clock.elapsed());
+        while self.clock.elapsed() < self.deployment.timeout().unwrap_or(CASE_TIMEOUT) {
+            // Virtual time advances only when the server and the worker are idle.
+            tokio::time::sleep(STEP).await;
+            if self.apply_due_input().await? {
+                continue;
+            }
+            let version = self.root_version().await?;
+            if version != seen.0 {
+                seen = (version, self.clock.elapsed());
+            }
+            if self.schedule.is_empty() && self.is_ended().await? {
+                return Ok(());
+            }
+            match self.next_due().await? {
+                Some(left) if left > JUMP_MIN && self.deployment.has_virtual_time() => {
+                    // Work that waits for less time than this is done first.
+                    tokio::time::sleep(Duration::from_secs(3)).await;
+                    if self.root_version().await? == version {
+                        tokio::time::advance(left.saturating_sub(JUMP_MIN) + STEP).await;
+                    }
+                }
+                None if self.clock.elapsed() > seen.1 + IDLE_MAX => return Ok(()),
+                _ => tokio::time::sleep(POLL_INTERVAL).await,
+            }
+        }
+        Err("it does not end".to_owned())
+    }
+
     /// Sends one input of the case that is due.
-    fn apply_due_input(&mut self) -> Result<bool, WorldError> {
-        let log = read_log(&self.server.store, self.root);
-        let elapsed = self.server.now().since(self.started_at);
+    async fn apply_due_input(&mut self) -> Result<bool, String> {
+        let log = self.read_log(self.root).await?;
+        let elapsed = self.clock.elapsed();
         let Some(what) = self.schedule.take_due(elapsed, &log) else {
             return Ok(false);
         };
-        let input = match what {
-            ExternalInput::Cancel { cascade } => Input::Cancel(StopRequest {
+        let control = match what {
+            ExternalInput::Cancel { cascade } => Control::Cancel {
+                reason: None,
                 cascade,
-                ..StopRequest::default()
-            }),
-            ExternalInput::Finalize(ending) => Input::Cancel(StopRequest {
-                ending: Some(ending),
-                ..StopRequest::default()
-            }),
-            ExternalInput::Rerun(again) => {
-                self.rerun(again)?;
-                return Ok(true);
-            }
-            ExternalInput::Pause => Input::Pause { reason: None },
-            ExternalInput::Resume => Input::Resume,
-            ExternalInput::Retry(version) => Input::Retry {
-                switch: self.server.resolve_switch(self.root, version)?,
             },
-            ExternalInput::Signal(name, payload) => Input::Signal {
+            ExternalInput::Finalize(ending) => Control::Finalize {
+                ending,
+                reason: None,
+            },
+            ExternalInput::Rerun(again) => return self.rerun(again).await,
+            ExternalInput::Pause => Control::Pause { reason: None },
+            ExternalInput::Resume => Control::Resume,
+            ExternalInput::Retry(version) => Control::Retry { version },
+            ExternalInput::Signal(name, payload) => Control::Signal {
                 name,
                 payload: payload.as_ref().map(RawJson::from_serializable),
             },
-            ExternalInput::Patch(patch) => Input::Patch(RawJson::from_serializable(&patch)),
             ExternalInput::Crash => {
-                self.crash();
+                self.start_worker()?;
                 return Ok(true);
             }
+            ExternalInput::Patch(patch) => Control::Patch(RawJson::from_serializable(&patch)),
         };
-        let paused = matches!(input, Input::Pause { .. });
-        self.server.apply_input(0, self.root, input, None)?;
-        if paused {
-            self.commands
-                .iter_mut()
-                .for_each(|hand| hand.restrict(Order::Yield));
+        match self.server.control(self.root, control).await {
+            // A refused request leaves nothing in the log.
+            Ok(()) | Err(ControlError::Refused(_)) => Ok(true),
+            Err(ControlError::Failed(error)) => Err(error.to_string()),
         }
-        Ok(true)
     }
 
     /// Reruns the root or its latest rerun.
-    fn rerun(&mut self, rerun_input: RerunInput) -> Result<(), WorldError> {
+    async fn rerun(&mut self, rerun_input: RerunInput) -> Result<bool, String> {
         let of = if rerun_input.latest {
             self.latest
         } else {
             self.root
         };
-        if let Some(execution) = self.server.rerun(of, rerun_input)? {
-            self.latest = execution;
-            self.executions.push(execution);
-        }
-        Ok(())
-    }
-
-    /// The worker dies, and another one replaces it.
-    fn crash(&mut self) {
-        self.commands.clear();
-        self.workers += 1;
-        self.worker = WorkerId(format!("worker-{}", self.workers).into());
-    }
-
-    fn deliver_message(&mut self) -> Result<bool, WorldError> {
-        let Some(message) = self.server.inbox()?.into_iter().next() else {
-            return Ok(false);
+        let rerun = RerunRequest {
+            from_step: rerun_input.from_step,
+            from_iteration: rerun_input.from_iteration,
+            payload: rerun_input.payload.as_ref().map(RawJson::from_serializable),
+            version: rerun_input.version,
         };
-        self.server.deliver(0, &message)?;
-        if !self.executions.contains(&message.to) && self.server.state(0, message.to)?.is_some() {
-            self.executions.push(message.to);
+        match self.server.rerun(of, rerun).await {
+            Ok(execution) => self.latest = execution,
+            Err(SubmitError::Refused(_)) => {}
+            Err(error) => return Err(error.to_string()),
         }
         Ok(true)
     }
 
-    fn fire_timer(&mut self) -> Result<bool, WorldError> {
-        let Some((execution, timer)) = self.server.due_timers()?.into_iter().next() else {
-            return Ok(false);
+    async fn root_version(&self) -> Result<u64, String> {
+        let rows = self.executions().await?;
+        Ok(rows.iter().map(|row| row.version.0).sum())
+    }
+
+    async fn executions(&self) -> Result<Vec<store::ExecutionRow>, String> {
+        let filter = ExecutionFilter {
+            limit: 1_000,
+            ..ExecutionFilter::default()
         };
-        self.server
-            .apply_input(0, execution, Input::TimerDue(timer), None)?;
-        Ok(true)
+        let mut rows = self.store.executions(&filter).await.map_err(to_message)?;
+        // A database may hold the runs of earlier cases; IDs are in the order of time.
+        rows.retain(|row| row.id >= self.root);
+        rows.sort_by_key(|row| (row.started_at, row.id));
+        Ok(rows)
     }
 
-    /// Reports the claims of dead workers as lost, so that their commands are offered again.
-    fn reoffer_lost_claims(&mut self) -> Result<bool, WorldError> {
-        let lost = self.server.lost_claims()?;
-        for claim in &lost {
-            let input = Input::ClaimLost {
-                command: claim.command.seq,
-                worker: claim.worker.clone(),
-                lease_epoch: claim.lease_epoch,
-                is_strike: true,
-            };
-            self.server
-                .apply_input(0, claim.command.execution, input, None)?;
-        }
-        Ok(!lost.is_empty())
+    async fn is_ended(&self) -> Result<bool, String> {
+        let rows = self.executions().await?;
+        let terminal = rows.iter().all(|row| row.status.is_terminal());
+        let inbox = self.store.inbox(None, 1).await.map_err(to_message)?;
+        Ok(terminal && inbox.is_empty())
     }
 
-    fn claim_commands(&mut self) -> Result<bool, WorldError> {
-        let hands = self.server.claim(0, &self.worker, u32::MAX)?;
-        let took = !hands.is_empty();
-        self.commands.extend(hands);
-        Ok(took)
+    /// The time until the next timer or input; `None` if there is none.
+    async fn next_due(&self) -> Result<Option<Duration>, String> {
+        let timer = self
+            .store
+            .next_timer(None, model::time::Time(i64::MAX))
+            .await
+            .map_err(to_message)?;
+        let timer = timer.map(|due| due.since(self.store.now()));
+        let elapsed = self.clock.elapsed();
+        let inputs = self
+            .schedule
+            .times()
+            .map(|span| span.saturating_sub(elapsed));
+        Ok(inputs.chain(timer).min())
     }
 
-    /// Performs one action of the first command that can act, and reports it.
-    fn advance_command(&mut self) -> Result<bool, WorldError> {
-        for (command, order) in std::mem::take(&mut self.server.notices) {
-            let held = self
-                .commands
-                .iter_mut()
-                .filter(|hand| hand.command.id == command);
-            held.for_each(|hand| hand.restrict(order));
-        }
-        let now = self.server.now();
-        for index in 0..self.commands.len() {
-            let hand = &mut self.commands[index];
-            match hand.advance(&self.server.store, &mut self.script, now, 0) {
-                ActionResult::WaitsUntil(_) => {}
-                ActionResult::Progressed | ActionResult::Finished(_) => {
-                    self.send_report(index)?;
-                    return Ok(true);
-                }
-            }
-        }
-        Ok(false)
+    async fn read_log(&self, id: ExecutionId) -> Result<Vec<model::event::Event>, String> {
+        let all = self.store.events(id, model::id::Seq(0), usize::MAX >> 1);
+        all.await.map_err(to_message)
     }
 
-    fn send_report(&mut self, index: usize) -> Result<(), WorldError> {
-        let hand = &mut self.commands[index];
-        let end = hand.report_end();
-        if hand.outbox.is_empty() && end.is_none() {
-            return Ok(());
-        }
-        let report = CommandReport {
-            command: hand.command.id.seq,
-            worker: hand.worker.clone(),
-            lease_epoch: hand.epoch,
-            events: std::mem::take(&mut hand.outbox),
-            end: end.unwrap_or(ReportEnd::Open),
-        };
-        let command = hand.command.id;
-        let posted = self
-            .server
-            .apply_input(0, command.execution, Input::Report(report), None)?;
-        if end.is_some() || matches!(posted, InputResult::Refused(_)) {
-            self.commands.remove(index);
-        } else {
-            let order = self.server.claim_verdict(0, command)?;
-            self.commands[index].restrict(order);
-        }
-        Ok(())
-    }
-
-    /// Advances to the next time at which something happens. Returns false if there is none.
-    fn advance_time(&mut self) -> Result<bool, WorldError> {
-        let now = self.server.now();
-        let mut next = self.server.next_timer()?;
-        let mut sooner = |time: Time| next = Some(next.map_or(time, |next| next.min(time)));
-        for span in self.schedule.times() {
-            sooner(self.started_at.after(span));
-        }
-        for hand in &mut self.commands {
-            let acted = hand.advance(&self.server.store, &mut self.script, now, 0);
-            if let ActionResult::WaitsUntil(until) = acted {
-                sooner(until);
-            }
-        }
-        if self.server.has_stray_claims(&self.worker)? {
-            sooner(now.after(LEASE_TTL));
-        }
-        if let Some(by) = self.server.next_overdue()? {
-            sooner(by);
-        }
-        match next.filter(|next| *next > now) {
-            Some(next) => {
-                self.server.advance_time(next);
-                self.server.sweep_overdue(0)?;
-                Ok(true)
-            }
-            None => Ok(false),
-        }
-    }
-
-    fn build_result(&mut self) -> Result<CaseResult, String> {
+    async fn build_result(&self) -> Result<CaseResult, String> {
         let mut logs = Vec::new();
-        for (index, execution) in self.executions.clone().into_iter().enumerate() {
-            let events = read_log(&self.server.store, execution);
-            let state = self
-                .server
-                .state(0, execution)
-                .map_err(|error| error.to_string())?;
-            let path = state.map_or_else(String::new, |state| state.path.to_string());
-            let name = if index == 0 {
-                "root".to_owned()
-            } else {
-                format!("'{path} {index}'")
+        let mut rows = self.executions().await?;
+        rows.sort_by_key(|row| row.id != self.root);
+        for (index, row) in rows.iter().enumerate() {
+            let name = match index {
+                0 => "root".to_owned(),
+                _ => format!("'{} {index}'", row.path),
             };
+            let events = self.read_log(row.id).await?;
             logs.push(CaseLog { name, events });
         }
-        let state = self
-            .server
-            .state(0, self.root)
-            .map_err(|error| error.to_string())?;
-        let status = state
-            .map(engine::ExecutionState::status)
-            .ok_or("the case has no root")?;
         Ok(CaseResult {
             text: normalise(&logs),
-            status,
+            status: rows.first().ok_or("the case has no root")?.status,
             logs,
         })
     }

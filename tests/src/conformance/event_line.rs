@@ -153,11 +153,11 @@ fn admission_text(admit: &AdmitEvaluated) -> String {
         (false, true) => "allow",
         (false, false) => "deny",
     };
-    let why = admit
+    let reason = admit
         .error
         .as_ref()
         .map_or_else(String::new, |error| format!(" {}", error_text(error)));
-    format!("{answer} rule={rule} tokens={}{why}", admit.tokens.len())
+    format!("{answer} rule={rule} tokens={}{reason}", admit.tokens.len())
 }
 
 /// The addresses of manifests, without the execution ID.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use model::outcome::{ErrorKind, Facets, Outcome, TaskError};
 use serde_json::{Map, Value};
 
-use crate::world::{AttemptQuery, OutcomeSource, TimedOutcome};
+use crate::conformance::outcome_source::{AttemptQuery, OutcomeSource, TimedOutcome};
 
 /// The scripted outcomes of a case.
 #[derive(Debug, Clone, Default)]
@@ -123,14 +123,14 @@ impl OutcomeSource for Script {
 }
 
 fn parse_answer(entry: &Value) -> Result<ScriptedAnswer, String> {
-    let wrong = |what: &str| format!("`{entry}`: {what}");
+    let wrong = |message: &str| format!("`{entry}`: {message}");
     let map = entry
         .as_object()
         .ok_or_else(|| wrong("an answer is a map"))?;
     let outcome = match (map.get("ok"), map.get("error")) {
         (Some(value), None) => Some(Outcome::ok(value.clone())),
         (None, Some(error)) => Some(Outcome::error(
-            parse_error(error).map_err(|why| wrong(&why))?,
+            parse_error(error).map_err(|reason| wrong(&reason))?,
         )),
         (None, None) => None,
         (Some(_), Some(_)) => return Err(wrong("an answer is `ok` or `error`")),

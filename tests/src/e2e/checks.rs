@@ -228,10 +228,10 @@ pub(crate) fn check_all_published(waiting: i64) -> CheckResult {
     })
 }
 
-pub(crate) fn new_violation(number: u32, what: &str) -> Violation {
+pub(crate) fn new_violation(number: u32, message: &str) -> Violation {
     Violation {
         number,
-        what: what.to_owned(),
+        what: message.to_owned(),
     }
 }
 
@@ -240,9 +240,9 @@ pub(crate) fn check_end(execution: &StartedExecution, detail: &ExecutionDetail) 
     let (recipe, n) = (execution.recipe, execution.n);
     let wanted = recipe.end_status();
     check_promise(50, detail.status == wanted, || {
-        let why = detail.execution.error.clone().unwrap_or_default();
+        let reason = detail.execution.error.clone().unwrap_or_default();
         format!(
-            "{recipe:?} {n} ended with {} instead of {wanted}: {why}",
+            "{recipe:?} {n} ended with {} instead of {wanted}: {reason}",
             detail.status
         )
     })?;

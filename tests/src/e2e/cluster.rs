@@ -132,8 +132,8 @@ impl TestCluster {
     pub fn process_output(&self) -> String {
         let servers = self.nodes.iter().map(|node| &node.process);
         let all = servers.chain(&self.workers);
-        let said = all.map(|process| format!("== {}\n{}\n", process.name(), process.output()));
-        said.collect::<Vec<_>>().concat()
+        let output = all.map(|process| format!("== {}\n{}\n", process.name(), process.output()));
+        output.collect::<Vec<_>>().concat()
     }
 
     /// Waits until every server responds.

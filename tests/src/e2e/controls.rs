@@ -9,7 +9,7 @@ use model::status::RunStatus;
 use serde_json::{Value, json};
 use wire::api::ExecutionDetail;
 
-use crate::conformance::{Case, case_folders, run_case};
+use crate::conformance::{Case, CaseDeployment, case_folders, run_case_in_virtual_time};
 use crate::e2e::checks::{self, ApiView, LeftoverRows};
 use crate::e2e::load::StartedExecution;
 use crate::e2e::playbooks::Recipe;
@@ -35,7 +35,7 @@ fn sample_log() -> Vec<Event> {
     let mut case = Case::load(&folder.expect("the case exists")).expect("the case can be read");
     PLAYBOOK.clone_into(&mut case.playbook);
     case.payload = None;
-    let ran = run_case(&case).expect("the case runs");
+    let ran = run_case_in_virtual_time(&case, CaseDeployment::Memory).expect("the case runs");
     let root = ran.logs.into_iter().next();
     root.expect("the case has a root execution").events
 }
@@ -137,7 +137,7 @@ fn an_iteration_that_ends_twice_is_seen() {
 }
 
 #[test]
-fn a_loop_that_is_done_too_early_is_seen() {
+fn a_loop_that_ends_too_early_is_reported() {
     let mut log = sample_log();
     let at = position_of(&log, EventKind::IterationDone);
     log.remove(at);
@@ -188,7 +188,7 @@ fn a_row_left_behind_is_seen() {
 }
 
 #[test]
-fn a_route_that_says_something_else_is_seen() {
+fn a_route_with_another_answer_is_reported() {
     let (log, state) = (sample_log(), fold_log(&sample_log()));
     let mut other = api_view(&log);
     other.statuses[2] = RunStatus::Running;
@@ -242,40 +242,40 @@ fn effects_of(log: &[Event]) -> BTreeMap<String, u32> {
 }
 
 #[test]
-fn an_effect_that_nobody_saw_is_seen() {
+fn an_effect_that_was_not_recorded_is_reported() {
     let log = sample_log();
-    let mut seen = effects_of(&log);
-    assert_eq!(checks::check_effects_recorded(&log, &seen), Ok(()));
-    let first = seen.keys().next().cloned().expect("the log has effects");
-    seen.remove(&first);
+    let mut effects = effects_of(&log);
+    assert_eq!(checks::check_effects_recorded(&log, &effects), Ok(()));
+    let first = effects.keys().next().cloned().expect("the log has effects");
+    effects.remove(&first);
     assert_eq!(
-        violation_number(checks::check_effects_recorded(&log, &seen)),
+        violation_number(checks::check_effects_recorded(&log, &effects)),
         Some(36)
     );
 }
 
 #[test]
-fn an_effect_that_must_not_be_repeated_is_seen_twice() {
+fn a_repeated_at_most_once_effect_is_reported() {
     let log = sample_log();
-    let mut seen = effects_of(&log);
-    for count in seen.values_mut() {
+    let mut effects = effects_of(&log);
+    for count in effects.values_mut() {
         *count = 2;
     }
     assert_eq!(
-        violation_number(checks::check_effects_recorded(&log, &seen)),
+        violation_number(checks::check_effects_recorded(&log, &effects)),
         Some(37)
     );
 }
 
 #[test]
-fn an_effect_from_nowhere_is_seen() {
+fn an_effect_without_a_run_is_reported() {
     let log = sample_log();
     let logs = BTreeMap::from([(log[0].execution_id, log.clone())]);
-    let mut seen = effects_of(&log);
-    assert_eq!(checks::check_effect_causes(&logs, &seen), Ok(()));
-    seen.insert("77/other:1/effect:1".to_owned(), 1);
+    let mut effects = effects_of(&log);
+    assert_eq!(checks::check_effect_causes(&logs, &effects), Ok(()));
+    effects.insert("77/other:1/effect:1".to_owned(), 1);
     assert_eq!(
-        violation_number(checks::check_effect_causes(&logs, &seen)),
+        violation_number(checks::check_effect_causes(&logs, &effects)),
         Some(36)
     );
 }
@@ -297,7 +297,7 @@ fn a_projection_that_changes_when_rebuilt_is_seen() {
 }
 
 #[test]
-fn a_secret_in_any_text_is_seen() {
+fn a_secret_in_any_text_is_reported() {
     let clean = [("here", "nothing"), ("there", "to see")];
     assert_eq!(checks::check_secret_absent(&clean, "hunter2"), Ok(()));
     let told = [("here", "nothing"), ("there", "password=hunter2")];
@@ -314,30 +314,30 @@ fn an_event_that_is_never_published_is_seen() {
 }
 
 #[test]
-fn a_run_that_ends_wrong_is_seen() {
+fn a_run_with_a_wrong_end_is_reported() {
     let log = sample_log();
-    let begun = StartedExecution {
+    let started = StartedExecution {
         id: log[0].execution_id,
         recipe: Recipe::Jump,
         n: 5,
     };
-    let answer = |status: &str, result: Value| -> ExecutionDetail {
-        let id = begun.id.to_string();
+    let response = |status: &str, result: Value| -> ExecutionDetail {
+        let id = started.id.to_string();
         let execution = json!({
             "execution_id": id, "status": status, "name": "x", "path": "x", "version": 1, "hash": "0", "seq": 1,
             "generation": 1, "cancelling": false, "started_at": "2026-01-01T00:00:00Z",
         });
-        let answer = json!({
+        let response = json!({
             "execution_id": id, "status": status, "result": result, "error": null, "execution": execution,
         });
-        serde_json::from_value(answer).expect("a response in the format of the route")
+        serde_json::from_value(response).expect("a response in the format of the route")
     };
     assert_eq!(
-        checks::check_end(&begun, &answer("COMPLETED", json!(3))),
+        checks::check_end(&started, &response("COMPLETED", json!(3))),
         Ok(())
     );
-    let failed = checks::check_end(&begun, &answer("FAILED", json!(3)));
+    let failed = checks::check_end(&started, &response("FAILED", json!(3)));
     assert_eq!(violation_number(failed), Some(50));
-    let wrong = checks::check_end(&begun, &answer("COMPLETED", json!(2)));
+    let wrong = checks::check_end(&started, &response("COMPLETED", json!(2)));
     assert_eq!(violation_number(wrong), Some(50));
 }

@@ -22,15 +22,15 @@ impl EffectTable {
              CREATE TABLE tally (key text); GRANT ALL ON tally TO {ROLE}; \
              CREATE TABLE work (run text, id int, taken bool NOT NULL DEFAULT false); GRANT ALL ON work TO {ROLE}"
         );
-        let made = tally.client().await.batch_execute(&sql).await;
-        made.expect("tables can be created");
+        let created = tally.client().await.batch_execute(&sql).await;
+        created.expect("tables can be created");
         tally
     }
 
     /// URL for the playbooks.
     pub fn url(&self) -> String {
-        let (place, name) = (self.0.location(), self.0.name());
-        format!("postgres://{ROLE}:{ROLE}@{place}/{name}")
+        let (location, name) = (self.0.location(), self.0.name());
+        format!("postgres://{ROLE}:{ROLE}@{location}/{name}")
     }
 
     /// Number of commits of each key.

@@ -111,9 +111,9 @@ async fn wait_for_status(
     matches: impl Fn(RunStatus) -> bool,
 ) -> RunStatus {
     loop {
-        let asked: Result<ExecutionSummary, CallError> =
+        let response: Result<ExecutionSummary, CallError> =
             client.get(&format!("/api/executions/{id}/status")).await;
-        if let Ok(run) = asked
+        if let Ok(run) = response
             && matches(run.status)
         {
             return run.status;

@@ -197,9 +197,7 @@ impl Nemesis {
             | InjectedFault::CutServer(_) => {}
             InjectedFault::KillNats => cluster.nats.start(),
             InjectedFault::SwallowStore(number) => {
-                let network = &cluster.nodes[number].store_proxy;
-                network.cut_connections();
-                network.set_swallowing(false);
+                cluster.nodes[number].store_proxy.stop_swallowing();
             }
             InjectedFault::SlowStore(number) => {
                 cluster.nodes[number].store_proxy.set_delay(Duration::ZERO);
@@ -208,9 +206,7 @@ impl Nemesis {
                 set_refusing(&cluster.nodes[number].store_proxy, false);
             }
             InjectedFault::SwallowServer(number) => {
-                let network = &cluster.nodes[number].server_proxy;
-                network.cut_connections();
-                network.set_swallowing(false);
+                cluster.nodes[number].server_proxy.stop_swallowing();
             }
             InjectedFault::SlowServer(number) => {
                 cluster.nodes[number].server_proxy.set_delay(Duration::ZERO);
@@ -230,9 +226,9 @@ impl Nemesis {
             }
         }
         for (name, status) in ended {
-            let what = format!("{name} exited by itself: {status}");
-            self.log_entry(&what);
-            self.fault_log.ended_processes.push(what);
+            let message = format!("{name} exited by itself: {status}");
+            self.log_entry(&message);
+            self.fault_log.ended_processes.push(message);
             self.pending_restarts.push((now() + RESTART_DELAY, name));
         }
         let due = |(when, _): &(Instant, String)| *when <= now();
@@ -246,9 +242,9 @@ impl Nemesis {
         }
     }
 
-    fn log_entry(&mut self, what: &str) {
+    fn log_entry(&mut self, message: &str) {
         let at = now().duration_since(self.started_at).as_secs_f64();
-        self.fault_log.entries.push(format!("{at:7.2} {what}"));
+        self.fault_log.entries.push(format!("{at:7.2} {message}"));
     }
 }
 

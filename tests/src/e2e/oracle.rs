@@ -104,9 +104,9 @@ impl<'a> Oracle<'a> {
         secret: &str,
     ) -> OracleReport {
         let mut verdict = OracleReport::default();
-        let listed = self.list_executions().await.expect("runs can be listed");
+        let summary = self.list_executions().await.expect("runs can be listed");
         let mut logs = BTreeMap::new();
-        for run in &listed {
+        for run in &summary {
             let id = run.execution_id;
             let log = read_log(&self.store, id).await;
             verdict.runs += 1;
@@ -120,11 +120,11 @@ impl<'a> Oracle<'a> {
         let everywhere = ExecutionId(0);
         let lost = load.iter().filter(|begun| !logs.contains_key(&begun.id));
         verdict.violations.extend(lost.map(|begun| {
-            let what = format!(
+            let message = format!(
                 "{:?} {} was started, but does not exist",
                 begun.recipe, begun.n
             );
-            (begun.id, new_violation(4, &what))
+            (begun.id, new_violation(4, &message))
         }));
         let whole = [
             checks::check_effect_causes(&logs, &self.effects),
@@ -159,14 +159,14 @@ impl<'a> Oracle<'a> {
 
     async fn check_execution(
         &self,
-        listed: &ExecutionSummary,
+        summary: &ExecutionSummary,
         log: &[Event],
-        begun: Option<&StartedExecution>,
+        started: Option<&StartedExecution>,
     ) -> Result<(), Violation> {
-        let id = listed.execution_id;
+        let id = summary.execution_id;
         let entry = self
             .store
-            .catalog_entry(listed.path.as_str(), Some(listed.version))
+            .catalog_entry(summary.path.as_str(), Some(summary.version))
             .await;
         let entry = entry.ok().flatten();
         let entry = entry.ok_or_else(|| new_violation(45, "its playbook does not exist"))?;
@@ -174,21 +174,21 @@ impl<'a> Oracle<'a> {
         checks::check_single_end(log)?;
         checks::check_no_leftovers(&state, &self.leftover_rows(id).await)?;
         let unread = |error: CallError| new_violation(12, &format!("a route failed: {error}"));
-        let (shown, detail) = self.load_api_view(listed).await.map_err(unread)?;
+        let (shown, detail) = self.load_api_view(summary).await.map_err(unread)?;
         checks::check_routes(&state, log, &shown)?;
         checks::check_replay(&state, &shown)?;
         checks::check_effects_recorded(log, &self.effects)?;
-        match begun {
-            Some(begun) => checks::check_end(begun, &detail),
+        match started {
+            Some(started) => checks::check_end(started, &detail),
             None => Ok(()),
         }
     }
 
     async fn load_api_view(
         &self,
-        listed: &ExecutionSummary,
+        summary: &ExecutionSummary,
     ) -> Result<(ApiView, ExecutionDetail), CallError> {
-        let id = listed.execution_id;
+        let id = summary.execution_id;
         let client = self.client;
         let detail: ExecutionDetail = client.get(&format!("/api/executions/{id}")).await?;
         let status: ExecutionSummary = client.get(&format!("/api/executions/{id}/status")).await?;
@@ -212,12 +212,12 @@ impl<'a> Oracle<'a> {
         }
         let shown = ApiView {
             statuses: vec![
-                listed.status,
+                summary.status,
                 detail.status,
                 detail.execution.status,
                 status.status,
             ],
-            seqs: vec![listed.seq, detail.execution.seq, status.seq],
+            seqs: vec![summary.seq, detail.execution.seq, status.seq],
             events,
             replayed: (replayed.seq, replayed.status, replayed.state),
         };
@@ -288,7 +288,7 @@ impl<'a> Oracle<'a> {
     /// The secret that every process has is in no stored text and no output.
     async fn check_secret_absent(&self, output: &str, secret: &str) -> Result<(), Violation> {
         let row = self.sql.query_one(TEXTS_QUERY, &[]).await;
-        let kept: String = row.expect("texts can be read").get(0);
-        checks::check_secret_absent(&[("the database", &kept), ("an output", output)], secret)
+        let lines: String = row.expect("texts can be read").get(0);
+        checks::check_secret_absent(&[("the database", &lines), ("an output", output)], secret)
     }
 }

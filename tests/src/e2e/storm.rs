@@ -114,12 +114,12 @@ pub async fn run_storm(plan: StormPlan) -> StormReport {
     let calm = Instant::now();
     let (load, unfinished) = wait_until_settled(&client, begun, plan.settle_timeout).await;
     let calm_after = calm.elapsed();
-    let mut seen = witness.effects();
-    seen.extend(cluster.effect_table.counts().await);
-    let oracle = Oracle::open(&client, &cluster.database_url(), seen).await;
-    let said = cluster.process_output();
+    let mut effects = witness.effects();
+    effects.extend(cluster.effect_table.counts().await);
+    let oracle = Oracle::open(&client, &cluster.database_url(), effects).await;
+    let output = cluster.process_output();
     let verdict = oracle
-        .check_all(&load, &said, cluster.postgres.password())
+        .check_all(&load, &output, cluster.postgres.password())
         .await;
     let report = StormReport {
         plan,
@@ -134,7 +134,7 @@ pub async fn run_storm(plan: StormPlan) -> StormReport {
         for (id, _) in &report.unfinished {
             stuck.push_str(&format!("{id}\n{}", oracle.describe(*id).await));
         }
-        let text = format!("{report}\n{diary}\n\n{stuck}\n{said}");
+        let text = format!("{report}\n{diary}\n\n{stuck}\n{output}");
         std::fs::write(&report.plan.output_file, text).expect("the output can be written");
     }
     report
@@ -172,12 +172,12 @@ fn start_load(
 /// Waits until all runs have finished or the time is up; returns the started and the unfinished runs.
 async fn wait_until_settled(
     client: &Client,
-    mut begun: JoinSet<StartedExecution>,
+    mut started: JoinSet<StartedExecution>,
     timeout: Duration,
 ) -> (Vec<StartedExecution>, Vec<(ExecutionId, RunStatus)>) {
     let end = Instant::now() + timeout;
     let mut load = Vec::new();
-    while let Ok(Some(one)) = tokio::time::timeout_at(end, begun.join_next()).await {
+    while let Ok(Some(one)) = tokio::time::timeout_at(end, started.join_next()).await {
         load.push(one.expect("the load does not panic"));
     }
     loop {

@@ -102,10 +102,10 @@ fn serve_connection(stream: TcpStream, shared: &Mutex<GcsState>) {
         return;
     };
     let mut reader = BufReader::new(stream);
-    while let Some(asked) = PeerRequest::read(&mut reader) {
-        let (status, headers, body) = lock(shared).reply(&asked);
+    while let Some(request) = PeerRequest::read(&mut reader) {
+        let (status, headers, body) = lock(shared).reply(&request);
         let bytes = body.len();
-        let length = if asked.method == "HEAD" { 0 } else { bytes };
+        let length = if request.method == "HEAD" { 0 } else { bytes };
         let head = format!(
             "HTTP/1.1 {status} -\r\nContent-Length: {bytes}\r\nETag: \"1\"\r\nx-goog-generation: 1\r\n\
              Last-Modified: Thu, 01 Jan 1970 00:00:00 GMT\r\n{headers}\r\n"

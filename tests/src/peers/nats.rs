@@ -124,10 +124,11 @@ fn find_server(folders: &[PathBuf]) -> PathBuf {
 
 /// The version that a server prints: `nats-server: v2.10.1`.
 fn version(program: &Path) -> String {
-    let said = Command::new(program).arg("--version").output();
-    let said = said.map(|said| String::from_utf8_lossy(&said.stdout).into_owned());
-    let said = said.unwrap_or_default();
-    said.rsplit(':')
+    let output = Command::new(program).arg("--version").output();
+    let output = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let output = output.unwrap_or_default();
+    output
+        .rsplit(':')
         .next()
         .unwrap_or_default()
         .trim()

@@ -93,7 +93,8 @@ impl ProgramUser {
     /// Whether this user can access a directory: a user other than this process's needs permissions for all users.
     pub(super) fn may_enter(self, folder: &Path) -> bool {
         let is_open = |folder: &Path| {
-            std::fs::metadata(folder).is_ok_and(|found| found.permissions().mode() & 0o001 != 0)
+            std::fs::metadata(folder)
+                .is_ok_and(|metadata| metadata.permissions().mode() & 0o001 != 0)
         };
         self.ids.is_none() || folder.ancestors().all(is_open)
     }

@@ -87,6 +87,16 @@ impl FaultProxy {
         state.bytes_swallowed = 0;
     }
 
+    /// Forwards responses again and closes all connections, in one step: no connection that lost a response stays open.
+    pub fn stop_swallowing(&self) {
+        let mut state = self.shared.state();
+        state.swallows = false;
+        for end in state.connections.drain(..) {
+            // A connection may be closed already.
+            let _ = end.shutdown(Shutdown::Both);
+        }
+    }
+
     /// Number of bytes of responses that it forwarded.
     pub fn bytes_answered(&self) -> u64 {
         self.shared.state().bytes_answered

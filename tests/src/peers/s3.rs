@@ -47,8 +47,8 @@ impl S3Server {
             _watchdog: watch,
             _dir: dir,
         };
-        let made = request(port, "PUT", &format!("/{}", Self::BUCKET), &[]);
-        assert_eq!(made.status, 200, "the bucket was created");
+        let create_sql = request(port, "PUT", &format!("/{}", Self::BUCKET), &[]);
+        assert_eq!(create_sql.status, 200, "the bucket was created");
         s3
     }
 
@@ -99,15 +99,15 @@ impl S3Server {
 
     /// The object under a key, if it exists.
     pub fn get_object(&self, key: &str) -> Option<Vec<u8>> {
-        let got = request(self.port, "GET", &format!("/{}/{key}", Self::BUCKET), &[]);
-        (got.status == 200).then_some(got.body)
+        let result = request(self.port, "GET", &format!("/{}/{key}", Self::BUCKET), &[]);
+        (result.status == 200).then_some(result.body)
     }
 
     /// Number of objects.
     pub fn count_objects(&self) -> usize {
         let path = format!("/{}?list-type=2", Self::BUCKET);
-        let listed = request(self.port, "GET", &path, &[]);
-        let text = String::from_utf8_lossy(&listed.body).into_owned();
+        let listing = request(self.port, "GET", &path, &[]);
+        let text = String::from_utf8_lossy(&listing.body).into_owned();
         text.matches("<Key>").count()
     }
 }

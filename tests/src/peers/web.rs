@@ -66,7 +66,7 @@ impl PeerRequest {
         let method = words.next()?.to_owned();
         let target = words.next()?;
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
-        let mut asked = Self {
+        let mut request = Self {
             method,
             path: percent_decode(path),
             query: percent_decode(query),
@@ -82,13 +82,13 @@ impl PeerRequest {
             };
             match name.to_ascii_lowercase().as_str() {
                 "content-length" => bytes = value.trim().parse().ok()?,
-                "range" => asked.range = parse_range(value.trim()),
+                "range" => request.range = parse_range(value.trim()),
                 _ => {}
             }
         }
-        asked.body = vec![0; bytes];
-        reader.read_exact(&mut asked.body).ok()?;
-        Some(asked)
+        request.body = vec![0; bytes];
+        reader.read_exact(&mut request.body).ok()?;
+        Some(request)
     }
 
     /// A value of the query.

@@ -1,20 +1,16 @@
 //! Deliberate bugs: each violates one invariant, and a checker must report it.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use engine::{Decision, ExecutionState, Input, Phase};
-use language::playbook::Playbook;
-use language::template::Tree;
-use model::command::Command;
 use model::command::TimerChange;
-use model::event::{CtxPatched, Event, EventBody, EventLocation, EventSource};
-use model::id::{EventId, LeaseEpoch, Seq};
-use model::playbook::RouteMode;
-use model::raw::RawJson;
+use model::event::{Event, EventBody};
+use model::id::{CommandId, EventId, Seq};
 use model::time::Time;
-use serde_json::Value;
+use server::{DriverBug, DriverTamper};
 
-use crate::world::Tamper;
+use crate::sim::observer::SimObserver;
 
 /// A bug to inject into a simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,16 +59,14 @@ pub enum Bug {
     HearTwice,
     /// A loop starts twice.
     StartLoopTwice,
-    /// A repeated report is recorded again.
-    RecordAgain,
     /// Events have no cause.
     CauseNothing,
     /// The end of an execution is not recorded.
     NeverEnd,
     /// The number of runs of a step is not limited.
     RunForever,
-    /// The state is not reloaded after a commit with an unknown result.
-    TrustUnknown,
+    /// A bug in the bookkeeping of the driver.
+    Driver(DriverBug),
 }
 
 impl Bug {
@@ -100,241 +94,242 @@ impl Bug {
         Bug::DropEvent,
         Bug::HearTwice,
         Bug::StartLoopTwice,
-        Bug::RecordAgain,
         Bug::CauseNothing,
         Bug::NeverEnd,
         Bug::RunForever,
-        Bug::TrustUnknown,
+        Bug::Driver(DriverBug::OverwriteExecution),
+        Bug::Driver(DriverBug::ReplyBeforeCommit),
+        Bug::Driver(DriverBug::DropFailedInputs),
+        Bug::Driver(DriverBug::KeepFailedAssignments),
+        Bug::Driver(DriverBug::DecideConfirmedInputs),
+        Bug::Driver(DriverBug::TrustUnknownCommit),
+        Bug::Driver(DriverBug::CommitTwiceAtOnce),
+        Bug::Driver(DriverBug::PublishRefusedCommit),
     ];
 
-    /// Number of the invariant that the bug violates.
-    pub fn broken_check(self) -> u32 {
+    /// Numbers of the invariants that the bug violates.
+    pub fn broken_checks(self) -> &'static [u32] {
         match self {
-            Bug::RecordAgain => 1,
-            Bug::DropEvent => 2,
-            Bug::CauseNothing => 7,
-            Bug::NeverEnd => 11,
-            Bug::LoseCtxPatch => 24,
-            Bug::RunForever => 35,
-            Bug::LoseCommand | Bug::LoseTimer => 5,
-            Bug::EndIsNoEnd => 10,
-            Bug::ForgetHeld => 12,
-            Bug::IgnorePause | Bug::IgnoreCancel => 14,
-            Bug::HearTwice => 15,
-            Bug::NeverJoin => 17,
-            Bug::RouteTwoArcs => 18,
-            Bug::DuplicateBoundary => 19,
-            Bug::StartLoopTwice => 20,
-            Bug::DuplicateIteration => 21,
-            Bug::WidenInFlight => 22,
-            Bug::ReuseEpoch => 26,
-            Bug::SkipFence => 27,
-            Bug::RetryMore => 32,
-            Bug::LoseReport => 33,
-            Bug::FireEarly => 34,
-            Bug::LoseToken | Bug::TrustUnknown => 44,
-            Bug::LoseMessage => 50,
+            Bug::DropEvent => &[2],
+            Bug::CauseNothing => &[7],
+            Bug::NeverEnd => &[11],
+            Bug::LoseCtxPatch => &[24],
+            Bug::RunForever => &[35],
+            Bug::LoseCommand | Bug::LoseTimer => &[5],
+            Bug::EndIsNoEnd => &[10],
+            Bug::ForgetHeld => &[12],
+            Bug::IgnorePause | Bug::IgnoreCancel => &[14],
+            Bug::HearTwice => &[15],
+            Bug::NeverJoin => &[17],
+            Bug::RouteTwoArcs => &[18],
+            Bug::DuplicateBoundary => &[19],
+            Bug::StartLoopTwice => &[20],
+            Bug::DuplicateIteration => &[21],
+            Bug::WidenInFlight => &[22],
+            Bug::ReuseEpoch => &[26],
+            Bug::SkipFence => &[27],
+            Bug::RetryMore => &[32],
+            Bug::LoseReport => &[33],
+            Bug::FireEarly => &[34],
+            Bug::LoseToken => &[44],
+            Bug::LoseMessage => &[50],
+            Bug::Driver(bug) => match bug {
+                DriverBug::OverwriteExecution
+                | DriverBug::ReplyBeforeCommit
+                | DriverBug::DropFailedInputs
+                | DriverBug::CommitTwiceAtOnce => &[4],
+                DriverBug::KeepFailedAssignments => &[26],
+                DriverBug::DecideConfirmedInputs => &[1],
+                DriverBug::PublishRefusedCommit | DriverBug::TrustUnknownCommit => &[49],
+            },
+        }
+    }
+
+    /// The playbook as the servers see it; the checkers see the original.
+    pub(crate) fn change_playbook(self, text: &str) -> String {
+        match self {
+            Bug::RouteTwoArcs => text.replace("mode: exclusive", "mode: inclusive"),
+            Bug::NeverJoin => {
+                let lines = text.lines().map(|line| {
+                    let is_step = line.starts_with("  - step: ");
+                    let indent = if is_step { "\n    " } else { "" };
+                    match line.strip_prefix("    spec: {") {
+                        Some(spec) if !spec.contains("join:") => {
+                            format!("    spec: {{join: each, {spec}")
+                        }
+                        _ if is_step => format!("{line}{indent}# no join"),
+                        _ => line.to_owned(),
+                    }
+                });
+                let text: Vec<String> = lines.collect();
+                add_missing_joins(&text.join("\n"))
+            }
+            Bug::WidenInFlight => {
+                let mut text = text.to_owned();
+                for width in 1..=8 {
+                    text = text.replace(&format!("max_in_flight: {width}}}"), "max_in_flight: 9}");
+                }
+                text
+            }
+            Bug::RetryMore => text.replace("attempts: 3", "attempts: 9"),
+            _ => text.to_owned(),
         }
     }
 }
 
-/// Injects a bug into a world.
+/// Gives every step that has no `spec` one that runs it once per token.
+fn add_missing_joins(text: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    let mut rest = text.lines().peekable();
+    while let Some(line) = rest.next() {
+        if line.trim() == "# no join" {
+            let has_spec = rest
+                .peek()
+                .is_some_and(|next| next.starts_with("    spec: {"));
+            if !has_spec {
+                lines.push("    spec: {join: each}".to_owned());
+            }
+            continue;
+        }
+        lines.push(line.to_owned());
+    }
+    lines.join("\n") + "\n"
+}
+
+/// Injects a bug into a driver, and shows the observer what the driver decides.
 pub(crate) struct Mutant {
-    bug: Bug,
-    /// The state before the change, so that the change is not visible in what is kept.
-    original: Option<ExecutionState>,
-    /// Reports that have arrived before.
-    past_reports: Vec<(Seq, Vec<Event>)>,
-    /// Whether the input is a report that has arrived before.
-    is_repeat: bool,
+    bug: Option<Bug>,
+    observer: Arc<SimObserver>,
+    /// Whether the state that the engine sees differs from the true one.
+    is_changed: Mutex<bool>,
 }
 
 impl Mutant {
-    pub(crate) fn new(bug: Bug) -> Self {
+    pub(crate) fn new(bug: Option<Bug>, observer: Arc<SimObserver>) -> Self {
         Self {
             bug,
-            original: None,
-            past_reports: Vec::new(),
-            is_repeat: false,
+            observer,
+            is_changed: Mutex::new(false),
         }
     }
 }
 
-impl Tamper for Mutant {
-    fn playbook(&mut self, playbook: &mut Playbook) {
-        for step in &mut playbook.steps {
-            match self.bug {
-                Bug::RouteTwoArcs => step.next.mode = RouteMode::Inclusive,
-                Bug::NeverJoin => step.is_joining = false,
-                Bug::WidenInFlight => {
-                    if let Some(loop_) = &mut step.loop_ {
-                        loop_.max_in_flight = Some(Tree::Literal(Value::from(9)));
-                    }
-                }
-                Bug::RetryMore => {
-                    let rules = step
-                        .tasks
-                        .iter_mut()
-                        .flat_map(|task| &mut task.policy.rules);
-                    rules.for_each(|rule| {
-                        rule.action.retry.attempts = Some(Tree::Literal(Value::from(9)));
-                    });
-                }
-                _ => {}
-            }
-        }
+impl DriverTamper for Mutant {
+    fn has_bug(&self, bug: DriverBug) -> bool {
+        self.bug == Some(Bug::Driver(bug))
     }
 
-    fn state(&mut self, state: &mut ExecutionState) {
-        self.original = Some(state.clone());
-        match self.bug {
-            Bug::IgnorePause => state.paused = false,
-            Bug::IgnoreCancel => state.stop = None,
-            Bug::EndIsNoEnd => state.phase = Phase::Live,
-            _ => {}
-        }
-    }
-
-    fn input(&mut self, state: Option<&ExecutionState>, input: &mut Input, now: &mut Time) {
+    fn before_decision(
+        &self,
+        state: Option<&mut ExecutionState>,
+        input: &mut Input,
+        now: &mut Time,
+    ) {
+        let Some(state) = state else { return };
+        let mut is_changed = self.is_changed.lock().expect("no holder panics");
         match (self.bug, input) {
-            (Bug::FireEarly, input @ Input::Signal { .. }) => {
-                let timers = state.map(|state| state.timers.keys());
-                if let Some(timer) = timers.and_then(|mut timers| timers.next()) {
+            (Some(Bug::IgnorePause), _) => *is_changed = std::mem::take(&mut state.paused),
+            (Some(Bug::IgnoreCancel), _) => *is_changed = state.stop.take().is_some(),
+            (Some(Bug::EndIsNoEnd), _) if state.is_ended() => {
+                state.phase = Phase::Live;
+                *is_changed = true;
+            }
+            (Some(Bug::FireEarly), input @ Input::Signal { .. }) => {
+                if let Some(timer) = state.timers.keys().next() {
                     *input = Input::TimerDue(*timer);
                     *now = now.after(Duration::from_secs(3600));
                 }
             }
-            (Bug::RecordAgain, Input::Report(report)) if !report.events.is_empty() => {
-                let said = (report.command, report.events.clone());
-                self.is_repeat = self.past_reports.contains(&said);
-                self.past_reports.push(said);
-            }
-            (Bug::SkipFence, Input::Report(report)) => {
-                let Some(state) = state else { return };
-                let run = report
-                    .events
-                    .first()
-                    .and_then(|event| event.location.step_run_id());
+            (Some(Bug::SkipFence), Input::Report(report)) => {
+                let first = report.events.first();
+                let run = first.and_then(|event| event.location.step_run_id());
                 let mut live = state.commands.iter();
-                let current = live.find(|(_, command)| Some(&command.run) == run.as_ref());
-                if let Some((seq, command)) = current {
-                    report.command = *seq;
-                    report.lease_epoch = command
-                        .claimed
-                        .as_ref()
-                        .map_or(LeaseEpoch(1), |(_, epoch)| *epoch);
+                let current = live.find_map(|(seq, command)| {
+                    let id = CommandId {
+                        execution: state.execution,
+                        seq: *seq,
+                    };
+                    let epoch = self.observer.current_epoch(id)?;
+                    (Some(&command.run) == run.as_ref()).then_some((*seq, epoch))
+                });
+                if let Some((command, epoch)) = current {
+                    report.command = command;
+                    report.lease_epoch = epoch;
                 }
             }
             _ => {}
         }
     }
 
-    fn decision(&mut self, before: Option<&ExecutionState>, decision: &mut Decision) {
+    fn after_decision(&self, before: Option<&ExecutionState>, decision: &mut Decision) {
         match self.bug {
-            Bug::LoseCommand => {
-                decision.issued.clear();
-            }
-            Bug::LoseTimer => decision
+            Some(Bug::LoseCommand) => decision.issued.clear(),
+            Some(Bug::LoseTimer) => decision
                 .timers
                 .retain(|change| matches!(change, TimerChange::Clear { .. })),
-            Bug::LoseMessage => decision.messages.clear(),
-            Bug::LoseCtxPatch => {
+            Some(Bug::LoseMessage) => decision.messages.clear(),
+            Some(Bug::LoseCtxPatch) => {
                 if let Some(before) = before {
                     decision.state.ctx = before.ctx.clone();
                 }
             }
-            Bug::LoseToken => {
+            Some(Bug::LoseToken) => {
                 decision.state.tokens.pop_last();
             }
-            Bug::DuplicateBoundary => {
+            Some(Bug::DuplicateBoundary) => {
                 repeat_event(decision, |body| matches!(body, EventBody::StepDone(_)));
             }
-            Bug::DuplicateIteration => {
+            Some(Bug::DuplicateIteration) => {
                 repeat_event(decision, |body| matches!(body, EventBody::IterationDone(_)));
             }
-            Bug::ForgetHeld => forget_held(before, decision),
-            Bug::HearTwice => repeat_event(
+            Some(Bug::ForgetHeld) => forget_held(before, decision),
+            Some(Bug::HearTwice) => repeat_event(
                 decision,
                 |body| matches!(body, EventBody::SignalReceived(signal) if signal.child.is_some()),
             ),
-            Bug::StartLoopTwice => {
+            Some(Bug::StartLoopTwice) => {
                 repeat_event(decision, |body| matches!(body, EventBody::LoopStarted(_)));
             }
-            Bug::IgnorePause | Bug::IgnoreCancel | Bug::EndIsNoEnd => {
+            Some(Bug::IgnorePause | Bug::IgnoreCancel | Bug::EndIsNoEnd) => {
                 decision.unique_keys.clear();
-                let original = self.original.take().filter(|_| before.is_some());
-                if let Some(mut state) = original {
+                let is_changed =
+                    std::mem::take(&mut *self.is_changed.lock().expect("no holder panics"));
+                if let Some(mut state) = before.filter(|_| is_changed).cloned() {
                     decision.events.iter().for_each(|event| state.apply(event));
                     decision.state = state;
                 }
             }
-            Bug::RecordAgain if std::mem::take(&mut self.is_repeat) => {
-                let patch = RawJson::from_serializable(&serde_json::json!({}));
-                add_event(decision, EventBody::CtxPatched(CtxPatched { patch }));
-            }
-            Bug::CauseNothing => {
+            Some(Bug::CauseNothing) => {
                 let decided = decision.events.iter_mut().skip(1);
                 decided.for_each(|event| event.cause_seq = None);
             }
-            Bug::NeverEnd => never_end(before, decision),
-            Bug::DropEvent if decision.events.len() > 6 => {
+            Some(Bug::NeverEnd) => never_end(before, decision),
+            Some(Bug::DropEvent) if decision.events.len() > 6 => {
                 decision.events.remove(3);
             }
             _ => {}
         }
-    }
-
-    fn trusts_unknown(&self) -> bool {
-        self.bug == Bug::TrustUnknown
-    }
-
-    fn drops_input(&mut self, input: &Input) -> bool {
-        let Input::Report(report) = input else {
-            return false;
-        };
-        let is_unlucky = (report.command.0 + report.events.len() as u64).is_multiple_of(5);
-        self.bug == Bug::LoseReport && is_unlucky && !report.events.is_empty()
-    }
-
-    fn claim(&mut self, _command: &Command, epoch: &mut LeaseEpoch) {
-        if self.bug == Bug::ReuseEpoch {
-            *epoch = LeaseEpoch(1);
+        if let Some(last) = decision.events.last() {
+            self.observer
+                .add_decided(last.event_id, decision.state.clone());
         }
     }
 }
+
+/// Distinguishes the ID of a repeated event; IDs of events do not use this bit.
+const REPEATED_EVENT: i64 = 1 << 62;
 
 /// Repeats an event at the end of a decision.
 fn repeat_event(decision: &mut Decision, is_match: impl Fn(&EventBody) -> bool) {
     let found = decision.events.iter().find(|event| is_match(&event.body));
     let Some(event) = found.cloned() else { return };
     let again = Event {
+        event_id: EventId(event.event_id.0 | REPEATED_EVENT),
         seq: Seq(decision.state.seq.0 + 1),
         ..event
     };
     decision.state.apply(&again);
     decision.events.push(again);
-}
-
-/// Adds an event at the end of a decision.
-fn add_event(decision: &mut Decision, body: EventBody) {
-    let seq = decision.state.seq.next();
-    let event = Event {
-        event_id: EventId(0),
-        execution_id: decision.state.execution,
-        seq,
-        cause_seq: Some(decision.state.seq),
-        timestamp: Time(0),
-        recorded_at: Time(0),
-        source: EventSource::Server,
-        location: EventLocation::default(),
-        duration_ms: None,
-        worker_id: None,
-        trace_id: None,
-        meta: None,
-        body,
-    };
-    decision.state.apply(&event);
-    decision.events.push(event);
 }
 
 /// Removes the end of an execution.

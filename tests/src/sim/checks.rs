@@ -1,4 +1,4 @@
-//! The checkers: each invariant that can be observed in a world, by its number in the list of invariants.
+//! The checkers: each invariant that can be observed in a simulation, by its number in the list of invariants.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,14 +6,16 @@ use std::sync::Arc;
 use engine::{ExecutionState, Graph};
 use language::playbook::Playbook;
 use language::template::Tree;
-use model::event::{Event, EventBody};
-use model::id::{CommandId, ExecutionId, LeaseEpoch, PlaybookHash, Seq};
+use model::event::{Event, EventBody, EventSource};
+use model::id::{CommandId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
 use model::playbook::LoopMode;
 use model::time::Time;
 
+use store::{ExecutionRow, OpenCommand};
+use wire::ClaimedCommand;
+
 use crate::sim::log_checker::LogChecker;
-use crate::sim::simulation::{Violation, into_violation};
-use crate::world::{InputResult, WorldServer, read_log};
+use crate::sim::simulation::Violation;
 
 pub(crate) type CheckResult = Result<(), Violation>;
 
@@ -21,14 +23,14 @@ pub(crate) type CheckResult = Result<(), Violation>;
 pub(crate) fn check_promise(
     number: u32,
     holds: bool,
-    what: impl FnOnce() -> String,
+    message: impl FnOnce() -> String,
 ) -> CheckResult {
     if holds {
         return Ok(());
     }
     Err(Violation {
         number,
-        what: what(),
+        what: message(),
     })
 }
 
@@ -37,8 +39,17 @@ pub(crate) fn check_promise(
 pub(crate) struct ExecutionChecks {
     checkers: BTreeMap<ExecutionId, LogChecker>,
     replayed: BTreeMap<ExecutionId, ExecutionState>,
-    claims: BTreeMap<CommandId, LeaseEpoch>,
+    /// The latest claim on each command that a worker received.
+    claims: BTreeMap<CommandId, (LeaseEpoch, WorkerId)>,
     playbooks: BTreeMap<PlaybookHash, Arc<CheckedPlaybook>>,
+}
+
+/// What the store has of an execution.
+pub(crate) struct StoredRows {
+    pub(crate) row: Option<ExecutionRow>,
+    pub(crate) open_commands: Vec<OpenCommand>,
+    /// Due time of the earliest timer of all executions.
+    pub(crate) next_timer: Option<Time>,
 }
 
 /// The playbook parsed from its text, independent of the server.
@@ -48,119 +59,77 @@ pub(crate) struct CheckedPlaybook {
 }
 
 impl ExecutionChecks {
-    /// Checks the events of one commit.
-    pub(crate) fn check_commit(
-        &mut self,
-        server: &mut WorldServer,
-        execution: ExecutionId,
-        events: &[Event],
-    ) -> CheckResult {
-        for event in events {
-            self.check_event(server, execution, event)?;
-        }
-        self.c24_servers_hold_the_ctx_of_the_log(server, execution)?;
-        self.c44_state_is_the_fold(server, execution)?;
-        self.c15_children_are_heard_once(events)
+    /// Executions of this playbook are checked against this text.
+    pub(crate) fn add_playbook(&mut self, hash: PlaybookHash, text: &str) {
+        let parsed = language::playbook::parse("drawn", text.as_bytes());
+        let playbook = parsed.playbook.expect("a generated playbook is valid");
+        let graph = Graph::from_playbook(&playbook);
+        self.playbooks
+            .insert(hash, Arc::new(CheckedPlaybook { playbook, graph }));
     }
 
-    fn check_event(
-        &mut self,
-        server: &WorldServer,
-        execution: ExecutionId,
-        event: &Event,
-    ) -> CheckResult {
+    /// Checks an event that was written.
+    pub(crate) fn check_event(&mut self, event: &Event, now: Time) -> CheckResult {
+        let execution = event.execution_id;
+        self.c27_claims_are_the_received_ones(event)?;
         let before = self.replayed.remove(&execution);
         if let EventBody::ExecutionRequested(requested) = &event.body {
-            let plan = self.checked_playbook(server, &requested.hash);
-            self.checkers.insert(execution, LogChecker::new(plan));
+            let playbook = self.playbooks.get(&requested.hash);
+            let playbook = playbook.expect("the playbook is known").clone();
+            self.checkers.insert(execution, LogChecker::new(playbook));
         }
-        let watch = self.checkers.get_mut(&execution).ok_or_else(|| Violation {
+        let checker = self.checkers.get_mut(&execution).ok_or_else(|| Violation {
             number: 7,
             what: format!("the first event of {execution} is not its request"),
         })?;
-        watch.check_event(event, before.as_ref(), server.now())?;
+        checker.check_event(event, before.as_ref(), now)?;
+        c27_reports_come_from_the_claimant(event, before.as_ref())?;
         let after = engine::fold(before, event).ok_or_else(|| Violation {
             number: 44,
             what: format!("cannot replay event {} of {execution}", event.seq),
         })?;
-        c22_widths_stay_within_bounds(&watch.playbook, &after)?;
-        c17_tokens_are_conserved(watch, &after)?;
+        c22_widths_stay_within_bounds(&checker.playbook, &after)?;
+        c17_tokens_are_conserved(checker, &after)?;
         self.replayed.insert(execution, after);
         Ok(())
     }
 
-    fn checked_playbook(
-        &mut self,
-        server: &WorldServer,
-        hash: &PlaybookHash,
-    ) -> Arc<CheckedPlaybook> {
-        let made = self.playbooks.entry(hash.clone()).or_insert_with(|| {
-            let text = server.playbook_text(hash);
-            let parsed = language::playbook::parse("drawn", text.as_bytes());
-            let playbook = parsed.playbook.expect("a generated playbook is valid");
-            let graph = Graph::from_playbook(&playbook);
-            Arc::new(CheckedPlaybook { playbook, graph })
-        });
-        made.clone()
+    /// Checks the state in the memory of a driver after a decision that was written.
+    pub(crate) fn check_decided(&self, decided: &ExecutionState) -> CheckResult {
+        let execution = decided.execution;
+        let checker = &self.checkers[&execution];
+        check_promise(24, *decided.ctx == checker.ctx, || {
+            format!(
+                "ctx is {:?}, but its patches result in {:?}",
+                decided.ctx, checker.ctx
+            )
+        })?;
+        check_promise(44, *decided == self.replayed[&execution], || {
+            format!(
+                "the state of {execution} at {} differs from the replay of its log",
+                decided.seq
+            )
+        })
     }
 
-    fn c24_servers_hold_the_ctx_of_the_log(
-        &self,
-        server: &WorldServer,
-        execution: ExecutionId,
-    ) -> CheckResult {
-        let watch = &self.checkers[&execution];
-        for known in (0..server.count()).filter_map(|number| server.cached_state(number, execution))
-        {
-            check_promise(
-                24,
-                known.seq != watch.seq || *known.ctx == watch.ctx,
-                || {
-                    format!(
-                        "ctx is {:?}, but its patches result in {:?}",
-                        known.ctx, watch.ctx
-                    )
-                },
-            )?;
-        }
-        Ok(())
-    }
-
-    fn c44_state_is_the_fold(&self, server: &WorldServer, execution: ExecutionId) -> CheckResult {
-        let replayed = &self.replayed[&execution];
-        for known in (0..server.count()).filter_map(|number| server.cached_state(number, execution))
-        {
-            if known.seq == replayed.seq {
-                check_promise(44, known == replayed, || {
-                    format!(
-                        "the state of {execution} at {} differs from the replay of its log",
-                        known.seq
-                    )
-                })?;
-            }
-        }
-        Ok(())
-    }
-
-    fn c15_children_are_heard_once(&mut self, events: &[Event]) -> CheckResult {
+    /// Checks that the end of a child is reported to its parent once.
+    pub(crate) fn check_children(&mut self, events: &[Event]) -> CheckResult {
         for event in events {
             let EventBody::SignalReceived(signal) = &event.body else {
                 continue;
             };
             let Some(end) = &signal.child else { continue };
-            let ends = self
-                .checkers
-                .get(&end.execution_id)
-                .map_or(0, |watch| watch.ends);
-            let watch = self.checkers.get_mut(&event.execution_id);
-            let heard = watch.map_or(0, |watch| {
-                let heard = watch.child_ends.entry(end.execution_id).or_insert(0);
-                *heard += 1;
-                *heard
+            let child = self.checkers.get(&end.execution_id);
+            let ends = child.map_or(0, |checker| checker.ends);
+            let parent = self.checkers.get_mut(&event.execution_id);
+            let reported = parent.map_or(0, |checker| {
+                let reported = checker.child_ends.entry(end.execution_id).or_insert(0);
+                *reported += 1;
+                *reported
             });
-            check_promise(15, heard <= ends, || {
+            check_promise(15, reported <= ends, || {
                 format!(
-                    "{} was reported {heard} times and ended {ends} times",
+                    "{} was reported {reported} times and ended {ends} times",
                     end.execution_id
                 )
             })?;
@@ -168,55 +137,86 @@ impl ExecutionChecks {
         Ok(())
     }
 
-    /// Checks that the executions and the store agree, which must hold at any time.
-    pub(crate) fn check_all(&mut self, server: &WorldServer) -> CheckResult {
-        let open = into_violation(server.open_commands())?;
-        for (execution, state) in &self.replayed {
-            let row = into_violation(server.execution_row(*execution))?;
-            let status = row.as_ref().map(|row| row.status);
-            check_promise(12, status == Some(state.status()), || {
-                format!(
-                    "{execution} is {:?}, but listed as {status:?}",
-                    state.status()
-                )
-            })?;
-            let seq = row.map_or(Seq(0), |row| row.version);
-            check_promise(2, seq == state.seq, || {
-                format!("{execution} is at {seq}, its log at {}", state.seq)
-            })?;
-            let own = open
-                .iter()
-                .filter(|open| open.command.id.execution == *execution);
-            let own: BTreeSet<Seq> = own.map(|open| open.command.id.seq).collect();
-            let live: BTreeSet<Seq> = state.commands.keys().copied().collect();
-            check_promise(5, own == live, || {
-                format!("{execution} has commands {live:?}, but the store has {own:?}")
-            })?;
-            c11_ends_if_and_only_if_nothing_is_left(*execution, state)?;
-        }
+    /// Checks that an execution and the store agree after a commit.
+    pub(crate) fn check_rows(&self, execution: ExecutionId, rows: &StoredRows) -> CheckResult {
+        let Some(state) = self.replayed.get(&execution) else {
+            return Ok(());
+        };
+        let status = rows.row.as_ref().map(|row| row.status);
+        check_promise(12, status == Some(state.status()), || {
+            format!(
+                "{execution} is {:?}, but listed as {status:?}",
+                state.status()
+            )
+        })?;
+        let seq = rows.row.as_ref().map_or(Seq(0), |row| row.version);
+        check_promise(2, seq == state.seq, || {
+            format!("{execution} is at {seq}, its log at {}", state.seq)
+        })?;
+        let open = rows.open_commands.iter();
+        let open: BTreeSet<Seq> = open.map(|open| open.command.id.seq).collect();
+        let live: BTreeSet<Seq> = state.commands.keys().copied().collect();
+        check_promise(5, open == live, || {
+            format!("{execution} has commands {live:?}, but the store has {open:?}")
+        })?;
         let timers = self
             .replayed
             .values()
             .flat_map(|state| state.timers.values());
         let earliest: Option<Time> = timers.map(|timer| timer.due).min();
-        let stored = into_violation(server.next_timer())?;
-        check_promise(5, stored == earliest, || {
+        check_promise(5, rows.next_timer == earliest, || {
+            let stored = rows.next_timer;
             format!("the next timer is {earliest:?}, but {stored:?} in the store")
-        })
+        })?;
+        c11_nothing_is_left_at_the_end(execution, state)
+    }
+
+    /// Checks that something can move each unfinished execution forward, once all decisions are made.
+    pub(crate) fn check_stuck(&self) -> CheckResult {
+        for (execution, state) in &self.replayed {
+            let waits = state.runs.values().any(|run| !run.waits.is_empty());
+            let is_under_way = !state.commands.is_empty() || !state.timers.is_empty();
+            let is_moving = state.is_ended() || state.paused || is_under_way || waits;
+            check_promise(11, is_moving, || {
+                format!("{execution} is unfinished, but nothing can move it forward")
+            })?;
+        }
+        Ok(())
     }
 
     /// Checks a new claim.
-    pub(crate) fn check_claim(&mut self, command: CommandId, epoch: LeaseEpoch) -> CheckResult {
-        let before = self.claims.insert(command, epoch);
-        check_promise(26, before.is_none_or(|before| before < epoch), || {
+    pub(crate) fn check_claim(&mut self, claimed: &ClaimedCommand, worker: &str) -> CheckResult {
+        let (command, epoch) = (claimed.command.id, claimed.lease_epoch);
+        let claim = (epoch, WorkerId(worker.into()));
+        let before = self.claims.insert(command, claim);
+        let increases = before.as_ref().is_none_or(|(before, _)| *before < epoch);
+        check_promise(26, increases, || {
             format!("{command} was claimed with {before:?}, then with {epoch:?}")
         })
     }
 
+    /// A recorded claim must be that of the worker which received it.
+    fn c27_claims_are_the_received_ones(&self, event: &Event) -> CheckResult {
+        let EventBody::CommandClaimed(recorded) = &event.body else {
+            return Ok(());
+        };
+        let command = CommandId {
+            execution: event.execution_id,
+            seq: recorded.command,
+        };
+        let received = self.claims.get(&command);
+        let received = received.filter(|(epoch, _)| *epoch == recorded.lease_epoch);
+        let agrees = received.is_none_or(|(_, worker)| *worker == recorded.worker);
+        check_promise(27, agrees, || {
+            let recorded = &recorded.worker;
+            format!("{command} was claimed as {received:?}, but a report of {recorded} was taken")
+        })
+    }
+
     /// Checks ended executions: their logs can be replayed, with or without a snapshot at any position.
-    pub(crate) fn check_end(&self, server: &mut WorldServer) -> CheckResult {
-        for (execution, state) in &self.replayed {
-            let events = read_log(&server.store, *execution);
+    pub(crate) fn check_end(&self, logs: &[(ExecutionId, Vec<Event>)]) -> CheckResult {
+        for (execution, events) in logs {
+            let state = &self.replayed[execution];
             let middle = events.len() / 2;
             let first = events[..middle].iter().fold(None, engine::fold);
             let mut bytes = Vec::new();
@@ -251,10 +251,6 @@ impl ExecutionChecks {
         paused.map(|(execution, _)| *execution).collect()
     }
 
-    pub(crate) fn all_ended(&self) -> bool {
-        self.replayed.values().all(ExecutionState::is_ended)
-    }
-
     pub(crate) fn unfinished(&self) -> String {
         let live = self.replayed.values().filter(|state| !state.is_ended());
         let shown = live.map(|state| {
@@ -265,38 +261,30 @@ impl ExecutionChecks {
     }
 }
 
-/// Checks that a report with an expired claim records nothing.
-pub(crate) fn c27_stale_reports_leave_nothing(
-    is_current: bool,
-    result: &InputResult,
-) -> CheckResult {
-    let left = match result {
-        InputResult::Committed(events) => events.len(),
-        InputResult::Refused(_) => 0,
-    };
-    check_promise(27, is_current || left == 0, || {
-        format!("a fenced report recorded {left} events")
-    })
-}
-
-/// Checks that a report that is already in the log records nothing.
-pub(crate) fn c01_repeated_reports_leave_nothing(result: &InputResult) -> CheckResult {
-    let left: Vec<String> = match result {
-        InputResult::Committed(events) => events
-            .iter()
-            .map(|event| event.kind().to_string())
-            .collect(),
-        InputResult::Refused(_) => Vec::new(),
-    };
-    check_promise(1, left.is_empty(), || {
-        format!("a repeated report recorded {left:?}")
-    })
-}
-
 fn c17_tokens_are_conserved(checker: &LogChecker, state: &ExecutionState) -> CheckResult {
     let live = i64::try_from(state.tokens.len()).expect("the number of tokens fits");
     check_promise(17, checker.tokens == live, || {
         format!("expected {} live tokens, found {live}", checker.tokens)
+    })
+}
+
+/// A worker's events are accepted only while it has the claim on a command of their step run.
+fn c27_reports_come_from_the_claimant(
+    event: &Event,
+    before: Option<&ExecutionState>,
+) -> CheckResult {
+    let (EventSource::Worker, Some(state)) = (event.source, before) else {
+        return Ok(());
+    };
+    let run = event.location.step_run_id();
+    let mut commands = state.commands.values();
+    let has_claim = commands.any(|command| {
+        let claimant = command.claimed.as_ref().map(|(worker, _)| worker);
+        Some(&command.run) == run.as_ref() && claimant == event.worker_id.as_ref()
+    });
+    check_promise(27, has_claim, || {
+        let (seq, worker) = (event.seq, &event.worker_id);
+        format!("event {seq} is a report of {worker:?}, which has no claim on {run:?}")
     })
 }
 
@@ -326,19 +314,10 @@ fn c22_widths_stay_within_bounds(
     Ok(())
 }
 
-fn c11_ends_if_and_only_if_nothing_is_left(
-    execution: ExecutionId,
-    state: &ExecutionState,
-) -> CheckResult {
-    let waits = state.runs.values().any(|run| !run.waits.is_empty());
-    let under_way = !state.commands.is_empty() || !state.timers.is_empty();
-    if state.is_ended() {
-        return check_promise(11, !under_way, || {
-            format!("{execution} has ended, but has commands or timers")
-        });
-    }
-    let is_stuck = !state.paused && !under_way && !waits;
-    check_promise(11, !is_stuck, || {
-        format!("{execution} is unfinished, but nothing can move it forward")
+/// An execution that has ended has nothing under way.
+fn c11_nothing_is_left_at_the_end(execution: ExecutionId, state: &ExecutionState) -> CheckResult {
+    let is_under_way = !state.commands.is_empty() || !state.timers.is_empty();
+    check_promise(11, !(state.is_ended() && is_under_way), || {
+        format!("{execution} has ended, but has commands or timers")
     })
 }

@@ -1,13 +1,16 @@
-//! The simulator: random playbooks on several servers and workers, with faults at random times, all from one seed.
+//! The simulator: random playbooks on real servers and workers, with faults at random times, all from one seed.
 //!
-//! After every action the checkers read what was committed; at the end every execution must have ended.
+//! The checkers read every commit; at the end every execution must have ended.
 
 mod bug;
 pub(crate) mod checks;
+mod cluster;
 pub(crate) mod log_checker;
+mod observer;
 mod playbooks;
 pub(crate) mod random;
 mod seeded_answers;
+mod sim_transport;
 mod simulation;
 
 pub use bug::Bug;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use model::outcome::{ErrorKind, Outcome, TaskError};
 
+use crate::conformance::{AttemptQuery, OutcomeSource, TimedOutcome};
 use crate::sim::random::mix_bits;
-use crate::world::{AttemptQuery, OutcomeSource, TimedOutcome};
 
 /// Chooses the outcomes of tasks in a simulation.
 pub(crate) struct SeededAnswers {

@@ -1,8 +1,7 @@
-//! A worker's way to the server that can be cut: after death nothing it says arrives, and nothing is answered.
+//! A worker's connection to the server with latency. It can be cut: then no request arrives and no response returns.
 
 use std::sync::Arc;
-use wire::api::ClaimRequest;
-use wire::api::HeartbeatRequest;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use model::event::Event;
@@ -11,17 +10,20 @@ use model::raw::RawJson;
 use model::result_ref::{ResolvedRef, ResultRef};
 use model::step_pointer::LoopPointer;
 use tokio_util::sync::CancellationToken;
+use wire::api::{ClaimRequest, HeartbeatRequest};
 use wire::{
     ByteStream, ClaimedCommand, CommandNotice, Error, PlaybookText, ReportRequest, ReportResponse,
     Transport,
 };
 
-/// The way of one worker.
+/// The connection of one worker.
 pub struct KillableTransport {
     /// The server.
     pub server: Arc<dyn Transport>,
-    /// Cancelled when the worker dies.
+    /// Cancelled when the worker is killed.
     pub kill_token: CancellationToken,
+    /// The time that a report takes to the server.
+    pub report_latency: Duration,
 }
 
 impl KillableTransport {
@@ -40,7 +42,11 @@ impl Transport for KillableTransport {
         self.unless_killed(self.server.claim(request)).await
     }
     async fn report(&self, report: ReportRequest) -> Result<ReportResponse, Error> {
-        self.unless_killed(self.server.report(report)).await
+        let delayed = async {
+            tokio::time::sleep(self.report_latency).await;
+            self.server.report(report).await
+        };
+        self.unless_killed(delayed).await
     }
     async fn heartbeat(&self, request: &HeartbeatRequest) -> Result<(), Error> {
         self.unless_killed(self.server.heartbeat(request)).await

@@ -2,8 +2,8 @@
 //! with faults where a test asks for them.
 
 use std::ops::Range;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -28,7 +28,7 @@ use crate::stack::virtual_clock::run_with_time_stopped;
 /// The store of one case.
 pub struct PausingStore<S = SqliteStore> {
     pub inner: S,
-    /// Whether the next commit happens and is answered as if nobody knew.
+    /// Whether the next commit is written but its outcome is reported as unknown.
     pub loses_reply: AtomicBool,
     /// How often a log was loaded.
     pub loads: AtomicUsize,
@@ -36,14 +36,37 @@ pub struct PausingStore<S = SqliteStore> {
     pub faults: Mutex<Option<SeededRandom>>,
     /// Whether commits take for ever.
     pub never_replies: AtomicBool,
+    /// Sees every commit that the store really wrote, in order.
+    pub observer: Option<Arc<dyn CommitObserver>>,
+}
+
+/// Sees what a store writes.
+pub trait CommitObserver: Send + Sync {
+    /// Called with the events of the commits of a batch that are durable now.
+    fn on_written(&self, commits: &[(ExecutionId, Vec<Event>)], now: Time);
+    /// Called when the store rejects a commit for good.
+    fn on_rejected(&self, execution: ExecutionId, error: &Error);
 }
 
 /// What becomes of a commit.
 struct CommitFault {
     before: Duration,
     after: Duration,
-    happens: bool,
-    is_answered: bool,
+    outcome: FaultOutcome,
+}
+
+/// How a commit with a fault ends.
+enum FaultOutcome {
+    /// It is written, and the answer arrives.
+    Written,
+    /// It is written, and the answer is lost.
+    WrittenUnanswered,
+    /// It is not written, and its outcome is reported as unknown.
+    Lost,
+    /// The store refuses it because the log has moved on.
+    VersionConflict,
+    /// The store refuses it because a claim has expired.
+    Fenced,
 }
 
 impl<S> PausingStore<S> {
@@ -55,6 +78,7 @@ impl<S> PausingStore<S> {
             loads: AtomicUsize::new(0),
             faults: Mutex::new(None),
             never_replies: AtomicBool::new(false),
+            observer: None,
         }
     }
 }
@@ -67,8 +91,13 @@ impl<S: Store> PausingStore<S> {
         Some(CommitFault {
             before: Duration::from_millis(before),
             after: Duration::from_millis(after),
-            happens: !random.percent(7),
-            is_answered: !random.percent(7),
+            outcome: match random.below(100) {
+                0..=5 => FaultOutcome::Lost,
+                6..=11 => FaultOutcome::WrittenUnanswered,
+                12..=14 => FaultOutcome::VersionConflict,
+                15..=16 => FaultOutcome::Fenced,
+                _ => FaultOutcome::Written,
+            },
         })
     }
 
@@ -79,15 +108,46 @@ impl<S: Store> PausingStore<S> {
     ) -> Vec<Result<CommitStatus, Error>> {
         let lost = || Err(Error::Unavailable("the connection broke".into()));
         tokio::time::sleep(fault.before).await;
-        if !fault.happens {
-            return commits.iter().map(|_| lost()).collect();
+        let refused = |commit: &Commit| match fault.outcome {
+            FaultOutcome::Lost => Some(lost()),
+            FaultOutcome::VersionConflict => Some(Ok(CommitStatus::VersionConflict {
+                version: commit.expected,
+            })),
+            FaultOutcome::Fenced => Some(Ok(CommitStatus::Fenced)),
+            FaultOutcome::Written | FaultOutcome::WrittenUnanswered => None,
+        };
+        let unwritten: Vec<_> = commits.iter().filter_map(refused).collect();
+        if !unwritten.is_empty() {
+            return unwritten;
         }
-        let answers = self.inner.commit_all(commits).await;
+        let answers = self.write_observed(commits).await;
         tokio::time::sleep(fault.after).await;
-        if fault.is_answered {
+        if matches!(fault.outcome, FaultOutcome::Written) {
             return answers;
         }
         answers.iter().map(|_| lost()).collect()
+    }
+
+    /// Writes commits, and shows the observer what became of them.
+    async fn write_observed(&self, commits: Vec<Commit>) -> Vec<Result<CommitStatus, Error>> {
+        let Some(observer) = &self.observer else {
+            return self.inner.commit_all(commits).await;
+        };
+        let events = commits
+            .iter()
+            .map(|commit| (commit.execution, commit.events.clone()));
+        let events: Vec<_> = events.collect();
+        let answers = self.inner.commit_all(commits).await;
+        let mut written = Vec::with_capacity(events.len());
+        for (commit, answer) in events.into_iter().zip(&answers) {
+            match answer {
+                Ok(CommitStatus::Committed) => written.push(commit),
+                Ok(_) => {}
+                Err(error) => observer.on_rejected(commit.0, error),
+            }
+        }
+        observer.on_written(&written, self.inner.now());
+        answers
     }
 }
 
@@ -109,7 +169,7 @@ impl<S: Store> Store for PausingStore<S> {
         if let Some(fate) = self.draw_fault() {
             return self.commit_with_fault(fate, commits).await;
         }
-        let answers = run_with_time_stopped(self.inner.commit_all(commits)).await;
+        let answers = run_with_time_stopped(self.write_observed(commits)).await;
         if !self.loses_reply.swap(false, Ordering::Relaxed) {
             return answers;
         }

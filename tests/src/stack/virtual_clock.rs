@@ -1,4 +1,4 @@
-//! Virtual time: the runtime's paused clock is everybody's clock, and stands still while a write is under way.
+//! Virtual time: all components use the runtime's paused clock, which does not advance during a write.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use model::time::Time;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// When every case begins: the first second of 2026, as in the engine's own world.
+/// The time at which every case begins: the first second of 2026.
 const EPOCH: Time = Time(1_767_225_600_000_000);
 
 /// The clock of one case.
@@ -35,7 +35,7 @@ impl VirtualClock {
         EPOCH.after(self.started_at.elapsed())
     }
 
-    /// How long the case has gone on.
+    /// Elapsed time of the case.
     pub fn elapsed(self) -> Duration {
         self.started_at.elapsed()
     }
@@ -58,13 +58,14 @@ impl worker::Clock for VirtualClock {
     }
 }
 
-/// Waits for work of another thread while time stands still: paused time moves on only when no blocking task runs.
+/// Waits for work of another thread while the clock does not advance: paused time advances only when no blocking task
+/// runs.
 pub async fn run_with_time_stopped<T>(work: impl Future<Output = T>) -> T {
     let (done, over) = oneshot::channel::<()>();
     let hold = tokio::task::spawn_blocking(move || over.blocking_recv());
     let value = work.await;
     drop(done);
-    // The hold ends because its sender is gone, which is no news.
+    // The wait ends because its sender was dropped; that is expected.
     let _ = hold.await;
     value
 }

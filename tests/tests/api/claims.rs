@@ -127,7 +127,7 @@ async fn another_worker_cannot_complete_a_command_by_guessing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_knows_no_epochs_speaks_with_the_token_it_claimed_with() {
+async fn a_worker_without_epochs_reports_with_the_access_token_of_its_claim() {
     let guarded = ClaimFixture::start().await;
     let claimed = guarded.claim().await;
     let mut done = legacy_event(&claimed, "call.done", &json!({"result": 1}));

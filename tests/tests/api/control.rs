@@ -28,20 +28,25 @@ async fn wait_for_end(site: &ApiFixture, execution: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_is_finalized_counts_as_it_was_told_and_may_be_retried() {
+async fn a_finalized_run_has_the_given_status_and_may_be_retried() {
     let site = ApiFixture::open().await;
     let execution = site.execute(HELLO).await;
     let path = format!("/api/executions/{execution}/finalize");
     let wrong = site.post(&path, &json!({"status": "perhaps"})).await;
     assert_eq!(wrong.status, StatusCode::UNPROCESSABLE_ENTITY);
     let told = json!({"status": "error", "reason": "the shop is closed"});
-    let answer = site.post(&path, &told).await;
-    assert_eq!(answer.status, StatusCode::OK, "{:?}", answer.body);
+    let response = site.post(&path, &told).await;
+    assert_eq!(response.status, StatusCode::OK, "{:?}", response.body);
     let run = wait_for_end(&site, &execution).await;
     assert_eq!(run["status"], "FAILED", "{run}");
     assert!(run.to_string().contains("the shop is closed"), "{run}");
-    let again = site.post(&path, &told).await;
-    assert_eq!(again.status, StatusCode::CONFLICT, "{:?}", again.body);
+    let second_response = site.post(&path, &told).await;
+    assert_eq!(
+        second_response.status,
+        StatusCode::CONFLICT,
+        "{:?}",
+        second_response.body
+    );
     let retry = format!("/api/executions/{execution}/retry");
     let retried = site.post(&retry, &json!({})).await;
     assert_eq!(retried.body["status"], "RUNNING", "{:?}", retried.body);
@@ -63,9 +68,9 @@ async fn a_rerun_is_a_run_of_its_own_and_one_of_nothing_is_refused() {
     let nowhere = site.post(&path, &json!({"from_step": "nowhere"})).await;
     assert!(nowhere.status.is_client_error(), "{:?}", nowhere.body);
     assert!(!nowhere.error_code().is_empty(), "{:?}", nowhere.body);
-    let answer = site.post(&path, &json!({})).await;
-    assert_eq!(answer.status, StatusCode::OK, "{:?}", answer.body);
-    let second = answer.body["execution_id"].as_str().unwrap();
+    let response = site.post(&path, &json!({})).await;
+    assert_eq!(response.status, StatusCode::OK, "{:?}", response.body);
+    let second = response.body["execution_id"].as_str().unwrap();
     assert_ne!(second, first);
     let unknown = site.post("/api/executions/7/rerun", &json!({})).await;
     assert_eq!(unknown.status, StatusCode::NOT_FOUND);

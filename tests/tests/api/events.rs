@@ -57,10 +57,15 @@ async fn a_client_with_integer_ids_runs_hello_world_to_its_terminal_event() {
             ("step.exit", json!({"result": {"greeting": greeting}})),
             ("command.completed", json!({})),
         ] {
-            let answer = site
+            let response = site
                 .post("/api/events", &legacy_event(&claimed, name, &payload))
                 .await;
-            assert_eq!(answer.status, StatusCode::OK, "{name}: {:?}", answer.body);
+            assert_eq!(
+                response.status,
+                StatusCode::OK,
+                "{name}: {:?}",
+                response.body
+            );
         }
     }
     let run = site.get(&format!("/api/executions/{execution}")).await.body;
@@ -82,10 +87,10 @@ async fn the_same_event_again_is_one_event_and_another_content_a_conflict() {
     let first = site.post("/api/events", &done).await;
     assert_eq!(first.status, StatusCode::OK, "{:?}", first.body);
     let length = event_names(&site, &execution).await.len();
-    let again = site.post("/api/events", &done).await;
-    assert_eq!(again.status, StatusCode::OK);
-    assert_eq!(again.body["seq"], first.body["seq"]);
-    assert_eq!(again.body["duplicate"], true);
+    let second_response = site.post("/api/events", &done).await;
+    assert_eq!(second_response.status, StatusCode::OK);
+    assert_eq!(second_response.body["seq"], first.body["seq"]);
+    assert_eq!(second_response.body["duplicate"], true);
     assert_eq!(event_names(&site, &execution).await.len(), length);
     done["context"] = json!({"result": 2});
     let other = site.post("/api/events", &done).await;
@@ -100,10 +105,10 @@ async fn the_same_event_again_is_one_event_and_another_content_a_conflict() {
         &json!({"result": 3}),
     );
     let first = site.post("/api/events", &unnamed).await.body;
-    let again = site.post("/api/events", &unnamed).await.body;
+    let second_response = site.post("/api/events", &unnamed).await.body;
     assert_eq!(
-        (&first["seq"], &again["duplicate"]),
-        (&again["seq"], &json!(true))
+        (&first["seq"], &second_response["duplicate"]),
+        (&second_response["seq"], &json!(true))
     );
 }
 
@@ -164,9 +169,9 @@ async fn garbage_is_refused_by_name_and_place() {
         (with("execution_id", json!(12)), 404, "EXECUTION_NOT_FOUND"),
     ];
     for (body, status, code) in cases {
-        let answer = site.post("/api/events", &body).await;
+        let response = site.post("/api/events", &body).await;
         assert_eq!(
-            (answer.status.as_u16(), answer.error_code()),
+            (response.status.as_u16(), response.error_code()),
             (status, code),
             "{body}"
         );
@@ -204,10 +209,10 @@ async fn a_batch_is_taken_whole_or_not_at_all() {
     assert_eq!(event_names(&site, &execution).await.len(), before);
     let done = legacy_event(&claimed, "call.done", &json!({"result": 1}));
     let batch = json!({"execution_id": execution, "events": [enter, done]});
-    let taken = site.post("/api/events/batch", &batch).await;
-    assert_eq!(taken.status, StatusCode::OK, "{:?}", taken.body);
-    assert_eq!(taken.body["events"].as_array().unwrap().len(), 2);
-    assert!(taken.body["request_id"].is_string());
+    let response = site.post("/api/events/batch", &batch).await;
+    assert_eq!(response.status, StatusCode::OK, "{:?}", response.body);
+    assert_eq!(response.body["events"].as_array().unwrap().len(), 2);
+    assert!(response.body["request_id"].is_string());
     let many = vec![enter; 257];
     let batch = json!({"execution_id": execution, "events": many});
     let refused = site.post("/api/events/batch", &batch).await;
@@ -218,7 +223,7 @@ async fn a_batch_is_taken_whole_or_not_at_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_accepted_batch_is_decided_later_and_can_be_asked_for() {
+async fn an_accepted_batch_is_decided_later_and_its_status_can_be_read() {
     let site = ApiFixture::open().await;
     let execution = site.execute(HELLO).await;
     let claimed = claim_command(&site, "old-worker").await;
@@ -247,7 +252,7 @@ async fn an_accepted_batch_is_decided_later_and_can_be_asked_for() {
     assert_eq!(status.body["status"], "completed", "{:?}", status.body);
     let log = event_names(&site, &execution).await;
     for name in ["batch.accepted", "batch.processing", "batch.completed"] {
-        assert!(log.iter().any(|found| found == name), "{name} in {log:?}");
+        assert!(log.iter().any(|event| event == name), "{name} in {log:?}");
     }
     assert_eq!(
         log.iter().filter(|name| *name == "step.done").count(),
@@ -307,7 +312,7 @@ async fn a_failure_that_an_old_worker_reports_fails_the_run_with_its_error() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn asking_twice_with_one_word_starts_one_run() {
+async fn two_requests_with_one_idempotency_key_start_one_run() {
     let site = ApiFixture::open().await;
     let ask = json!({"playbook": HELLO, "dedup": "nightly"});
     let first = site.post("/api/execute", &ask).await.body;

@@ -55,8 +55,8 @@ async fn a_run_that_never_ends_delays_no_other_and_can_be_cancelled() {
     assert_eq!(wait_for_end(&site, &small).await["status"], "COMPLETED");
     assert_eq!(run_status(&site, &endless).await["status"], "RUNNING");
     let cancel = format!("/api/executions/{endless}/cancel");
-    let answer = site.post(&cancel, &json!({})).await;
-    assert_eq!(answer.status, StatusCode::OK, "{:?}", answer.body);
+    let response = site.post(&cancel, &json!({})).await;
+    assert_eq!(response.status, StatusCode::OK, "{:?}", response.body);
     assert_eq!(wait_for_end(&site, &endless).await["status"], "CANCELLED");
 }
 

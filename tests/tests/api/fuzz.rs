@@ -76,10 +76,10 @@ async fn fuzz_statuses(site: &ApiFixture, token: Option<&str>) -> Vec<(String, u
     }
     let output = tokio::task::spawn_blocking(move || command.output());
     let output = output.await.unwrap().expect("schemathesis starts");
-    let said = String::from_utf8_lossy(&output.stdout);
+    let text = String::from_utf8_lossy(&output.stdout);
     assert!(
         output.status.success(),
-        "{said}{}",
+        "{text}{}",
         String::from_utf8_lossy(&output.stderr)
     );
     let report: Value = serde_json::from_slice(&std::fs::read(report).unwrap()).unwrap();
@@ -121,7 +121,7 @@ async fn generated_requests_of_a_viewer_change_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn generated_requests_of_an_admin_are_answered_as_the_document_says() {
+async fn generated_requests_of_an_admin_match_the_api_document() {
     let site = ApiFixture::guarded().await;
     let admin = site.server.create_first_admin().await.unwrap().unwrap();
     let statuses = fuzz_statuses(&site, Some(admin.reveal())).await;

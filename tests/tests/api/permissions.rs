@@ -80,7 +80,7 @@ async fn check_access(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_route_needs_what_it_says() {
+async fn every_route_requires_its_documented_role() {
     let site = ApiFixture::guarded().await;
     let admin = site
         .server
@@ -144,10 +144,10 @@ async fn a_revoked_or_invented_token_works_nowhere() {
         made["token"].as_str().unwrap(),
     );
     let status = async |token: &str| {
-        let answer = site
+        let response = site
             .send(Method::GET, "/api/executions", Some(token), None)
             .await;
-        answer.status()
+        response.status()
     };
     assert_eq!(status(token).await, StatusCode::OK);
     let path = format!("/api/tokens/{id}");
@@ -169,15 +169,15 @@ async fn a_revoked_or_invented_token_works_nowhere() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn guessing_tokens_becomes_slow() {
+async fn guessing_tokens_is_rate_limited() {
     let site = ApiFixture::guarded().await;
     let mut last = StatusCode::OK;
     for n in 0..40 {
         let guess = format!("noetl_pat_{n}");
-        let answer = site
+        let response = site
             .send(Method::GET, "/api/executions", Some(&guess), None)
             .await;
-        last = answer.status();
+        last = response.status();
         if last == StatusCode::TOO_MANY_REQUESTS {
             break;
         }
@@ -197,11 +197,11 @@ async fn wrong_tokens_do_not_hold_back_valid_ones_of_the_same_address() {
     }
     let beat = json!({"worker": "healthy", "holds": []});
     let path = "/api/worker/pool/heartbeat";
-    let answer = site.send(Method::POST, path, Some(&worker), Some(&beat));
-    assert_eq!(answer.await.status(), StatusCode::OK);
+    let response = site.send(Method::POST, path, Some(&worker), Some(&beat));
+    assert_eq!(response.await.status(), StatusCode::OK);
     let late = site.create_token(admin.reveal(), "viewer").await;
-    let answer = site.send(Method::GET, "/api/executions", Some(&late), None);
-    assert_eq!(answer.await.status(), StatusCode::OK);
+    let response = site.send(Method::GET, "/api/executions", Some(&late), None);
+    assert_eq!(response.await.status(), StatusCode::OK);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -246,7 +246,7 @@ async fn a_page_of_another_site_cannot_start_anything() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_changes_a_run_must_say_that_it_is_json() {
+async fn a_request_that_changes_a_run_needs_a_json_content_type() {
     let site = ApiFixture::open().await;
     let execution = site.execute(crate::fixture::HELLO).await;
     for word in ["pause", "resume", "cancel", "retry", "signal/go"] {

@@ -128,10 +128,10 @@ async fn every_route_under_a_name_needs_the_secret_of_its_session() {
     ];
     for (path, body) in worker_calls(command, &claimed["lease_epoch"]) {
         for (token, secret) in strangers {
-            let answer = guarded
+            let response = guarded
                 .post(CallerProof { token, secret }, &path, &body)
                 .await;
-            assert!(is_mismatch(&answer), "{path}: {answer:?}");
+            assert!(is_mismatch(&response), "{path}: {response:?}");
         }
     }
     let taken = guarded.register(&guarded.other_token).await;
@@ -145,8 +145,8 @@ async fn every_route_under_a_name_needs_the_secret_of_its_session() {
         if path.ends_with("/listen") {
             continue;
         }
-        let answer = guarded.post(own, &path, &body).await;
-        assert_eq!(answer.status, StatusCode::OK, "{path}: {answer:?}");
+        let response = guarded.post(own, &path, &body).await;
+        assert_eq!(response.status, StatusCode::OK, "{path}: {response:?}");
     }
     let registered = guarded.register(&guarded.other_token).await;
     assert_eq!(
@@ -157,7 +157,7 @@ async fn every_route_under_a_name_needs_the_secret_of_its_session() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_was_killed_registers_again_at_once_and_its_commands_come_back() {
+async fn a_killed_worker_registers_again_at_once_and_gets_its_commands() {
     let guarded = SessionFixture::start().await;
     let first = guarded.register_session().await;
     let execution = guarded.execute().await;
@@ -202,8 +202,8 @@ async fn a_client_without_a_secret_is_known_by_its_access_token() {
     let beat = json!({"worker": "w", "holds": []});
     let path = "/api/worker/pool/heartbeat";
     for _ in 0..2 {
-        let taken = guarded.post(client(&guarded.own_token), path, &beat).await;
-        assert_eq!(taken.status, StatusCode::OK, "{taken:?}");
+        let response = guarded.post(client(&guarded.own_token), path, &beat).await;
+        assert_eq!(response.status, StatusCode::OK, "{response:?}");
     }
     let refused = guarded
         .post(client(&guarded.other_token), path, &beat)

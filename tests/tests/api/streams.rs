@@ -46,7 +46,7 @@ async fn open_stream(site: &ApiFixture, path: &str, last: Option<u64>) -> Respon
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_is_followed_from_where_the_reader_broke_off() {
+async fn a_stream_resumes_after_the_last_event_of_the_reader() {
     let site = ApiFixture::open().await;
     let execution = site.execute(HELLO).await;
     let path = format!("/api/executions/{execution}/stream");
@@ -58,10 +58,14 @@ async fn a_log_is_followed_from_where_the_reader_broke_off() {
     let cancel = json!({"reason": "enough"});
     site.post(&format!("/api/executions/{execution}/cancel"), &cancel)
         .await;
-    let rest = read_events(open_stream(&site, &path, Some(last)).await, |_| false).await;
-    let mut seqs: Vec<u64> = first[..3].iter().chain(&rest).map(|(id, _)| *id).collect();
+    let remaining = read_events(open_stream(&site, &path, Some(last)).await, |_| false).await;
+    let mut seqs: Vec<u64> = first[..3]
+        .iter()
+        .chain(&remaining)
+        .map(|(id, _)| *id)
+        .collect();
     assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>());
-    let ends = rest
+    let ends = remaining
         .iter()
         .filter(|(_, event)| event["event_type"] == "playbook.finished");
     assert_eq!(ends.count(), 1, "the stream ends with the run");
@@ -153,11 +157,11 @@ async fn pages_of_runs_and_events_meet_without_gap_or_overlap() {
             started[0]
         )
     };
-    let whole = site.get(&state(seqs.len())).await.body;
+    let full = site.get(&state(seqs.len())).await.body;
     let part = site.get(&state(2)).await.body;
     assert_eq!(
-        (&whole["seq"], &part["seq"]),
+        (&full["seq"], &part["seq"]),
         (&json!(seqs.len()), &json!(2))
     );
-    assert_ne!(whole["checksum"], part["checksum"]);
+    assert_ne!(full["checksum"], part["checksum"]);
 }

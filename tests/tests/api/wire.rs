@@ -48,7 +48,7 @@ async fn recorded_events(site: &ApiFixture, execution: &str) -> Vec<Value> {
         .get(&format!("/api/executions/{execution}/events?limit=1000"))
         .await;
     let events = page.body["events"].as_array().unwrap();
-    let told = events.iter().map(|event| {
+    let event_row = events.iter().map(|event| {
         json!([
             event["event_type"],
             event["task_label"],
@@ -58,7 +58,7 @@ async fn recorded_events(site: &ApiFixture, execution: &str) -> Vec<Value> {
             event["payload"]["outcome"],
         ])
     });
-    told.collect()
+    event_row.collect()
 }
 
 /// Runs a playbook with these events, posted one by one or as a batch, and returns what happened.
@@ -73,24 +73,33 @@ async fn run_with(
     let events = events(&claimed);
     if together {
         let batch = json!({"execution_id": execution, "events": events});
-        let taken = site.post("/api/events/batch", &batch).await;
-        assert_eq!(taken.status, StatusCode::OK, "{:?}", taken.body);
-        for answer in taken.body["events"].as_array().unwrap() {
+        let response = site.post("/api/events/batch", &batch).await;
+        assert_eq!(response.status, StatusCode::OK, "{:?}", response.body);
+        for answer in response.body["events"].as_array().unwrap() {
             assert!(has_event_outcome(answer), "{answer}");
         }
     } else {
         for event in events {
-            let taken = site.post("/api/events", &event).await;
-            assert_eq!(taken.status, StatusCode::OK, "{event}: {:?}", taken.body);
-            assert!(has_event_outcome(&taken.body), "{event}: {:?}", taken.body);
+            let response = site.post("/api/events", &event).await;
+            assert_eq!(
+                response.status,
+                StatusCode::OK,
+                "{event}: {:?}",
+                response.body
+            );
+            assert!(
+                has_event_outcome(&response.body),
+                "{event}: {:?}",
+                response.body
+            );
         }
     }
     recorded_events(site, &execution).await
 }
 
-fn has_event_outcome(answer: &Value) -> bool {
-    match answer["status"].as_str().unwrap_or_default() {
-        "recorded" | "duplicate" => answer["seq"].is_u64(),
+fn has_event_outcome(response: &Value) -> bool {
+    match response["status"].as_str().unwrap_or_default() {
+        "recorded" | "duplicate" => response["seq"].is_u64(),
         "known" | "acknowledged" => true,
         _ => false,
     }
@@ -133,7 +142,7 @@ const LEGACY_TWO: &[ExpectedEvent] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_by_one_comes_to_what_a_batch_comes_to() {
+async fn single_events_give_the_same_log_as_a_batch() {
     let site = ApiFixture::open().await;
     let result = json!({"result": {"n": 1}});
     let outcome = json!({"outcome": {"status": "ok", "result": {"n": 1}}});
@@ -163,7 +172,11 @@ async fn one_by_one_comes_to_what_a_batch_comes_to() {
         let apart = run_with(&site, playbook, events, false).await;
         let together = run_with(&site, playbook, events, true).await;
         assert_eq!(apart, together, "script {index}");
-        let ends = |log: &[Value]| log.iter().filter(|told| told[0] == "task.done").count();
+        let ends = |log: &[Value]| {
+            log.iter()
+                .filter(|event_row| event_row[0] == "task.done")
+                .count()
+        };
         assert_eq!(
             ends(&apart),
             if *playbook == ONE { 1 } else { 2 },
@@ -198,7 +211,7 @@ async fn a_task_that_the_step_does_not_have_is_refused_by_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_for_a_command_that_nobody_holds_is_answered_at_once() {
+async fn an_event_for_an_unclaimed_command_is_answered_at_once() {
     let site = ApiFixture::open().await;
     let execution = site.execute(ONE).await;
     let page = site
@@ -211,16 +224,16 @@ async fn an_event_for_a_command_that_nobody_holds_is_answered_at_once() {
     let command = format!("{execution}.{}", issued.unwrap()["seq"]);
     let event = json!({"execution_id": execution, "step": "work", "event_type": "step.started",
         "worker_id": "nobody", "meta": {"command_id": command}});
-    let answer = tokio::time::timeout(
+    let response = tokio::time::timeout(
         std::time::Duration::from_secs(5),
         site.post("/api/events", &event),
     );
-    let answer = answer.await.expect("the response arrives at once");
+    let response = response.await.expect("the response arrives at once");
     assert_eq!(
-        (answer.status, answer.error_code()),
+        (response.status, response.error_code()),
         (StatusCode::CONFLICT, "FENCED")
     );
-    let detail = answer.body["detail"].as_str().unwrap();
+    let detail = response.body["detail"].as_str().unwrap();
     assert!(detail.contains("claim it"), "{detail}");
 }
 
@@ -243,15 +256,20 @@ async fn a_retry_is_done_or_failed_by_its_status() {
         task_event(&claimed, "tool.processed", None, None),
         task_event(&claimed, "step.exit", None, None),
     ] {
-        let taken = site.post("/api/events", &event).await;
-        assert_eq!(taken.status, StatusCode::OK, "{event}: {:?}", taken.body);
-        assert_eq!(taken.body["status"], "recorded", "{event}");
+        let response = site.post("/api/events", &event).await;
+        assert_eq!(
+            response.status,
+            StatusCode::OK,
+            "{event}: {:?}",
+            response.body
+        );
+        assert_eq!(response.body["status"], "recorded", "{event}");
     }
     let attempts: Vec<Value> = recorded_events(&site, &execution).await;
     let attempts: Vec<String> = attempts
         .iter()
-        .filter(|told| told[0].as_str().unwrap().starts_with("task.attempt."))
-        .map(|told| format!("{} {}", told[0].as_str().unwrap(), told[3]))
+        .filter(|output| output[0].as_str().unwrap().starts_with("task.attempt."))
+        .map(|output| format!("{} {}", output[0].as_str().unwrap(), output[3]))
         .collect();
     assert_eq!(
         attempts,
@@ -264,7 +282,7 @@ async fn a_retry_is_done_or_failed_by_its_status() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn words_that_need_no_row_are_acknowledged() {
+async fn events_without_a_log_entry_are_acknowledged() {
     let site = ApiFixture::open().await;
     let execution = site.execute(ONE).await;
     let claimed = claim_command(&site, "old-worker").await;
@@ -275,11 +293,16 @@ async fn words_that_need_no_row_are_acknowledged() {
         "case.matched",
         "loop.done",
     ] {
-        let answer = site
+        let response = site
             .post("/api/events", &task_event(&claimed, name, None, None))
             .await;
-        assert_eq!(answer.status, StatusCode::OK, "{name}: {:?}", answer.body);
-        assert_eq!(answer.body["status"], "acknowledged", "{name}");
+        assert_eq!(
+            response.status,
+            StatusCode::OK,
+            "{name}: {:?}",
+            response.body
+        );
+        assert_eq!(response.body["status"], "acknowledged", "{name}");
     }
     assert_eq!(event_names(&site, &execution).await.len(), before);
 }
@@ -293,8 +316,8 @@ async fn items_of_a_batch_inherit_its_execution_and_a_status_may_be_left_out() {
     started.as_object_mut().unwrap().remove("execution_id");
     started["event_id"] = json!("77");
     let batch = json!({"execution_id": execution, "events": [started]});
-    let taken = site.post("/api/events/batch", &batch).await;
-    assert_eq!(taken.status, StatusCode::OK, "{:?}", taken.body);
+    let response = site.post("/api/events/batch", &batch).await;
+    assert_eq!(response.status, StatusCode::OK, "{:?}", response.body);
     let alone = site.post("/api/events", &started).await;
     assert_eq!(
         (alone.status.as_u16(), alone.error_code()),
@@ -302,9 +325,16 @@ async fn items_of_a_batch_inherit_its_execution_and_a_status_may_be_left_out() {
     );
     started["execution_id"] = json!(execution);
     started["status"] = json!("STARTED");
-    let again = site.post("/api/events", &started).await;
-    assert_eq!(again.body["status"], "duplicate", "{:?}", again.body);
-    assert_eq!(again.body["seq"], taken.body["events"][0]["seq"]);
+    let second_response = site.post("/api/events", &started).await;
+    assert_eq!(
+        second_response.body["status"], "duplicate",
+        "{:?}",
+        second_response.body
+    );
+    assert_eq!(
+        second_response.body["seq"],
+        response.body["events"][0]["seq"]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -373,9 +403,9 @@ async fn a_stored_result_is_taken_as_the_event_model_prints_it() {
             "extracted": {"has_more": true, "page": 1}
         }
     });
-    let taken = site.post("/api/events", &stored).await;
-    assert_eq!(taken.status, StatusCode::OK, "{:?}", taken.body);
-    assert!(taken.body["seq"].is_u64(), "{:?}", taken.body);
+    let response = site.post("/api/events", &stored).await;
+    assert_eq!(response.status, StatusCode::OK, "{:?}", response.body);
+    assert!(response.body["seq"].is_u64(), "{:?}", response.body);
     let page = site
         .get(&format!(
             "/api/executions/{execution}/events?type=result.stored"
@@ -398,7 +428,7 @@ async fn a_stored_result_is_taken_as_the_event_model_prints_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_that_ends_its_run_is_told_to_be_completed() {
+async fn a_batch_that_ends_its_run_is_reported_as_completed() {
     let site = ApiFixture::open().await;
     let execution = site.execute(ONE).await;
     let claimed = claim_command(&site, "old-worker").await;
@@ -422,7 +452,7 @@ async fn a_batch_that_ends_its_run_is_told_to_be_completed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_later_word_on_an_end_is_known_and_a_second_end_is_fenced() {
+async fn a_repeated_end_is_a_duplicate_and_a_different_end_is_fenced() {
     let site = ApiFixture::open().await;
     let execution = site.execute(HELLO).await;
     let claimed = claim_command(&site, "old-worker").await;
@@ -468,8 +498,8 @@ async fn a_step_that_collected_names_its_manifest_when_it_is_done() {
     let execution = site.execute(&playbook).await;
     let claimed = claim_command(&site, "old-worker").await;
     let done = task_event(&claimed, "call.done", None, Some(&json!({"result": [1]})));
-    let taken = site.post("/api/events", &done).await;
-    assert_eq!(taken.status, StatusCode::OK, "{:?}", taken.body);
+    let response = site.post("/api/events", &done).await;
+    assert_eq!(response.status, StatusCode::OK, "{:?}", response.body);
     let one = async |name: &str| {
         let path = format!("/api/executions/{execution}/events?type={name}");
         site.get(&path).await.body["events"][0].clone()

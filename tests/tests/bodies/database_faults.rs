@@ -15,13 +15,13 @@ use crate::database::PostgresBodyFixture;
 
 const MIB: usize = 1024 * 1024;
 
-/// A body that does something on its way.
+/// A body that triggers an action while it is read.
 pub(crate) struct InterceptedBody<F> {
     pub(crate) remaining: Bytes,
-    /// Once so many bytes are left.
+    /// The number of remaining bytes at which it does.
     pub(crate) acts_at_remaining: usize,
     pub(crate) action: Option<F>,
-    /// Whether it stands still then.
+    /// Whether reading stops then.
     pub(crate) halts_after: bool,
 }
 
@@ -47,19 +47,19 @@ impl<F: FnOnce() + Unpin> AsyncRead for InterceptedBody<F> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_put_that_was_killed_leaves_no_body_and_its_pieces_are_swept() {
+async fn a_killed_put_leaves_no_body_and_its_chunks_are_deleted() {
     let shared = PostgresBodyFixture::new().await;
     let bodies = PostgresBodyFixture::open_store(shared.0.url()).await;
     let halted = Arc::new(Notify::new());
-    let (body, told) = (noise_bytes(4 * MIB), halted.clone());
+    let (body, halted_signal) = (noise_bytes(4 * MIB), halted.clone());
     let putting = tokio::spawn(async move {
-        let mut passing = InterceptedBody {
+        let mut intercepted = InterceptedBody {
             remaining: body,
             acts_at_remaining: MIB,
-            action: Some(move || told.notify_one()),
+            action: Some(move || halted_signal.notify_one()),
             halts_after: true,
         };
-        bodies.put(BodySource::Stream(&mut passing)).await
+        bodies.put(BodySource::Stream(&mut intercepted)).await
     });
     halted.notified().await;
     putting.abort();
@@ -77,14 +77,14 @@ async fn a_put_that_was_killed_leaves_no_body_and_its_pieces_are_swept() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_body_stored_twice_at_once_has_its_pieces_once() {
+async fn a_body_stored_twice_at_once_has_its_chunks_once() {
     let shared = PostgresBodyFixture::new().await;
-    let one = PostgresBodyFixture::open_store(shared.0.url()).await;
+    let first_node = PostgresBodyFixture::open_store(shared.0.url()).await;
     let two = PostgresBodyFixture::open_store(shared.0.url()).await;
     let body = noise_bytes(3 * MIB);
     let (mut first, mut second) = (&body[..], &body[..]);
     let (first, second) = tokio::join!(
-        one.put(BodySource::Stream(&mut first)),
+        first_node.put(BodySource::Stream(&mut first)),
         two.put(BodySource::Stream(&mut second)),
     );
     assert_eq!(first.unwrap(), second.unwrap());
@@ -92,26 +92,29 @@ async fn a_body_stored_twice_at_once_has_its_pieces_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_that_is_cut_under_way_is_made_anew() {
+async fn a_connection_that_breaks_during_a_transfer_is_replaced() {
     let shared = PostgresBodyFixture::new().await;
     let upstream = format!("127.0.0.1:{}", free_port());
     let proxy = FaultProxy::start(&upstream);
     let bodies = PostgresBodyFixture::open_store(shared.0.url_at(proxy.port())).await;
     let body = noise_bytes(4 * MIB);
-    let mut passing = InterceptedBody {
+    let mut intercepted = InterceptedBody {
         remaining: body.clone(),
         acts_at_remaining: 2 * MIB,
         action: Some(|| proxy.cut_connections()),
         halts_after: false,
     };
-    let stored = bodies.put(BodySource::Stream(&mut passing)).await.unwrap();
+    let stored = bodies
+        .put(BodySource::Stream(&mut intercepted))
+        .await
+        .unwrap();
     proxy.cut_connections();
     assert!(bodies.get(&reference_to(&stored)).await.unwrap() == body);
     assert_eq!(shared.counts().await, [4, 1, 0]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_that_is_away_may_be_asked_again_and_no_password_is_said() {
+async fn an_unreachable_database_is_a_retryable_error_without_a_password() {
     let shared = PostgresBodyFixture::new().await;
     let proxy = FaultProxy::start(&format!("127.0.0.1:{}", free_port()));
     let bodies = PostgresBodyFixture::open_store(shared.0.url_at(proxy.port())).await;
@@ -126,22 +129,22 @@ async fn a_database_that_is_away_may_be_asked_again_and_no_password_is_said() {
     assert!(error.is_retryable());
     let url = shared.0.url();
     let password = url.split(['@', ':']).nth(2).unwrap();
-    let mut said = format!("{error:?} {error}");
+    let mut text = format!("{error:?} {error}");
     let mut cause = std::error::Error::source(&error);
     while let Some(error) = cause {
-        said.push_str(&format!(" {error} {error:?}"));
+        text.push_str(&format!(" {error} {error:?}"));
         cause = error.source();
     }
-    assert!(!said.contains(password), "{said}");
+    assert!(!text.contains(password), "{text}");
     proxy.set_refusing(false);
     assert!(bodies.get(&reference_to(&stored)).await.is_ok());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_disk_is_said_and_nothing_is_left() {
+async fn a_full_disk_is_reported_and_no_draft_is_left() {
     let shared = PostgresBodyFixture::new().await;
     let bodies = PostgresBodyFixture::open_store(shared.0.url()).await;
-    // The database refuses as it does when its volume has no room.
+    // The database refuses as it does when its volume is full.
     run_sql(
         &shared,
         "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS \
@@ -163,7 +166,7 @@ async fn a_full_disk_is_said_and_nothing_is_left() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_log_in_the_database_is_cut_at_its_bound_and_says_so() {
+async fn a_log_in_the_database_is_truncated_at_its_limit_with_a_notice() {
     let shared = PostgresBodyFixture::new().await;
     let logs = PostgresBodyFixture::open_store(shared.0.url()).await.logs();
     let long = log_line(&"x".repeat(MIB));

@@ -1,4 +1,4 @@
-//! The suites through a server over HTTP, and what a worker does when one of its servers dies.
+//! The contract tests over HTTP, and what a worker does when one of its servers crashes.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -103,8 +103,8 @@ impl RenamedExecutions {
     const CONTRACT_IDS: [ExecutionId; 2] = [ExecutionId(7), ExecutionId(8)];
 
     fn rename(line: &LogLine, from: [ExecutionId; 2], to: [ExecutionId; 2]) -> LogLine {
-        let place = from.iter().position(|id| *id == line.execution).unwrap();
-        let execution = to[place];
+        let index = from.iter().position(|id| *id == line.execution).unwrap();
+        let execution = to[index];
         LogLine {
             execution,
             ..line.clone()
@@ -172,7 +172,7 @@ async fn a_line_of_an_execution_that_does_not_exist_is_not_kept() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_dead_is_passed_over() {
     let served = HttpBodyFixture::new().await;
-    // Whoever binds and lets go leaves a port that nobody answers.
+    // Binding a port and releasing it gives a port on which nothing listens.
     let dead = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -203,7 +203,7 @@ async fn a_stream_that_met_a_dead_server_meets_the_next_one_when_it_is_sent_agai
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_download_that_breaks_off_goes_on_at_another_server() {
+async fn an_interrupted_download_continues_at_another_server() {
     let served = HttpBodyFixture::new().await;
     let proxy = FaultProxy::start(&format!("127.0.0.1:{}", served.port()));
     let through = format!("http://127.0.0.1:{}", proxy.port());

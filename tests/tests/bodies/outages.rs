@@ -1,4 +1,4 @@
-//! What goes wrong with stores elsewhere: refusals, silence, uploads that break off, full disks, and stores nobody configured.
+//! Failures of remote stores: refusals, timeouts, interrupted uploads, full disks, and stores that are not configured.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ fn gcs_store(gcs: &FakeGcs, port: u16, dir: &TempDir) -> crate::stores::OptionSt
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bucket_that_fails_for_a_moment_is_asked_again() {
+async fn a_request_to_a_bucket_is_retried_after_a_short_failure() {
     let (gcs, dir) = (FakeGcs::private(), TempDir::new().unwrap());
     let bodies = gcs_store(&gcs, gcs.port(), &dir);
     gcs.fail_next(500, 2);
@@ -46,7 +46,7 @@ async fn a_bucket_that_fails_for_a_moment_is_asked_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bucket_that_goes_on_failing_may_be_asked_by_another_attempt() {
+async fn a_bucket_that_keeps_failing_is_a_retryable_error() {
     let (gcs, dir) = (FakeGcs::private(), TempDir::new().unwrap());
     let bodies = gcs_store(&gcs, gcs.port(), &dir);
     gcs.fail_next(500, u32::MAX);
@@ -69,18 +69,18 @@ async fn a_bucket_that_goes_on_failing_may_be_asked_by_another_attempt() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_upload_that_breaks_off_is_not_seen_and_is_taken_back() {
+async fn an_interrupted_upload_is_invisible_and_removed() {
     let (gcs, dir) = (FakeGcs::private(), TempDir::new().unwrap());
     let bodies = gcs_store(&gcs, gcs.port(), &dir);
     let body = noise_bytes(20 * MIB);
-    let mut passing = InterceptedBody {
+    let mut intercepted = InterceptedBody {
         remaining: body.clone(),
         acts_at_remaining: 0,
         action: Some(|| gcs.fail_next(500, 12)),
         halts_after: false,
     };
     let error = bodies
-        .put(BodySource::Stream(&mut passing))
+        .put(BodySource::Stream(&mut intercepted))
         .await
         .unwrap_err();
     assert_eq!(error.code(), "STORAGE_UNAVAILABLE", "{error:?}");
@@ -115,7 +115,7 @@ async fn a_silent_bucket_is_not_waited_for_without_end() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_says_the_secret_of_a_bucket() {
+async fn no_error_contains_the_secret_of_a_bucket() {
     let (s3, dir) = (S3Server::private(), TempDir::new().unwrap());
     let proxy = FaultProxy::start(&format!("127.0.0.1:{}", s3.port()));
     let config = StoresConfig {
@@ -130,13 +130,13 @@ async fn nobody_says_the_secret_of_a_bucket() {
         .await
         .unwrap_err();
     assert!(error.is_retryable(), "{error:?}");
-    let mut said = format!("{config:?} {error:?} {error}");
+    let mut text = format!("{config:?} {error:?} {error}");
     let mut cause = std::error::Error::source(&error);
     while let Some(error) = cause {
-        said.push_str(&format!(" {error} {error:?}"));
+        text.push_str(&format!(" {error} {error:?}"));
         cause = error.source();
     }
-    assert!(!said.contains(s3.secret()), "{said}");
+    assert!(!text.contains(s3.secret()), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -217,7 +217,7 @@ async fn the_default_store_takes_the_place_of_one_that_is_not_configured() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_reads_through_its_server_what_it_cannot_reach() {
+async fn a_worker_reads_bodies_of_unreachable_stores_through_its_server() {
     let (gcs, dir) = (FakeGcs::private(), TempDir::new().unwrap());
     let knowing = Arc::new(gcs_store(&gcs, gcs.port(), &dir).stores);
     let wish = StorageOptions {
@@ -263,7 +263,7 @@ async fn small_bodies_go_to_nats_where_it_is_configured_and_others_to_the_tier()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_cache_answers_while_the_bucket_is_away_and_is_not_needed() {
+async fn the_cache_serves_reads_while_the_bucket_is_unreachable_and_is_optional() {
     let (gcs, dir) = (FakeGcs::private(), TempDir::new().unwrap());
     let cache = dir.path().join("cache");
     let config = StoresConfig {
@@ -284,9 +284,9 @@ async fn the_cache_answers_while_the_bucket_is_away_and_is_not_needed() {
             .await
             .unwrap();
         gcs.fail_next(500, u32::MAX);
-        let again = option_store(&config, &dir, StoreKind::Disk, Compression::Uncompressed);
+        let reopened = option_store(&config, &dir, StoreKind::Disk, Compression::Uncompressed);
         assert!(
-            again.get(&reference_to(&stored)).await.unwrap() == body,
+            reopened.get(&reference_to(&stored)).await.unwrap() == body,
             "after a restart"
         );
         gcs.fail_next(500, 0);
@@ -391,19 +391,19 @@ async fn a_small_stream_to_a_bucket_needs_no_disk() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_put_that_is_killed_leaves_no_object_and_nothing_that_waits() {
+async fn a_killed_put_leaves_no_object_and_no_upload() {
     let (gcs, dir) = (FakeGcs::private(), TempDir::new().unwrap());
     let bodies = gcs_store(&gcs, gcs.port(), &dir);
     let halted = Arc::new(Notify::new());
-    let told = halted.clone();
+    let halted_signal = halted.clone();
     let putting = tokio::spawn(async move {
-        let mut passing = InterceptedBody {
+        let mut intercepted = InterceptedBody {
             remaining: noise_bytes(20 * MIB),
             acts_at_remaining: MIB,
-            action: Some(move || told.notify_one()),
+            action: Some(move || halted_signal.notify_one()),
             halts_after: true,
         };
-        bodies.put(BodySource::Stream(&mut passing)).await
+        bodies.put(BodySource::Stream(&mut intercepted)).await
     });
     halted.notified().await;
     putting.abort();

@@ -28,20 +28,20 @@ impl Drop for KillableProcess {
     }
 }
 
-fn start_process(desk: &CliSandbox, args: &[&str]) -> KillableProcess {
-    KillableProcess(Some(desk.start(args)))
+fn start_process(sandbox: &CliSandbox, args: &[&str]) -> KillableProcess {
+    KillableProcess(Some(sandbox.start(args)))
 }
 
-/// A host and port that nobody uses at this moment.
+/// A host and port on which nothing listens.
 pub(crate) fn free_address() -> String {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     free.local_addr().unwrap().to_string()
 }
 
 /// A server and where it is.
-fn start_server(desk: &CliSandbox, store: &str) -> (String, KillableProcess) {
+fn start_server(sandbox: &CliSandbox, store: &str) -> (String, KillableProcess) {
     let address = free_address();
-    let server = start_process(desk, &["serve", "--store", store, "--listen", &address]);
+    let server = start_process(sandbox, &["serve", "--store", store, "--listen", &address]);
     (format!("http://{address}"), server)
 }
 
@@ -58,15 +58,15 @@ pub(crate) async fn wait_until(url: &str, path: &str, fits: impl Fn(&Value) -> b
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_task_elsewhere_prints_and_gives_is_read_at_any_server() {
+async fn output_and_result_of_a_remote_task_are_read_at_any_server() {
     let database = PostgresServer::shared().fresh_database();
-    let desk = CliSandbox::new();
-    let (one, _first) = start_server(&desk, &database.url());
-    wait_until(&one, "/readyz", |_| true).await;
-    let (two, _second) = start_server(&desk, &database.url());
+    let sandbox = CliSandbox::new();
+    let (first_node, _first) = start_server(&sandbox, &database.url());
+    wait_until(&first_node, "/readyz", |_| true).await;
+    let (two, _second) = start_server(&sandbox, &database.url());
     wait_until(&two, "/readyz", |_| true).await;
-    let _worker = start_process(&desk, &["worker", "--server", &one]);
-    let client = wire::Client::new(std::slice::from_ref(&one), None).unwrap();
+    let _worker = start_process(&sandbox, &["worker", "--server", &first_node]);
+    let client = wire::Client::new(std::slice::from_ref(&first_node), None).unwrap();
     let request = json!({"path": "talk", "playbook": PLAYBOOK});
     let started: Value = client.post("/api/execute", &request).await.unwrap();
     let id = started["execution_id"].as_str().unwrap();
@@ -94,7 +94,10 @@ async fn what_a_task_elsewhere_prints_and_gives_is_read_at_any_server() {
     assert_eq!(wait_until(&two, &rest, |_| true).await["lines"], json!([]));
     let over = |run: &Value| run["status"] == "COMPLETED";
     wait_until(&two, &format!("/api/executions/{id}/status"), over).await;
-    assert!(!desk.path(".noetl/bodies").exists(), "bodies lie on a disk");
+    assert!(
+        !sandbox.path(".noetl/bodies").exists(),
+        "bodies lie on a disk"
+    );
     let list = wait_until(&two, &format!("/api/result/{id}/list"), |_| true).await;
     let reference = &list["results"][0]["reference"];
     assert_eq!(reference["store"], "postgres");

@@ -18,9 +18,9 @@ pub(crate) struct SpaceWaits(Arc<Notify>);
 impl SpaceWaits {
     /// Watches this thread until the guard is dropped.
     pub(crate) fn watch() -> (Arc<Notify>, DefaultGuard) {
-        let begun = Arc::new(Notify::new());
-        let guard = tracing::subscriber::set_default(Self(begun.clone()));
-        (begun, guard)
+        let started = Arc::new(Notify::new());
+        let guard = tracing::subscriber::set_default(Self(started.clone()));
+        (started, guard)
     }
 }
 

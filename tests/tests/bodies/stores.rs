@@ -64,15 +64,15 @@ pub(crate) fn option_store(
     kind: StoreKind,
     compression: Compression,
 ) -> OptionStore {
-    let home = HomeStore::Own(Arc::new(DirBodyStore::open(dir.path()).unwrap()));
-    let stores = StoreRouter::open(config, home);
+    let home_store = HomeStore::Own(Arc::new(DirBodyStore::open(dir.path()).unwrap()));
+    let stores = StoreRouter::open(config, home_store);
     OptionStore {
         stores: stores.unwrap_or_else(|error| panic!("{error:?}")),
         options: StorageOptions { kind, compression },
     }
 }
 
-/// What the store holds, by its hash: the body itself, or what it was compressed to.
+/// Bytes that the store contains under a hash: the body or its compressed form.
 fn stored_name(stored: &StoredBody) -> &str {
     let packed = stored.location.get("stored_sha256");
     packed

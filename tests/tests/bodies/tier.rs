@@ -18,7 +18,7 @@ workflow:
     tool: {kind: python, input: {rows: '{{ start.rows }}'}, code: 'result = {\"count\": len(rows)}'}
 ";
 
-fn variables(s3: &S3Server, desk: &CliSandbox) -> Vec<(&'static str, String)> {
+fn variables(s3: &S3Server, sandbox: &CliSandbox) -> Vec<(&'static str, String)> {
     vec![
         ("NOETL_STORAGE_CLOUD_TIER", "s3".to_owned()),
         ("NOETL_STORAGE_S3_BUCKET", S3Server::BUCKET.to_owned()),
@@ -26,7 +26,7 @@ fn variables(s3: &S3Server, desk: &CliSandbox) -> Vec<(&'static str, String)> {
         ("NOETL_STORAGE_S3_REGION", "us-east-1".to_owned()),
         (
             "NOETL_STORAGE_LOCAL_CACHE_DIR",
-            desk.path("cache").display().to_string(),
+            sandbox.path("cache").display().to_string(),
         ),
         ("AWS_ACCESS_KEY_ID", "tests".to_owned()),
         ("AWS_SECRET_ACCESS_KEY", s3.secret().to_owned()),
@@ -34,29 +34,29 @@ fn variables(s3: &S3Server, desk: &CliSandbox) -> Vec<(&'static str, String)> {
 }
 
 fn start_process(
-    desk: &CliSandbox,
+    sandbox: &CliSandbox,
     args: &[&str],
     variables: &[(&str, String)],
 ) -> KillableProcess {
-    let mut command = desk.command(args);
+    let mut command = sandbox.command(args);
     command.envs(variables.iter().map(|(name, value)| (name, value)));
     KillableProcess(Some(RunningCommand::spawn(command)))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_result_in_the_cloud_tier_is_handed_on_and_outlives_the_cache() {
+async fn a_result_in_the_cloud_tier_is_passed_on_and_outlives_the_cache() {
     let database = PostgresServer::shared().fresh_database();
-    let (s3, desk) = (S3Server::private(), CliSandbox::new());
-    let variables = variables(&s3, &desk);
+    let (s3, sandbox) = (S3Server::private(), CliSandbox::new());
+    let variables = variables(&s3, &sandbox);
     let (address, store) = (free_address(), database.url());
     let url = format!("http://{address}");
     let _server = start_process(
-        &desk,
+        &sandbox,
         &["serve", "--store", &store, "--listen", &address],
         &variables,
     );
     wait_until(&url, "/readyz", |_| true).await;
-    let _worker = start_process(&desk, &["worker", "--server", &url], &variables);
+    let _worker = start_process(&sandbox, &["worker", "--server", &url], &variables);
     let client = wire::Client::new(std::slice::from_ref(&url), None).unwrap();
     let request = json!({"path": "hand", "playbook": PLAYBOOK});
     let started: Value = client.post("/api/execute", &request).await.unwrap();
@@ -70,7 +70,7 @@ async fn a_result_in_the_cloud_tier_is_handed_on_and_outlives_the_cache() {
     let key = reference["meta"]["key"].as_str().unwrap();
     assert!(s3.get_object(key).is_some(), "the bucket holds {key}");
     assert_eq!(reference["meta"]["compression"], "zstd");
-    std::fs::remove_dir_all(desk.path("cache")).unwrap();
+    std::fs::remove_dir_all(sandbox.path("cache")).unwrap();
     let uri = reference["ref"].as_str().unwrap();
     let body = wait_until(&url, &format!("/api/result/resolve?ref={uri}"), |_| true).await;
     assert_eq!(body["rows"].as_array().unwrap().len(), 9000);
@@ -90,23 +90,23 @@ workflow:
 
 #[test]
 fn a_store_that_is_not_configured_is_warned_of_and_one_that_is_takes_the_body() {
-    let desk = CliSandbox::new();
-    desk.write("large.yaml", LARGE);
-    let said = desk.run(&["validate", "large.yaml"]);
+    let sandbox = CliSandbox::new();
+    sandbox.write("large.yaml", LARGE);
+    let said = sandbox.run(&["validate", "large.yaml"]);
     assert_eq!(said.code, Some(0), "{said:?}");
     let all = format!("{}{}", said.stdout, said.stderr);
     assert!(
         all.contains("warning[W233]") && all.contains("NOETL_STORAGE_DIR"),
         "{all}"
     );
-    let said = desk.run(&["run", "large.yaml"]);
+    let said = sandbox.run(&["run", "large.yaml"]);
     assert_eq!(said.code, Some(0), "{said:?}");
     assert!(said.stderr.contains("1 warning"), "{said:?}");
-    let mut command = desk.command(&["run", "large.yaml", "-o", "json"]);
-    command.env("NOETL_STORAGE_DIR", desk.path("shared"));
+    let mut command = sandbox.command(&["run", "large.yaml", "-o", "json"]);
+    command.env("NOETL_STORAGE_DIR", sandbox.path("shared"));
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    let packed = std::fs::read_dir(desk.path("shared/bodies")).unwrap();
+    let packed = std::fs::read_dir(sandbox.path("shared/bodies")).unwrap();
     assert_eq!(
         packed.count(),
         2,

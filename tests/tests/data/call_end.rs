@@ -1,4 +1,4 @@
-//! How calls of `duckdb` end: nothing of them stays behind, and what they committed does.
+//! The end of calls of `duckdb`: nothing of a call remains except what it committed.
 
 use std::path::Path;
 
@@ -17,9 +17,9 @@ const ENDLESS: &str =
 
 /// What is attached to a database besides itself.
 async fn attached_databases(tools: &Registry, dir: &Path) -> Value {
-    let asked = "SELECT database_name AS n FROM duckdb_databases() WHERE NOT internal AND database_name <> 'near'";
-    let bare = json!({"database": "near.duckdb"});
-    success_value(run_call(tools, sql_call(dir, asked, bare)).await)["rows"].clone()
+    let query = "SELECT database_name AS n FROM duckdb_databases() WHERE NOT internal AND database_name <> 'near'";
+    let fields = json!({"database": "near.duckdb"});
+    success_value(run_call(tools, sql_call(dir, query, fields)).await)["rows"].clone()
 }
 
 async fn wait_for_file(file: &Path) {
@@ -29,7 +29,7 @@ async fn wait_for_file(file: &Path) {
 }
 
 #[tokio::test]
-async fn a_file_is_open_once_although_a_call_has_not_been_told_its_answer() {
+async fn a_file_is_open_once_even_if_a_call_has_not_received_its_reply() {
     let dir = tempdir().unwrap();
     let tools = tool_registry(dir.path());
     let on = || json!({"database": "one.duckdb"});
@@ -37,7 +37,7 @@ async fn a_file_is_open_once_although_a_call_has_not_been_told_its_answer() {
     success_value(run_call(&tools, sql_call(dir.path(), make, on())).await);
     let tool = tools.get("duckdb").unwrap();
     let insert = |n: u32| sql_call(dir.path(), &format!("INSERT INTO t VALUES ({n})"), on());
-    // Its statements run on a thread of their own, and nobody asks what became of them.
+    // Its statements run on their own thread, and no caller awaits them.
     let mut first = tool.call(insert(1), CancellationToken::new(), &DiscardingLogSink);
     assert!(first.as_mut().now_or_never().is_none());
     let count = async || {
@@ -55,7 +55,7 @@ async fn a_file_is_open_once_although_a_call_has_not_been_told_its_answer() {
 }
 
 #[tokio::test]
-async fn what_was_attached_for_a_call_is_gone_however_it_ended() {
+async fn databases_attached_for_a_call_are_detached_however_it_ends() {
     let dir = tempdir().unwrap();
     let tools = tool_registry(dir.path());
     let other = json!({"database": "other.duckdb"});
@@ -86,8 +86,8 @@ async fn what_was_attached_for_a_call_is_gone_however_it_ended() {
         .await;
         assert_eq!(failure_error(begun).code, "DUCKDB_TRANSACTION_OPEN");
         assert_eq!(attached_databases(&tools, dir.path()).await, json!([]));
-        let gone = json!({"type": "duckdb", "database": "no/such/folder.duckdb"});
-        let auth = with(json!({"far": far, "gone": gone}));
+        let fields = json!({"type": "duckdb", "database": "no/such/folder.duckdb"});
+        let auth = with(json!({"far": far, "gone": fields}));
         let failed = failure_error(run_call(&tools, sql_call(dir.path(), "SELECT 1", auth)).await);
         assert_eq!(failed.details["alias"], "gone");
         assert_eq!(attached_databases(&tools, dir.path()).await, json!([]));
@@ -113,7 +113,7 @@ async fn a_transaction_that_is_left_open_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_result_that_cannot_be_kept_is_told_as_that() {
+async fn a_result_that_cannot_be_stored_is_reported_as_such() {
     let dir = tempdir().unwrap();
     let tools = tool_registry(dir.path());
     let many = "SELECT i, 'some text ' || i AS s FROM range(2000000) r(i)";

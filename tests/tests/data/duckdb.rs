@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use integrations::DuckdbConfig;
 use language::template::Piece;
 use serde_json::{Value, json};
 use tempfile::tempdir;
 use tokio_util::sync::CancellationToken;
-use tools::{DiscardingLogSink, DuckdbConfig, Registry};
+use tools::DiscardingLogSink;
 
 use crate::fixture::{
     command_call, failure_error, result_writer, run_call, sql_call, success_value, tool_registry,
@@ -27,8 +28,8 @@ async fn every_type_has_its_json_form() {
         MAP {'k': 1} AS m, MAP {1: 'x'} AS mi, [1, 2]::INTEGER[2] AS arr, 'one'::ENUM('zero', 'one') AS e, \
         union_value(num := 5) AS un, '1010'::BIT AS bits, '{\"x\": [1]}'::JSON AS j, NULL AS n, \
         [[{'a': 'deep text that is not inline'}]] AS nested, '12:00:00+02'::TIMETZ AS ttz";
-    let got = success_value(run_call(&tools, sql_call(dir.path(), select, json!({}))).await);
-    let row = &got["rows"][0];
+    let result = success_value(run_call(&tools, sql_call(dir.path(), select, json!({}))).await);
+    let row = &result["rows"][0];
     let expected = json!({
         "b": true, "i8": 1, "i64": -5, "u64": 18_446_744_073_709_551_615_u64,
         "huge": "170141183460469231731687303715884105727", "uhuge": "340282366920938463463374607431768211455",
@@ -43,7 +44,7 @@ async fn every_type_has_its_json_form() {
     for (key, value) in expected.as_object().unwrap() {
         assert_eq!(&row[key], value, "{key}");
     }
-    assert_eq!(got["row_count"], 1);
+    assert_eq!(result["row_count"], 1);
     let odd = run_call(
         &tools,
         sql_call(
@@ -87,9 +88,9 @@ async fn a_file_persists_between_calls_and_two_calls_share_it() {
     );
     assert_eq!(count["rows"], json!([{"n": 2002}]));
     let apart = run_call(&tools, sql_call(dir.path(), "SELECT * FROM t", json!({}))).await;
-    let gone = failure_error(apart);
+    let failure = failure_error(apart);
     assert_eq!(
-        (gone.code.as_str(), &gone.details["sqlstate"]),
+        (failure.code.as_str(), &failure.details["sqlstate"]),
         ("DUCKDB_CATALOG", &json!("42P01"))
     );
 }
@@ -110,9 +111,9 @@ async fn values_are_bound_by_their_place_and_params_by_number_or_name() {
         Piece::Text(") ORDER BY ".to_owned()),
         Piece::Ident(json!("n")),
     ];
-    let got = success_value(run_call(&tools, command_call(dir.path(), pieces, json!({}))).await);
+    let result = success_value(run_call(&tools, command_call(dir.path(), pieces, json!({}))).await);
     assert_eq!(
-        got["rows"][1],
+        result["rows"][1],
         json!({"a": evil, "b": format!("<{evil}>"), "c": "{{", "n": 2})
     );
     for (text, params) in [
@@ -120,14 +121,14 @@ async fn values_are_bound_by_their_place_and_params_by_number_or_name() {
         ("SELECT ? + ? AS n", json!([1, 2])),
         ("SELECT $a + $b AS n", json!({"a": 1, "b": 2})),
     ] {
-        let got = success_value(
+        let result = success_value(
             run_call(
                 &tools,
                 sql_call(dir.path(), text, json!({"params": params})),
             )
             .await,
         );
-        assert_eq!(got["rows"][0]["n"], 3, "{text}");
+        assert_eq!(result["rows"][0]["n"], 3, "{text}");
     }
     let missing = run_call(
         &tools,
@@ -253,8 +254,8 @@ async fn files_of_a_result_are_read_and_the_engine_s_own_are_refused() {
         Piece::Value(json!(file.display().to_string())),
         Piece::Text("'".to_owned()),
     ];
-    let got = success_value(run_call(&tools, command_call(dir.path(), pieces, json!({}))).await);
-    assert_eq!(got["rows"][0]["n"], 3);
+    let result = success_value(run_call(&tools, command_call(dir.path(), pieces, json!({}))).await);
+    assert_eq!(result["rows"][0]["n"], 3);
     std::fs::write(dir.path().join("noetl.db"), "x").unwrap();
     let own = dir.path().join("noetl.db").display().to_string();
     for (text, fields) in [
@@ -290,19 +291,19 @@ async fn an_alias_is_attached_for_one_call_and_a_missing_extension_is_named() {
     let auth = json!({"far": {"type": "duckdb", "database": "other.duckdb"}});
     let fields = json!({"database": "near.duckdb", "auth": auth});
     for _ in 0..2 {
-        let got = success_value(
+        let result = success_value(
             run_call(
                 &tools,
                 sql_call(dir.path(), "SELECT n FROM far.t", fields.clone()),
             )
             .await,
         );
-        assert_eq!(got["rows"][0]["n"], 7);
+        assert_eq!(result["rows"][0]["n"], 7);
     }
     let bare = json!({"database": "near.duckdb"});
-    let gone =
+    let failure =
         failure_error(run_call(&tools, sql_call(dir.path(), "SELECT n FROM far.t", bare)).await);
-    assert_eq!(gone.code, "DUCKDB_CATALOG");
+    assert_eq!(failure.code, "DUCKDB_CATALOG");
     let secret = "a-password-that-nobody-says";
     let auth = json!({"pg": {"type": "postgres", "db_host": "localhost", "db_password": secret}});
     let missing = run_call(
@@ -327,24 +328,25 @@ async fn an_alias_is_attached_for_one_call_and_a_missing_extension_is_named() {
 async fn memory_and_threads_are_bounded_by_the_task() {
     let dir = tempdir().unwrap();
     let tools = tool_registry(dir.path());
-    let asked = "SELECT current_setting('memory_limit') AS m, current_setting('threads') AS t";
+    let query = "SELECT current_setting('memory_limit') AS m, current_setting('threads') AS t";
     let fields = json!({"memory_limit": "64MiB", "threads": 1});
-    let got = success_value(run_call(&tools, sql_call(dir.path(), asked, fields)).await);
-    assert_eq!(got["rows"][0], json!({"m": "64.0 MiB", "t": 1}));
-    let wrong = run_call(&tools, sql_call(dir.path(), asked, json!({"threads": 0}))).await;
+    let result = success_value(run_call(&tools, sql_call(dir.path(), query, fields)).await);
+    assert_eq!(result["rows"][0], json!({"m": "64.0 MiB", "t": 1}));
+    let wrong = run_call(&tools, sql_call(dir.path(), query, json!({"threads": 0}))).await;
     assert_eq!(failure_error(wrong).code, "TOOL_INPUT");
 }
 
 #[tokio::test]
 async fn a_missing_library_is_named_with_where_to_get_it() {
     let dir = tempdir().unwrap();
-    let tools = Registry::builtin(tools::Config {
+    let config = integrations::Config {
         duckdb: DuckdbConfig {
             library: Some(dir.path().join("libduckdb.so")),
             ..DuckdbConfig::default()
         },
-        ..tools::Config::default()
-    });
+        ..integrations::Config::default()
+    };
+    let tools = integrations::build_registry(tools::Config::default(), config);
     let missing =
         failure_error(run_call(&tools, sql_call(dir.path(), "SELECT 1", json!({}))).await);
     assert_eq!(missing.code, "DUCKDB_MISSING");

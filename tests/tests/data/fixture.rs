@@ -3,27 +3,35 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use integrations::DuckdbConfig;
 use language::template::Piece;
 use model::outcome::{Outcome, TaskError};
 use model::playbook::ResultControl;
 use results::{DirBodyStore, ResultWriter};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
-use tools::{Call, DiscardingLogSink, DuckdbConfig, Registry};
+use tools::{Call, DiscardingLogSink, Registry};
 
 /// Tools that find the library, work in a folder and must not touch its `noetl.db`.
 pub(crate) fn tool_registry(dir: &Path) -> Registry {
-    Registry::builtin(tools::Config {
+    let config = tools::Config {
         scratch_dir: dir.to_owned(),
         forbidden_files: vec![dir.join("noetl.db")],
-        duckdb: DuckdbConfig {
-            library: Some(tests::peers::duckdb()),
-            memory_bytes_max: 256 * 1024 * 1024,
-            threads_max: 2,
-            ..DuckdbConfig::default()
-        },
         ..tools::Config::default()
-    })
+    };
+    let duckdb = DuckdbConfig {
+        library: Some(tests::peers::duckdb()),
+        memory_bytes_max: 256 * 1024 * 1024,
+        threads_max: 2,
+        ..DuckdbConfig::default()
+    };
+    integrations::build_registry(
+        config,
+        integrations::Config {
+            duckdb,
+            ..integrations::Config::default()
+        },
+    )
 }
 
 /// A call in a folder.

@@ -22,7 +22,7 @@ const ATTACKS: [&str; 6] = [
     "; CREATE OR REPLACE TABLE canary AS SELECT 0 AS n; --",
 ];
 
-/// So many parts the corpus has.
+/// Number of parts into which the corpus is split.
 const PARTS: usize = 4;
 
 /// What an attacker sends.
@@ -36,7 +36,7 @@ fn part_of_corpus(number: usize) -> Vec<String> {
     corpus.skip(number % PARTS).step_by(PARTS).collect()
 }
 
-/// A database with a table that nobody may touch.
+/// A database with a table that no statement may change.
 struct CanaryDatabase {
     tools: Registry,
     dir: TempDir,
@@ -136,7 +136,7 @@ fn quoted(value: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn values_among_tokens_come_back() {
+async fn values_between_tokens_round_trip() {
     for (before, after) in [
         ("SELECT ", "::VARCHAR AS v"),
         ("SELECT /* it's */ ", " || '' -- '"),
@@ -163,7 +163,7 @@ async fn values_among_tokens_come_back() {
 }
 
 #[tokio::test]
-async fn values_in_quotes_come_back() {
+async fn values_in_quotes_round_trip() {
     for (before, after) in [
         ("SELECT '", "' AS v"),
         ("SELECT ['", "', 'x'][1] AS v"),
@@ -193,7 +193,7 @@ async fn values_in_quotes_come_back() {
 }
 
 #[tokio::test]
-async fn values_in_other_quotes_and_comments_come_back() {
+async fn values_in_other_quotes_and_comments_round_trip() {
     exact("SELECT E'", "' AS v", same).await;
     exact("SELECT e'it''s \\' ", "' AS v", |v| {
         vec![format!("it's ' {v}")]
@@ -222,7 +222,7 @@ async fn values_as_numbers_and_parts_of_names_change_nothing() {
 }
 
 #[tokio::test]
-async fn values_where_only_a_name_can_stand_are_only_names() {
+async fn values_in_the_position_of_a_name_are_quoted_as_names() {
     harmless(&[
         ("SELECT * FROM ", ""),
         ("FROM ", " SELECT 1"),

@@ -61,7 +61,7 @@ async fn run_transfers(url: &str, dir: &Path) {
     clippy::disallowed_methods,
     reason = "the child is told by its environment what it is"
 )]
-async fn a_million_rows_go_over_in_constant_memory() {
+async fn a_million_rows_are_transferred_in_constant_memory() {
     if let (Ok(url), Ok(dir)) = (std::env::var("LARGE_URL"), std::env::var("LARGE_DIR")) {
         return run_transfers(&url, Path::new(&dir)).await;
     }
@@ -70,17 +70,17 @@ async fn a_million_rows_go_over_in_constant_memory() {
         .await
         .unwrap();
     tokio::spawn(connection);
-    let made = format!(
+    let create_sql = format!(
         "CREATE TABLE big AS SELECT i::bigint AS id, 'name number ' || i AS name, i / 7.0::float8 AS price, \
          TIMESTAMP '2024-01-01' + i * INTERVAL '1 second' AS at FROM generate_series(1, {ROWS}) i; \
          CREATE TABLE back (LIKE big); CREATE TABLE again (LIKE big)"
     );
-    client.batch_execute(&made).await.unwrap();
+    client.batch_execute(&create_sql).await.unwrap();
     let dir = tempfile::tempdir().unwrap();
     let child = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "large::a_million_rows_go_over_in_constant_memory",
+            "large::a_million_rows_are_transferred_in_constant_memory",
             "--nocapture",
         ])
         .env("LARGE_URL", database.url())

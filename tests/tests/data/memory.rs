@@ -76,7 +76,7 @@ fn peak_bytes() -> u64 {
 }
 
 #[tokio::test]
-async fn a_jq_program_that_wants_all_memory_fails_alone() {
+async fn a_jq_program_that_exceeds_its_memory_fails_without_harming_others() {
     let dir = tempdir().unwrap();
     let tools = tools_with_evaluation(dir.path());
     assert_eq!(
@@ -102,7 +102,7 @@ async fn a_jq_program_that_wants_all_memory_fails_alone() {
         let grown = peak_bytes() - before;
         assert!(grown < GROWTH_BYTES_MAX, "{program}: {grown} bytes");
     }
-    // Those that share a machine with them go on.
+    // Later programs still run.
     assert_eq!(
         success_value(run_call(&tools, jq_call(dir.path(), "[1, 2] | add")).await),
         3
@@ -116,7 +116,7 @@ fn script_call(dir: &Path, code: &str) -> Call {
 }
 
 #[tokio::test]
-async fn a_rhai_script_that_wants_all_memory_fails_alone() {
+async fn a_rhai_script_that_exceeds_its_memory_fails_without_harming_others() {
     let dir = tempdir().unwrap();
     let tools = tools_with_evaluation(dir.path());
     assert_eq!(

@@ -40,8 +40,12 @@ async fn check_round_trip(kind: &str, base: &str, auth: Value) {
             put["size"].as_u64().unwrap() > 4 && put["etag"].is_string(),
             "{put}"
         );
-        let got = success_value(run_call(&tools, make(json!({"uri": uri}))).await);
-        assert_eq!((&got["data"], &got["size"]), (&data, &put["size"]), "{got}");
+        let result = success_value(run_call(&tools, make(json!({"uri": uri}))).await);
+        assert_eq!(
+            (&result["data"], &result["size"]),
+            (&data, &put["size"]),
+            "{result}"
+        );
         let head =
             success_value(run_call(&tools, make(json!({"action": "head", "uri": uri}))).await);
         assert_eq!(head["size"], put["size"]);
@@ -82,20 +86,20 @@ async fn check_round_trip(kind: &str, base: &str, auth: Value) {
 }
 
 #[tokio::test]
-async fn objects_of_s3_come_and_go() {
+async fn s3_objects_are_stored_read_and_deleted() {
     let s3 = S3Server::private();
     check_round_trip("s3", &format!("s3://{}", S3Server::BUCKET), s3_auth(&s3)).await;
 }
 
 #[tokio::test]
-async fn objects_of_google_come_and_go() {
+async fn google_cloud_objects_are_stored_read_and_deleted() {
     let gcs = FakeGcs::private();
     let auth = json!({"type": "gcs", "endpoint": format!("http://127.0.0.1:{}", gcs.port())});
     check_round_trip("gcs", &format!("gs://{}", FakeGcs::BUCKET), auth).await;
 }
 
 #[tokio::test]
-async fn files_of_a_folder_come_and_go_as_objects_do() {
+async fn files_of_a_directory_are_stored_read_and_deleted_like_objects() {
     let dir = tempdir().unwrap();
     check_round_trip("s3", &format!("file://{}", dir.path().display()), json!({})).await;
 }
@@ -160,7 +164,7 @@ async fn a_signed_url_opens_an_object_without_a_credential() {
     );
     let signed = success_value(run_call(&tools, signed).await);
     assert_eq!(signed["expires_in"], 600);
-    let got = success_value(
+    let result = success_value(
         run_call(
             &tools,
             new_call(
@@ -171,7 +175,7 @@ async fn a_signed_url_opens_an_object_without_a_credential() {
         )
         .await,
     );
-    assert_eq!(got["data"], json!({"n": 5}));
+    assert_eq!(result["data"], json!({"n": 5}));
     assert!(!signed["url"].as_str().unwrap().contains(s3.secret()));
 }
 
@@ -231,7 +235,7 @@ async fn errors_say_what_is_wrong_and_never_a_secret() {
 }
 
 #[tokio::test]
-async fn artifact_reaches_buckets_and_nats() {
+async fn artifact_reads_and_writes_buckets_and_nats() {
     let dir = tempdir().unwrap();
     let (s3, nats, tools) = (
         S3Server::private(),
@@ -274,19 +278,19 @@ async fn artifact_reaches_buckets_and_nats() {
             (&json!(uri), &json!(7)),
             "{base}"
         );
-        let got = success_value(run_call(&tools, make(json!({"uri": uri}))).await);
-        assert_eq!(got["data"], json!({"n": 7}), "{base}");
-        let listed =
+        let result = success_value(run_call(&tools, make(json!({"uri": uri}))).await);
+        assert_eq!(result["data"], json!({"n": 7}), "{base}");
+        let listing =
             success_value(run_call(&tools, make(json!({"action": "list", "uri": base}))).await);
         assert_eq!(
-            (&listed["count"], &listed["data"][0]["uri"]),
+            (&listing["count"], &listing["data"][0]["uri"]),
             (&json!(1), &json!(uri)),
             "{base}"
         );
         let deleted =
             success_value(run_call(&tools, make(json!({"action": "delete", "uri": uri}))).await);
         assert_eq!(deleted["deleted"], true, "{base}");
-        let gone = failure_error(run_call(&tools, make(json!({"uri": uri}))).await);
-        assert_eq!(gone.code, "OBJECT_NOT_FOUND", "{base}");
+        let failure = failure_error(run_call(&tools, make(json!({"uri": uri}))).await);
+        assert_eq!(failure.code, "OBJECT_NOT_FOUND", "{base}");
     }
 }

@@ -68,9 +68,10 @@ impl TransferFixture {
         let table = "CREATE TABLE t (id BIGINT PRIMARY KEY, name TEXT, price DOUBLE PRECISION)";
         query(&database, table).await;
         for kind in ["sqlite", "duckdb"] {
-            let mut made = sql_call(dir.path(), table, json!({"database": format!("x.{kind}")}));
-            made.kind = kind.into();
-            success_value(run_call(&tools, made).await);
+            let mut create_sql =
+                sql_call(dir.path(), table, json!({"database": format!("x.{kind}")}));
+            create_sql.kind = kind.into();
+            success_value(run_call(&tools, create_sql).await);
         }
         Self {
             dir,
@@ -149,17 +150,17 @@ fn rows_as_text(rows: &[Value]) -> Vec<Map<String, Value>> {
 }
 
 #[tokio::test]
-async fn rows_go_from_every_place_to_every_other() {
-    let world = TransferFixture::new().await;
+async fn rows_are_transferred_between_all_kinds_of_endpoints() {
+    let fixture = TransferFixture::new().await;
     let first = "[{\"id\": 1, \"name\": \"a \\\"b\\\", é\\n\\t\\\\\", \"price\": 1.5},\n {\"id\": 2, \"name\": null, \"price\": 2}, {\"id\": 3, \"name\": \"c\", \"price\": null}]";
-    std::fs::write(world.dir.path().join("first.json"), first).unwrap();
+    std::fs::write(fixture.dir.path().join("first.json"), first).unwrap();
     let expected: Vec<Value> = serde_json::from_str(first).unwrap();
     for place in ENDPOINT_KINDS {
         let source = json!({"kind": "file", "uri": "file://first.json"});
         let manner = json!({"mode": "replace", "chunk_size": 2});
         let done = success_value(
-            world
-                .run_transfer(source, world.endpoint(place), manner)
+            fixture
+                .run_transfer(source, fixture.endpoint(place), manner)
                 .await,
         );
         assert_eq!(done["rows_transferred"], 3, "to {place}");
@@ -169,23 +170,23 @@ async fn rows_go_from_every_place_to_every_other() {
             "to {place}"
         );
         assert_eq!(
-            rows_as_text(&world.read_rows(place).await),
+            rows_as_text(&fixture.read_rows(place).await),
             rows_as_text(&expected),
             "{place}"
         );
     }
     for from in ENDPOINT_KINDS {
         for to in ENDPOINT_KINDS.iter().filter(|to| **to != from) {
-            let done = world
+            let done = fixture
                 .run_transfer(
-                    world.endpoint(from),
-                    world.endpoint(to),
+                    fixture.endpoint(from),
+                    fixture.endpoint(to),
                     json!({"mode": "replace"}),
                 )
                 .await;
             assert_eq!(success_value(done)["rows_transferred"], 3, "{from} to {to}");
             assert_eq!(
-                rows_as_text(&world.read_rows(to).await),
+                rows_as_text(&fixture.read_rows(to).await),
                 rows_as_text(&expected),
                 "{from} to {to}"
             );
@@ -194,9 +195,9 @@ async fn rows_go_from_every_place_to_every_other() {
 }
 
 #[tokio::test]
-async fn upsert_replace_append_and_mapping_do_as_they_say() {
-    let world = TransferFixture::new().await;
-    let file = world.dir.path().join("new.ndjson");
+async fn upsert_replace_append_and_mapping_work_as_documented() {
+    let fixture = TransferFixture::new().await;
+    let file = fixture.dir.path().join("new.ndjson");
     for place in ["postgres", "sqlite", "duckdb"] {
         std::fs::write(
             &file,
@@ -205,10 +206,10 @@ async fn upsert_replace_append_and_mapping_do_as_they_say() {
         .unwrap();
         // A path of a JSON list keeps DuckDB from reading the file by itself.
         let source = json!({"kind": "file", "uri": "file://new.ndjson", "path": "x"});
-        let mut target = world.endpoint(place);
+        let mut target = fixture.endpoint(place);
         target["mapping"] = json!({"id": "n", "name": "who"});
         success_value(
-            world
+            fixture
                 .run_transfer(source.clone(), target.clone(), json!({}))
                 .await,
         );
@@ -217,7 +218,7 @@ async fn upsert_replace_append_and_mapping_do_as_they_say() {
             "{\"n\": 2, \"who\": \"x\"}\n{\"n\": 2, \"who\": \"B\"}\n{\"n\": 3, \"who\": \"c\"}\n",
         )
         .unwrap();
-        let twice = world
+        let twice = fixture
             .run_transfer(source.clone(), target.clone(), json!({}))
             .await;
         let refused = failure_error(twice);
@@ -227,11 +228,11 @@ async fn upsert_replace_append_and_mapping_do_as_they_say() {
         );
         let upsert = json!({"mode": "upsert", "key": "id"});
         success_value(
-            world
+            fixture
                 .run_transfer(source.clone(), target.clone(), upsert)
                 .await,
         );
-        let names: Vec<Value> = world
+        let names: Vec<Value> = fixture
             .read_rows(place)
             .await
             .iter()
@@ -240,20 +241,20 @@ async fn upsert_replace_append_and_mapping_do_as_they_say() {
         assert_eq!(names, ["a", "B", "c"], "{place}");
         std::fs::write(&file, "{\"n\": 9, \"who\": \"z\"}\n").unwrap();
         success_value(
-            world
+            fixture
                 .run_transfer(source.clone(), target.clone(), json!({"mode": "replace"}))
                 .await,
         );
-        assert_eq!(world.read_rows(place).await.len(), 1, "{place}");
+        assert_eq!(fixture.read_rows(place).await.len(), 1, "{place}");
         target["mapping"] = json!({"id": "nothing"});
         let wrong = failure_error(
-            world
+            fixture
                 .run_transfer(source.clone(), target.clone(), json!({}))
                 .await,
         );
         assert_eq!(wrong.code, "TRANSFER_COLUMN", "{place}");
         let keyless = failure_error(
-            world
+            fixture
                 .run_transfer(source, target, json!({"mode": "upsert"}))
                 .await,
         );
@@ -263,53 +264,53 @@ async fn upsert_replace_append_and_mapping_do_as_they_say() {
 
 #[tokio::test]
 async fn a_broken_row_or_a_wrong_table_leaves_the_target_as_it_was() {
-    let world = TransferFixture::new().await;
-    let file = world.dir.path().join("bad.csv");
+    let fixture = TransferFixture::new().await;
+    let file = fixture.dir.path().join("bad.csv");
     for place in ["postgres", "sqlite", "duckdb", "ndjson"] {
         std::fs::write(&file, "id,name\n1,a\n").unwrap();
         let source = json!({"kind": "file", "uri": "file://bad.csv", "path": "x"});
         success_value(
-            world
-                .run_transfer(source.clone(), world.endpoint(place), json!({}))
+            fixture
+                .run_transfer(source.clone(), fixture.endpoint(place), json!({}))
                 .await,
         );
         for text in ["id,name\n5,e\n6\n", "id,name\n5,e\n6,\"open\n"] {
             std::fs::write(&file, text).unwrap();
             let broken = failure_error(
-                world
+                fixture
                     .run_transfer(
                         source.clone(),
-                        world.endpoint(place),
+                        fixture.endpoint(place),
                         json!({"chunk_size": 1, "mode": "replace"}),
                     )
                     .await,
             );
             assert_eq!(broken.code, "TRANSFER_ROW", "{place}: {broken:?}");
-            assert_eq!(world.read_rows(place).await.len(), 1, "{place}");
+            assert_eq!(fixture.read_rows(place).await.len(), 1, "{place}");
         }
     }
     std::fs::write(&file, "id,name\nseven,a\n").unwrap();
     for place in ["postgres", "duckdb"] {
         let source = json!({"kind": "file", "uri": "file://bad.csv", "path": "x"});
         failure_error(
-            world
-                .run_transfer(source.clone(), world.endpoint(place), json!({}))
+            fixture
+                .run_transfer(source.clone(), fixture.endpoint(place), json!({}))
                 .await,
         );
-        let mut target = world.endpoint(place);
+        let mut target = fixture.endpoint(place);
         target["table"] = "nowhere".into();
-        let wrong = failure_error(world.run_transfer(source, target, json!({})).await);
+        let wrong = failure_error(fixture.run_transfer(source, target, json!({})).await);
         assert!(
             matches!(wrong.code.as_str(), "PG_42P01" | "DUCKDB_CATALOG"),
             "{wrong:?}"
         );
-        assert_eq!(world.read_rows(place).await.len(), 1, "{place}");
+        assert_eq!(fixture.read_rows(place).await.len(), 1, "{place}");
     }
     let source = json!({"kind": "file", "uri": "file://missing.csv"});
     assert_eq!(
         failure_error(
-            world
-                .run_transfer(source, world.endpoint("sqlite"), json!({}))
+            fixture
+                .run_transfer(source, fixture.endpoint("sqlite"), json!({}))
                 .await
         )
         .code,
@@ -318,30 +319,34 @@ async fn a_broken_row_or_a_wrong_table_leaves_the_target_as_it_was() {
 }
 
 #[tokio::test]
-async fn every_type_of_postgres_survives_the_way_to_duckdb_and_back() {
-    let world = TransferFixture::new().await;
+async fn every_type_of_postgres_round_trips_through_duckdb() {
+    let fixture = TransferFixture::new().await;
     let columns = "b BOOLEAN, i INTEGER, n NUMERIC(30, 4), f DOUBLE PRECISION, s TEXT, d DATE, ts TIMESTAMP, tz TIMESTAMPTZ, u UUID, iv INTERVAL";
     query(
-        &world.database,
+        &fixture.database,
         &format!("CREATE TABLE a ({columns}, j JSONB, by BYTEA, l INTEGER[])"),
     )
     .await;
-    query(&world.database, "INSERT INTO a VALUES (true, 5, 12345678901234567890.1234, 0.1, 'x', '2024-02-29', '2024-02-29 01:02:03.5', \
+    query(&fixture.database, "INSERT INTO a VALUES (true, 5, 12345678901234567890.1234, 0.1, 'x', '2024-02-29', '2024-02-29 01:02:03.5', \
         '2024-02-29 01:02:03+02', '6ffa0b5d-1f3c-4a0e-9d4f-0123456789ab', '1 year 2 days 00:00:03', '{\"k\": [1]}', '\\x00ff', '{1,NULL,3}'); INSERT INTO a (b) VALUES (NULL)").await;
-    query(&world.database, "CREATE TABLE back (LIKE a)").await;
-    let made = format!("CREATE TABLE a ({columns}, j JSON, \"by\" BLOB, l INTEGER[])");
+    query(&fixture.database, "CREATE TABLE back (LIKE a)").await;
+    let create_sql = format!("CREATE TABLE a ({columns}, j JSON, \"by\" BLOB, l INTEGER[])");
     success_value(
         run_call(
-            &world.tools,
-            sql_call(world.dir.path(), &made, json!({"database": "x.duckdb"})),
+            &fixture.tools,
+            sql_call(
+                fixture.dir.path(),
+                &create_sql,
+                json!({"database": "x.duckdb"}),
+            ),
         )
         .await,
     );
-    let postgres = |table: &str| json!({"kind": "postgres", "table": table, "auth": database_auth(&world.database)});
+    let postgres = |table: &str| json!({"kind": "postgres", "table": table, "auth": database_auth(&fixture.database)});
     let duckdb = json!({"kind": "duckdb", "database": "x.duckdb", "table": "a"});
     assert_eq!(
         success_value(
-            world
+            fixture
                 .run_transfer(postgres("a"), duckdb.clone(), json!({}))
                 .await
         )["rows_transferred"],
@@ -349,19 +354,19 @@ async fn every_type_of_postgres_survives_the_way_to_duckdb_and_back() {
     );
     assert_eq!(
         success_value(
-            world
+            fixture
                 .run_transfer(duckdb, postgres("back"), json!({}))
                 .await
         )["rows_transferred"],
         2
     );
     let same = query(
-        &world.database,
+        &fixture.database,
         "SELECT count(*) AS n FROM a JOIN back ON a::text = back::text",
     )
     .await;
     let both = query(
-        &world.database,
+        &fixture.database,
         "SELECT a::text AS a, back::text AS back FROM a, back",
     )
     .await;
@@ -369,11 +374,17 @@ async fn every_type_of_postgres_survives_the_way_to_duckdb_and_back() {
 }
 
 #[tokio::test]
-async fn texts_of_files_come_into_duckdb_as_they_are() {
-    let world = TransferFixture::new().await;
+async fn texts_of_files_are_unchanged_in_duckdb() {
+    let fixture = TransferFixture::new().await;
     let blob = "CREATE TABLE b (id BIGINT, bytes BLOB)";
     let on = json!({"database": "x.duckdb"});
-    success_value(run_call(&world.tools, sql_call(world.dir.path(), blob, on.clone())).await);
+    success_value(
+        run_call(
+            &fixture.tools,
+            sql_call(fixture.dir.path(), blob, on.clone()),
+        )
+        .await,
+    );
     let texts = json!([
         "",
         null,
@@ -393,13 +404,17 @@ async fn texts_of_files_come_into_duckdb_as_they_are() {
         ("in.json", json!(rows).to_string()),
         ("in.ndjson", lines.join("\n")),
     ] {
-        std::fs::write(world.dir.path().join(name), text).unwrap();
+        std::fs::write(fixture.dir.path().join(name), text).unwrap();
         let source = json!({"kind": "file", "uri": format!("file://{name}")});
-        let done = world
-            .run_transfer(source, world.endpoint("duckdb"), json!({"mode": "replace"}))
+        let done = fixture
+            .run_transfer(
+                source,
+                fixture.endpoint("duckdb"),
+                json!({"mode": "replace"}),
+            )
             .await;
         assert_eq!(success_value(done)["rows_transferred"], 6, "{name}");
-        let seen = world.read_rows("duckdb").await;
+        let seen = fixture.read_rows("duckdb").await;
         let seen: Vec<&Value> = seen.iter().map(|row| &row["name"]).collect();
         assert_eq!(json!(seen), texts, "{name}");
     }
@@ -407,25 +422,29 @@ async fn texts_of_files_come_into_duckdb_as_they_are() {
         ("bytes.csv", "id,bytes\n1,AP8=\n"),
         ("bytes.json", r#"[{"id": 1, "bytes": "AP8="}]"#),
     ] {
-        std::fs::write(world.dir.path().join(name), text).unwrap();
+        std::fs::write(fixture.dir.path().join(name), text).unwrap();
         let source = json!({"kind": "file", "uri": format!("file://{name}")});
         let target = json!({"kind": "duckdb", "table": "b", "database": "x.duckdb"});
         success_value(
-            world
+            fixture
                 .run_transfer(source, target, json!({"mode": "replace"}))
                 .await,
         );
         let read = "SELECT hex(bytes) AS h FROM b";
         let read = success_value(
-            run_call(&world.tools, sql_call(world.dir.path(), read, on.clone())).await,
+            run_call(
+                &fixture.tools,
+                sql_call(fixture.dir.path(), read, on.clone()),
+            )
+            .await,
         );
         assert_eq!(read["rows"], json!([{"h": "00FF"}]), "{name}");
     }
 }
 
 #[tokio::test]
-async fn json_goes_from_postgres_to_postgres_as_it_is() {
-    let world = TransferFixture::new().await;
+async fn json_is_unchanged_between_postgres_databases() {
+    let fixture = TransferFixture::new().await;
     let values = [
         "null",
         "12345678901234567890123456789.5",
@@ -434,36 +453,37 @@ async fn json_goes_from_postgres_to_postgres_as_it_is() {
         r#""text""#,
     ];
     query(
-        &world.database,
+        &fixture.database,
         "CREATE TABLE j (id INT, d JSONB, e JSON); CREATE TABLE k (LIKE j); INSERT INTO j VALUES (0, NULL, NULL)",
     )
     .await;
     for (id, value) in (1..).zip(values) {
         let insert = format!("INSERT INTO j VALUES ({id}, '{value}', '{value}')");
-        query(&world.database, &insert).await;
+        query(&fixture.database, &insert).await;
     }
-    let source = json!({"kind": "postgres", "table": "j", "auth": database_auth(&world.database)});
+    let source =
+        json!({"kind": "postgres", "table": "j", "auth": database_auth(&fixture.database)});
     let mut target =
-        json!({"kind": "postgres", "table": "k", "auth": database_auth(&world.database)});
+        json!({"kind": "postgres", "table": "k", "auth": database_auth(&fixture.database)});
     for mapping in [Value::Null, json!({"e": "d", "id": "id", "d": "e"})] {
         if !mapping.is_null() {
             target["mapping"] = mapping;
         }
         let manner = json!({"mode": "replace"});
         success_value(
-            world
+            fixture
                 .run_transfer(source.clone(), target.clone(), manner)
                 .await,
         );
         let same = "SELECT count(*) AS n FROM j JOIN k ON j.id = k.id AND j.d IS NOT DISTINCT FROM k.d \
             AND j.e::jsonb IS NOT DISTINCT FROM k.e::jsonb";
-        assert_eq!(query(&world.database, same).await[0]["n"], 6);
+        assert_eq!(query(&fixture.database, same).await[0]["n"], 6);
     }
 }
 
 #[tokio::test]
-async fn objects_and_the_web_are_ends_too() {
-    let world = TransferFixture::new().await;
+async fn objects_and_http_are_endpoints() {
+    let fixture = TransferFixture::new().await;
     let s3 = S3Server::private();
     let bucket_auth =
         json!({"access_key_id": "tests", "secret_access_key": s3.secret(), "endpoint": s3.url()});
@@ -471,19 +491,19 @@ async fn objects_and_the_web_are_ends_too() {
     let web = json!({"kind": "http", "url": format!("{url}/rows")});
     let parquet = json!({"kind": "s3", "uri": format!("s3://{}/x.parquet", S3Server::BUCKET), "auth": bucket_auth});
     assert_eq!(
-        success_value(world.run_transfer(web, parquet.clone(), json!({})).await)["rows_transferred"],
+        success_value(fixture.run_transfer(web, parquet.clone(), json!({})).await)["rows_transferred"],
         2
     );
     success_value(
-        world
-            .run_transfer(parquet, world.endpoint("postgres"), json!({}))
+        fixture
+            .run_transfer(parquet, fixture.endpoint("postgres"), json!({}))
             .await,
     );
-    assert_eq!(world.read_rows("postgres").await.len(), 2);
+    assert_eq!(fixture.read_rows("postgres").await.len(), 2);
     let back = json!({"kind": "http", "url": format!("{url}/take"), "format": "ndjson"});
     let sent = success_value(
-        world
-            .run_transfer(world.endpoint("postgres"), back, json!({"chunk_size": 1}))
+        fixture
+            .run_transfer(fixture.endpoint("postgres"), back, json!({"chunk_size": 1}))
             .await,
     );
     assert_eq!(sent["chunks"], 2);
@@ -491,8 +511,8 @@ async fn objects_and_the_web_are_ends_too() {
     let missing = json!({"kind": "http", "url": format!("{url}/missing")});
     assert_eq!(
         failure_error(
-            world
-                .run_transfer(missing, world.endpoint("sqlite"), json!({}))
+            fixture
+                .run_transfer(missing, fixture.endpoint("sqlite"), json!({}))
                 .await
         )
         .code,
@@ -545,16 +565,16 @@ fn start_http() -> (String, PostedBodies) {
 
 #[tokio::test]
 async fn a_transfer_that_is_stopped_leaves_nothing() {
-    let world = TransferFixture::new().await;
+    let fixture = TransferFixture::new().await;
     let source = json!({"kind": "duckdb", "query": "SELECT i AS id, 'x' AS name FROM range(100000000000) r(i)"});
     let call = transfer_call(
-        world.dir.path(),
+        fixture.dir.path(),
         source,
-        world.endpoint("postgres"),
+        fixture.endpoint("postgres"),
         json!({}),
     );
     let stop = CancellationToken::new();
-    let tool = world.tools.get("transfer").unwrap();
+    let tool = fixture.tools.get("transfer").unwrap();
     let running = tool.call(call, stop.clone(), &DiscardingLogSink);
     tokio::pin!(running);
     let busy = "SELECT pid FROM pg_stat_activity WHERE query LIKE 'COPY%' AND datname = current_database()";
@@ -562,23 +582,23 @@ async fn a_transfer_that_is_stopped_leaves_nothing() {
         tokio::select! {
             biased;
             outcome = &mut running => panic!("{outcome:?}"),
-            found = query(&world.database, busy) => if found != json!([]) { break },
+            found = query(&fixture.database, busy) => if found != json!([]) { break },
         }
     }
     stop.cancel();
     assert_eq!(failure_error(running.await).code, "CANCELLED");
-    assert_eq!(world.read_rows("postgres").await.len(), 0);
+    assert_eq!(fixture.read_rows("postgres").await.len(), 0);
 }
 
 #[tokio::test]
 async fn values_in_a_query_are_bound() {
-    let world = TransferFixture::new().await;
+    let fixture = TransferFixture::new().await;
     let evil = "'; DROP TABLE t; --";
     for kind in ["postgres", "sqlite", "duckdb"] {
-        let mut source = world.endpoint(kind);
+        let mut source = fixture.endpoint(kind);
         source.as_object_mut().unwrap().remove("table");
         let mut call = transfer_call(
-            world.dir.path(),
+            fixture.dir.path(),
             source,
             json!({"uri": "file://out.json"}),
             json!({}),
@@ -589,8 +609,8 @@ async fn values_in_a_query_are_bound() {
             Piece::Text(" AS name".to_owned()),
         ];
         call.pieces.insert("source.query".to_owned(), vec![pieces]);
-        success_value(run_call(&world.tools, call).await);
-        let out = std::fs::read_to_string(world.dir.path().join("out.json")).unwrap();
+        success_value(run_call(&fixture.tools, call).await);
+        let out = std::fs::read_to_string(fixture.dir.path().join("out.json")).unwrap();
         let out: Value = serde_json::from_str(&out).unwrap();
         assert_eq!(out[0]["name"], evil, "{kind}");
     }

@@ -40,7 +40,7 @@ fn clinic_reply(request: &ReceivedRequest, before: usize) -> JsonReply {
     (200, json!({"data": on_page, "paging": paging}))
 }
 
-/// The playbook of the specification, with what it leaves open filled in.
+/// The playbook of the specification, with its gaps filled in.
 fn playbook(fixture: &DatabaseFixture, mode: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/language/appendix.yaml");
     let text = fs::read_to_string(path).expect("the playbook is there");
@@ -78,11 +78,11 @@ const ENDPOINTS: &str =
     "endpoints=[{path: /patients, page_size: 2}, {path: /visits, page_size: 2}]";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_appendix_goes_on_after_a_busy_server_a_lost_race_and_a_deadlock() {
-    let house = DatabaseFixture::new();
-    let (desk, http) = (CliSandbox::new(), FakeHttpServer::start(clinic_reply));
-    desk.write("appendix.yaml", &playbook(&house, "sequential"));
-    house
+async fn the_appendix_retries_after_a_busy_server_a_serialization_failure_and_a_deadlock() {
+    let fixture = DatabaseFixture::new();
+    let (sandbox, http) = (CliSandbox::new(), FakeHttpServer::start(clinic_reply));
+    sandbox.write("appendix.yaml", &playbook(&fixture, "sequential"));
+    fixture
         .query(&format!(
             "CREATE TABLE item (path text, id int); CREATE TABLE counter (id int PRIMARY KEY, n int); \
              INSERT INTO counter VALUES (1, 0), (2, 0); \
@@ -92,13 +92,13 @@ async fn the_appendix_goes_on_after_a_busy_server_a_lost_race_and_a_deadlock() {
              CREATE TRIGGER meet BEFORE INSERT ON item FOR EACH STATEMENT EXECUTE FUNCTION meet(); \
              ALTER DATABASE {db} SET default_transaction_isolation = 'repeatable read'; \
              ALTER DATABASE {db} SET deadlock_timeout = '20ms'",
-            db = house.database.name()
+            db = fixture.database.name()
         ))
         .await;
     let (gate, other, eye) = (
-        house.raw_client().await,
-        house.raw_client().await,
-        house.raw_client().await,
+        fixture.raw_client().await,
+        fixture.raw_client().await,
+        fixture.raw_client().await,
     );
     run_sql(
         &other,
@@ -117,7 +117,7 @@ async fn the_appendix_goes_on_after_a_busy_server_a_lost_race_and_a_deadlock() {
         "-o",
         "json",
     ];
-    let going = desk.start(&args);
+    let running = sandbox.start(&args);
     wait_until(&eye, WAITERS).await;
     run_sql(&other, "UPDATE counter SET n = n + 100 WHERE id = 2").await;
     run_sql(&gate, "SELECT pg_advisory_unlock(7)").await;
@@ -132,15 +132,15 @@ async fn the_appendix_goes_on_after_a_busy_server_a_lost_race_and_a_deadlock() {
     };
     let (crossed, ()) = tokio::join!(crossing, release);
     crossed.expect("the other session goes on");
-    let (code, _) = tokio::task::block_in_place(|| going.finish());
+    let (code, _) = tokio::task::block_in_place(|| running.finish());
     assert_eq!(code, Some(0));
-    let events = tokio::task::block_in_place(|| desk.events("last"));
+    let events = tokio::task::block_in_place(|| sandbox.events("last"));
     assert_eq!(error_texts(&events), ["40001", "40P01", "503", "503"]);
-    let ids = house
+    let ids = fixture
         .query_value("SELECT array_agg(id ORDER BY id) FROM item")
         .await;
     assert_eq!(ids, json!([11, 12, 13, 21, 22]));
-    let counts = house
+    let counts = fixture
         .query_value("SELECT array_agg(n ORDER BY id) FROM counter")
         .await;
     assert_eq!(
@@ -152,10 +152,10 @@ async fn the_appendix_goes_on_after_a_busy_server_a_lost_race_and_a_deadlock() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_appendix_with_a_parallel_loop_stores_the_same() {
-    let house = DatabaseFixture::new();
-    let (desk, http) = (CliSandbox::new(), FakeHttpServer::start(clinic_reply));
-    desk.write("appendix.yaml", &playbook(&house, "parallel"));
-    house.query("CREATE TABLE item (path text, id int)").await;
+    let fixture = DatabaseFixture::new();
+    let (sandbox, http) = (CliSandbox::new(), FakeHttpServer::start(clinic_reply));
+    sandbox.write("appendix.yaml", &playbook(&fixture, "parallel"));
+    fixture.query("CREATE TABLE item (path text, id int)").await;
     let url = format!("api_url={}", http.url());
     let args = [
         "run",
@@ -167,9 +167,9 @@ async fn the_appendix_with_a_parallel_loop_stores_the_same() {
         "-o",
         "json",
     ];
-    let run = tokio::task::block_in_place(|| desk.run_json(&args));
+    let run = tokio::task::block_in_place(|| sandbox.run_json(&args));
     assert_eq!(run["status"], "COMPLETED");
-    let ids = house
+    let ids = fixture
         .query_value("SELECT array_agg(id ORDER BY id) FROM item")
         .await;
     assert_eq!(ids, json!([11, 12, 13, 21, 22]));

@@ -1,4 +1,4 @@
-//! Cursor loops: rows are claimed frame by frame from a real Postgres, and none is lost or claimed twice, whatever dies.
+//! Cursor loops: rows are claimed in frames from a real Postgres. No row is lost or claimed twice if a process crashes.
 
 use serde_json::json;
 use tests::cli_sandbox::CliSandbox;
@@ -23,9 +23,9 @@ const CLAIM: &str = "UPDATE work SET taken = taken + 1 WHERE id IN (SELECT id FR
     LIMIT {{ __frame_max_rows }} FOR UPDATE SKIP LOCKED) RETURNING id";
 
 async fn cursor_fixture() -> DatabaseFixture {
-    let house = DatabaseFixture::new();
-    house.query(SETUP).await;
-    house
+    let fixture = DatabaseFixture::new();
+    fixture.query(SETUP).await;
+    fixture
 }
 
 /// That every row was claimed once, and worked on at least once.
@@ -48,13 +48,14 @@ async fn check_complete(fixture: &DatabaseFixture) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_are_claimed_until_there_is_none() {
-    let (house, desk) = (cursor_fixture().await, CliSandbox::new());
-    desk.write("cursor.yaml", &playbook(&house, CLAIM));
-    let ran = tokio::task::block_in_place(|| desk.run_json(&["run", "cursor.yaml", "-o", "json"]));
+    let (fixture, sandbox) = (cursor_fixture().await, CliSandbox::new());
+    sandbox.write("cursor.yaml", &playbook(&fixture, CLAIM));
+    let ran =
+        tokio::task::block_in_place(|| sandbox.run_json(&["run", "cursor.yaml", "-o", "json"]));
     assert_eq!(ran["status"], "COMPLETED", "{ran}");
-    check_complete(&house).await;
-    assert_eq!(house.query_value("SELECT count(*) FROM done").await, 25);
-    let events = tokio::task::block_in_place(|| desk.events("last"));
+    check_complete(&fixture).await;
+    assert_eq!(fixture.query_value("SELECT count(*) FROM done").await, 25);
+    let events = tokio::task::block_in_place(|| sandbox.events("last"));
     let frames = events
         .iter()
         .filter(|event| event["event_type"] == "loop.frame.claimed");
@@ -66,9 +67,9 @@ async fn rows_are_claimed_until_there_is_none() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_whose_worker_is_killed_is_found_again() {
-    let (house, desk) = (cursor_fixture().await, CliSandbox::new());
-    // The claim of the second frame waits at its commit, with its rows locked, until the process is gone.
-    house
+    let (fixture, sandbox) = (cursor_fixture().await, CliSandbox::new());
+    // The claim of the second frame waits at its commit, with its rows locked, until the process is killed.
+    fixture
         .query(
             "CREATE FUNCTION wait_at_commit() RETURNS trigger LANGUAGE plpgsql AS \
              $$ BEGIN IF NEW.id > 10 THEN PERFORM pg_advisory_xact_lock(7); END IF; RETURN NULL; END $$; \
@@ -76,28 +77,29 @@ async fn a_claim_whose_worker_is_killed_is_found_again() {
              FOR EACH ROW EXECUTE FUNCTION wait_at_commit()",
         )
         .await;
-    let (gate, eye) = (house.raw_client().await, house.raw_client().await);
+    let (gate, eye) = (fixture.raw_client().await, fixture.raw_client().await);
     let ask = |sql: &'static str| gate.batch_execute(sql);
     ask("SELECT pg_advisory_lock(7)").await.expect("a lock");
-    desk.write("cursor.yaml", &playbook(&house, CLAIM));
-    let going = desk.start(&["run", "cursor.yaml", "-q"]);
+    sandbox.write("cursor.yaml", &playbook(&fixture, CLAIM));
+    let running = sandbox.start(&["run", "cursor.yaml", "-q"]);
     wait_until(&eye, "SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").await;
-    tokio::task::block_in_place(|| going.kill());
-    // The database hears of it only when it has committed.
+    tokio::task::block_in_place(|| running.kill());
+    // The database notices the lost connection only after the commit.
     ask("SELECT pg_advisory_unlock(7)")
         .await
         .expect("an unlock");
     wait_until(&eye, "SELECT sum(taken) = 20 FROM work").await;
-    let (code, _) = tokio::task::block_in_place(|| desk.start(&["resume", "last", "-q"]).finish());
+    let (code, _) =
+        tokio::task::block_in_place(|| sandbox.start(&["resume", "last", "-q"]).finish());
     assert_eq!(code, Some(0));
-    check_complete(&house).await;
+    check_complete(&fixture).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_returns_nothing_of_what_it_changed_is_an_error() {
-    let (house, desk) = (cursor_fixture().await, CliSandbox::new());
+    let (fixture, sandbox) = (cursor_fixture().await, CliSandbox::new());
     let claim = "UPDATE work SET taken = 1 WHERE id < 3";
-    desk.write("cursor.yaml", &playbook(&house, claim));
-    let ran = tokio::task::block_in_place(|| desk.run(&["run", "cursor.yaml", "-o", "json"]));
+    sandbox.write("cursor.yaml", &playbook(&fixture, claim));
+    let ran = tokio::task::block_in_place(|| sandbox.run(&["run", "cursor.yaml", "-o", "json"]));
     assert_eq!(ran.json()["error"]["code"], json!("CLAIM_WITHOUT_ROWS"));
 }

@@ -12,11 +12,11 @@ use crate::fixture::{DatabaseFixture, failure_error, new_call, success_value, wa
 const ADD: &str = "INSERT INTO tally (n) VALUES (1); SELECT count(*) AS n FROM tally";
 
 async fn tally_fixture() -> DatabaseFixture {
-    let house = DatabaseFixture::new();
-    house
+    let fixture = DatabaseFixture::new();
+    fixture
         .query("CREATE TABLE tally (id bigserial PRIMARY KEY, n int)")
         .await;
-    house
+    fixture
 }
 
 fn with_idempotency_key(mut call: Call, key: &str) -> Call {
@@ -26,13 +26,13 @@ fn with_idempotency_key(mut call: Call, key: &str) -> Call {
 }
 
 #[tokio::test]
-async fn a_second_try_finds_what_the_first_did() {
-    let house = tally_fixture().await;
-    let first = house
-        .call_result(with_idempotency_key(house.sql_call(ADD), "a"))
+async fn a_second_attempt_finds_the_effect_of_the_first() {
+    let fixture = tally_fixture().await;
+    let first = fixture
+        .call_result(with_idempotency_key(fixture.sql_call(ADD), "a"))
         .await;
-    let outcome = house
-        .run_call(with_idempotency_key(house.sql_call(ADD), "a"))
+    let outcome = fixture
+        .run_call(with_idempotency_key(fixture.sql_call(ADD), "a"))
         .await;
     let Outcome::Ok(again) = outcome else {
         panic!("{outcome:?}")
@@ -40,12 +40,12 @@ async fn a_second_try_finds_what_the_first_did() {
     assert_eq!(again.result, first);
     assert_eq!(again.meta["recorded"], true);
     assert_eq!(first["rows"], json!([{"n": 1}]));
-    house
-        .call_result(with_idempotency_key(house.sql_call(ADD), "b"))
+    fixture
+        .call_result(with_idempotency_key(fixture.sql_call(ADD), "b"))
         .await;
-    assert_eq!(house.query_value("SELECT count(*) FROM tally").await, 2);
+    assert_eq!(fixture.query_value("SELECT count(*) FROM tally").await, 2);
     assert_eq!(
-        house
+        fixture
             .query_value("SELECT count(*) FROM noetl_effect WHERE result IS NOT NULL")
             .await,
         2
@@ -54,26 +54,26 @@ async fn a_second_try_finds_what_the_first_did() {
 
 #[tokio::test]
 async fn a_try_that_fails_leaves_nothing_and_the_next_one_runs() {
-    let house = tally_fixture().await;
-    let half = house.sql_call("INSERT INTO tally (n) VALUES (1); SELECT 1 / 0");
+    let fixture = tally_fixture().await;
+    let half = fixture.sql_call("INSERT INTO tally (n) VALUES (1); SELECT 1 / 0");
     assert_eq!(
-        failure_error(&house.run_call(with_idempotency_key(half, "a")).await).code,
+        failure_error(&fixture.run_call(with_idempotency_key(half, "a")).await).code,
         "PG_22012"
     );
-    assert_eq!(house.query_value("SELECT count(*) FROM tally").await, 0);
-    house
-        .call_result(with_idempotency_key(house.sql_call(ADD), "a"))
+    assert_eq!(fixture.query_value("SELECT count(*) FROM tally").await, 0);
+    fixture
+        .call_result(with_idempotency_key(fixture.sql_call(ADD), "a"))
         .await;
-    assert_eq!(house.query_value("SELECT count(*) FROM tally").await, 1);
+    assert_eq!(fixture.query_value("SELECT count(*) FROM tally").await, 1);
 }
 
 #[tokio::test]
 async fn statements_that_would_end_the_transaction_are_refused() {
-    let house = tally_fixture().await;
+    let fixture = tally_fixture().await;
     let refused = failure_error(
-        &house
+        &fixture
             .run_call(with_idempotency_key(
-                house.sql_call("BEGIN; SELECT 1; COMMIT"),
+                fixture.sql_call("BEGIN; SELECT 1; COMMIT"),
                 "a",
             ))
             .await,
@@ -82,22 +82,23 @@ async fn statements_that_would_end_the_transaction_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tries_at_the_same_time_take_effect_once_and_answer_alike() {
-    let house = tally_fixture().await;
-    let tries = (0..8).map(|_| house.call_result(with_idempotency_key(house.sql_call(ADD), "a")));
-    let answers = futures_util::future::join_all(tries).await;
+async fn concurrent_attempts_take_effect_once_with_equal_outcomes() {
+    let fixture = tally_fixture().await;
+    let tries =
+        (0..8).map(|_| fixture.call_result(with_idempotency_key(fixture.sql_call(ADD), "a")));
+    let responses = futures_util::future::join_all(tries).await;
     assert!(
-        answers.iter().all(|answer| *answer == answers[0]),
-        "{answers:?}"
+        responses.iter().all(|response| *response == responses[0]),
+        "{responses:?}"
     );
-    assert_eq!(house.query_value("SELECT count(*) FROM tally").await, 1);
+    assert_eq!(fixture.query_value("SELECT count(*) FROM tally").await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_lost_after_the_commit_is_found_by_the_next_try() {
-    let house = tally_fixture().await;
+async fn a_response_lost_after_the_commit_is_found_by_the_next_attempt() {
+    let fixture = tally_fixture().await;
     // At commit the server waits for a lock that the test holds.
-    house
+    fixture
         .query(
             "CREATE FUNCTION wait_at_commit() RETURNS trigger LANGUAGE plpgsql AS \
              $$ BEGIN PERFORM pg_advisory_xact_lock(7); RETURN NULL; END $$; \
@@ -105,17 +106,17 @@ async fn an_answer_lost_after_the_commit_is_found_by_the_next_try() {
              FOR EACH ROW EXECUTE FUNCTION wait_at_commit()",
         )
         .await;
-    let (gate, eye) = (house.raw_client().await, house.raw_client().await);
+    let (gate, eye) = (fixture.raw_client().await, fixture.raw_client().await);
     gate.batch_execute("SELECT pg_advisory_lock(7)")
         .await
         .expect("a lock");
-    let proxy = FaultProxy::start(&house.database.location());
+    let proxy = FaultProxy::start(&fixture.database.location());
     let through = || {
-        let asked = new_call(
-            &house.database.url_at(proxy.port()),
+        let call = new_call(
+            &fixture.database.url_at(proxy.port()),
             vec![Piece::Text(ADD.to_owned())],
         );
-        with_idempotency_key(asked, "a")
+        with_idempotency_key(call, "a")
     };
     let lose = async {
         wait_until(&eye, "SELECT count(*) = 1 FROM pg_stat_activity WHERE query = 'COMMIT' AND wait_event_type = 'Lock'").await;
@@ -127,7 +128,7 @@ async fn an_answer_lost_after_the_commit_is_found_by_the_next_try() {
         proxy.cut_connections();
         proxy.set_swallowing(false);
     };
-    let (outcome, ()) = tokio::join!(house.run_call(through()), lose);
+    let (outcome, ()) = tokio::join!(fixture.run_call(through()), lose);
     let broken = failure_error(&outcome);
     assert_eq!(
         (broken.kind, broken.code.as_str()),
@@ -135,30 +136,30 @@ async fn an_answer_lost_after_the_commit_is_found_by_the_next_try() {
     );
     assert!(broken.retryable && broken.leaves_effect_unknown());
     assert_eq!(
-        house.query_value("SELECT count(*) FROM tally").await,
+        fixture.query_value("SELECT count(*) FROM tally").await,
         1,
         "it was committed"
     );
-    let again = success_value(house.run_call(through()).await);
-    assert_eq!(again["rows"], json!([{"n": 1}]));
-    assert_eq!(house.query_value("SELECT count(*) FROM tally").await, 1);
+    let second_result = success_value(fixture.run_call(through()).await);
+    assert_eq!(second_result["rows"], json!([{"n": 1}]));
+    assert_eq!(fixture.query_value("SELECT count(*) FROM tally").await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_killed_before_the_commit_leaves_nothing() {
-    let house = tally_fixture().await;
-    let eye = house.raw_client().await;
-    let asked = house.sql_call("INSERT INTO tally (n) VALUES (1); SELECT pg_sleep(63)");
+    let fixture = tally_fixture().await;
+    let eye = fixture.raw_client().await;
+    let call = fixture.sql_call("INSERT INTO tally (n) VALUES (1); SELECT pg_sleep(63)");
     let kill = async {
         wait_until(&eye, "SELECT count(*) = 1 FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(63)' AND state = 'active'").await;
         eye.batch_execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(63)'")
             .await
             .expect("an administrator may");
     };
-    let (outcome, ()) = tokio::join!(house.run_call(with_idempotency_key(asked, "a")), kill);
+    let (outcome, ()) = tokio::join!(fixture.run_call(with_idempotency_key(call, "a")), kill);
     assert!(failure_error(&outcome).retryable);
-    house
-        .call_result(with_idempotency_key(house.sql_call(ADD), "a"))
+    fixture
+        .call_result(with_idempotency_key(fixture.sql_call(ADD), "a"))
         .await;
-    assert_eq!(house.query_value("SELECT count(*) FROM tally").await, 1);
+    assert_eq!(fixture.query_value("SELECT count(*) FROM tally").await, 1);
 }

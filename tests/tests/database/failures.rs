@@ -20,20 +20,20 @@ async fn run_sql(client: &Client, sql: &str) {
 }
 
 async fn rows_fixture() -> DatabaseFixture {
-    let house = DatabaseFixture::new();
+    let fixture = DatabaseFixture::new();
     let sql = "CREATE TABLE item (id int CONSTRAINT item_key PRIMARY KEY, n int CHECK (n < 100)); \
         INSERT INTO item VALUES (1, 0), (2, 0)";
-    house.query(sql).await;
-    house
+    fixture.query(sql).await;
+    fixture
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_worth_another_try_and_nothing_was_sent() {
-    let house = DatabaseFixture::new();
-    let mut asked = house.sql_call("SELECT 1");
-    asked.fields["auth"] =
+async fn an_unreachable_server_is_a_retryable_error_and_nothing_was_sent() {
+    let fixture = DatabaseFixture::new();
+    let mut call = fixture.sql_call("SELECT 1");
+    call.fields["auth"] =
         json!({"db_host": "127.0.0.1", "db_port": 1, "db_user": "me", "db_password": "hunter2"});
-    let refused = failure_error(&house.run_call(asked).await);
+    let refused = failure_error(&fixture.run_call(call).await);
     assert_eq!(
         (refused.kind, refused.code.as_str()),
         (ErrorKind::DbConnection, "PG_CONNECT")
@@ -44,12 +44,12 @@ async fn a_server_that_is_not_there_is_worth_another_try_and_nothing_was_sent() 
 }
 
 #[tokio::test]
-async fn a_wrong_password_and_a_missing_database_are_told_apart_and_never_shown() {
-    let house = DatabaseFixture::new();
+async fn a_wrong_password_and_a_missing_database_have_different_errors_without_the_password() {
+    let fixture = DatabaseFixture::new();
     let password = PostgresServer::shared().password();
-    let wrong = house.database.url().replace(password, "wrong-password");
+    let wrong = fixture.database.url().replace(password, "wrong-password");
     let refused = failure_error(
-        &house
+        &fixture
             .run_call(new_call(&wrong, vec![Piece::Text("SELECT 1".to_owned())]))
             .await,
     );
@@ -58,9 +58,9 @@ async fn a_wrong_password_and_a_missing_database_are_told_apart_and_never_shown(
         (ErrorKind::Auth, "PG_28P01")
     );
     assert!(!refused.retryable && !format!("{refused:?}").contains("wrong-password"));
-    let nowhere = format!("{}_not", house.database.url());
+    let nowhere = format!("{}_not", fixture.database.url());
     let missing = failure_error(
-        &house
+        &fixture
             .run_call(new_call(&nowhere, vec![Piece::Text("SELECT 1".to_owned())]))
             .await,
     );
@@ -69,18 +69,18 @@ async fn a_wrong_password_and_a_missing_database_are_told_apart_and_never_shown(
         (ErrorKind::NotFound, "PG_3D000")
     );
     assert!(!format!("{missing:?}").contains(password));
-    let mut unresolved = house.sql_call("SELECT 1");
+    let mut unresolved = fixture.sql_call("SELECT 1");
     unresolved.fields["auth"] = json!("pg_main");
     assert_eq!(
-        failure_error(&house.run_call(unresolved).await).code,
+        failure_error(&fixture.run_call(unresolved).await).code,
         "AUTH_UNRESOLVED"
     );
 }
 
 #[tokio::test]
-async fn mistakes_in_sql_point_at_their_line() {
-    let house = rows_fixture().await;
-    let typo = house
+async fn errors_in_sql_name_their_line() {
+    let fixture = rows_fixture().await;
+    let typo = fixture
         .query_error("SELECT 1;\nSELECT id,\n  nothing\nFROM item")
         .await;
     assert_eq!(
@@ -91,28 +91,31 @@ async fn mistakes_in_sql_point_at_their_line() {
         (&typo.details["statement"], &typo.details["line"]),
         (&json!(1), &json!(3))
     );
-    let table = house.query_error("SELECT * FROM nowhere").await;
+    let table = fixture.query_error("SELECT * FROM nowhere").await;
     assert_eq!(
         (table.kind, table.code.as_str()),
         (ErrorKind::Schema, "PG_42P01")
     );
-    let named = house
-        .run_call(house.template_call(vec![
+    let failure = fixture
+        .run_call(fixture.template_call(vec![
             Piece::Text("SELECT id ".to_owned()),
             Piece::Value(json!("item")),
             Piece::Text(" FROM item".to_owned()),
         ]))
         .await;
-    assert_eq!(failure_error(&named).code, "PG_42601");
-    assert!(failure_error(&named).message.contains("| ident"));
-    assert_eq!(named.facets().pg.as_ref().expect("a facet")["position"], 11);
+    assert_eq!(failure_error(&failure).code, "PG_42601");
+    assert!(failure_error(&failure).message.contains("| ident"));
+    assert_eq!(
+        failure.facets().pg.as_ref().expect("a facet")["position"],
+        11
+    );
 }
 
 #[tokio::test]
 async fn a_violated_constraint_is_named() {
-    let house = rows_fixture().await;
-    let outcome = house
-        .run_call(house.sql_call("INSERT INTO item VALUES (1)"))
+    let fixture = rows_fixture().await;
+    let outcome = fixture
+        .run_call(fixture.sql_call("INSERT INTO item VALUES (1)"))
         .await;
     let twice = failure_error(&outcome);
     assert_eq!(
@@ -126,18 +129,18 @@ async fn a_violated_constraint_is_named() {
         (&json!("23505"), &json!("23505"), &json!("item_key"))
     );
     assert_eq!(
-        house.query_error("UPDATE item SET n = 100").await.code,
+        fixture.query_error("UPDATE item SET n = 100").await.code,
         "PG_23514"
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deadlock_of_two_sessions_is_worth_another_try() {
-    let house = rows_fixture().await;
+async fn a_deadlock_of_two_sessions_is_retryable() {
+    let fixture = rows_fixture().await;
     let (gate, other, eye) = (
-        house.raw_client().await,
-        house.raw_client().await,
-        house.raw_client().await,
+        fixture.raw_client().await,
+        fixture.raw_client().await,
+        fixture.raw_client().await,
     );
     run_sql(&gate, "SELECT pg_advisory_lock(1)").await;
     run_sql(
@@ -145,11 +148,11 @@ async fn a_deadlock_of_two_sessions_is_worth_another_try() {
         "SET deadlock_timeout = '30s'; BEGIN; UPDATE item SET n = 1 WHERE id = 1",
     )
     .await;
-    let asked = house.sql_call(
+    let call = fixture.sql_call(
         "SET deadlock_timeout = '20ms'; BEGIN; UPDATE item SET n = 2 WHERE id = 2; \
          SELECT pg_advisory_lock(1); UPDATE item SET n = 2 WHERE id = 1; COMMIT",
     );
-    let ours = house.run_call(asked);
+    let ours = fixture.run_call(call);
     let theirs = async {
         wait_until(&eye, ONE_WAITS).await;
         let second = other.batch_execute("UPDATE item SET n = 1 WHERE id = 2; COMMIT");
@@ -172,18 +175,18 @@ async fn a_deadlock_of_two_sessions_is_worth_another_try() {
         "40P01"
     );
     assert_eq!(
-        house.query_value("SELECT sum(n) FROM item").await,
+        fixture.query_value("SELECT sum(n) FROM item").await,
         2,
         "ours is undone"
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_race_of_transactions_is_worth_another_try() {
-    let house = rows_fixture().await;
-    let (gate, eye) = (house.raw_client().await, house.raw_client().await);
+async fn a_serialization_failure_is_retryable() {
+    let fixture = rows_fixture().await;
+    let (gate, eye) = (fixture.raw_client().await, fixture.raw_client().await);
     run_sql(&gate, "SELECT pg_advisory_lock(1)").await;
-    let asked = house.sql_call(
+    let call = fixture.sql_call(
         "BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT sum(n) FROM item; SELECT pg_advisory_lock(1); \
          UPDATE item SET n = n + 1; COMMIT",
     );
@@ -195,7 +198,7 @@ async fn a_lost_race_of_transactions_is_worth_another_try() {
         )
         .await;
     };
-    let (outcome, ()) = tokio::join!(house.run_call(asked), theirs);
+    let (outcome, ()) = tokio::join!(fixture.run_call(call), theirs);
     let loser = failure_error(&outcome);
     assert_eq!(
         (loser.kind, loser.code.as_str()),
@@ -206,12 +209,12 @@ async fn a_lost_race_of_transactions_is_worth_another_try() {
 
 #[tokio::test]
 async fn a_statement_that_takes_too_long_is_stopped_at_the_server() {
-    let house = rows_fixture().await;
+    let fixture = rows_fixture().await;
     let asked = with_timeout(
-        house.sql_call("UPDATE item SET n = 7; SELECT pg_sleep(60)"),
+        fixture.sql_call("UPDATE item SET n = 7; SELECT pg_sleep(60)"),
         Duration::from_millis(300),
     );
-    let outcome = house.run_call(asked).await;
+    let outcome = fixture.run_call(asked).await;
     let slow = failure_error(&outcome);
     assert_eq!(
         (slow.kind, slow.code.as_str()),
@@ -223,23 +226,26 @@ async fn a_statement_that_takes_too_long_is_stopped_at_the_server() {
         "57014"
     );
     let busy = "SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%pg_sleep(60)%' AND state = 'active' AND pid <> pg_backend_pid()";
-    wait_until(&house.raw_client().await, busy).await;
+    wait_until(&fixture.raw_client().await, busy).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_is_ended_in_the_middle_leaves_the_effect_unknown() {
-    let house = rows_fixture().await;
-    let eye = house.raw_client().await;
+    let fixture = rows_fixture().await;
+    let eye = fixture.raw_client().await;
     let end = async {
         wait_until(&eye, "SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep(61)%' AND state = 'active'").await;
         run_sql(&eye, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep(61)%'").await;
     };
-    let (outcome, ()) = tokio::join!(house.run_call(house.sql_call("SELECT pg_sleep(61)")), end);
+    let (outcome, ()) = tokio::join!(
+        fixture.run_call(fixture.sql_call("SELECT pg_sleep(61)")),
+        end
+    );
     let ended = failure_error(&outcome);
     assert_eq!(ended.kind, ErrorKind::DbConnection, "{ended:?}");
     assert!(ended.retryable && ended.leaves_effect_unknown());
     assert_eq!(
-        house.query_value("SELECT 1").await,
+        fixture.query_value("SELECT 1").await,
         1,
         "another connection is made"
     );
@@ -247,10 +253,10 @@ async fn a_connection_that_is_ended_in_the_middle_leaves_the_effect_unknown() {
 
 #[tokio::test]
 async fn copying_from_or_to_the_client_is_refused_before_anything_runs() {
-    let house = rows_fixture().await;
-    let refused = house
+    let fixture = rows_fixture().await;
+    let refused = fixture
         .query_error("DELETE FROM item; COPY item FROM STDIN")
         .await;
     assert_eq!(refused.code, "PG_COPY");
-    assert_eq!(house.query_value("SELECT count(*) FROM item").await, 2);
+    assert_eq!(fixture.query_value("SELECT count(*) FROM item").await, 2);
 }

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use tests::peers::{PostgresServer, TestDatabase};
 use tokio_postgres::{Client, NoTls};
 use tokio_util::sync::CancellationToken;
-use tools::{Call, Config, DiscardingLogSink, PostgresConfig, Registry, Tool};
+use tools::postgres::PostgresConfig;
+use tools::{Call, Config, DiscardingLogSink, Registry, Tool};
 
 /// A fresh database and a tool that knows nothing yet.
 pub(crate) struct DatabaseFixture {
@@ -65,7 +66,7 @@ impl DatabaseFixture {
         failure_error(&self.run_call(self.sql_call(text)).await)
     }
 
-    /// A connection beside the tool.
+    /// A connection of the test, separate from those of the tool.
     pub(crate) async fn raw_client(&self) -> Client {
         let connected = tokio_postgres::connect(&self.database.url(), NoTls).await;
         let (client, connection) = connected.expect("the database runs");

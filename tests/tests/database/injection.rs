@@ -347,7 +347,7 @@ async fn a_backslash_means_itself_whatever_the_session_says() {
         .await
         .expect("an administrator may");
     let house = DatabaseFixture {
-        tool: crate::fixture::postgres_tool(tools::PostgresConfig::default()),
+        tool: crate::fixture::postgres_tool(tools::postgres::PostgresConfig::default()),
         ..house
     };
     for value in attack_corpus() {

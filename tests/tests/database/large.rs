@@ -35,17 +35,17 @@ fn peak_kib() -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_result_passes_through_in_bounded_memory() {
-    let house = DatabaseFixture::new();
+    let fixture = DatabaseFixture::new();
     let dir = tempfile::tempdir().expect("a folder");
     let bodies = Arc::new(DirBodyStore::open(dir.path()).expect("a store"));
     let sql =
         |rows: u64| format!("SELECT n, repeat('x', 100) AS text FROM generate_series(1, {rows}) n");
-    house
-        .run_call(with_result_writer(house.sql_call(&sql(2_000)), &bodies))
+    fixture
+        .run_call(with_result_writer(fixture.sql_call(&sql(2_000)), &bodies))
         .await;
     let before = peak_kib();
-    let outcome = house
-        .run_call(with_result_writer(house.sql_call(&sql(ROWS)), &bodies))
+    let outcome = fixture
+        .run_call(with_result_writer(fixture.sql_call(&sql(ROWS)), &bodies))
         .await;
     let grown = peak_kib() - before;
     assert!(grown < GROWTH_KIB_MAX, "grew by {grown} KiB");
@@ -59,22 +59,22 @@ async fn a_large_result_passes_through_in_bounded_memory() {
 
 #[tokio::test]
 async fn a_kept_result_has_the_shape_of_a_small_one_and_a_second_try_refers_to_it() {
-    let house = DatabaseFixture::new();
+    let fixture = DatabaseFixture::new();
     let dir = tempfile::tempdir().expect("a folder");
     let bodies = Arc::new(DirBodyStore::open(dir.path()).expect("a store"));
     let sql = "CREATE TABLE IF NOT EXISTS t (n int); INSERT INTO t VALUES (1); \
         SELECT n, 'it''s' AS t FROM generate_series(1, 9000) n; UPDATE t SET n = 2";
     let mut references = Vec::new();
     for _ in 0..2 {
-        let mut call = with_result_writer(house.sql_call(sql), &bodies);
+        let mut call = with_result_writer(fixture.sql_call(sql), &bodies);
         call.effect = Effect::Transactional;
-        match house.run_call(call).await {
+        match fixture.run_call(call).await {
             Outcome::Ok(success) => references.push(success.reference.expect("a reference")),
             Outcome::Error(failure) => panic!("{:?}", failure.error),
         }
     }
     assert_eq!(references[0], references[1]);
-    assert_eq!(house.query_value("SELECT count(*) FROM t").await, 1);
+    assert_eq!(fixture.query_value("SELECT count(*) FROM t").await, 1);
     let bytes = bodies.get(&references[0]).await.expect("it is there");
     let body = results::decode_body(&references[0], &bytes);
     assert_eq!(body["row_count"], 9000);

@@ -1,4 +1,4 @@
-//! Values in statements, by where they stand: what the server makes of them.
+//! Values in statements, by their position, as the server parses them.
 
 use language::template::{LazyValue, Piece, Scope, Template};
 use model::source::Span;
@@ -18,18 +18,18 @@ fn template_call(fixture: &DatabaseFixture, source: &str, workload: Value) -> Ca
     let template = Template::parse(source, Span::default()).expect("the template is sound");
     let rendered = template.rendered_pieces(&scope);
     let rendered = rendered.expect("the template renders");
-    let mut made = new_call(&fixture.database.url(), rendered.pieces);
-    made.origins
+    let mut call = new_call(&fixture.database.url(), rendered.pieces);
+    call.origins
         .insert("command".to_owned(), vec![rendered.origins]);
-    made
+    call
 }
 
 #[tokio::test]
 async fn numbers_have_types_and_an_expression_is_one_parameter() {
-    let house = DatabaseFixture::new();
+    let fixture = DatabaseFixture::new();
     let ask = async |source: &str, workload: Value| {
-        let call = template_call(&house, source, workload);
-        house.call_result(call).await["rows"].clone()
+        let call = template_call(&fixture, source, workload);
+        fixture.call_result(call).await["rows"].clone()
     };
     let product = ask("SELECT {{ a }} * {{ b }} AS n", json!({"a": 3, "b": -4})).await;
     assert_eq!(product, json!([{"n": -12}]));
@@ -44,8 +44,8 @@ async fn numbers_have_types_and_an_expression_is_one_parameter() {
 
 #[tokio::test]
 async fn a_value_whose_type_does_not_fit_takes_the_type_of_its_place() {
-    let house = DatabaseFixture::new();
-    house
+    let fixture = DatabaseFixture::new();
+    fixture
         .query("CREATE TABLE t (name text, data jsonb, id int); INSERT INTO t VALUES ('5', '5', 5)")
         .await;
     for source in [
@@ -53,38 +53,42 @@ async fn a_value_whose_type_does_not_fit_takes_the_type_of_its_place() {
         "SELECT count(*) FROM t WHERE data = {{ n }}",
         "SELECT count(*) FROM t WHERE id = {{ s }} AND name = {{ s }}",
     ] {
-        let call = template_call(&house, source, json!({"n": 5, "s": "5"}));
-        assert_eq!(first_row(&house.call_result(call).await), 1, "{source}");
+        let call = template_call(&fixture, source, json!({"n": 5, "s": "5"}));
+        assert_eq!(first_row(&fixture.call_result(call).await), 1, "{source}");
     }
 }
 
 #[tokio::test]
 async fn names_bodies_and_quotes_take_values() {
-    let house = DatabaseFixture::new();
+    let fixture = DatabaseFixture::new();
     let names = "DROP TABLE IF EXISTS public.{{ t }}; CREATE TABLE public.{{ t }} (id int); \
                  INSERT INTO public.{{ t }} VALUES (1); SELECT count(*) AS n FROM {{ s }}";
     let workload = json!({"t": "t_min", "s": "public.t_min"});
-    let made = house
-        .call_result(template_call(&house, names, workload))
+    let made = fixture
+        .call_result(template_call(&fixture, names, workload))
         .await;
     assert_eq!(first_row(&made), 1);
     let body = "DO $$ BEGIN IF '{{ id }}' = '' THEN RAISE EXCEPTION 'no id'; END IF; END $$;";
-    house
-        .call_result(template_call(&house, body, json!({"id": "it's $$ 7"})))
+    fixture
+        .call_result(template_call(&fixture, body, json!({"id": "it's $$ 7"})))
         .await;
     let quotes = "SELECT $${{ title }}$$ AS t";
-    let cost = house.call_result(template_call(&house, quotes, json!({"title": "costs $5"})));
+    let cost = fixture.call_result(template_call(
+        &fixture,
+        quotes,
+        json!({"title": "costs $5"}),
+    ));
     assert_eq!(first_row(&cost.await), "costs $5");
 }
 
 #[tokio::test]
 async fn an_error_points_at_the_line_of_the_playbook() {
-    let house = DatabaseFixture::new();
+    let fixture = DatabaseFixture::new();
     let source =
         "SELECT '{{ v }}',\n\n{% if v %}-- so\n{% endif %}\n  nosuch\nFROM generate_series(1, 2)";
-    let mut call = template_call(&house, source, json!({"v": "a\nb"}));
+    let mut call = template_call(&fixture, source, json!({"v": "a\nb"}));
     call.site.command_lines = vec![10];
-    let failed = failure_error(&house.run_call(call).await);
+    let failed = failure_error(&fixture.run_call(call).await);
     assert_eq!(failed.code, "PG_42703");
     assert_eq!(failed.details["line"], 14);
 }
@@ -102,10 +106,10 @@ const VIEWS: [(&str, &str); 6] = [
     ("SELECT 1 AS a, E'x", "y'::text AS b -- $t$"),
 ];
 
-/// The definition of a view, with its text literals taken out.
+/// The definition of a view without its text literals.
 async fn parse_tree(fixture: &DatabaseFixture, pieces: Vec<Piece>) -> Result<String, String> {
-    let made = fixture.run_call(fixture.template_call(pieces)).await;
-    if let Some(error) = made.failure() {
+    let created = fixture.run_call(fixture.template_call(pieces)).await;
+    if let Some(error) = created.failure() {
         return Err(format!("{}: {}", error.code, error.message));
     }
     let shown = fixture
@@ -114,7 +118,7 @@ async fn parse_tree(fixture: &DatabaseFixture, pieces: Vec<Piece>) -> Result<Str
     Ok(without_literals(shown.as_str().unwrap_or_default()))
 }
 
-/// A text without what stands in its quotes, which the server writes as `'…'` and `E'…'`.
+/// A text without its quoted literals, which the server writes as `'…'` and `E'…'`.
 fn without_literals(text: &str) -> String {
     let mut kept = String::new();
     let mut chars = text.chars().peekable();
@@ -143,7 +147,7 @@ fn without_literals(text: &str) -> String {
 #[test]
 fn whatever_the_value_the_tree_differs_only_in_that_literal() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let house = DatabaseFixture::new();
+    let fixture = DatabaseFixture::new();
     let view = |before: &str, value: &str, after: &str| {
         vec![
             Piece::Text(format!(
@@ -156,7 +160,7 @@ fn whatever_the_value_the_tree_differs_only_in_that_literal() {
     let plain: Vec<String> = VIEWS
         .iter()
         .map(|(before, after)| {
-            let tree = runtime.block_on(parse_tree(&house, view(before, "v", after)));
+            let tree = runtime.block_on(parse_tree(&fixture, view(before, "v", after)));
             tree.expect("a plain value is fine")
         })
         .collect();
@@ -169,7 +173,7 @@ fn whatever_the_value_the_tree_differs_only_in_that_literal() {
     runner
         .run(&values, |value| {
             for ((before, after), plain) in VIEWS.iter().zip(&plain) {
-                let tree = runtime.block_on(parse_tree(&house, view(before, &value, after)));
+                let tree = runtime.block_on(parse_tree(&fixture, view(before, &value, after)));
                 prop_assert_eq!(tree.as_ref(), Ok(plain), "{}{:?}{}", before, value, after);
             }
             Ok(())

@@ -1,4 +1,4 @@
-//! Connections: kept, bounded, cleaned, closed; stopped when told; encrypted as asked; and never the engine's own.
+//! Connections: pooled, limited, reset, closed, cancelled and encrypted, and never to the engine's own database.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,7 +10,8 @@ use model::result_ref::ResultRef;
 use serde_json::{Value, json};
 use tests::peers::PostgresServer;
 use tokio_util::sync::CancellationToken;
-use tools::{DiscardingLogSink, PostgresConfig};
+use tools::DiscardingLogSink;
+use tools::postgres::PostgresConfig;
 
 use crate::fixture::{
     DatabaseFixture, failure_error, first_row, new_call, postgres_tool, success_value, wait_until,
@@ -21,21 +22,21 @@ const PID: &str = "SELECT pg_backend_pid()";
 
 #[tokio::test]
 async fn a_connection_is_used_again_and_nothing_of_the_last_call_is_left() {
-    let house = DatabaseFixture::with_config(PostgresConfig {
+    let fixture = DatabaseFixture::with_config(PostgresConfig {
         connections_max: 1,
         ..PostgresConfig::default()
     });
-    let before = house.query_value(PID).await;
-    house
+    let before = fixture.query_value(PID).await;
+    fixture
         .query(
             "SET work_mem = '77MB'; CREATE TEMP TABLE left_over (a int); SELECT pg_advisory_lock(5); \
              LISTEN news; SET standard_conforming_strings = off; CREATE ROLE nobody_here; SET ROLE nobody_here",
         )
         .await;
-    house.query_error("BEGIN; SELECT 1 / 0").await;
-    let eye = house.raw_client().await;
+    fixture.query_error("BEGIN; SELECT 1 / 0").await;
+    let eye = fixture.raw_client().await;
     wait_until(&eye, "SELECT count(*) = 0 FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())").await;
-    let after = house
+    let after = fixture
         .query(
             "SELECT pg_backend_pid() AS pid, current_setting('work_mem') AS mem, to_regclass('left_over') AS t, \
              current_setting('standard_conforming_strings') AS s, current_user = session_user AS me, \
@@ -49,16 +50,16 @@ async fn a_connection_is_used_again_and_nothing_of_the_last_call_is_left() {
         (&row["t"], &row["s"], &row["me"], &row["channels"]),
         (&Value::Null, &json!("on"), &json!(true), &json!(0))
     );
-    house.query("DROP ROLE nobody_here").await;
+    fixture.query("DROP ROLE nobody_here").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn there_are_never_more_connections_than_allowed() {
-    let house = DatabaseFixture::with_config(PostgresConfig {
+    let fixture = DatabaseFixture::with_config(PostgresConfig {
         connections_max: 2,
         ..PostgresConfig::default()
     });
-    let calls = (0..8).map(|_| house.query_value("SELECT pg_backend_pid() FROM pg_sleep(0.02)"));
+    let calls = (0..8).map(|_| fixture.query_value("SELECT pg_backend_pid() FROM pg_sleep(0.02)"));
     let pids: BTreeSet<String> = futures_util::future::join_all(calls)
         .await
         .iter()
@@ -69,17 +70,17 @@ async fn there_are_never_more_connections_than_allowed() {
 
 #[tokio::test]
 async fn a_broken_connection_is_replaced_and_an_idle_one_closed() {
-    let house = DatabaseFixture::with_config(PostgresConfig {
+    let fixture = DatabaseFixture::with_config(PostgresConfig {
         idle_max: Duration::from_millis(200),
         ..PostgresConfig::default()
     });
-    let eye = house.raw_client().await;
-    let first = house.query_value(PID).await;
+    let eye = fixture.raw_client().await;
+    let first = fixture.query_value(PID).await;
     let kill = format!("SELECT pg_terminate_backend({first}, 5000)");
     eye.batch_execute(&kill)
         .await
         .expect("an administrator may");
-    assert_ne!(house.query_value(PID).await, first);
+    assert_ne!(fixture.query_value(PID).await, first);
     wait_until(
         &eye,
         &format!("SELECT count(*) = 0 FROM pg_stat_activity WHERE {OURS}"),
@@ -89,11 +90,11 @@ async fn a_broken_connection_is_replaced_and_an_idle_one_closed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_is_stopped_stops_at_the_server_and_its_connection_is_not_used_again() {
-    let house = DatabaseFixture::new();
-    let eye = house.raw_client().await;
+    let fixture = DatabaseFixture::new();
+    let eye = fixture.raw_client().await;
     let stop = CancellationToken::new();
-    let asked = house.tool.call(
-        house.sql_call("SELECT pg_sleep(62)"),
+    let call = fixture.tool.call(
+        fixture.sql_call("SELECT pg_sleep(62)"),
         stop.clone(),
         &DiscardingLogSink,
     );
@@ -104,17 +105,17 @@ async fn a_call_that_is_stopped_stops_at_the_server_and_its_connection_is_not_us
         stop.cancel();
         row.expect("the statement runs").get::<_, i32>(0)
     };
-    let (outcome, pid) = tokio::join!(asked, stopping);
+    let (outcome, pid) = tokio::join!(call, stopping);
     assert_eq!(failure_error(&outcome).kind, ErrorKind::Cancelled);
     wait_until(
         &eye,
         "SELECT count(*) = 0 FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(62)'",
     )
     .await;
-    assert_ne!(house.query_value(PID).await, pid);
+    assert_ne!(fixture.query_value(PID).await, pid);
 }
 
-/// A store that never answers, and tells when it was asked.
+/// A server that never responds and notifies when it gets a request.
 struct SilentBodyStore(tokio::sync::Notify);
 
 #[async_trait::async_trait]
@@ -134,14 +135,14 @@ impl results::BodyStore for SilentBodyStore {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stop_does_not_reach_the_call_that_got_the_connection_next() {
-    let house = DatabaseFixture::with_config(PostgresConfig {
+async fn a_stop_does_not_cancel_the_next_call_on_the_connection() {
+    let fixture = DatabaseFixture::with_config(PostgresConfig {
         connections_max: 1,
         ..PostgresConfig::default()
     });
-    let eye = house.raw_client().await;
+    let eye = fixture.raw_client().await;
     let silent = Arc::new(SilentBodyStore(tokio::sync::Notify::new()));
-    let mut large = house.sql_call("SELECT repeat('x', 1000) AS x FROM generate_series(1, 1000)");
+    let mut large = fixture.sql_call("SELECT repeat('x', 1000) AS x FROM generate_series(1, 1000)");
     large.result_writer = Some(results::ResultWriter {
         store: silent.clone(),
         control: model::playbook::ResultControl::default(),
@@ -150,13 +151,13 @@ async fn a_stop_does_not_reach_the_call_that_got_the_connection_next() {
         missing_paths: results::MissingPaths::default(),
     });
     let stop = CancellationToken::new();
-    let keeping = house.tool.call(large, stop.clone(), &DiscardingLogSink);
+    let keeping = fixture.tool.call(large, stop.clone(), &DiscardingLogSink);
     eye.batch_execute("SELECT pg_advisory_lock(7)")
         .await
         .expect("a lock");
     let next = async {
         silent.0.notified().await;
-        house
+        fixture
             .query_value("SELECT 5 AS n FROM pg_advisory_lock(7)")
             .await
     };
@@ -179,61 +180,66 @@ async fn a_stop_does_not_reach_the_call_that_got_the_connection_next() {
 
 #[tokio::test]
 async fn each_credential_has_connections_of_its_own() {
-    let house = DatabaseFixture::new();
-    house
+    let fixture = DatabaseFixture::new();
+    fixture
         .query("CREATE ROLE somebody_else LOGIN PASSWORD 'x'")
         .await;
-    let me = house.query_value("SELECT current_user::text").await;
-    let mut other = house.sql_call("SELECT current_user::text");
-    let place = house.database.location();
-    other.fields["auth"] =
-        json!({"dsn": format!("postgres://somebody_else:x@{place}/{}", house.database.name())});
-    assert_eq!(first_row(&house.call_result(other).await), "somebody_else");
-    assert_eq!(house.query_value("SELECT current_user::text").await, me);
-    house.query("DROP ROLE somebody_else").await;
+    let me = fixture.query_value("SELECT current_user::text").await;
+    let mut other = fixture.sql_call("SELECT current_user::text");
+    let location = fixture.database.location();
+    other.fields["auth"] = json!({"dsn": format!("postgres://somebody_else:x@{location}/{}", fixture.database.name())});
+    assert_eq!(
+        first_row(&fixture.call_result(other).await),
+        "somebody_else"
+    );
+    assert_eq!(fixture.query_value("SELECT current_user::text").await, me);
+    fixture.query("DROP ROLE somebody_else").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_database_of_an_engine_is_refused_under_every_name_unless_it_is_allowed() {
-    let house = DatabaseFixture::new();
-    let url = store::PostgresUrl::new(house.database.url());
+    let fixture = DatabaseFixture::new();
+    let url = store::PostgresUrl::new(fixture.database.url());
     let store = store::PostgresStore::open(store::PostgresOptions::new(url))
         .await
         .expect("a store opens");
-    let alias = house.database.url().replace("127.0.0.1", "localhost");
-    for url in [house.database.url(), alias] {
-        let asked = new_call(
+    let alias = fixture.database.url().replace("127.0.0.1", "localhost");
+    for url in [fixture.database.url(), alias] {
+        let call = new_call(
             &url,
             vec![Piece::Text("DELETE FROM noetl.execution".to_owned())],
         );
-        let refused = failure_error(&house.run_call(asked).await);
+        let refused = failure_error(&fixture.run_call(call).await);
         assert_eq!(
             (refused.kind, refused.code.as_str()),
             (ErrorKind::Auth, "DATABASE_FORBIDDEN")
         );
     }
     let allowing = postgres_tool(PostgresConfig {
-        allow: vec![house.database.name().to_owned()],
+        allow: vec![fixture.database.name().to_owned()],
         ..PostgresConfig::default()
     });
-    let asked = house.sql_call("SELECT count(*) FROM noetl.execution");
+    let call = fixture.sql_call("SELECT count(*) FROM noetl.execution");
     let outcome = allowing
-        .call(asked, CancellationToken::new(), &DiscardingLogSink)
+        .call(call, CancellationToken::new(), &DiscardingLogSink)
         .await;
     assert_eq!(first_row(&success_value(outcome)), 0);
     drop(store);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_sslmode_trusts_as_far_as_it_says() {
+async fn each_sslmode_verifies_as_documented() {
     let server = PostgresServer::private();
     let database = server.fresh_database();
-    let made =
+    let certificate =
         rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
-    server.enable_tls(&made.cert.pem(), &made.signing_key.serialize_pem());
+    server.enable_tls(
+        &certificate.cert.pem(),
+        &certificate.signing_key.serialize_pem(),
+    );
     let dir = tempfile::tempdir().expect("a folder");
     let roots = dir.path().join("roots.pem");
-    std::fs::write(&roots, made.cert.pem()).expect("a file");
+    std::fs::write(&roots, certificate.cert.pem()).expect("a file");
     let by_address = database.url();
     let by_name = by_address.replace("127.0.0.1", "localhost");
     let tool = postgres_tool(PostgresConfig::default());
@@ -247,13 +253,13 @@ async fn each_sslmode_trusts_as_far_as_it_says() {
         (&by_name, "verify-full", None, None),
     ] {
         let text = "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()".to_owned();
-        let mut asked = new_call(url, vec![Piece::Text(text)]);
-        asked.fields["auth"]["sslmode"] = json!(mode);
+        let mut call = new_call(url, vec![Piece::Text(text)]);
+        call.fields["auth"]["sslmode"] = json!(mode);
         if let Some(roots) = roots {
-            asked.fields["auth"]["sslrootcert"] = json!(roots);
+            call.fields["auth"]["sslrootcert"] = json!(roots);
         }
         let outcome = tool
-            .call(asked, CancellationToken::new(), &DiscardingLogSink)
+            .call(call, CancellationToken::new(), &DiscardingLogSink)
             .await;
         match encrypted {
             Some(encrypted) => assert_eq!(

@@ -127,32 +127,32 @@ const OWN_TYPES: &str = "CREATE TYPE mood AS ENUM ('sad', 'happy'); CREATE DOMAI
     CREATE TYPE pair AS (n int, t text);";
 
 #[tokio::test]
-async fn every_type_comes_back_as_json_and_goes_in_again() {
-    let house = DatabaseFixture::new();
-    house.query(OWN_TYPES).await;
+async fn every_type_round_trips_as_json() {
+    let fixture = DatabaseFixture::new();
+    fixture.query(OWN_TYPES).await;
     for (kind, literal, expected) in type_table() {
         let literal = literal.replace("''", "'").replace('\'', "''");
-        let read = house
+        let read = fixture
             .query_value(&format!("SELECT '{literal}'::{kind} AS v"))
             .await;
         assert_eq!(read, expected, "{kind} {literal}");
-        // JSON text stays text where JSON is taken, so a value is compared by what the server makes of it.
-        let call = house.sql_call(&format!(
+        // JSON text stays text in JSON columns, so the test compares what the server stored.
+        let call = fixture.sql_call(&format!(
             "SELECT $1::{kind}::text IS NOT DISTINCT FROM '{literal}'::{kind}::text AS same"
         ));
-        let same = house.call_result(with_params(call, json!([read]))).await;
+        let same = fixture.call_result(with_params(call, json!([read]))).await;
         assert_eq!(first_row(&same), true, "{kind} {literal} as {read}");
     }
 }
 
 #[tokio::test]
 async fn null_is_null_in_every_type() {
-    let house = DatabaseFixture::new();
-    house.query(OWN_TYPES).await;
+    let fixture = DatabaseFixture::new();
+    fixture.query(OWN_TYPES).await;
     for (kind, _, _) in type_table() {
-        let call = house.sql_call(&format!("SELECT $1::{kind} AS v"));
+        let call = fixture.sql_call(&format!("SELECT $1::{kind} AS v"));
         assert_eq!(
-            first_row(&house.call_result(with_params(call, json!([null]))).await),
+            first_row(&fixture.call_result(with_params(call, json!([null]))).await),
             Value::Null,
             "{kind}"
         );
@@ -161,12 +161,12 @@ async fn null_is_null_in_every_type() {
 
 #[tokio::test]
 async fn maps_and_lists_go_into_rows_of_a_type() {
-    let house = DatabaseFixture::new();
-    house.query(OWN_TYPES).await;
-    let call =
-        house.sql_call("SELECT ($1::pair).t || ($2::pair).n AS v, ROW(1, 'a b', NULL, true) AS r");
+    let fixture = DatabaseFixture::new();
+    fixture.query(OWN_TYPES).await;
+    let call = fixture
+        .sql_call("SELECT ($1::pair).t || ($2::pair).n AS v, ROW(1, 'a b', NULL, true) AS r");
     let call = with_params(call, json!([{"t": "x \"y\"", "n": 1}, [2, "z"]]));
-    let result = house.call_result(call).await;
+    let result = fixture.call_result(call).await;
     assert_eq!(
         result["rows"][0],
         json!({"v": "x \"y\"2", "r": "(1,\"a b\",,t)"})
@@ -174,9 +174,9 @@ async fn maps_and_lists_go_into_rows_of_a_type() {
 }
 
 #[tokio::test]
-async fn columns_of_one_name_are_told_apart() {
-    let house = DatabaseFixture::new();
-    let result = house.query("SELECT 1 AS a, 2 AS a, 3, 4").await;
+async fn columns_with_the_same_name_get_distinct_keys() {
+    let fixture = DatabaseFixture::new();
+    let result = fixture.query("SELECT 1 AS a, 2 AS a, 3, 4").await;
     assert_eq!(
         result["rows"][0],
         json!({"a": 1, "a_2": 2, "?column?": 3, "?column?_2": 4})
@@ -185,13 +185,14 @@ async fn columns_of_one_name_are_told_apart() {
 
 #[tokio::test]
 async fn json_text_is_json_and_a_text_that_is_none_is_refused_with_the_remedy() {
-    let house = DatabaseFixture::new();
-    let call = |value: Value| with_params(house.sql_call("SELECT $1::jsonb AS v"), json!([value]));
+    let fixture = DatabaseFixture::new();
+    let call =
+        |value: Value| with_params(fixture.sql_call("SELECT $1::jsonb AS v"), json!([value]));
     assert_eq!(
-        first_row(&house.call_result(call(json!("{\"a\": 1}"))).await),
+        first_row(&fixture.call_result(call(json!("{\"a\": 1}"))).await),
         json!({"a": 1})
     );
-    let refused = crate::fixture::failure_error(&house.run_call(call(json!("plain"))).await);
+    let refused = crate::fixture::failure_error(&fixture.run_call(call(json!("plain"))).await);
     assert_eq!(refused.code, "PG_22P02");
     assert!(refused.message.contains("cast"), "{refused:?}");
 }

@@ -14,16 +14,16 @@ workflow:
 
 #[test]
 fn doctor_finds_the_row_that_was_changed() {
-    let desk = CliSandbox::new();
-    desk.write("hello.yaml", PLAYBOOK);
-    let ran = desk.run(&["run", "hello.yaml", "--store", "kept", "-o", "json"]);
+    let sandbox = CliSandbox::new();
+    sandbox.write("hello.yaml", PLAYBOOK);
+    let ran = sandbox.run(&["run", "hello.yaml", "--store", "kept", "-o", "json"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let id = ran.json()["execution_id"].as_str().unwrap().to_owned();
-    let whole = desk.run(&["doctor", "--store", "kept", "--listen", "127.0.0.1:0"]);
-    assert!(whole.stdout.contains("1 run, "), "{whole:?}");
-    assert!(whole.stdout.contains("all intact"), "{whole:?}");
+    let full = sandbox.run(&["doctor", "--store", "kept", "--listen", "127.0.0.1:0"]);
+    assert!(full.stdout.contains("1 run, "), "{full:?}");
+    assert!(full.stdout.contains("all intact"), "{full:?}");
 
-    let db = rusqlite::Connection::open(desk.path("kept/noetl.db")).unwrap();
+    let db = rusqlite::Connection::open(sandbox.path("kept/noetl.db")).unwrap();
     db.execute_batch(
         "DROP TRIGGER log_is_never_changed;
         UPDATE log SET body = replace(body, 'hello', 'jello') WHERE seq_first = 1;",
@@ -31,12 +31,12 @@ fn doctor_finds_the_row_that_was_changed() {
     .unwrap();
     drop(db);
     let row = format!("run {id}, log row of event 1");
-    let doctor = desk.run(&["doctor", "--store", "kept", "--listen", "127.0.0.1:0"]);
+    let doctor = sandbox.run(&["doctor", "--store", "kept", "--listen", "127.0.0.1:0"]);
     assert_eq!(doctor.code, Some(5), "{doctor:?}");
     assert!(doctor.stdout.contains("STORE_CORRUPT"), "{doctor:?}");
     assert!(doctor.stdout.contains("kept/noetl.db"), "{doctor:?}");
     assert!(doctor.stdout.contains(&row), "{doctor:?}");
-    let events = desk.run(&["events", &id, "--store", "kept"]);
+    let events = sandbox.run(&["events", &id, "--store", "kept"]);
     assert_eq!(events.code, Some(5), "{events:?}");
     assert!(events.stderr.contains("STORE_CORRUPT"), "{events:?}");
     assert!(events.stderr.contains(&row), "{events:?}");

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use integrations::DuckdbConfig;
 use language::template::Piece;
 use model::outcome::{Outcome, TaskError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -47,19 +48,26 @@ struct DescriptorFixture {
 impl DescriptorFixture {
     fn new() -> Self {
         let dir = tempdir().unwrap();
-        let tools = Registry::builtin(tools::Config {
+        let config = tools::Config {
             scratch_dir: dir.path().to_owned(),
             network: tools::NetworkConfig {
                 allow_private: true,
                 ..tools::NetworkConfig::default()
             },
             evaluation_program: Some(tests::cli_sandbox::noetl_path()),
-            duckdb: tools::DuckdbConfig {
-                library: Some(tests::peers::duckdb()),
-                ..tools::DuckdbConfig::default()
-            },
             ..tools::Config::default()
-        });
+        };
+        let duckdb = DuckdbConfig {
+            library: Some(tests::peers::duckdb()),
+            ..DuckdbConfig::default()
+        };
+        let tools = integrations::build_registry(
+            config,
+            integrations::Config {
+                duckdb,
+                ..integrations::Config::default()
+            },
+        );
         Self { tools, dir }
     }
 
@@ -107,13 +115,16 @@ impl DescriptorFixture {
 async fn a_sqlite_database_is_opened_later() {
     let fixture = DescriptorFixture::new();
     let database = json!({"database": "new.db"});
-    let made = "CREATE TABLE t (n); INSERT INTO t VALUES (1); SELECT n FROM t";
+    let create_sql = "CREATE TABLE t (n); INSERT INTO t VALUES (1); SELECT n FROM t";
     let result = fixture
-        .check_recovers(fixture.sql("sqlite", made, &database))
+        .check_recovers(fixture.sql("sqlite", create_sql, &database))
         .await;
     assert_eq!(result["rows"], json!([{"n": 1}]));
-    let again = fixture.sql("sqlite", "INSERT INTO t VALUES (2)", &database);
-    assert_eq!(fixture.check_recovers(again).await["affected_rows"], 1);
+    let second_result = fixture.sql("sqlite", "INSERT INTO t VALUES (2)", &database);
+    assert_eq!(
+        fixture.check_recovers(second_result).await["affected_rows"],
+        1
+    );
     // A database that cannot be opened for another reason stays a failure.
     let folder = fixture.sql("sqlite", "SELECT 1", &json!({"database": "."}));
     let failed = fixture.run_call(&folder).await;
@@ -126,14 +137,17 @@ async fn a_duckdb_database_is_opened_later() {
     let fixture = DescriptorFixture::new();
     let database = json!({"database": "new.duckdb"});
     // The library is loaded later, too.
-    let made = "CREATE TABLE t (n INT); INSERT INTO t VALUES (1); SELECT n FROM t";
+    let create_sql = "CREATE TABLE t (n INT); INSERT INTO t VALUES (1); SELECT n FROM t";
     let result = fixture
-        .check_recovers(fixture.sql("duckdb", made, &database))
+        .check_recovers(fixture.sql("duckdb", create_sql, &database))
         .await;
     assert_eq!(result["rows"], json!([{"n": 1}]));
     // It is loaded, and opens the file itself.
-    let again = fixture.sql("duckdb", "INSERT INTO t VALUES (2)", &database);
-    assert_eq!(fixture.check_recovers(again).await["affected_rows"], 1);
+    let second_result = fixture.sql("duckdb", "INSERT INTO t VALUES (2)", &database);
+    assert_eq!(
+        fixture.check_recovers(second_result).await["affected_rows"],
+        1
+    );
     // The library needs one for a database in memory, too.
     let memory = fixture.sql("duckdb", "SELECT 1 AS n", &json!({}));
     assert_eq!(

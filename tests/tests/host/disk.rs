@@ -33,10 +33,10 @@ workflow:
 ";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_disk_refuses_at_once_without_effect_and_goes_on_when_there_is_room() {
-    let desk = CliSandbox::new();
-    let small_disk = SmallDisk::mount(&desk.path(""));
-    let server = DiskServer::start(&desk, &small_disk);
+async fn a_full_disk_refuses_at_once_without_effect_until_there_is_space() {
+    let sandbox = CliSandbox::new();
+    let small_disk = SmallDisk::mount(&sandbox.path(""));
+    let server = DiskServer::start(&sandbox, &small_disk);
     server.register(WAITS).await;
     let id = server.start_run("tests/waits").await;
 
@@ -67,24 +67,24 @@ async fn a_full_disk_refuses_at_once_without_effect_and_goes_on_when_there_is_ro
 }
 
 #[test]
-fn a_run_says_that_the_disk_is_full_and_goes_on_when_there_is_room() {
-    let desk = CliSandbox::new();
-    let small_disk = SmallDisk::mount(&desk.path(""));
-    desk.write("two.yaml", TWO_STEPS);
-    let mut command = small_disk.command(&desk, &["run", "two.yaml", "--store", "kept"]);
+fn a_run_reports_a_full_disk_and_continues_when_there_is_space() {
+    let sandbox = CliSandbox::new();
+    let small_disk = SmallDisk::mount(&sandbox.path(""));
+    sandbox.write("two.yaml", TWO_STEPS);
+    let mut command = small_disk.command(&sandbox, &["run", "two.yaml", "--store", "kept"]);
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    while !desk.path("begun").exists() {
+    while !sandbox.path("begun").exists() {
         assert_eq!(child.try_wait().unwrap(), None, "the run ended too early");
         std::thread::yield_now();
     }
     let filler = small_disk.fill();
-    desk.write("go", "");
-    let mut said = BufReader::new(child.stderr.take().unwrap());
-    let full = wait_for_line(&mut said, "STORE_FULL");
+    sandbox.write("go", "");
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let full = wait_for_line(&mut stderr, "STORE_FULL");
     assert!(full.contains("noetl.db"), "{full}");
     drop(filler);
-    let rest: Vec<String> = said.lines().map_while(Result::ok).collect();
+    let rest: Vec<String> = stderr.lines().map_while(Result::ok).collect();
     let status = child.wait().unwrap();
     assert_eq!(status.code(), Some(0), "{rest:?}");
 }
@@ -92,13 +92,13 @@ fn a_run_says_that_the_disk_is_full_and_goes_on_when_there_is_room() {
 #[test]
 fn a_read_only_store_can_be_read_and_refuses_a_run_by_name() {
     require_mounts();
-    let desk = CliSandbox::new();
-    desk.write("two.yaml", TWO_STEPS);
-    desk.write("go", "");
-    let ran = desk.run(&["run", "two.yaml", "--store", "kept", "-o", "json"]);
+    let sandbox = CliSandbox::new();
+    sandbox.write("two.yaml", TWO_STEPS);
+    sandbox.write("go", "");
+    let ran = sandbox.run(&["run", "two.yaml", "--store", "kept", "-o", "json"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let id = ran.json()["execution_id"].as_str().unwrap().to_owned();
-    let there = |args: &[&str]| read_only_command(&desk, args).output().unwrap();
+    let there = |args: &[&str]| read_only_command(&sandbox, args).output().unwrap();
     for args in [
         &["runs", "--store", "kept"][..],
         &["show", &id, "--store", "kept"],
@@ -109,8 +109,8 @@ fn a_read_only_store_can_be_read_and_refuses_a_run_by_name() {
         assert_eq!(read.status.code(), Some(0), "{args:?}: {read:?}");
     }
     let refused = there(&["run", "two.yaml", "--store", "kept"]);
-    let said = String::from_utf8_lossy(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(5), "{said}");
-    assert!(said.contains("STORE_READ_ONLY"), "{said}");
-    assert!(said.contains("kept/"), "{said}");
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(5), "{text}");
+    assert!(text.contains("STORE_READ_ONLY"), "{text}");
+    assert!(text.contains("kept/"), "{text}");
 }

@@ -122,18 +122,18 @@ fn accept(listener: &TcpListener, bytes: usize) -> std::io::Result<TcpStream> {
     Ok(stream)
 }
 
-fn read_result(desk: &CliSandbox, small_disk: &SmallDisk, id: &str) -> serde_json::Value {
+fn read_result(sandbox: &CliSandbox, small_disk: &SmallDisk, id: &str) -> serde_json::Value {
     let args = ["result", id, "--store", "kept", "-o", "json"];
-    let Output { stdout, stderr, .. } = small_disk.command(desk, &args).output().unwrap();
-    let said = String::from_utf8_lossy(&stderr);
-    serde_json::from_slice(&stdout).unwrap_or_else(|_| panic!("{said}"))
+    let Output { stdout, stderr, .. } = small_disk.command(sandbox, &args).output().unwrap();
+    let text = String::from_utf8_lossy(&stderr);
+    serde_json::from_slice(&stdout).unwrap_or_else(|_| panic!("{text}"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_response_waits_for_space_and_arrives_whole() {
-    let desk = CliSandbox::new();
-    let small_disk = SmallDisk::mount(&desk.path(""));
-    let server = DiskServer::start(&desk, &small_disk);
+    let sandbox = CliSandbox::new();
+    let small_disk = SmallDisk::mount(&sandbox.path(""));
+    let server = DiskServer::start(&sandbox, &small_disk);
     let body = random_text(4 * MIB);
     let peer = SlowPeer::start(body.clone(), ResponseTail::Sent);
     server.register(&download("POST", peer.port)).await;
@@ -147,16 +147,16 @@ async fn a_large_response_waits_for_space_and_arrives_whole() {
 
     drop(filler);
     server.wait_for_status(&id, "COMPLETED").await;
-    assert!(read_result(&desk, &small_disk, &id)["data"] == body.as_str());
+    assert!(read_result(&sandbox, &small_disk, &id)["data"] == body.as_str());
     drop(server);
     assert!(peer.reply_thread.join().unwrap().is_ok());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_download_that_breaks_off_while_it_waits_for_space_is_begun_again_as_the_same_attempt() {
-    let desk = CliSandbox::new();
-    let small_disk = SmallDisk::mount(&desk.path(""));
-    let server = DiskServer::start(&desk, &small_disk);
+    let sandbox = CliSandbox::new();
+    let small_disk = SmallDisk::mount(&sandbox.path(""));
+    let server = DiskServer::start(&sandbox, &small_disk);
     let body = random_text(4 * MIB);
     let peer = SlowPeer::start(body.clone(), ResponseTail::Withheld);
     server.register(&download("GET", peer.port)).await;
@@ -168,14 +168,14 @@ async fn a_download_that_breaks_off_while_it_waits_for_space_is_begun_again_as_t
     server.wait_for_log("waiting for disk space").await;
     drop(filler);
     server.wait_for_status(&id, "COMPLETED").await;
-    assert!(read_result(&desk, &small_disk, &id)["data"] == body.as_str());
+    assert!(read_result(&sandbox, &small_disk, &id)["data"] == body.as_str());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_is_cancelled_while_its_response_waits_for_space() {
-    let desk = CliSandbox::new();
-    let small_disk = SmallDisk::mount(&desk.path(""));
-    let server = DiskServer::start(&desk, &small_disk);
+    let sandbox = CliSandbox::new();
+    let small_disk = SmallDisk::mount(&sandbox.path(""));
+    let server = DiskServer::start(&sandbox, &small_disk);
     let peer = SlowPeer::start(random_text(4 * MIB), ResponseTail::Sent);
     server.register(&download("POST", peer.port)).await;
     let id = server.start_run("tests/download").await;
@@ -195,9 +195,9 @@ async fn a_run_is_cancelled_while_its_response_waits_for_space() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_finished_result_over_4_mib_waits_for_space_and_its_tasks_run_once() {
-    let desk = CliSandbox::new();
-    let small_disk = SmallDisk::mount(&desk.path(""));
-    let server = DiskServer::start(&desk, &small_disk);
+    let sandbox = CliSandbox::new();
+    let small_disk = SmallDisk::mount(&sandbox.path(""));
+    let server = DiskServer::start(&sandbox, &small_disk);
     server.register(LARGE_RESULT).await;
     let filler = small_disk.fill_except(LOG_BYTES);
     let id = server.start_run("tests/large").await;
@@ -206,15 +206,15 @@ async fn a_finished_result_over_4_mib_waits_for_space_and_its_tasks_run_once() {
     drop(filler);
     server.wait_for_status(&id, "COMPLETED").await;
     let parts: Vec<String> = ["a", "b", "c", "d", "e"].map(|c| c.repeat(900_000)).into();
-    assert!(read_result(&desk, &small_disk, &id) == serde_json::json!(parts));
-    assert_eq!(desk.read("effects"), "x\n");
+    assert!(read_result(&sandbox, &small_disk, &id) == serde_json::json!(parts));
+    assert_eq!(sandbox.read("effects"), "x\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pause_does_not_lose_a_finished_result_that_waits_for_space() {
-    let desk = CliSandbox::new();
-    let small_disk = SmallDisk::mount(&desk.path(""));
-    let server = DiskServer::start(&desk, &small_disk);
+    let sandbox = CliSandbox::new();
+    let small_disk = SmallDisk::mount(&sandbox.path(""));
+    let server = DiskServer::start(&sandbox, &small_disk);
     server.register(LARGE_RESULT).await;
     let filler = small_disk.fill_except(LOG_BYTES);
     let id = server.start_run("tests/large").await;
@@ -228,14 +228,14 @@ async fn a_pause_does_not_lose_a_finished_result_that_waits_for_space() {
     let (status, resumed) = server.post(&resume, json!({})).await;
     assert_eq!(status, 200, "{resumed}");
     server.wait_for_status(&id, "COMPLETED").await;
-    assert_eq!(desk.read("effects"), "x\n");
+    assert_eq!(sandbox.read("effects"), "x\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_is_cancelled_while_its_finished_result_waits_for_space() {
-    let desk = CliSandbox::new();
-    let small_disk = SmallDisk::mount(&desk.path(""));
-    let server = DiskServer::start(&desk, &small_disk);
+    let sandbox = CliSandbox::new();
+    let small_disk = SmallDisk::mount(&sandbox.path(""));
+    let server = DiskServer::start(&sandbox, &small_disk);
     server.register(LARGE_RESULT).await;
     let _filler = small_disk.fill_except(LOG_BYTES);
     let id = server.start_run("tests/large").await;
@@ -247,9 +247,9 @@ async fn a_run_is_cancelled_while_its_finished_result_waits_for_space() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_elsewhere_waits_for_space_on_its_server_and_its_tasks_run_once() {
-    let desk = CliSandbox::new();
-    let small_disk = SmallDisk::mount(&desk.path(""));
-    let server = DiskServer::start_without_slots(&desk, &small_disk);
+    let sandbox = CliSandbox::new();
+    let small_disk = SmallDisk::mount(&sandbox.path(""));
+    let server = DiskServer::start_without_slots(&sandbox, &small_disk);
     let worker_desk = CliSandbox::new();
     let _worker = server.start_worker(&worker_desk);
     server.register(LARGE_RESULT).await;
@@ -260,6 +260,6 @@ async fn a_worker_elsewhere_waits_for_space_on_its_server_and_its_tasks_run_once
     drop(filler);
     server.wait_for_status(&id, "COMPLETED").await;
     let parts: Vec<String> = ["a", "b", "c", "d", "e"].map(|c| c.repeat(900_000)).into();
-    assert!(read_result(&desk, &small_disk, &id) == json!(parts));
+    assert!(read_result(&sandbox, &small_disk, &id) == json!(parts));
     assert_eq!(worker_desk.read("effects"), "x\n");
 }

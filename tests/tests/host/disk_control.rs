@@ -48,13 +48,13 @@ const CANCELLED: i32 = 8;
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// The process ID that a program has written to a file, once it exists.
-async fn process_number(desk: &CliSandbox) -> String {
+async fn process_number(sandbox: &CliSandbox) -> String {
     let start = tokio::time::Instant::now();
-    while !desk.path("number").exists() {
+    while !sandbox.path("number").exists() {
         assert!(start.elapsed() < WAIT_MAX, "the program has not started");
         tokio::task::yield_now().await;
     }
-    desk.read("number").trim().to_owned()
+    sandbox.read("number").trim().to_owned()
 }
 
 async fn wait_until_gone(process: &str) {
@@ -67,12 +67,12 @@ async fn wait_until_gone(process: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_is_cancelled_on_a_full_disk_and_stays_so() {
-    let desk = CliSandbox::new();
-    let small_disk = SmallDisk::mount(&desk.path(""));
-    let server = DiskServer::start(&desk, &small_disk);
+    let sandbox = CliSandbox::new();
+    let small_disk = SmallDisk::mount(&sandbox.path(""));
+    let server = DiskServer::start(&sandbox, &small_disk);
     server.register(PROGRAM).await;
     let id = server.start_run("tests/program").await;
-    let process = process_number(&desk).await;
+    let process = process_number(&sandbox).await;
 
     let _filler = small_disk.fill();
     let (status, refused) = server.execute("tests/program").await;
@@ -86,23 +86,23 @@ async fn a_run_is_cancelled_on_a_full_disk_and_stays_so() {
     assert_eq!(server.get("/readyz").await.0, 507);
 
     drop(server);
-    let shown = small_disk
-        .command(&desk, &["show", &id, "--store", "kept", "-o", "json"])
+    let report = small_disk
+        .command(&sandbox, &["show", &id, "--store", "kept", "-o", "json"])
         .output()
         .unwrap();
-    let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
-    assert_eq!(shown["status"], "CANCELLED", "{shown}");
+    let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+    assert_eq!(report["status"], "CANCELLED", "{report}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_and_its_child_are_cancelled_on_a_full_disk() {
-    let desk = CliSandbox::new();
-    let small_disk = SmallDisk::mount(&desk.path(""));
-    let server = DiskServer::start(&desk, &small_disk);
+    let sandbox = CliSandbox::new();
+    let small_disk = SmallDisk::mount(&sandbox.path(""));
+    let server = DiskServer::start(&sandbox, &small_disk);
     server.register(PROGRAM).await;
     server.register(PARENT).await;
     let id = server.start_run("tests/parent").await;
-    let process = process_number(&desk).await;
+    let process = process_number(&sandbox).await;
 
     let _filler = small_disk.fill();
     let (status, refused) = server.execute("tests/parent").await;
@@ -119,9 +119,9 @@ async fn a_run_and_its_child_are_cancelled_on_a_full_disk() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_is_paused_on_a_full_disk() {
-    let desk = CliSandbox::new();
-    let small_disk = SmallDisk::mount(&desk.path(""));
-    let server = DiskServer::start(&desk, &small_disk);
+    let sandbox = CliSandbox::new();
+    let small_disk = SmallDisk::mount(&sandbox.path(""));
+    let server = DiskServer::start(&sandbox, &small_disk);
     server.register(WAITS).await;
     let id = server.start_run("tests/waits").await;
 
@@ -143,10 +143,10 @@ async fn a_run_is_paused_on_a_full_disk() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cancels_are_refused_when_the_reserve_is_used_up_and_it_is_refilled_when_there_is_room() {
-    let desk = CliSandbox::new();
-    let small_disk = SmallDisk::mount(&desk.path(""));
-    let server = DiskServer::start(&desk, &small_disk);
+async fn cancels_are_refused_when_the_reserve_is_used_up_until_it_is_refilled() {
+    let sandbox = CliSandbox::new();
+    let small_disk = SmallDisk::mount(&sandbox.path(""));
+    let server = DiskServer::start(&sandbox, &small_disk);
     server.register(WAITS).await;
     let mut ids = Vec::new();
     for _ in 0..RUNS {
@@ -159,9 +159,9 @@ async fn cancels_are_refused_when_the_reserve_is_used_up_and_it_is_refilled_when
     let (mut cancelled, reason) = (0, "x".repeat(100_000));
     let refused = loop {
         let path = format!("/api/executions/{}/cancel", ids[cancelled]);
-        let (status, answer) = server.post(&path, json!({"reason": reason})).await;
+        let (status, response) = server.post(&path, json!({"reason": reason})).await;
         if status != 200 {
-            break (status, answer);
+            break (status, response);
         }
         cancelled += 1;
     };
@@ -183,31 +183,31 @@ async fn cancels_are_refused_when_the_reserve_is_used_up_and_it_is_refilled_when
     assert_eq!(reserve.len(), 1024 * 1024);
     let _filler = small_disk.fill();
     for id in &ids[cancelled..cancelled + CANCELS_MIN] {
-        let (status, answer) = server.cancel(id).await;
-        assert_eq!(status, 200, "{answer}");
+        let (status, response) = server.cancel(id).await;
+        assert_eq!(status, 200, "{response}");
         server.wait_for_status(id, "CANCELLED").await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_process_cancels_a_run_on_a_full_disk() {
-    let desk = CliSandbox::new();
-    let small_disk = SmallDisk::mount(&desk.path(""));
-    desk.write("program.yaml", PROGRAM);
-    let mut command = small_disk.command(&desk, &["run", "program.yaml", "--store", "kept"]);
+    let sandbox = CliSandbox::new();
+    let small_disk = SmallDisk::mount(&sandbox.path(""));
+    sandbox.write("program.yaml", PROGRAM);
+    let mut command = small_disk.command(&sandbox, &["run", "program.yaml", "--store", "kept"]);
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut run = command.spawn().unwrap();
-    let process = process_number(&desk).await;
+    let process = process_number(&sandbox).await;
     let list = ["runs", "--store", "kept", "-o", "json"];
-    let listed = small_disk.command(&desk, &list).output().unwrap();
-    let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
-    let id = listed[0]["execution_id"].as_str().unwrap().to_owned();
+    let listing = small_disk.command(&sandbox, &list).output().unwrap();
+    let listing: serde_json::Value = serde_json::from_slice(&listing.stdout).unwrap();
+    let id = listing[0]["execution_id"].as_str().unwrap().to_owned();
 
     let _filler = small_disk.fill();
     let cancel = ["cancel", &id, "--store", "kept"];
-    let cancelled = small_disk.command(&desk, &cancel).output().unwrap();
-    let said = String::from_utf8_lossy(&cancelled.stderr);
-    assert_eq!(cancelled.status.code(), Some(0), "{said}");
+    let cancelled = small_disk.command(&sandbox, &cancel).output().unwrap();
+    let text = String::from_utf8_lossy(&cancelled.stderr);
+    assert_eq!(cancelled.status.code(), Some(0), "{text}");
     wait_until_gone(&process).await;
     let ended = run.wait().unwrap();
     assert_eq!(ended.code(), Some(CANCELLED), "{ended:?}");

@@ -29,7 +29,7 @@ pub(crate) struct WorkerProcess {
     child: Child,
 }
 
-/// The log of a process so far.
+/// The output of a process.
 struct RecordedLog(Arc<Mutex<String>>);
 
 impl RecordedLog {
@@ -75,25 +75,25 @@ impl Drop for DiskServer {
 }
 
 impl DiskServer {
-    pub(crate) fn start(desk: &CliSandbox, small_disk: &SmallDisk) -> Self {
-        Self::start_with(desk, small_disk, &[])
+    pub(crate) fn start(sandbox: &CliSandbox, small_disk: &SmallDisk) -> Self {
+        Self::start_with(sandbox, small_disk, &[])
     }
 
     /// Starts a server that runs no task itself.
-    pub(crate) fn start_without_slots(desk: &CliSandbox, small_disk: &SmallDisk) -> Self {
-        Self::start_with(desk, small_disk, &["--local-slots", "0"])
+    pub(crate) fn start_without_slots(sandbox: &CliSandbox, small_disk: &SmallDisk) -> Self {
+        Self::start_with(sandbox, small_disk, &["--local-slots", "0"])
     }
 
-    fn start_with(desk: &CliSandbox, small_disk: &SmallDisk, flags: &[&str]) -> Self {
+    fn start_with(sandbox: &CliSandbox, small_disk: &SmallDisk, flags: &[&str]) -> Self {
         let serve = ["serve", "--store", "kept", "--listen", "127.0.0.1:0"];
-        let mut command = small_disk.command(desk, &[&serve, flags].concat());
+        let mut command = small_disk.command(sandbox, &[&serve, flags].concat());
         command.env("NOETL_LOG", "warn");
         command.stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap());
-        let ready = wait_for_line(&mut said, "listening on");
+        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let ready = wait_for_line(&mut stderr, "listening on");
         let url = ready.split_whitespace().nth(2).unwrap().to_owned();
-        let log = RecordedLog::read(said);
+        let log = RecordedLog::read(stderr);
         // Another test of this process may have installed it before.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder().timeout(RESPONSE_TIMEOUT);
@@ -107,8 +107,8 @@ impl DiskServer {
     }
 
     /// Starts a worker of this server in a directory on another disk; it stops with the returned value.
-    pub(crate) fn start_worker(&self, desk: &CliSandbox) -> WorkerProcess {
-        let mut command = desk.command(&["worker", "--server", &self.url]);
+    pub(crate) fn start_worker(&self, sandbox: &CliSandbox) -> WorkerProcess {
+        let mut command = sandbox.command(&["worker", "--server", &self.url]);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         WorkerProcess {
             child: command.spawn().unwrap(),
@@ -117,14 +117,14 @@ impl DiskServer {
 
     pub(crate) async fn post(&self, path: &str, body: Value) -> (u16, Value) {
         let url = format!("{}{path}", self.url);
-        let answer = self.http.post(url).json(&body).send().await.unwrap();
-        (answer.status().as_u16(), answer.json().await.unwrap())
+        let response = self.http.post(url).json(&body).send().await.unwrap();
+        (response.status().as_u16(), response.json().await.unwrap())
     }
 
     pub(crate) async fn get(&self, path: &str) -> (u16, Value) {
-        let answer = self.http.get(format!("{}{path}", self.url)).send().await;
-        let answer = answer.unwrap();
-        (answer.status().as_u16(), answer.json().await.unwrap())
+        let response = self.http.get(format!("{}{path}", self.url)).send().await;
+        let response = response.unwrap();
+        (response.status().as_u16(), response.json().await.unwrap())
     }
 
     /// Repeats a request until the response is as expected.

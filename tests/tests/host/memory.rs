@@ -61,24 +61,24 @@ fn peak_kib(process: u32) -> u64 {
 }
 
 #[test]
-fn a_script_that_wants_all_memory_fails_its_run_and_no_other() {
-    let desk = CliSandbox::new();
-    desk.write("hostile.yaml", HOSTILE);
-    desk.write("harmless.yaml", HARMLESS);
-    let served = ServerProcess::with_context(&desk, &[]);
-    let hostile = desk.start(&["run", "hostile.yaml", "-o", "json"]);
-    let harmless = desk.run(&["run", "harmless.yaml", "-o", "json"]);
+fn a_script_that_exceeds_its_memory_fails_only_its_run() {
+    let sandbox = CliSandbox::new();
+    sandbox.write("hostile.yaml", HOSTILE);
+    sandbox.write("harmless.yaml", HARMLESS);
+    let served = ServerProcess::with_context(&sandbox, &[]);
+    let hostile = sandbox.start(&["run", "hostile.yaml", "-o", "json"]);
+    let harmless = sandbox.run(&["run", "harmless.yaml", "-o", "json"]);
     assert_eq!(harmless.code, Some(0), "{harmless:?}");
     let (code, lines) = hostile.finish();
     assert_eq!(code, Some(1), "{lines:?}");
-    let events = desk.run(&["events", "last", "-o", "ndjson"]);
-    let all = desk.run(&["runs", "-o", "json"]);
+    let events = sandbox.run(&["events", "last", "-o", "ndjson"]);
+    let all = sandbox.run(&["runs", "-o", "json"]);
     assert!(
         lines.join("\n").contains("LIMIT_MEMORY"),
         "{lines:?} {events:?} {all:?}"
     );
-    let again = desk.run(&["run", "harmless.yaml", "-o", "json"]);
-    assert_eq!(again.code, Some(0), "{again:?}");
+    let second_output = sandbox.run(&["run", "harmless.yaml", "-o", "json"]);
+    assert_eq!(second_output.code, Some(0), "{second_output:?}");
     let peak = peak_kib(served.id());
     assert!(peak < SERVER_KIB_MAX, "{peak} KiB");
 }
@@ -93,10 +93,10 @@ fn patch_body(keys: std::ops::Range<u32>) -> Value {
 /// stay fast and small.
 #[tokio::test]
 async fn a_ctx_with_as_many_keys_as_fit_is_written_and_read_in_bounded_time_and_memory() {
-    let desk = CliSandbox::new();
-    desk.write("wide.yaml", WIDE);
-    let served = ServerProcess::with_context(&desk, &[]);
-    let mut run = desk.start(&["run", "wide.yaml", "-o", "ndjson"]);
+    let sandbox = CliSandbox::new();
+    sandbox.write("wide.yaml", WIDE);
+    let served = ServerProcess::with_context(&sandbox, &[]);
+    let mut run = sandbox.start(&["run", "wide.yaml", "-o", "ndjson"]);
     let event = run.wait_for_event("task.started", Some("hold"));
     let event = event.expect("the task starts");
     let id = event["execution_id"].as_str().unwrap();
@@ -128,12 +128,12 @@ async fn a_ctx_with_as_many_keys_as_fit_is_written_and_read_in_bounded_time_and_
     assert!(keys >= 70_000, "{keys}: {status} {refused}");
     let before = peak_kib(served.id());
     let began = tokio::time::Instant::now();
-    let signalled = desk.run(&["signal", id, "go"]);
+    let signalled = sandbox.run(&["signal", id, "go"]);
     assert_eq!(signalled.code, Some(0), "{signalled:?}");
     let (code, lines) = run.finish();
     assert_eq!(code, Some(0), "{:?}", lines.last());
     let took = began.elapsed();
-    let result = desk.run_json(&["result", &format!("{id}/read"), "-o", "json"]);
+    let result = sandbox.run_json(&["result", &format!("{id}/read"), "-o", "json"]);
     assert_eq!(result, json!(keys));
     let grown = peak_kib(served.id()) - before;
     println!(

@@ -45,12 +45,12 @@ workflow:
 
 #[test]
 fn a_payload_does_not_become_code_in_scripts_and_jq_programs() {
-    let desk = CliSandbox::new();
-    desk.write("payload.yaml", PAYLOAD);
+    let sandbox = CliSandbox::new();
+    sandbox.write("payload.yaml", PAYLOAD);
     let name = r#"x"; throw "evil"; // ` + 1 \(error) ${throw 1}"#;
     let payload = serde_json::json!({"name": name, "list": [1, name]});
-    desk.write("payload.json", &payload.to_string());
-    let ran = desk.run_json(&[
+    sandbox.write("payload.json", &payload.to_string());
+    let ran = sandbox.run_json(&[
         "run",
         "payload.yaml",
         "--payload",
@@ -66,9 +66,9 @@ fn a_payload_does_not_become_code_in_scripts_and_jq_programs() {
 
 #[test]
 fn a_program_that_cannot_be_started_for_want_of_descriptors_is_started_later() {
-    let desk = CliSandbox::new();
-    desk.write("many.yaml", MANY);
-    let plain = desk.command(&[
+    let sandbox = CliSandbox::new();
+    sandbox.write("many.yaml", MANY);
+    let plain = sandbox.command(&[
         "run",
         "many.yaml",
         "--slots",
@@ -81,7 +81,7 @@ fn a_program_that_cannot_be_started_for_want_of_descriptors_is_started_later() {
     let mut command = Command::new("sh");
     command.args(["-c", r#"ulimit -n 40; exec "$@""#, "sh"]);
     command.arg(plain.get_program()).args(plain.get_args());
-    command.current_dir(desk.path("")).env_clear();
+    command.current_dir(sandbox.path("")).env_clear();
     command.envs(
         plain
             .get_envs()
@@ -93,7 +93,7 @@ fn a_program_that_cannot_be_started_for_want_of_descriptors_is_started_later() {
         String::from_utf8_lossy(&ran.stderr),
     );
     assert_eq!(ran.status.code(), Some(0), "{out}\n{err}");
-    let events = desk.run(&["events", "last", "--store", "kept", "-o", "ndjson"]);
+    let events = sandbox.run(&["events", "last", "--store", "kept", "-o", "ndjson"]);
     let lines = events.stdout.lines();
     let failed = lines.filter(|line| {
         line.contains("\"task.attempt.failed\"") || line.contains("\"task.failed\"")
@@ -103,30 +103,30 @@ fn a_program_that_cannot_be_started_for_want_of_descriptors_is_started_later() {
 
 #[test]
 fn the_programs_of_a_step_that_is_out_of_time_end_with_it() {
-    let desk = CliSandbox::new();
-    desk.write("slow.yaml", OUT_OF_TIME);
-    let ran = desk.run(&["run", "slow.yaml", "--store", "kept"]);
+    let sandbox = CliSandbox::new();
+    sandbox.write("slow.yaml", OUT_OF_TIME);
+    let ran = sandbox.run(&["run", "slow.yaml", "--store", "kept"]);
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.stderr.contains("STEP_TIMEOUT"), "{ran:?}");
-    let pid = desk.read("pid");
+    let pid = sandbox.read("pid");
     assert!(!pid.trim().is_empty(), "the program did not start");
     assert!(
-        desk.wait_for_no_processes(),
+        sandbox.wait_for_no_processes(),
         "process {pid} is still running"
     );
 }
 
 #[test]
 fn the_programs_of_a_step_that_is_out_of_time_end_on_a_worker_elsewhere() {
-    let desk = CliSandbox::new();
-    desk.write("slow.yaml", OUT_OF_TIME);
-    let served = ServerProcess::with_context(&desk, &["--local-slots", "0"]);
-    let (mut worker, mut said) = spawn_server(&desk, &["worker", "--server", &served.url]);
-    wait_for_line(&mut said, "started worker");
-    let ran = desk.run(&["run", "slow.yaml"]);
+    let sandbox = CliSandbox::new();
+    sandbox.write("slow.yaml", OUT_OF_TIME);
+    let served = ServerProcess::with_context(&sandbox, &["--local-slots", "0"]);
+    let (mut worker, mut stderr) = spawn_server(&sandbox, &["worker", "--server", &served.url]);
+    wait_for_line(&mut stderr, "started worker");
+    let ran = sandbox.run(&["run", "slow.yaml"]);
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(ran.stderr.contains("STEP_TIMEOUT"), "{ran:?}");
-    let pid = desk.read("pid");
+    let pid = sandbox.read("pid");
     let process = Path::new("/proc").join(pid.trim());
     assert!(!pid.trim().is_empty(), "the program did not start");
     // If the program does not exit, this waits until the test runner's timeout.

@@ -81,21 +81,21 @@ workflow:
 "#;
 
 fn sandbox() -> CliSandbox {
-    let desk = CliSandbox::new();
-    desk.write("canary.yaml", PLAYBOOK);
+    let sandbox = CliSandbox::new();
+    sandbox.write("canary.yaml", PLAYBOOK);
     let data = json!({"name": "api_cred", "type": "bearer", "data": {"token": SECRET}});
-    desk.write("credential.json", &data.to_string());
-    desk
+    sandbox.write("credential.json", &data.to_string());
+    sandbox
 }
 
-fn check_absent(output: impl AsRef<[u8]>, what: &str) {
+fn check_absent(output: impl AsRef<[u8]>, message: &str) {
     let said = output.as_ref();
     for secret in [SECRET, FROM_ENV] {
         let hits = find_hits(said, secret);
         let text = || String::from_utf8_lossy(said);
         assert!(
             hits.is_empty(),
-            "{what} shows a secret as {hits:?}: {}",
+            "{message} shows a secret as {hits:?}: {}",
             text()
         );
     }
@@ -105,7 +105,7 @@ fn check_absent(output: impl AsRef<[u8]>, what: &str) {
 const ATTEMPTS_MAX: u32 = 200;
 
 /// Everything that the command line prints about a run.
-fn check_outputs(desk: &CliSandbox, id: &str, place: &[&str]) {
+fn check_outputs(sandbox: &CliSandbox, id: &str, server_args: &[&str]) {
     for verb in [
         &["show", id][..],
         &["events", id, "-o", "ndjson"],
@@ -114,27 +114,27 @@ fn check_outputs(desk: &CliSandbox, id: &str, place: &[&str]) {
         &["result", id, "speak"],
         &["secret", "list", "-j"],
     ] {
-        let said = desk.run(&[verb, place].concat());
-        assert_ne!(said.code, Some(2), "{verb:?}: {said:?}");
-        check_absent(&said.stdout, &format!("{verb:?}"));
-        check_absent(&said.stderr, &format!("{verb:?}"));
+        let output = sandbox.run(&[verb, server_args].concat());
+        assert_ne!(output.code, Some(2), "{verb:?}: {output:?}");
+        check_absent(&output.stdout, &format!("{verb:?}"));
+        check_absent(&output.stderr, &format!("{verb:?}"));
     }
     // Log lines are sent with a delay.
-    let logs = || desk.run(&[&["logs", id][..], place].concat());
+    let logs = || sandbox.run(&[&["logs", id][..], server_args].concat());
     let shipped = (0..ATTEMPTS_MAX)
         .map(|_| logs())
-        .find(|said| said.stdout.contains("printed ***"));
+        .find(|output| output.stdout.contains("printed ***"));
     assert!(shipped.is_some(), "{:?}", logs());
 }
 
 #[test]
-fn no_secret_shows_in_a_store_of_this_machine_or_in_what_is_said_of_it() {
-    let desk = sandbox();
-    let set = desk.run(&["register", "-f", "credential.json"]);
+fn no_secret_shows_in_a_local_store_or_in_the_output() {
+    let sandbox = sandbox();
+    let set = sandbox.run(&["register", "-f", "credential.json"]);
     assert_eq!(set.code, Some(0), "{set:?}");
     check_absent(format!("{set:?}"), "register");
-    std::fs::remove_file(desk.path("credential.json")).unwrap();
-    let mut command = desk.command(&["run", "canary.yaml", "-j", "-v"]);
+    std::fs::remove_file(sandbox.path("credential.json")).unwrap();
+    let mut command = sandbox.command(&["run", "canary.yaml", "-j", "-v"]);
     command.env("NOETL_SECRET_CANARY", FROM_ENV);
     let output = command.output().unwrap();
     let (out, err) = (
@@ -148,14 +148,14 @@ fn no_secret_shows_in_a_store_of_this_machine_or_in_what_is_said_of_it() {
     let expected = json!({"works": true, "kept": "***", "given": "***"});
     assert_eq!(ended["result"], expected, "{ended}");
     let id = ended["execution_id"].as_str().or(ended["id"].as_str());
-    check_outputs(&desk, id.unwrap(), &[]);
-    let kept = desk.path(".noetl");
+    check_outputs(&sandbox, id.unwrap(), &[]);
+    let store_dir = sandbox.path(".noetl");
     for secret in [SECRET, FROM_ENV] {
-        assert_eq!(find_hits_below(&kept, secret), Vec::<String>::new());
+        assert_eq!(find_hits_below(&store_dir, secret), Vec::<String>::new());
     }
-    let planted = kept.join("logs").join("planted");
+    let planted = store_dir.join("logs").join("planted");
     std::fs::write(&planted, crate::scan::base64(SECRET.as_bytes())).unwrap();
-    assert_eq!(find_hits_below(&kept, SECRET).len(), 1);
+    assert_eq!(find_hits_below(&store_dir, SECRET).len(), 1);
 }
 
 /// A server on a database.
@@ -181,7 +181,7 @@ impl Drop for Served {
     }
 }
 
-pub(crate) fn start_server(desk: &CliSandbox, store: &str) -> Served {
+pub(crate) fn start_server(sandbox: &CliSandbox, store: &str) -> Served {
     let args = [
         "serve",
         "--store",
@@ -192,7 +192,7 @@ pub(crate) fn start_server(desk: &CliSandbox, store: &str) -> Served {
         "4",
         "-v",
     ];
-    let mut command = desk.command(&args);
+    let mut command = sandbox.command(&args);
     command.env("NOETL_SECRET_CANARY", FROM_ENV);
     command.env("NOETL_MASTER_KEY", "5a".repeat(32));
     command.stdout(Stdio::null()).stderr(Stdio::piped());
@@ -203,12 +203,12 @@ pub(crate) fn start_server(desk: &CliSandbox, store: &str) -> Served {
         .map_while(Result::ok)
         .find(|line| line.starts_with("listening on"));
     let url = ready.unwrap().split_whitespace().nth(2).unwrap().to_owned();
-    let said =
+    let output =
         std::thread::spawn(move || lines.map_while(Result::ok).collect::<Vec<_>>().join("\n"));
     Served {
         child,
         url,
-        said: Some(said),
+        said: Some(output),
     }
 }
 
@@ -238,22 +238,28 @@ async fn dump_database(url: &str) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_secret_shows_in_a_database_or_in_what_its_server_says() {
+async fn no_secret_shows_in_a_database_or_in_the_output_of_its_server() {
     let database = PostgresServer::shared().fresh_database();
-    let desk = sandbox();
-    let mut served = start_server(&desk, &database.url());
+    let sandbox = sandbox();
+    let mut served = start_server(&sandbox, &database.url());
     let url = served.url.clone();
-    let place = ["--server", &url];
-    let set = desk.run(&["register", "-f", "credential.json", place[0], place[1]]);
+    let server_args = ["--server", &url];
+    let set = sandbox.run(&[
+        "register",
+        "-f",
+        "credential.json",
+        server_args[0],
+        server_args[1],
+    ]);
     assert_eq!(set.code, Some(0), "{set:?}");
-    let said = desk.run(&["run", "canary.yaml", "-j", place[0], place[1]]);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    check_absent(&said.stdout, "run");
-    let ended = said.json();
+    let output = sandbox.run(&["run", "canary.yaml", "-j", server_args[0], server_args[1]]);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    check_absent(&output.stdout, "run");
+    let ended = output.json();
     assert_eq!(ended["result"]["works"], true, "{ended}");
     let id = ended["execution_id"].as_str().or(ended["id"].as_str());
     let id = id.unwrap().to_owned();
-    check_outputs(&desk, &id, &place);
+    check_outputs(&sandbox, &id, &server_args);
     let _ = rustls::crypto::ring::default_provider().install_default();
     let http = reqwest::Client::new();
     for path in [
@@ -266,29 +272,33 @@ async fn no_secret_shows_in_a_database_or_in_what_its_server_says() {
         &format!("/api/executions/{id}/logs"),
         &format!("/api/vars/{id}"),
     ] {
-        let answer = http
+        let response = http
             .get(format!("{}{path}", served.url))
             .send()
             .await
             .unwrap();
-        assert!(answer.status().is_success(), "{path}: {}", answer.status());
-        check_absent(answer.text().await.unwrap(), path);
+        assert!(
+            response.status().is_success(),
+            "{path}: {}",
+            response.status()
+        );
+        check_absent(response.text().await.unwrap(), path);
     }
-    let kept = dump_database(&database.url()).await;
-    let shows = |word: &[u8]| kept.windows(word.len()).any(|window| window == word);
+    let dump = dump_database(&database.url()).await;
+    let shows = |needle: &[u8]| dump.windows(needle.len()).any(|window| window == needle);
     assert!(shows(b"api_cred") && shows(b"***"));
-    check_absent(&kept, "the database");
+    check_absent(&dump, "the database");
     check_absent(served.end(), "the output of the server");
 }
 
 #[test]
 fn a_run_whose_credential_is_missing_does_not_begin() {
-    let desk = sandbox();
-    let said = desk.run(&["run", "canary.yaml", "-j"]);
-    assert_ne!(said.code, Some(0), "{said:?}");
-    let text = format!("{}{}", said.stdout, said.stderr);
+    let sandbox = sandbox();
+    let output = sandbox.run(&["run", "canary.yaml", "-j"]);
+    assert_ne!(output.code, Some(0), "{output:?}");
+    let text = format!("{}{}", output.stdout, output.stderr);
     assert!(text.contains("CREDENTIAL_NOT_FOUND"), "{text}");
     assert!(text.contains("noetl secret set api_cred"), "{text}");
-    let runs = desk.run(&["runs", "-j"]);
+    let runs = sandbox.run(&["runs", "-j"]);
     assert!(!runs.stdout.contains("canary"), "{runs:?}");
 }

@@ -353,18 +353,20 @@ impl CanarySearch {
     }
 
     fn find_hits(&self, bytes: &[u8]) -> Vec<&String> {
-        let found = self.pattern.find_iter(bytes);
-        let mut found: Vec<_> = found.map(|found| &self.names[found.as_bytes()]).collect();
-        found.sort();
-        found.dedup();
-        found
+        let matched = self.pattern.find_iter(bytes);
+        let mut matched: Vec<_> = matched
+            .map(|matched| &self.names[matched.as_bytes()])
+            .collect();
+        matched.sort();
+        matched.dedup();
+        matched
     }
 
-    fn check_absent(&self, bytes: impl AsRef<[u8]>, what: &str) {
+    fn check_absent(&self, bytes: impl AsRef<[u8]>, message: &str) {
         assert_eq!(
             self.find_hits(bytes.as_ref()),
             Vec::<&String>::new(),
-            "{what}"
+            "{message}"
         );
     }
 
@@ -386,29 +388,29 @@ impl CanarySearch {
 }
 
 fn sandbox() -> CliSandbox {
-    let desk = CliSandbox::new();
-    desk.write("derived.yaml", &canary_playbook());
-    desk.write("child.yaml", CHILD);
+    let sandbox = CliSandbox::new();
+    sandbox.write("derived.yaml", &canary_playbook());
+    sandbox.write("child.yaml", CHILD);
     let fields =
         (0..=CANARIES.len()).map(|number| (format!("c{number}"), canary_secret(number).into()));
     let fields: Map<String, Value> = fields.collect();
     let credential = json!({"name": "door", "type": "door", "data": fields});
-    desk.write("credential.json", &credential.to_string());
-    desk
+    sandbox.write("credential.json", &credential.to_string());
+    sandbox
 }
 
 /// Registers the credential with these flags.
-fn register_playbooks(desk: &CliSandbox, place: &[&str]) {
-    let set = desk.run(&[&["register", "-f", "credential.json"], place].concat());
+fn register_playbooks(sandbox: &CliSandbox, server_args: &[&str]) {
+    let set = sandbox.run(&[&["register", "-f", "credential.json"], server_args].concat());
     assert_eq!(set.code, Some(0), "{set:?}");
-    std::fs::remove_file(desk.path("credential.json")).unwrap();
+    std::fs::remove_file(sandbox.path("credential.json")).unwrap();
 }
 
 #[test]
-fn what_templates_make_of_a_secret_shows_nowhere() {
-    let (desk, search) = (sandbox(), CanarySearch::new());
-    register_playbooks(&desk, &[]);
-    let output = desk
+fn texts_derived_from_a_secret_show_nowhere() {
+    let (sandbox, search) = (sandbox(), CanarySearch::new());
+    register_playbooks(&sandbox, &[]);
+    let output = sandbox
         .command(&["run", "derived.yaml", "-j", "-vvv"])
         .output()
         .unwrap();
@@ -439,35 +441,42 @@ fn what_templates_make_of_a_secret_shows_nowhere() {
         &["runs", "-j"],
         &["explain", id],
     ] {
-        let said = desk.run(verb);
+        let said = sandbox.run(verb);
         assert_ne!(said.code, Some(2), "{verb:?}: {said:?}");
         search.check_absent(&said.stdout, &format!("{verb:?}"));
         search.check_absent(&said.stderr, &format!("{verb:?}"));
     }
-    let arguments = std::fs::read(desk.path("arguments.txt")).unwrap();
+    let arguments = std::fs::read(sandbox.path("arguments.txt")).unwrap();
     assert!(!arguments.is_empty());
     search.check_absent(&arguments, "the arguments of processes");
-    let kept = desk.path(".noetl");
-    assert_eq!(search.find_hits_below(&kept), Vec::<String>::new());
+    let store_dir = sandbox.path(".noetl");
+    assert_eq!(search.find_hits_below(&store_dir), Vec::<String>::new());
     // The search finds what a user's program made of a secret, and what the test planted.
     let control = (CONTROL.becomes)(&canary_secret(CANARIES.len()));
-    assert!(!find_hits_below(&kept, &control).is_empty(), "{control}");
-    std::fs::write(kept.join("logs").join("planted"), lower(&canary_secret(0))).unwrap();
-    assert_eq!(search.find_hits_below(&kept).len(), 1);
+    assert!(
+        !find_hits_below(&store_dir, &control).is_empty(),
+        "{control}"
+    );
+    std::fs::write(
+        store_dir.join("logs").join("planted"),
+        lower(&canary_secret(0)),
+    )
+    .unwrap();
+    assert_eq!(search.find_hits_below(&store_dir).len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_templates_make_of_a_secret_shows_in_nothing_that_a_server_answers() {
-    let (desk, search) = (sandbox(), CanarySearch::new());
-    let mut served = start_server(&desk, "kept");
+async fn texts_derived_from_a_secret_show_in_no_response() {
+    let (sandbox, search) = (sandbox(), CanarySearch::new());
+    let mut served = start_server(&sandbox, "kept");
     let url = served.url.clone();
-    let place = ["--server", &url];
-    register_playbooks(&desk, &place);
-    let said = desk.run(&["run", "derived.yaml", "-j", place[0], place[1]]);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    search.check_absent(&said.stdout, "the stdout of `run`");
-    search.check_absent(&said.stderr, "the stderr of `run`");
-    let ended = said.json();
+    let server_args = ["--server", &url];
+    register_playbooks(&sandbox, &server_args);
+    let output = sandbox.run(&["run", "derived.yaml", "-j", server_args[0], server_args[1]]);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    search.check_absent(&output.stdout, "the stdout of `run`");
+    search.check_absent(&output.stderr, "the stderr of `run`");
+    let ended = output.json();
     let id = ended["execution_id"].as_str().or(ended["id"].as_str());
     let id = id.unwrap();
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -481,11 +490,15 @@ async fn what_templates_make_of_a_secret_shows_in_nothing_that_a_server_answers(
         &format!("/api/executions/{id}/logs"),
         &format!("/api/vars/{id}"),
     ] {
-        let answer = http.get(format!("{url}{path}")).send().await.unwrap();
-        assert!(answer.status().is_success(), "{path}: {}", answer.status());
-        search.check_absent(answer.text().await.unwrap(), path);
+        let response = http.get(format!("{url}{path}")).send().await.unwrap();
+        assert!(
+            response.status().is_success(),
+            "{path}: {}",
+            response.status()
+        );
+        search.check_absent(response.text().await.unwrap(), path);
     }
     search.check_absent(served.end(), "the output of the server");
-    let found = search.find_hits_below(&desk.path("kept"));
+    let found = search.find_hits_below(&sandbox.path("kept"));
     assert_eq!(found, Vec::<String>::new());
 }

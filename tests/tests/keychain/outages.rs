@@ -25,7 +25,7 @@ workflow:
 
 /// Vault, a token endpoint and an API, each of which checks its callers.
 fn peer_reply(request: &ReceivedRequest, _before: usize) -> JsonReply {
-    let refused = |why: &str| (403, json!({"errors": [why]}));
+    let refused = |reason: &str| (403, json!({"errors": [reason]}));
     match request.path.as_str() {
         "/v1/secret/data/team/api" => match request.header("x-vault-token") {
             Some("vault-canary") => {
@@ -49,10 +49,10 @@ fn peer_reply(request: &ReceivedRequest, _before: usize) -> JsonReply {
     }
 }
 
-fn run_playbook(desk: &CliSandbox, http: &FakeHttpServer, token: &str) -> CommandOutput {
-    desk.write("away.yaml", PLAYBOOK);
+fn run_playbook(sandbox: &CliSandbox, http: &FakeHttpServer, token: &str) -> CommandOutput {
+    sandbox.write("away.yaml", PLAYBOOK);
     let url = format!("url={}", http.url());
-    let mut command = desk.command(&["run", "away.yaml", "--set", &url, "-j", "-v"]);
+    let mut command = sandbox.command(&["run", "away.yaml", "--set", &url, "-j", "-v"]);
     command.env("NOETL_VAULT_ADDR", http.url());
     command.env("NOETL_VAULT_TOKEN", token);
     let output = command.output().unwrap();
@@ -64,28 +64,28 @@ fn run_playbook(desk: &CliSandbox, http: &FakeHttpServer, token: &str) -> Comman
 }
 
 #[test]
-fn a_secret_manager_and_a_token_endpoint_are_asked_once_and_open_an_api() {
-    let (desk, http) = (CliSandbox::new(), FakeHttpServer::start(peer_reply));
-    let said = run_playbook(&desk, &http, "vault-canary");
-    assert_eq!(said.code, Some(0), "{said:?}");
+fn a_vault_and_a_token_endpoint_are_queried_once_per_run() {
+    let (sandbox, http) = (CliSandbox::new(), FakeHttpServer::start(peer_reply));
+    let output = run_playbook(&sandbox, &http, "vault-canary");
+    assert_eq!(output.code, Some(0), "{output:?}");
     let paths: Vec<String> = http.requests().into_iter().map(|one| one.path).collect();
     let asked = |path: &str| paths.iter().filter(|one| *one == path).count();
     assert_eq!(asked("/v1/secret/data/team/api"), 1, "{paths:?}");
     assert_eq!(asked("/token"), 1, "{paths:?}");
     for secret in ["vault-canary", "client-canary", "token-canary"] {
-        let told = format!("{}{}", said.stdout, said.stderr);
+        let told = format!("{}{}", output.stdout, output.stderr);
         assert!(!told.contains(secret), "{secret} in {told}");
-        let below = crate::scan::find_hits_below(&desk.path(".noetl"), secret);
+        let below = crate::scan::find_hits_below(&sandbox.path(".noetl"), secret);
         assert_eq!(below, Vec::<String>::new());
     }
 }
 
 #[test]
 fn a_secret_manager_that_refuses_fails_the_run_by_the_entrys_name() {
-    let (desk, http) = (CliSandbox::new(), FakeHttpServer::start(peer_reply));
-    let said = run_playbook(&desk, &http, "wrong-canary");
-    assert_ne!(said.code, Some(0), "{said:?}");
-    let told = format!("{}{}", said.stdout, said.stderr);
+    let (sandbox, http) = (CliSandbox::new(), FakeHttpServer::start(peer_reply));
+    let output = run_playbook(&sandbox, &http, "wrong-canary");
+    assert_ne!(output.code, Some(0), "{output:?}");
+    let told = format!("{}{}", output.stdout, output.stderr);
     assert!(told.contains("client") && told.contains("403"), "{told}");
     assert!(!told.contains("wrong-canary"), "{told}");
     assert!(
@@ -136,7 +136,7 @@ workflow:
 
 #[test]
 fn a_child_whose_endpoint_hangs_holds_up_no_other_child() {
-    let desk = CliSandbox::new();
+    let sandbox = CliSandbox::new();
     let (token, asked) = std::sync::mpsc::channel();
     let (other, came) = std::sync::mpsc::channel();
     let (asked, came) = (Mutex::new(asked), Mutex::new(came));
@@ -158,10 +158,10 @@ fn a_child_whose_endpoint_hangs_holds_up_no_other_child() {
         }
         _ => (404, Value::Null),
     });
-    desk.write("hanging.yaml", HANGING);
-    desk.write("plain.yaml", PLAIN);
-    desk.write("parent.yaml", PARENT);
+    sandbox.write("hanging.yaml", HANGING);
+    sandbox.write("plain.yaml", PLAIN);
+    sandbox.write("parent.yaml", PARENT);
     let url = format!("url={}", http.url());
-    let said = desk.run(&["run", "parent.yaml", "--set", &url, "-j"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let output = sandbox.run(&["run", "parent.yaml", "--set", &url, "-j"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
 }

@@ -12,8 +12,8 @@ const PASSWORD: &str = "pw-canary-31f7";
 
 #[test]
 fn no_message_shows_the_password_of_a_url() {
-    let desk = CliSandbox::new();
-    desk.write("plain.yaml", PLAYBOOK);
+    let sandbox = CliSandbox::new();
+    sandbox.write("plain.yaml", PLAYBOOK);
     let store = format!("postgres://someone:{PASSWORD}@127.0.0.1:9/db?password={PASSWORD}");
     let nats = format!("nats://someone:{PASSWORD}@127.0.0.1:9");
     let server = format!("http://someone:{PASSWORD}@127.0.0.1:9");
@@ -39,20 +39,23 @@ fn no_message_shows_the_password_of_a_url() {
         &["runs", "--server", &server],
         &["worker", "--server", &server.replace("http:", "htp:")],
     ] {
-        let mut command = desk.command(args);
+        let mut command = sandbox.command(args);
         let output = command.env("NOETL_STORE", &store).output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
         assert!(!said.contains(PASSWORD), "{args:?}: {said}");
         assert!(!said.is_empty(), "{args:?}");
     }
-    let said = desk.command(&["runs"]).env("NOETL_STORE", &store).output();
+    let said = sandbox
+        .command(&["runs"])
+        .env("NOETL_STORE", &store)
+        .output();
     let said = String::from_utf8_lossy(&said.unwrap().stderr).into_owned();
     assert!(said.contains("STORE_NEEDS_SERVER"), "{said}");
 
     // A configuration file sets the same store, wherever the file is.
-    desk.write("noetl.toml", &format!("store = {store:?}\n"));
-    let said = desk.run(&["runs"]);
+    sandbox.write("noetl.toml", &format!("store = {store:?}\n"));
+    let said = sandbox.run(&["runs"]);
     let said = format!("{}{}", said.stdout, said.stderr);
     assert!(said.contains("STORE_NEEDS_SERVER"), "{said}");
     assert!(said.contains("--server"), "{said}");
@@ -87,18 +90,18 @@ fn readable_by_others(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_store_is_its_owners_alone_also_one_that_was_open_before() {
-    let desk = CliSandbox::new();
-    desk.write("plain.yaml", PLAYBOOK);
+fn only_the_owner_can_read_a_store_even_if_it_was_open_before() {
+    let sandbox = CliSandbox::new();
+    sandbox.write("plain.yaml", PLAYBOOK);
     let data = r#"{"pin": "canary-1"}"#;
-    let set = desk.run(&["secret", "set", "door", "--type", "door", "--data", data]);
+    let set = sandbox.run(&["secret", "set", "door", "--type", "door", "--data", data]);
     assert_eq!(set.code, Some(0), "{set:?}");
     let run = || {
-        let said = desk.run(&["run", "plain.yaml", "-j"]);
-        assert_eq!(said.code, Some(0), "{said:?}");
+        let output = sandbox.run(&["run", "plain.yaml", "-j"]);
+        assert_eq!(output.code, Some(0), "{output:?}");
     };
     run();
-    let store = desk.path(".noetl");
+    let store = sandbox.path(".noetl");
     assert_eq!(readable_by_others(&store), Vec::<String>::new());
     assert!(store.join("bodies").is_dir() && store.join("logs").is_dir());
     let opened = Command::new("chmod")
@@ -128,8 +131,8 @@ fn remedy_in(output: &str) -> String {
 }
 
 #[test]
-fn what_serve_says_about_token_files_works() {
-    let desk = CliSandbox::new();
+fn the_advice_of_serve_about_token_files_works() {
+    let sandbox = CliSandbox::new();
     let serve = |args: &[&str]| {
         let serve = [
             "serve",
@@ -140,42 +143,42 @@ fn what_serve_says_about_token_files_works() {
             "--token-file",
             "token",
         ];
-        desk.run(&[&serve[..], args].concat())
+        sandbox.run(&[&serve[..], args].concat())
     };
     let follow = |said: &str| {
         let mut command = Command::new("sh");
         command
             .args(["-c", &remedy_in(said)])
-            .current_dir(desk.path(""));
+            .current_dir(sandbox.path(""));
         assert!(command.status().unwrap().success(), "{said}");
     };
-    let token = || desk.read("token").trim().to_owned();
+    let token = || sandbox.read("token").trim().to_owned();
     let demands_a_token = |served: &ServerProcess, token: &str| {
-        let without = desk.run(&["runs", "--server", &served.url]);
+        let without = sandbox.run(&["runs", "--server", &served.url]);
         assert_eq!(without.code, Some(6), "{without:?}");
-        let mut command = desk.command(&["runs", "--server", &served.url]);
+        let mut command = sandbox.command(&["runs", "--server", &served.url]);
         let with = command.env("NOETL_TOKEN", token).output().unwrap();
         assert!(with.status.success(), "{with:?}");
     };
-    let first = ServerProcess::start(&desk, &["--token-file", "token"]);
+    let first = ServerProcess::start(&sandbox, &["--token-file", "token"]);
     let old = token();
     demands_a_token(&first, &old);
     drop(first);
-    fs::remove_file(desk.path("token")).unwrap();
+    fs::remove_file(sandbox.path("token")).unwrap();
     let missing = serve(&[]);
     assert!(missing.stderr.contains("TOKEN_MISSING"), "{missing:?}");
     follow(&missing.stderr);
     assert_ne!(token(), old);
     demands_a_token(
-        &ServerProcess::start(&desk, &["--token-file", "token"]),
+        &ServerProcess::start(&sandbox, &["--token-file", "token"]),
         &token(),
     );
-    desk.write("token", "short\n");
+    sandbox.write("token", "short\n");
     let invalid = serve(&[]);
     assert!(invalid.stderr.contains("TOKEN_INVALID"), "{invalid:?}");
     follow(&invalid.stderr);
     demands_a_token(
-        &ServerProcess::start(&desk, &["--token-file", "token"]),
+        &ServerProcess::start(&sandbox, &["--token-file", "token"]),
         &token(),
     );
 }

@@ -46,9 +46,12 @@ impl SecretFetcher for CountingEndpoint {
         let status = match request.url.strip_prefix("http://peer/") {
             Some("hangs") => std::future::pending().await,
             Some("late") => {
-                let why = "timed out".to_owned();
+                let reason = "timed out".to_owned();
                 let is_passing = true;
-                return Err(FetchError { why, is_passing });
+                return Err(FetchError {
+                    why: reason,
+                    is_passing,
+                });
             }
             Some(status) => status.parse().unwrap_or(200),
             None => 200,
@@ -174,20 +177,20 @@ fn error_code<T>(result: Result<T, Error>) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_is_given_what_its_step_declares_and_nothing_else() {
-    let house = start_fixture().await;
-    house.submit(PLAYBOOK).await.unwrap();
-    let claimed = house.claim_command().await;
-    let door = house.request_secrets(&claimed, &["door"]).await.unwrap();
+async fn a_worker_gets_only_the_secrets_that_its_step_declares() {
+    let fixture = start_fixture().await;
+    fixture.submit(PLAYBOOK).await.unwrap();
+    let claimed = fixture.claim_command().await;
+    let door = fixture.request_secrets(&claimed, &["door"]).await.unwrap();
     assert_eq!(
         door,
         [json!({"pin": "canary-door", "token": "t", "type": "bearer"})]
     );
     for name in ["cellar", "window", "token", "nowhere"] {
-        let refused = error_code(house.request_secrets(&claimed, &["door", name]).await);
+        let refused = error_code(fixture.request_secrets(&claimed, &["door", name]).await);
         assert_eq!(refused, "CREDENTIAL_NOT_DECLARED", "{name}");
     }
-    let audit = house.store.audit_entries(0, 100).await.unwrap();
+    let audit = fixture.store.audit_entries(0, 100).await.unwrap();
     let uses: Vec<_> = audit
         .iter()
         .filter(|row| row.entry.action == *"credential.use")
@@ -197,7 +200,7 @@ async fn a_worker_is_given_what_its_step_declares_and_nothing_else() {
     assert_eq!(uses[1], ("(undeclared name)", AuditOutcome::Denied));
     assert!(!format!("{audit:?}").contains("canary"));
     assert!(uses.iter().all(|(name, _)| *name != "nowhere"));
-    let door = house
+    let door = fixture
         .store
         .sealed_store()
         .credential("door")
@@ -208,16 +211,16 @@ async fn a_worker_is_given_what_its_step_declares_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stale_claim_or_another_worker_is_given_nothing() {
-    let house = start_fixture().await;
-    house.submit(PLAYBOOK).await.unwrap();
-    let claimed = house.claim_command().await;
+async fn a_stale_claim_or_another_worker_gets_no_secret() {
+    let fixture = start_fixture().await;
+    fixture.submit(PLAYBOOK).await.unwrap();
+    let claimed = fixture.claim_command().await;
     let stale = ClaimedCommand {
         lease_epoch: LeaseEpoch(claimed.lease_epoch.0 + 1),
         ..claimed.clone()
     };
     assert_eq!(
-        error_code(house.request_secrets(&stale, &["door"]).await),
+        error_code(fixture.request_secrets(&stale, &["door"]).await),
         "FENCED"
     );
     let request = SecretsRequest {
@@ -227,48 +230,51 @@ async fn a_stale_claim_or_another_worker_is_given_nothing() {
         names: vec!["door".to_owned()],
     };
     assert_eq!(
-        error_code(house.server.transport().secrets(&request).await),
+        error_code(fixture.server.transport().secrets(&request).await),
         "FENCED"
     );
-    house
+    fixture
         .store
         .release_claim(claimed.command.id, claimed.lease_epoch)
         .await
         .unwrap();
     assert_eq!(
-        error_code(house.request_secrets(&claimed, &["door"]).await),
+        error_code(fixture.request_secrets(&claimed, &["door"]).await),
         "FENCED"
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_name_that_only_a_rendering_tells_is_rendered_on_the_server() {
-    let house = start_fixture().await;
+    let fixture = start_fixture().await;
     let one = PLAYBOOK.find("  - step: one").unwrap();
     let two = PLAYBOOK.find("  - step: two").unwrap();
     let text = [&PLAYBOOK[..one], &PLAYBOOK[two..]].concat();
-    house.submit(&text).await.unwrap();
-    let claimed = house.claim_command().await;
+    fixture.submit(&text).await.unwrap();
+    let claimed = fixture.claim_command().await;
     assert_eq!(claimed.command.run.step, *"two");
-    let window = house.request_secrets(&claimed, &["window"]).await.unwrap();
+    let window = fixture
+        .request_secrets(&claimed, &["window"])
+        .await
+        .unwrap();
     assert_eq!(window[0]["pin"], "canary-window");
-    let token = house.request_secrets(&claimed, &["token"]).await.unwrap();
+    let token = fixture.request_secrets(&claimed, &["token"]).await.unwrap();
     assert_eq!(token[0]["access_token"], "tok-canary-1");
     assert_eq!(
-        error_code(house.request_secrets(&claimed, &["cellar"]).await),
+        error_code(fixture.request_secrets(&claimed, &["cellar"]).await),
         "CREDENTIAL_NOT_DECLARED"
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_is_asked_for_once_and_kept_sealed_for_its_scope() {
-    let house = start_fixture().await;
-    house.submit(PLAYBOOK).await.unwrap();
-    house.submit(PLAYBOOK).await.unwrap();
-    let asked = house.endpoint.0.lock().unwrap().clone();
+async fn a_token_is_fetched_once_and_stored_encrypted_for_its_scope() {
+    let fixture = start_fixture().await;
+    fixture.submit(PLAYBOOK).await.unwrap();
+    fixture.submit(PLAYBOOK).await.unwrap();
+    let asked = fixture.endpoint.0.lock().unwrap().clone();
     let expected = json!({"grant_type": "client_credentials", "client_id": "me", "client_secret": "canary-door"});
     assert_eq!(asked, [expected]);
-    let kept = house
+    let kept = fixture
         .store
         .sealed_store()
         .keychain("playbook:uses", "token")
@@ -278,56 +284,56 @@ async fn a_token_is_asked_for_once_and_kept_sealed_for_its_scope() {
     assert!(kept.expires_at.is_some());
     assert!(!String::from_utf8_lossy(&kept.sealed.data).contains("canary"));
     let local = PLAYBOOK.replace("scope: global, ", "");
-    house.submit(&local).await.unwrap();
+    fixture.submit(&local).await.unwrap();
     // Values that all runs of the playbook share come first.
-    assert_eq!(house.endpoint.0.lock().unwrap().len(), 1);
-    house
+    assert_eq!(fixture.endpoint.0.lock().unwrap().len(), 1);
+    fixture
         .store
         .sealed_store()
         .remove_keychain("playbook:uses", "token")
         .await
         .unwrap();
-    house.submit(&local).await.unwrap();
-    house.submit(&local).await.unwrap();
-    assert_eq!(house.endpoint.0.lock().unwrap().len(), 3);
+    fixture.submit(&local).await.unwrap();
+    fixture.submit(&local).await.unwrap();
+    assert_eq!(fixture.endpoint.0.lock().unwrap().len(), 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_is_given_to_nobody_who_asks_with_something_else() {
-    let house = start_fixture().await;
+async fn a_cached_token_is_only_used_for_an_equal_request() {
+    let fixture = start_fixture().await;
     let text = PLAYBOOK.replace("http://peer/token", "http://peer/{{ workload.which }}");
     for which in ["window", "window", "cellar", "cellar"] {
-        let begun = house.submit_with(&text, json!({ "which": which })).await;
+        let begun = fixture.submit_with(&text, json!({ "which": which })).await;
         begun.unwrap();
     }
-    assert_eq!(house.endpoint.0.lock().unwrap().len(), 2);
+    assert_eq!(fixture.endpoint.0.lock().unwrap().len(), 2);
     let other = text.replace("client_id: me", "client_id: you");
     let payload = json!({"which": "cellar"});
-    house.submit_with(&other, payload).await.unwrap();
-    let asked = house.endpoint.0.lock().unwrap().clone();
+    fixture.submit_with(&other, payload).await.unwrap();
+    let asked = fixture.endpoint.0.lock().unwrap().clone();
     assert_eq!(asked.len(), 3);
     assert_eq!(asked[2]["client_id"], "you");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_endpoint_that_hangs_holds_up_no_other() {
-    let house = Arc::new(start_fixture().await);
+    let fixture = Arc::new(start_fixture().await);
     let text = PLAYBOOK.replace("http://peer/token", "http://peer/{{ workload.which }}");
-    let (hanging, hangs) = (house.clone(), text.clone());
+    let (hanging, hangs) = (fixture.clone(), text.clone());
     let hanging = tokio::spawn(async move {
         let payload = json!({"which": "hangs"});
         hanging.submit_with(&hangs, payload).await
     });
     let payload = json!({"which": "window"});
-    let begun = house.submit_with(&text, payload);
+    let begun = fixture.submit_with(&text, payload);
     let begun = tokio::time::timeout(Duration::from_secs(30), begun).await;
     begun.expect("the request does not wait").unwrap();
     hanging.abort();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_endpoint_that_cannot_answer_now_is_told_from_one_that_refuses() {
-    let house = start_fixture().await;
+async fn an_unavailable_endpoint_is_distinguished_from_a_refusal() {
+    let fixture = start_fixture().await;
     for (which, code) in [
         ("503", "KEYCHAIN_UNAVAILABLE"),
         ("429", "KEYCHAIN_UNAVAILABLE"),
@@ -335,7 +341,7 @@ async fn an_endpoint_that_cannot_answer_now_is_told_from_one_that_refuses() {
         ("403", "KEYCHAIN_UNRESOLVED"),
     ] {
         let text = PLAYBOOK.replace("http://peer/token", &format!("http://peer/{which}"));
-        let SubmitError::Failed(error) = house.submit(&text).await.unwrap_err() else {
+        let SubmitError::Failed(error) = fixture.submit(&text).await.unwrap_err() else {
             panic!("the run does not start");
         };
         assert_eq!(error.code(), code, "{which}");
@@ -345,7 +351,7 @@ async fn an_endpoint_that_cannot_answer_now_is_told_from_one_that_refuses() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_error_quotes_nothing_that_a_template_came_to() {
-    let house = start_fixture().await;
+    let fixture = start_fixture().await;
     for entry in [
         "kind: env, map: {a: \"{{ keychain.door.pin }}\"}",
         "kind: vault, provider: \"{{ keychain.door.pin }}\", path: a",
@@ -356,7 +362,7 @@ async fn an_error_quotes_nothing_that_a_template_came_to() {
             &format!("keychain:\n  - {{name: first, {entry}}}\n"),
         );
         let text = text.replace("auth: token", "auth: first");
-        let SubmitError::Failed(error) = house.submit(&text).await.unwrap_err() else {
+        let SubmitError::Failed(error) = fixture.submit(&text).await.unwrap_err() else {
             panic!("the run does not start");
         };
         assert_eq!(error.code(), "KEYCHAIN_UNRESOLVED");
@@ -366,11 +372,11 @@ async fn an_error_quotes_nothing_that_a_template_came_to() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_cannot_open_what_it_names_is_refused_by_name() {
-    let house = start_fixture().await;
+    let fixture = start_fixture().await;
     let refused = |text: String| {
-        let house = &house;
+        let fixture = &fixture;
         async move {
-            match house.submit(&text).await.unwrap_err() {
+            match fixture.submit(&text).await.unwrap_err() {
                 SubmitError::Failed(error) => (error.code().to_owned(), error.to_string()),
                 other => panic!("{other:?}"),
             }
@@ -379,7 +385,7 @@ async fn a_run_that_cannot_open_what_it_names_is_refused_by_name() {
     let (code, message) = refused(PLAYBOOK.replace("auth: door", "auth: attic")).await;
     assert_eq!(code, "CREDENTIAL_NOT_FOUND");
     assert!(message.contains("`attic`"), "{message}");
-    for (entry, why) in [
+    for (entry, reason) in [
         ("kind: env, map: {a: HOME}", "NOETL_SECRET_"),
         ("kind: file, path: ../x", "NOETL_SECRETS_DIR"),
         ("kind: vault, path: a/b", "NOETL_VAULT_ADDR"),
@@ -396,7 +402,7 @@ async fn a_run_that_cannot_open_what_it_names_is_refused_by_name() {
         let (code, message) = refused(text).await;
         assert_eq!(code, "KEYCHAIN_UNRESOLVED", "{message}");
         assert!(
-            message.contains("`first`") && message.contains(why),
+            message.contains("`first`") && message.contains(reason),
             "{message}"
         );
     }
@@ -404,11 +410,11 @@ async fn a_run_that_cannot_open_what_it_names_is_refused_by_name() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_entry_that_nothing_names_does_not_keep_a_run_from_beginning() {
-    let house = start_fixture().await;
+    let fixture = start_fixture().await;
     let broken = PLAYBOOK.replace("http://peer/token", "http://peer/403");
     let unused = broken.replace("auth: token", "auth: door");
-    house.submit(&unused).await.unwrap();
-    assert_eq!(house.endpoint.0.lock().unwrap().len(), 0);
+    fixture.submit(&unused).await.unwrap();
+    assert_eq!(fixture.endpoint.0.lock().unwrap().len(), 0);
     let rendered = unused.replace("workload: {which: window}", "workload: {which: token}");
     for text in [
         broken,
@@ -418,7 +424,7 @@ async fn an_entry_that_nothing_names_does_not_keep_a_run_from_beginning() {
             "auth: door, input: {all: '{{ keychain[workload.which] }}'}}",
         ),
     ] {
-        let refused = house.submit(&text).await.unwrap_err();
+        let refused = fixture.submit(&text).await.unwrap_err();
         let SubmitError::Failed(error) = refused else {
             panic!("the run does not start");
         };

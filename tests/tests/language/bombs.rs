@@ -120,7 +120,7 @@ fn defaults_that_every_task_inherits_are_bounded() {
 }
 
 #[test]
-fn a_thousand_mistakes_are_not_a_thousand_messages() {
+fn the_number_of_diagnostics_is_limited() {
     let mut text = format!("{HEAD}workflow:\n");
     for step in 0..10_000 {
         let _ = writeln!(text, "  - {{step: s{step}, next: nowhere{step}}}");

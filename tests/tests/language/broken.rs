@@ -68,7 +68,7 @@ fn every_broken_playbook_is_explained_as_expected() {
 }
 
 #[test]
-fn every_broken_playbook_says_something() {
+fn every_broken_playbook_has_a_diagnostic() {
     for case in case_files() {
         assert!(!render_diagnostics(&case).is_empty(), "{}", case.display());
     }
@@ -90,7 +90,7 @@ fn every_code_is_shown_by_a_broken_playbook() {
 }
 
 #[test]
-fn every_example_reads_without_a_word() {
+fn every_example_is_valid_without_diagnostics() {
     let folder = cases_dir().join("../../examples");
     for entry in fs::read_dir(folder).expect("the directory of examples exists") {
         let path = entry.expect("the directory is readable").path();

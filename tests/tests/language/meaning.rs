@@ -41,7 +41,7 @@ fn the_example_of_the_specification_has_nothing_to_complain_about() {
 }
 
 #[test]
-fn what_is_not_said_has_a_default() {
+fn omitted_keys_have_defaults() {
     let playbook = workflow("  - {step: a, loop: {in: [1], iterator: i}, tool: {kind: noop}}");
     let step = &playbook.steps[0];
     assert_eq!(playbook.path, playbook.name);
@@ -220,7 +220,7 @@ fn the_hash_is_that_of_the_text() {
 }
 
 #[test]
-fn the_rest_of_metadata_is_kept_as_data() {
+fn other_keys_of_metadata_are_data() {
     let text = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: named, path: some/where, labels: {a: b}, tags: one, exposed_in_ui: true}\nworkflow: [{step: work, tool: {kind: noop}}]\n";
     let playbook = parse_valid(text);
     assert_eq!(playbook.path, "some/where");

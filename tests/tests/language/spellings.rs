@@ -64,7 +64,7 @@ fn assert_same_task(canonical: &str, others: &[&str]) {
 }
 
 #[test]
-fn workbook_tasks_may_be_given_in_three_shapes() {
+fn workbook_tasks_are_accepted_in_three_forms() {
     let flow = "workflow:\n  - {step: a, tool: [{t: {kind: workbook, name: load}}]}\n";
     let with = |book: &str| format!("workbook: {book}\n{flow}");
     let task = "{kind: http, url: 'https://example.com'}";
@@ -113,7 +113,7 @@ fn a_tool_may_be_one_map_or_name_its_tasks() {
 }
 
 #[test]
-fn keys_of_a_task_have_other_spellings() {
+fn keys_of_a_task_have_aliases() {
     let python = "kind: python, code: 'result = 1'";
     let also = |keys: &str| format!("{python}, {keys}");
     assert_same_task(&also("input: {x: 1}"), &[&also("args: {x: 1}")]);
@@ -137,7 +137,7 @@ fn keys_of_a_task_have_other_spellings() {
 }
 
 #[test]
-fn keys_of_a_kind_have_other_spellings() {
+fn keys_of_a_kind_have_aliases() {
     assert_same_task(
         "kind: http, url: 'https://e'",
         &["kind: http, endpoint: 'https://e'"],
@@ -185,7 +185,7 @@ fn the_last_rule_may_be_written_in_three_ways() {
 }
 
 #[test]
-fn set_says_where_a_write_goes() {
+fn set_keys_name_the_target_of_a_write() {
     let policy = |then: &str| {
         format!(
             "loop: {{in: [1], iterator: i}}, tool: [{{t: {{kind: noop, spec: {{policy: {{rules: [{{else: {{then: {{do: continue, {then}}}}}}}]}}}}}}}}]"
@@ -239,7 +239,7 @@ fn an_arc_to_end_needs_no_such_step() {
 }
 
 #[test]
-fn durations_have_many_spellings() {
+fn durations_have_many_formats() {
     let spec = |timeout: &str| format!("spec: {{timeout: {timeout}}}, tool: {{kind: noop}}");
     assert_same_step(
         &spec("5400"),
@@ -306,7 +306,7 @@ fn an_older_version_of_the_language_is_read_with_a_note() {
 }
 
 #[test]
-fn a_step_may_write_with_set_ctx_and_say_result_for_output() {
+fn a_step_accepts_set_ctx_and_result_as_aliases() {
     assert_same_step(
         "tool: {kind: noop}, set: {ctx.n: 1, m: 2}",
         &[
@@ -321,7 +321,7 @@ fn a_step_may_write_with_set_ctx_and_say_result_for_output() {
 }
 
 #[test]
-fn an_arc_may_say_cond_for_when() {
+fn an_arc_accepts_cond_as_an_alias_of_when() {
     assert_same_step(
         "tool: {kind: noop}, next: {arcs: [{step: b, when: '{{ ctx.n }}'}, {step: c}]}",
         &["tool: {kind: noop}, next: {arcs: [{step: b, cond: '{{ ctx.n }}'}, {step: c}]}"],
@@ -329,7 +329,7 @@ fn an_arc_may_say_cond_for_when() {
 }
 
 #[test]
-fn words_of_other_runtimes_mean_the_default() {
+fn modes_of_older_runtimes_mean_the_default() {
     let retry = |backoff: &str| {
         format!(
             "kind: noop, spec: {{policy: {{rules: [{{else: {{do: retry, attempts: 2, backoff: {backoff}, delay: 1}}}}]}}}}"
@@ -352,7 +352,7 @@ fn words_of_other_runtimes_mean_the_default() {
 }
 
 #[test]
-fn keys_of_every_task_may_stand_under_its_spec() {
+fn keys_of_every_task_may_be_in_its_spec() {
     assert_same_task(
         "kind: http, url: 'https://e', input: {a: 1}, auth: k",
         &[

@@ -34,8 +34,8 @@ fn playbook_version(number: usize) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory_levels_off_over_many_versions() {
-    let place = SharedStoreFixture::directory();
-    let node = start_node(&place).await;
+    let shared_store = SharedStoreFixture::directory();
+    let node = start_node(&shared_store).await;
     let register = async |numbers: std::ops::Range<usize>| {
         let registering = futures_util::stream::iter(numbers).map(|number| {
             let node = &node;
@@ -53,8 +53,8 @@ async fn memory_levels_off_over_many_versions() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory_levels_off_over_many_worker_names() {
-    let place = SharedStoreFixture::directory();
-    let node = start_node(&place).await;
+    let shared_store = SharedStoreFixture::directory();
+    let node = start_node(&shared_store).await;
     let transport = node.server.transport();
     let work = async |numbers: std::ops::Range<usize>| {
         for number in numbers {
@@ -84,21 +84,24 @@ async fn memory_levels_off_over_many_worker_names() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_who_register_at_once_are_all_answered() {
-    let place = SharedStoreFixture::database();
-    let (first, second) = (start_node(&place).await, start_node(&place).await);
+async fn concurrent_registrations_all_get_a_response() {
+    let shared_store = SharedStoreFixture::database();
+    let (first, second) = (
+        start_node(&shared_store).await,
+        start_node(&shared_store).await,
+    );
     let texts: Vec<String> = (0..80).map(playbook_version).collect();
     let registering = texts.iter().enumerate().map(|(n, text)| {
         let node = if n % 2 == 0 { &first } else { &second };
         let request = json!({"path": "at once", "content": text});
         async move { node.post("/api/catalog/register", &request).await }
     });
-    let answers = futures_util::future::join_all(registering).await;
-    let mut versions: Vec<u64> = answers
+    let responses = futures_util::future::join_all(registering).await;
+    let mut versions: Vec<u64> = responses
         .iter()
-        .map(|answered| {
-            assert_eq!(answered.status, 200, "{answered:?}");
-            answered.body["version"].as_u64().expect("a version")
+        .map(|response| {
+            assert_eq!(response.status, 200, "{response:?}");
+            response.body["version"].as_u64().expect("a version")
         })
         .collect();
     versions.sort_unstable();

@@ -77,9 +77,9 @@ async fn times_in_log(node: &ServerNode, id: ExecutionId, name: &str) -> usize {
 }
 
 async fn check_wait_duration(hours: i64) {
-    let place = SharedStoreFixture::database();
-    let raw = place.raw_client().await;
-    let node = start_node(&place).await;
+    let shared_store = SharedStoreFixture::database();
+    let raw = shared_store.raw_client().await;
+    let node = start_node(&shared_store).await;
     node.register("waits", WAITS).await;
     let _worker = node.start_worker("worker");
     let id = node.execute(&json!({"path": "waits"})).await;
@@ -89,14 +89,14 @@ async fn check_wait_duration(hours: i64) {
     shift_clock(&raw, hours).await;
     node.wait_for_result(id).await;
 
-    let waited = set.elapsed();
+    let elapsed = set.elapsed();
     assert!(
-        waited + APART_MAX > WAIT,
-        "the wait ended early, after {waited:?}"
+        elapsed + APART_MAX > WAIT,
+        "the wait ended early, after {elapsed:?}"
     );
     assert!(
-        waited < WAIT + LATE_MAX,
-        "the wait ended late, after {waited:?}"
+        elapsed < WAIT + LATE_MAX,
+        "the wait ended late, after {elapsed:?}"
     );
 }
 
@@ -112,9 +112,9 @@ async fn a_wait_is_not_longer_when_the_databases_clock_jumps_back() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_claim_is_lost_when_the_databases_clock_jumps_forward() {
-    let place = SharedStoreFixture::database();
-    let raw = place.raw_client().await;
-    let node = start_node(&place).await;
+    let shared_store = SharedStoreFixture::database();
+    let raw = shared_store.raw_client().await;
+    let node = start_node(&shared_store).await;
     node.register("works", WORKS).await;
     let _worker = node.start_worker("worker");
     let id = node.execute(&json!({"path": "works"})).await;
@@ -132,14 +132,14 @@ async fn no_claim_is_lost_when_the_databases_clock_jumps_forward() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_starts_after_a_jump_takes_the_time_of_those_that_live() {
-    let place = SharedStoreFixture::database();
-    let raw = place.raw_client().await;
-    let first = start_node(&place).await;
+async fn a_server_that_starts_after_a_clock_jump_adopts_the_time_of_the_others() {
+    let shared_store = SharedStoreFixture::database();
+    let raw = shared_store.raw_client().await;
+    let first = start_node(&shared_store).await;
     shift_clock(&raw, 1).await;
     wait_for_heartbeat(&raw).await;
 
-    let second = start_node(&place).await;
+    let second = start_node(&shared_store).await;
 
     let apart = second.store.now().0.abs_diff(first.store.now().0);
     assert!(Duration::from_micros(apart) < APART_MAX, "{apart} µs apart");
@@ -149,15 +149,15 @@ async fn a_server_that_starts_after_a_jump_takes_the_time_of_those_that_live() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_databases_clock_counts_after_every_server_has_ended() {
-    let place = SharedStoreFixture::database();
-    let raw = place.raw_client().await;
-    let first = start_node(&place).await;
+    let shared_store = SharedStoreFixture::database();
+    let raw = shared_store.raw_client().await;
+    let first = start_node(&shared_store).await;
     let before = first.store.now();
     shift_clock(&raw, 1).await;
     wait_for_heartbeat(&raw).await;
     first.shut_down(&raw).await;
 
-    let second = start_node(&place).await;
+    let second = start_node(&shared_store).await;
 
     let ahead = second.store.now().since(before);
     assert!(ahead >= Duration::from_secs(3_600), "{ahead:?} ahead");

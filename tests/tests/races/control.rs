@@ -45,11 +45,11 @@ async fn run_generation(node: &ServerNode, id: ExecutionId) -> u32 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_retry_that_is_answered_well_has_happened_although_its_driver_died() {
-    let place = SharedStoreFixture::database();
-    let network = FaultProxy::start(&place.server_address());
-    let driver = start_node_behind(&place, Some(network.port())).await;
-    let other = start_node(&place).await;
+async fn an_accepted_retry_takes_effect_although_its_driver_crashed() {
+    let shared_store = SharedStoreFixture::database();
+    let network = FaultProxy::start(&shared_store.server_address());
+    let driver = start_node_behind(&shared_store, Some(network.port())).await;
+    let other = start_node(&shared_store).await;
     let worker = driver.start_worker("worker");
     let id = start_failed_run(&driver).await;
     drop(worker);
@@ -57,8 +57,8 @@ async fn a_retry_that_is_answered_well_has_happened_although_its_driver_died() {
     network.set_refusing(true);
     network.cut_connections();
     let path = format!("/api/executions/{id}/retry");
-    let answered = other.post(&path, &json!({})).await;
-    assert_eq!(answered.status, 200, "{answered:?}");
+    let response = other.post(&path, &json!({})).await;
+    assert_eq!(response.status, 200, "{response:?}");
     assert_eq!(
         run_generation(&other, id).await,
         2,
@@ -77,28 +77,37 @@ async fn check_one_retry(driver: &ServerNode, other: &ServerNode) {
             other.post(&path, &retry),
             driver.post(&path, &retry)
         );
-        let answers = [one, two, three];
-        let done = answers.iter().filter(|answer| answer.status == 200).count();
+        let responses = [one, two, three];
+        let done = responses
+            .iter()
+            .filter(|response| response.status == 200)
+            .count();
         let retried = run_generation(driver, id).await as usize - 1;
-        assert_eq!(done, retried, "{answers:?}");
-        for answer in answers.iter().filter(|answer| answer.status != 200) {
-            assert_eq!(answer.status, 409, "{answer:?}");
-            assert_eq!(answer.body["code"], "NOT_RETRYABLE", "{answer:?}");
+        assert_eq!(done, retried, "{responses:?}");
+        for response in responses.iter().filter(|response| response.status != 200) {
+            assert_eq!(response.status, 409, "{response:?}");
+            assert_eq!(response.body["code"], "NOT_RETRYABLE", "{response:?}");
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_retries_at_once_as_many_are_answered_well_as_happened_in_a_directory() {
-    let place = SharedStoreFixture::directory();
-    let (driver, other) = (start_node(&place).await, start_node(&place).await);
+async fn concurrent_retries_take_effect_as_often_as_they_are_accepted_in_a_directory() {
+    let shared_store = SharedStoreFixture::directory();
+    let (driver, other) = (
+        start_node(&shared_store).await,
+        start_node(&shared_store).await,
+    );
     check_one_retry(&driver, &other).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_retries_at_once_as_many_are_answered_well_as_happened_in_a_database() {
-    let place = SharedStoreFixture::database();
-    let (driver, other) = (start_node(&place).await, start_node(&place).await);
+async fn concurrent_retries_take_effect_as_often_as_they_are_accepted_in_a_database() {
+    let shared_store = SharedStoreFixture::database();
+    let (driver, other) = (
+        start_node(&shared_store).await,
+        start_node(&shared_store).await,
+    );
     check_one_retry(&driver, &other).await;
 }
 
@@ -112,39 +121,51 @@ async fn check_signals_recorded(driver: &ServerNode, other: &ServerNode) {
             let path = path.clone();
             async move { other.post(&path, &json!({"n": n})).await }
         });
-        let answers = futures_util::future::join_all(signals).await;
+        let responses = futures_util::future::join_all(signals).await;
         driver.wait_for_result(id).await;
         let events = driver.store.events(id, Seq(0), 1_000).await;
         let events = events.expect("the log is readable");
         let is_signal =
             |event: &&model::event::Event| matches!(event.body, EventBody::SignalReceived(_));
         let recorded = events.iter().filter(is_signal).count();
-        let done = answers.iter().filter(|answer| answer.status == 200).count();
-        assert_eq!(done, recorded, "{answers:?}");
-        for answer in answers.iter().filter(|answer| answer.status != 200) {
-            assert_eq!(answer.body["code"], "EXECUTION_ENDED", "{answer:?}");
+        let done = responses
+            .iter()
+            .filter(|response| response.status == 200)
+            .count();
+        assert_eq!(done, recorded, "{responses:?}");
+        for response in responses.iter().filter(|response| response.status != 200) {
+            assert_eq!(response.body["code"], "EXECUTION_ENDED", "{response:?}");
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn signals_through_another_server_are_answered_as_they_went_in_a_directory() {
-    let place = SharedStoreFixture::directory();
-    let (driver, other) = (start_node(&place).await, start_node(&place).await);
+async fn signals_through_another_server_report_their_effect_in_a_directory() {
+    let shared_store = SharedStoreFixture::directory();
+    let (driver, other) = (
+        start_node(&shared_store).await,
+        start_node(&shared_store).await,
+    );
     check_signals_recorded(&driver, &other).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn signals_through_another_server_are_answered_as_they_went_in_a_database() {
-    let place = SharedStoreFixture::database();
-    let (driver, other) = (start_node(&place).await, start_node(&place).await);
+async fn signals_through_another_server_report_their_effect_in_a_database() {
+    let shared_store = SharedStoreFixture::database();
+    let (driver, other) = (
+        start_node(&shared_store).await,
+        start_node(&shared_store).await,
+    );
     check_signals_recorded(&driver, &other).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_said_to_the_run_of_a_dead_server_is_taken_up_by_another() {
-    let place = SharedStoreFixture::directory();
-    let (driver, other) = (start_node(&place).await, start_node(&place).await);
+async fn requests_to_the_run_of_a_crashed_server_are_handled_by_another() {
+    let shared_store = SharedStoreFixture::directory();
+    let (driver, other) = (
+        start_node(&shared_store).await,
+        start_node(&shared_store).await,
+    );
     driver.register("waits", WAITS).await;
     let id = driver.execute(&json!({"path": "waits"})).await;
     // A message that the owner has not consumed when it crashes.

@@ -74,32 +74,38 @@ async fn check_one_run(nodes: &[&ServerNode]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_with_one_key_get_one_run_and_its_payload() {
-    let place = SharedStoreFixture::directory();
-    let node = start_node(&place).await;
+    let shared_store = SharedStoreFixture::directory();
+    let node = start_node(&shared_store).await;
     let _worker = node.start_worker("worker");
     check_one_run(&[&node]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_with_one_key_get_one_run_and_its_payload_on_postgres() {
-    let place = SharedStoreFixture::database();
-    let node = start_node(&place).await;
+    let shared_store = SharedStoreFixture::database();
+    let node = start_node(&shared_store).await;
     let _worker = node.start_worker("worker");
     check_one_run(&[&node]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_to_two_servers_on_one_directory_get_one_run() {
-    let place = SharedStoreFixture::directory();
-    let (first, second) = (start_node(&place).await, start_node(&place).await);
+    let shared_store = SharedStoreFixture::directory();
+    let (first, second) = (
+        start_node(&shared_store).await,
+        start_node(&shared_store).await,
+    );
     let (_one, _two) = (first.start_worker("one"), second.start_worker("two"));
     check_one_run(&[&first, &second]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_to_two_servers_on_one_database_get_one_run() {
-    let place = SharedStoreFixture::database();
-    let (first, second) = (start_node(&place).await, start_node(&place).await);
+    let shared_store = SharedStoreFixture::database();
+    let (first, second) = (
+        start_node(&shared_store).await,
+        start_node(&shared_store).await,
+    );
     let (_one, _two) = (first.start_worker("one"), second.start_worker("two"));
     check_one_run(&[&first, &second]).await;
 }

@@ -39,16 +39,16 @@ fn legacy_event(claimed: &Value, name: &str) -> Value {
 
 async fn claim_command(node: &ServerNode) -> Value {
     let request = json!({"worker": "old-worker", "max": 1, "wait_ms": 10_000});
-    let answered = node.post("/api/commands/claim", &request).await;
-    answered.body["commands"][0].clone()
+    let response = node.post("/api/commands/claim", &request).await;
+    response.body["commands"][0].clone()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_of_older_clients_are_passed_on_without_loading_the_run() {
-    let place = SharedStoreFixture::database();
-    let driver = start_node(&place).await;
-    let network = FaultProxy::start(&place.server_address());
-    let other = start_node_behind(&place, Some(network.port())).await;
+    let shared_store = SharedStoreFixture::database();
+    let driver = start_node(&shared_store).await;
+    let network = FaultProxy::start(&shared_store.server_address());
+    let other = start_node_behind(&shared_store, Some(network.port())).await;
     driver.register("two_steps", PLAYBOOK).await;
     let id = driver.execute(&json!({"path": "two_steps"})).await;
     let first = claim_command(&other).await;
@@ -61,17 +61,23 @@ async fn events_of_older_clients_are_passed_on_without_loading_the_run() {
     }
 
     let before = network.bytes_answered();
-    let taken = other
+    let response = other
         .post("/api/events", &legacy_event(&first, "call.done"))
         .await;
-    assert_eq!(taken.body["status"], "recorded", "{taken:?}");
+    assert_eq!(response.body["status"], "recorded", "{response:?}");
     let second = claim_command(&other).await;
     let batch = json!({"execution_id": id.to_string(), "worker_id": "old-worker",
         "events": [legacy_event(&second, "call.done")]});
-    let taken = other.post("/api/events/batch", &batch).await;
-    assert_eq!(taken.body["events"][0]["status"], "recorded", "{taken:?}");
-    let again = other.post("/api/events/batch", &batch).await;
-    assert_eq!(again.body["events"][0]["status"], "duplicate", "{again:?}");
+    let response = other.post("/api/events/batch", &batch).await;
+    assert_eq!(
+        response.body["events"][0]["status"], "recorded",
+        "{response:?}"
+    );
+    let second_response = other.post("/api/events/batch", &batch).await;
+    assert_eq!(
+        second_response.body["events"][0]["status"], "duplicate",
+        "{second_response:?}"
+    );
     let mut later = legacy_event(&second, "step.exit");
     later["context"]["result"] = json!(2);
     let later = other.post("/api/events", &later).await;

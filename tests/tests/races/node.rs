@@ -162,8 +162,8 @@ impl ServerNode {
 
     pub(crate) async fn register(&self, path: &str, text: &str) {
         let request = json!({"path": path, "content": text});
-        let answered = self.post("/api/catalog/register", &request).await;
-        assert!(answered.status < 300, "{answered:?}");
+        let response = self.post("/api/catalog/register", &request).await;
+        assert!(response.status < 300, "{response:?}");
     }
 
     pub(crate) async fn execute(&self, request: &Value) -> ExecutionId {

@@ -37,10 +37,10 @@ async fn wait_for_owner(node: &ServerNode, id: ExecutionId) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_lost_a_run_and_does_not_know_it_passes_its_reports_on() {
-    let place = SharedStoreFixture::database();
-    let network = FaultProxy::start(&place.server_address());
-    let first = start_node_behind(&place, Some(network.port())).await;
+async fn a_server_that_unknowingly_lost_a_run_forwards_its_reports() {
+    let shared_store = SharedStoreFixture::database();
+    let network = FaultProxy::start(&shared_store.server_address());
+    let first = start_node_behind(&shared_store, Some(network.port())).await;
     let _worker = first.start_worker("worker");
     let submission = SubmitRequest {
         name: "waits".to_owned(),
@@ -69,7 +69,7 @@ async fn a_server_that_lost_a_run_and_does_not_know_it_passes_its_reports_on() {
         tokio::time::sleep(POLL_INTERVAL).await;
     }
 
-    let second = start_node(&place).await;
+    let second = start_node(&shared_store).await;
     network.set_refusing(true);
     network.cut_connections();
     wait_for_owner(&second, id).await;
@@ -112,9 +112,9 @@ workflow:
 ";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_commit_of_a_run_of_plain_steps_takes_the_short_way() {
-    let place = SharedStoreFixture::database();
-    let SharedStoreFixture::Database(database) = &place else {
+async fn each_commit_of_a_run_of_plain_steps_uses_the_fast_path() {
+    let shared_store = SharedStoreFixture::database();
+    let SharedStoreFixture::Database(database) = &shared_store else {
         panic!("the store is a database");
     };
     let connected = tokio_postgres::connect(&database.url(), NoTls).await;
@@ -129,7 +129,7 @@ async fn each_commit_of_a_run_of_plain_steps_takes_the_short_way() {
         .await
         .expect("the database responds");
 
-    let node = start_node(&place).await;
+    let node = start_node(&shared_store).await;
     let worker = node.start_worker("worker");
     let submission = SubmitRequest {
         name: "chain".to_owned(),

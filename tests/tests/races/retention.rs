@@ -76,10 +76,10 @@ async fn batches_in_log(node: &ServerNode, execution: ExecutionId) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_of_messages_and_states_of_batches_are_removed_after_their_retention() {
-    let place = SharedStoreFixture::database();
-    let raw = place.raw_client().await;
+    let shared_store = SharedStoreFixture::database();
+    let raw = shared_store.raw_client().await;
     {
-        let node = start_node(&place).await;
+        let node = start_node(&shared_store).await;
         node.register("child", CHILD).await;
         node.register("parent", PARENT).await;
         let worker = node.start_worker("worker");
@@ -101,7 +101,7 @@ async fn keys_of_messages_and_states_of_batches_are_removed_after_their_retentio
         .await
         .expect("the store's clock");
 
-    let _node = start_node(&place).await;
+    let _node = start_node(&shared_store).await;
 
     let deadline = Instant::now() + REMOVAL_MAX;
     while rows_left(&raw).await != (0, 0) {

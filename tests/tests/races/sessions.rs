@@ -17,8 +17,8 @@ workflow:
 /// Registers `w` at a server, and returns the secret of its session.
 async fn register_session(node: &ServerNode) -> String {
     let request = json!({"worker": "w", "session_secret": true});
-    let answered = node.post("/api/worker/pool/register", &request).await;
-    let secret = answered.body["session_secret"].as_str();
+    let response = node.post("/api/worker/pool/register", &request).await;
+    let secret = response.body["session_secret"].as_str();
     secret.expect("the worker is registered").to_owned()
 }
 
@@ -42,18 +42,21 @@ async fn call_route(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_server_on_a_store_checks_the_secret_of_a_session() {
-    let place = SharedStoreFixture::database();
-    let (one, two) = (start_node(&place).await, start_node(&place).await);
-    let secret = register_session(&one).await;
+    let shared_store = SharedStoreFixture::database();
+    let (first_node, two) = (
+        start_node(&shared_store).await,
+        start_node(&shared_store).await,
+    );
+    let secret = register_session(&first_node).await;
     let beat = json!({"worker": "w", "holds": []});
     let path = "/api/worker/pool/heartbeat";
-    for node in [&one, &two] {
-        let (status, answer) = call_route(node, Some(&secret), path, &beat).await;
-        assert_eq!(status, StatusCode::OK, "{answer}");
+    for node in [&first_node, &two] {
+        let (status, response) = call_route(node, Some(&secret), path, &beat).await;
+        assert_eq!(status, StatusCode::OK, "{response}");
     }
     let name = json!({"worker": "w"});
     let claim = json!({"worker": "w", "max": 1, "wait_ms": 0});
-    for node in [&one, &two] {
+    for node in [&first_node, &two] {
         for (path, body) in [
             (path, &beat),
             ("/api/commands/claim", &claim),
@@ -61,24 +64,27 @@ async fn every_server_on_a_store_checks_the_secret_of_a_session() {
             ("/api/worker/pool/deregister", &name),
         ] {
             for wrong in [None, Some("0.0")] {
-                let (status, answer) = call_route(node, wrong, path, body).await;
-                assert_eq!(status, StatusCode::FORBIDDEN, "{path}: {answer}");
-                assert_eq!(answer["code"], "SESSION_MISMATCH", "{path}: {answer}");
+                let (status, response) = call_route(node, wrong, path, body).await;
+                assert_eq!(status, StatusCode::FORBIDDEN, "{path}: {response}");
+                assert_eq!(response["code"], "SESSION_MISMATCH", "{path}: {response}");
             }
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_that_comes_back_at_another_server_gets_its_work_again() {
-    let place = SharedStoreFixture::database();
-    let (one, two) = (start_node(&place).await, start_node(&place).await);
-    let killed = register_session(&one).await;
-    one.register("one_step", PLAYBOOK).await;
-    one.execute(&json!({"path": "one_step"})).await;
+async fn a_worker_that_reconnects_to_another_server_gets_its_work_again() {
+    let shared_store = SharedStoreFixture::database();
+    let (first_node, two) = (
+        start_node(&shared_store).await,
+        start_node(&shared_store).await,
+    );
+    let killed = register_session(&first_node).await;
+    first_node.register("one_step", PLAYBOOK).await;
+    first_node.execute(&json!({"path": "one_step"})).await;
     let claim = json!({"worker": "w", "max": 1, "wait_ms": 10_000});
     let path = "/api/commands/claim";
-    let (_, before) = call_route(&one, Some(&killed), path, &claim).await;
+    let (_, before) = call_route(&first_node, Some(&killed), path, &claim).await;
     let run = &before["commands"][0]["command"]["run"];
     assert!(run.is_object(), "{before}");
 
@@ -86,7 +92,12 @@ async fn a_worker_that_comes_back_at_another_server_gets_its_work_again() {
     let (_, after) = call_route(&two, Some(&restarted), path, &claim).await;
     assert_eq!(after["commands"][0]["command"]["run"], *run, "{after}");
     let beat = json!({"worker": "w", "holds": []});
-    let (status, answer) =
-        call_route(&one, Some(&killed), "/api/worker/pool/heartbeat", &beat).await;
-    assert_eq!(status, StatusCode::FORBIDDEN, "{answer}");
+    let (status, response) = call_route(
+        &first_node,
+        Some(&killed),
+        "/api/worker/pool/heartbeat",
+        &beat,
+    )
+    .await;
+    assert_eq!(status, StatusCode::FORBIDDEN, "{response}");
 }

@@ -8,23 +8,25 @@ mod playbook;
 
 use std::sync::{Arc, Mutex};
 
+use integrations::build_registry;
 use model::outcome::{Outcome, TaskError};
+use model::task_log::LogStream;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
-use tools::{Call, DiscardingLogSink, LogSink, Registry, Stream, Tool};
+use tools::{Call, DiscardingLogSink, LogSink, Tool};
 
 /// A log sink that records every line.
 #[derive(Default)]
-struct Lines(Mutex<Vec<String>>);
+struct CapturedLines(Mutex<Vec<String>>);
 
-impl LogSink for Lines {
-    fn write_line(&self, _stream: Stream, text: &str) {
+impl LogSink for CapturedLines {
+    fn write_line(&self, _stream: LogStream, text: &str) {
         self.0.lock().unwrap().push(text.to_owned());
     }
 }
 
 fn find_tool(kind: &str) -> Arc<dyn Tool> {
-    let registry = Registry::builtin(tools::Config::default());
+    let registry = build_registry(tools::Config::default(), integrations::Config::default());
     registry.get(kind).expect("the kind is built in")
 }
 

@@ -115,7 +115,7 @@ async fn check_calls(fixture: &McpFixture) {
 }
 
 async fn check_errors(fixture: &McpFixture) {
-    let lines = Lines::default();
+    let lines = CapturedLines::default();
     let call = fixture.new_call(json!({"tool": "chatty"}));
     let outcome = fixture
         .tool
@@ -178,7 +178,9 @@ async fn a_program_is_shut_in_as_far_as_the_deployment_demands() {
         sandbox: tools::SandboxLevel::Strict,
         ..tools::Config::default()
     };
-    let shut = Registry::builtin(config).get("mcp").unwrap();
+    let shut = build_registry(config, integrations::Config::default())
+        .get("mcp")
+        .unwrap();
     let told = format!("{:?}", run_call(&shut, new_call("mcp", fields)).await);
     // A machine that cannot sandbox the program does not start it.
     assert!(!told.contains("canary"), "{told}");
@@ -257,13 +259,14 @@ async fn a_wrong_address_is_named_and_a_forbidden_one_refused() {
         failure_error(&run_call(&tool, ask("http://169.254.169.254/mcp")).await).code,
         "HTTP_ADDRESS_BLOCKED"
     );
-    let closed = Registry::builtin(tools::Config {
+    let config = tools::Config {
         network: tools::NetworkConfig {
             allow_private: false,
             ..tools::NetworkConfig::default()
         },
         ..tools::Config::default()
-    });
+    };
+    let closed = build_registry(config, integrations::Config::default());
     let outcome = run_call(&closed.get("mcp").unwrap(), ask(&server.url())).await;
     assert_eq!(failure_error(&outcome).code, "HTTP_ADDRESS_BLOCKED");
 }

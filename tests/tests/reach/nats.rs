@@ -219,7 +219,9 @@ async fn objects_are_put_read_listed_and_removed() {
         forbidden_files: vec![file.path().to_owned()],
         ..tools::Config::default()
     };
-    let guarded = Registry::builtin(config).get("nats").unwrap();
+    let guarded = build_registry(config, integrations::Config::default())
+        .get("nats")
+        .unwrap();
     let own = json!({"bucket": "o", "object": "own", "file": file.path()});
     let refused = run_call(&guarded, site.new_call("object_put", own)).await;
     assert_eq!(failure_error(&refused).code, "DATABASE_FORBIDDEN");
@@ -288,7 +290,7 @@ async fn a_large_object_streams_into_the_store_of_bodies() {
 }
 
 #[tokio::test]
-async fn a_publication_is_made_once_however_often_it_is_tried() {
+async fn a_publication_is_stored_once_however_often_it_is_retried() {
     let site = NatsToolFixture::new();
     site.create_stream("orders", "orders.>").await;
     let publish = |fields: Value| {
@@ -302,9 +304,9 @@ async fn a_publication_is_made_once_however_often_it_is_tried() {
         first,
         json!({"stream": "orders", "subject": "orders.new", "sequence": 1, "duplicate": false})
     );
-    let again = success_value(run_call(&site.tool, publish(fields)).await);
+    let second_result = success_value(run_call(&site.tool, publish(fields)).await);
     assert_eq!(
-        (&again["sequence"], &again["duplicate"]),
+        (&second_result["sequence"], &second_result["duplicate"]),
         (&json!(1), &json!(true))
     );
     let own = json!({"subject": "orders.new", "value": "two", "msg_id": "mine", "expected_last_sequence": 1});
@@ -455,13 +457,13 @@ async fn messages_are_acknowledged_only_when_they_are_recorded() {
 }
 
 #[tokio::test]
-async fn a_request_is_answered_by_whoever_listens() {
+async fn a_request_gets_the_reply_of_a_subscriber() {
     let site = NatsToolFixture::new();
     let client = async_nats::connect(site.nats.url()).await.unwrap();
-    let mut asked = client.subscribe("sum").await.unwrap();
+    let mut response = client.subscribe("sum").await.unwrap();
     client.flush().await.unwrap();
     tokio::spawn(async move {
-        while let Some(message) = asked.next().await {
+        while let Some(message) = response.next().await {
             let numbers: Vec<i64> = serde_json::from_slice(&message.payload).unwrap();
             let sum = numbers.iter().sum::<i64>().to_string();
             client
@@ -483,7 +485,7 @@ async fn a_request_is_answered_by_whoever_listens() {
 }
 
 #[tokio::test]
-async fn a_plain_publication_reaches_whoever_listens() {
+async fn a_core_nats_publication_reaches_subscribers() {
     let site = NatsToolFixture::new();
     let client = async_nats::connect(site.nats.url()).await.unwrap();
     let mut news = client.subscribe("news").await.unwrap();
@@ -499,7 +501,7 @@ async fn a_plain_publication_reaches_whoever_listens() {
 }
 
 #[tokio::test]
-async fn who_comes_is_checked() {
+async fn the_credentials_of_a_client_are_checked() {
     let nats = NatsServer::with_user("me", "s3cret");
     let tool = find_tool("nats");
     let call = |auth: Value| {
@@ -529,7 +531,7 @@ async fn who_comes_is_checked() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_away_is_said_to_be_and_found_again() {
+async fn an_unreachable_server_is_reported_and_reconnected() {
     let site = NatsToolFixture::new();
     let fields = json!({"bucket": "b", "key": "k", "value": 1, "create": true});
     site.call_result("kv_put", fields.clone()).await;

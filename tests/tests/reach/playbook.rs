@@ -27,7 +27,7 @@ workflow:
 "#;
 
 #[test]
-fn a_playbook_spells_them_as_the_reference_says() {
+fn a_playbook_uses_the_keys_of_the_reference() {
     let parsed = parse("reach.yaml", PLAYBOOK.as_bytes());
     assert_eq!(parsed.diagnostics, []);
     let playbook = parsed.playbook.unwrap();

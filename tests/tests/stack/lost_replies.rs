@@ -58,7 +58,7 @@ async fn start_fixture() -> LostReplyFixture {
 }
 
 impl LostReplyFixture {
-    /// Says it, and the store loses the answer to the commit that follows.
+    /// Sends the request; the store loses the reply to the next commit.
     async fn control_with_lost_reply(&self, control: Control) {
         self.store.loses_reply.store(true, Ordering::Relaxed);
         let said = self.server.control(self.run, control).await;
@@ -76,54 +76,54 @@ impl LostReplyFixture {
 
 #[tokio::test]
 async fn a_signal_whose_answer_is_lost_counts_once() {
-    let house = start_fixture().await;
+    let fixture = start_fixture().await;
     let signal = Control::Signal {
         name: "other".into(),
         payload: None,
     };
-    house.control_with_lost_reply(signal).await;
-    let signals = house.count_events(|event| matches!(event.body, EventBody::SignalReceived(_)));
+    fixture.control_with_lost_reply(signal).await;
+    let signals = fixture.count_events(|event| matches!(event.body, EventBody::SignalReceived(_)));
     assert_eq!(signals.await, 1);
 }
 
 #[tokio::test]
 async fn a_patch_whose_answer_is_lost_is_applied_once() {
-    let house = start_fixture().await;
+    let fixture = start_fixture().await;
     let patch = RawJson::from_serializable(&json!({"n": {"$add": 1}}));
-    house.control_with_lost_reply(Control::Patch(patch)).await;
-    let patches = house.count_events(|event| matches!(event.body, EventBody::CtxPatched(_)));
+    fixture.control_with_lost_reply(Control::Patch(patch)).await;
+    let patches = fixture.count_events(|event| matches!(event.body, EventBody::CtxPatched(_)));
     assert_eq!(patches.await, 1);
 }
 
 #[tokio::test]
 async fn a_pause_whose_answer_is_lost_is_no_second_pause() {
-    let house = start_fixture().await;
-    house
+    let fixture = start_fixture().await;
+    fixture
         .control_with_lost_reply(Control::Pause { reason: None })
         .await;
-    let row = house.store.execution(house.run).await;
+    let row = fixture.store.execution(fixture.run).await;
     let row = row.expect("the store is readable").expect("the run exists");
     assert_eq!(row.status, RunStatus::Paused);
 }
 
 #[tokio::test]
 async fn a_refusal_is_sent_when_its_reason_is_durable() {
-    let house = start_fixture().await;
+    let fixture = start_fixture().await;
     let pause = async || {
         let control = Control::Pause { reason: None };
-        let result = house.server.control(house.run, control).await;
-        let row = house.store.execution(house.run).await;
+        let result = fixture.server.control(fixture.run, control).await;
+        let row = fixture.store.execution(fixture.run).await;
         let row = row.expect("the store is readable").expect("the run exists");
         (result.is_ok(), row.status)
     };
     for seed in 0..20 {
         // Every commit takes some milliseconds, and some are lost and repeated.
-        *house.store.faults.lock().expect("no holder panics") = Some(SeededRandom::new(seed));
+        *fixture.store.faults.lock().expect("no holder panics") = Some(SeededRandom::new(seed));
         let (first, second) = tokio::join!(pause(), pause());
         assert_eq!(first.1, RunStatus::Paused);
         assert_eq!(second.1, RunStatus::Paused);
         assert_ne!(first.0, second.0, "one of two requests pauses the run");
-        let resumed = house.server.control(house.run, Control::Resume).await;
+        let resumed = fixture.server.control(fixture.run, Control::Resume).await;
         resumed.expect("a paused run is resumed");
     }
 }

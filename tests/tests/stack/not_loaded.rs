@@ -54,10 +54,10 @@ async fn a_report_at_another_server_loads_nothing_there() {
         kinds: None,
         free: 0,
     };
-    let answer = other.transport().report(report).await;
+    let response = other.transport().report(report).await;
     assert!(
-        matches!(answer, Err(wire::Error::Unavailable(_))),
-        "{answer:?}"
+        matches!(response, Err(wire::Error::Unavailable(_))),
+        "{response:?}"
     );
     assert_eq!(store.loads.load(Ordering::Relaxed), 0);
 }

@@ -11,15 +11,15 @@ use crate::source_files::{SourceFile, TidyFinding, assert_catches, assert_clean,
 const PAGE: &str = "ARCHITECTURE.md";
 
 /// Every member of the workspace has a row under "Crates", and every row there is a member.
-fn crates_are_listed(files: &[SourceFile]) -> Vec<TidyFinding> {
+fn find_unlisted_crates(files: &[SourceFile]) -> Vec<TidyFinding> {
     let (Some(page), Some(manifest)) = (file(files, PAGE), file(files, "Cargo.toml")) else {
         return Vec::new();
     };
-    let listed: BTreeSet<String> = first_cells(&section(&page.text, "Crates"));
+    let names: BTreeSet<String> = first_cells(&section(&page.text, "Crates"));
     let members = members(&manifest.text, files);
-    let missing = members.difference(&listed);
+    let missing = members.difference(&names);
     let missing = missing.map(|name| page.finding(1, format!("`{name}` has no row under Crates")));
-    let stale = listed.difference(&members);
+    let stale = names.difference(&members);
     let stale = stale.map(|name| page.finding(1, format!("`{name}` is not in the workspace")));
     missing.chain(stale).collect()
 }
@@ -44,7 +44,7 @@ fn members(manifest: &str, files: &[SourceFile]) -> BTreeSet<String> {
 }
 
 /// The table of dependencies equals `ALLOWED_DEPENDENCIES`, which the manifests are checked against.
-fn dependencies_are_the_allowed_ones(files: &[SourceFile]) -> Vec<TidyFinding> {
+fn find_wrong_dependency_rows(files: &[SourceFile]) -> Vec<TidyFinding> {
     let Some(page) = file(files, PAGE) else {
         return Vec::new();
     };
@@ -71,7 +71,7 @@ fn dependency_row(name: &str, allowed: &[&str]) -> String {
 }
 
 /// Paths in the pages for contributors exist.
-fn paths_exist(files: &[SourceFile]) -> Vec<TidyFinding> {
+fn find_missing_paths(files: &[SourceFile]) -> Vec<TidyFinding> {
     let path = Regex::new(r"`((?:crates|tests|docs|xtask|bench|examples|deploy)/[\w./-]*)`")
         .expect("the pattern is valid");
     let is_judged = |file: &&SourceFile| {
@@ -96,7 +96,7 @@ fn paths_exist(files: &[SourceFile]) -> Vec<TidyFinding> {
 }
 
 /// Every type in the data flow table is declared in a crate.
-fn types_exist(files: &[SourceFile]) -> Vec<TidyFinding> {
+fn find_missing_types(files: &[SourceFile]) -> Vec<TidyFinding> {
     let Some(page) = file(files, PAGE) else {
         return Vec::new();
     };
@@ -167,22 +167,22 @@ fn first_cells(lines: &[&str]) -> BTreeSet<String> {
 
 #[test]
 fn the_architecture_lists_every_crate() {
-    assert_clean(crates_are_listed);
+    assert_clean(find_unlisted_crates);
 }
 
 #[test]
 fn the_architecture_shows_the_allowed_dependencies() {
-    assert_clean(dependencies_are_the_allowed_ones);
+    assert_clean(find_wrong_dependency_rows);
 }
 
 #[test]
 fn paths_in_pages_for_contributors_exist() {
-    assert_clean(paths_exist);
+    assert_clean(find_missing_paths);
 }
 
 #[test]
 fn types_of_the_data_flow_exist() {
-    assert_clean(types_exist);
+    assert_clean(find_missing_types);
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn a_crate_that_is_missing_or_stale_is_caught() {
         SourceFile::new_seeded("examples/tools/words/Cargo.toml", ""),
     ];
     assert_eq!(
-        to_lines(&crates_are_listed(&files)),
+        to_lines(&find_unlisted_crates(&files)),
         [
             "ARCHITECTURE.md:1: `crates/b` has no row under Crates",
             "ARCHITECTURE.md:1: `crates/gone` is not in the workspace",
@@ -213,21 +213,21 @@ fn a_wrong_row_of_dependencies_is_caught() {
     let rows: Vec<String> = rows.collect();
     let right = format!("## Dependencies between crates\n\n{}\n", rows.join("\n"));
     let wrong = right.replace("| `wire` | `model` |", "| `wire` | `model`, `store` |");
-    assert_passes(dependencies_are_the_allowed_ones, &[(PAGE, &right)]);
-    assert_catches(dependencies_are_the_allowed_ones, &[(PAGE, &wrong)]);
+    assert_passes(find_wrong_dependency_rows, &[(PAGE, &right)]);
+    assert_catches(find_wrong_dependency_rows, &[(PAGE, &wrong)]);
 }
 
 #[test]
 fn a_path_that_does_not_exist_is_caught() {
     assert_catches(
-        paths_exist,
+        find_missing_paths,
         &[
             ("ARCHITECTURE.md", "See `crates/gone/src`.\n"),
             ("docs/contributing/a.md", "Edit `tests/gone.rs`.\n"),
         ],
     );
     assert_passes(
-        paths_exist,
+        find_missing_paths,
         &[
             (
                 "docs/contributing/a.md",
@@ -240,7 +240,10 @@ fn a_path_that_does_not_exist_is_caught() {
 
 #[test]
 fn a_page_without_the_data_flow_is_caught() {
-    assert_catches(types_exist, &[(PAGE, "## Flow\n\n| 1 | `Input` |\n")]);
+    assert_catches(
+        find_missing_types,
+        &[(PAGE, "## Flow\n\n| 1 | `Input` |\n")],
+    );
 }
 
 #[test]
@@ -254,7 +257,7 @@ fn a_type_that_does_not_exist_is_caught() {
         SourceFile::new_seeded("tests/src/a.rs", "pub struct Missing;\n"),
     ];
     assert_eq!(
-        to_lines(&types_exist(&files)),
+        to_lines(&find_missing_types(&files)),
         [
             "ARCHITECTURE.md:1: no crate declares `Input::Gone`",
             "ARCHITECTURE.md:1: no crate declares `Missing`",

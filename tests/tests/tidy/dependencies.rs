@@ -16,6 +16,10 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("wire", &["model"]),
     ("tools", &["language", "model", "postgres", "results"]),
     (
+        "integrations",
+        &["language", "model", "postgres", "results", "tools"],
+    ),
+    (
         "worker",
         &["language", "model", "pipeline", "tools", "results", "wire"],
     ),
@@ -29,10 +33,12 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
 
 /// Libraries that only the listed crates may use.
 const LIBRARY_CRATES: &[(&str, &[&str])] = &[
-    ("rusqlite", &["store", "results", "tools"]),
+    ("rusqlite", &["store", "results", "tools", "integrations"]),
     // `results` uses it only for the TLS of `object_store`.
-    ("reqwest", &["wire", "tools", "results"]),
+    ("reqwest", &["wire", "tools", "integrations", "results"]),
     ("object_store", &["results"]),
+    ("async-nats", &["wire", "results", "integrations"]),
+    ("libloading", &["integrations"]),
     ("deadpool", &["postgres"]),
     ("tokio-postgres-rustls", &["postgres"]),
     // Only the language has templates and YAML; what stores and transports compile does not.
@@ -60,7 +66,7 @@ pub(crate) fn manifests(files: &[SourceFile]) -> impl Iterator<Item = (&str, &So
         .filter_map(|file| file.crate_name().map(|name| (name, file)))
 }
 
-fn crates_know_only_whom_they_may(files: &[SourceFile]) -> Vec<TidyFinding> {
+fn find_forbidden_dependencies(files: &[SourceFile]) -> Vec<TidyFinding> {
     let is_ours = |name: &String| ALLOWED_DEPENDENCIES.iter().any(|(ours, _)| ours == name);
     let mut findings = Vec::new();
     for (name, manifest) in manifests(files).filter(|(name, _)| *name != "cli") {
@@ -68,7 +74,10 @@ fn crates_know_only_whom_they_may(files: &[SourceFile]) -> Vec<TidyFinding> {
             .iter()
             .find(|(known, _)| *known == name)
         else {
-            findings.push(manifest.finding(1, format!("`{name}` is missing from `ARROWS`")));
+            findings.push(manifest.finding(
+                1,
+                format!("`{name}` is missing from `ALLOWED_DEPENDENCIES`"),
+            ));
             continue;
         };
         for dependency in dependencies(manifest).iter().filter(|name| is_ours(name)) {
@@ -82,16 +91,21 @@ fn crates_know_only_whom_they_may(files: &[SourceFile]) -> Vec<TidyFinding> {
     findings
 }
 
-fn libraries_stay_in_their_rooms(files: &[SourceFile]) -> Vec<TidyFinding> {
+fn find_misplaced_libraries(files: &[SourceFile]) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for (name, manifest) in manifests(files) {
-        let named = dependencies(manifest);
-        for (library, rooms) in LIBRARY_CRATES {
-            if named.iter().any(|dependency| dependency == library) && !rooms.contains(&name) {
-                let rooms = rooms.join(", ");
-                findings.push(
-                    manifest.finding(1, format!("only these crates may use `{library}`: {rooms}")),
-                );
+        let dependency_names = dependencies(manifest);
+        for (library, crates) in LIBRARY_CRATES {
+            if dependency_names
+                .iter()
+                .any(|dependency| dependency == library)
+                && !crates.contains(&name)
+            {
+                let crates = crates.join(", ");
+                findings.push(manifest.finding(
+                    1,
+                    format!("only these crates may use `{library}`: {crates}"),
+                ));
             }
         }
     }
@@ -99,19 +113,19 @@ fn libraries_stay_in_their_rooms(files: &[SourceFile]) -> Vec<TidyFinding> {
 }
 
 #[test]
-fn crates_name_only_the_crates_they_may() {
-    assert_clean(crates_know_only_whom_they_may);
+fn crates_depend_only_on_allowed_crates() {
+    assert_clean(find_forbidden_dependencies);
 }
 
 #[test]
-fn libraries_are_used_in_their_rooms() {
-    assert_clean(libraries_stay_in_their_rooms);
+fn libraries_are_used_only_in_allowed_crates() {
+    assert_clean(find_misplaced_libraries);
 }
 
 #[test]
-fn a_forbidden_arrow_is_caught() {
+fn a_forbidden_dependency_is_reported() {
     assert_catches(
-        crates_know_only_whom_they_may,
+        find_forbidden_dependencies,
         &[
             (
                 "crates/worker/Cargo.toml",
@@ -133,7 +147,7 @@ fn a_forbidden_arrow_is_caught() {
         ],
     );
     assert_passes(
-        crates_know_only_whom_they_may,
+        find_forbidden_dependencies,
         &[
             (
                 "crates/engine/Cargo.toml",
@@ -148,9 +162,9 @@ fn a_forbidden_arrow_is_caught() {
 }
 
 #[test]
-fn a_library_outside_its_room_is_caught() {
+fn a_library_in_the_wrong_crate_is_reported() {
     assert_catches(
-        libraries_stay_in_their_rooms,
+        find_misplaced_libraries,
         &[
             (
                 "crates/server/Cargo.toml",

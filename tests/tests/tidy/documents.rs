@@ -10,23 +10,23 @@ use crate::source_files::{SourceFile, TidyFinding, assert_clean};
 const REASONS_PAGE: &str = "docs/dependencies.md";
 
 /// Every external dependency has a row with its reason, and every row is a dependency of the workspace.
-fn dependencies_have_reasons(files: &[SourceFile]) -> Vec<TidyFinding> {
+fn find_dependencies_without_reasons(files: &[SourceFile]) -> Vec<TidyFinding> {
     let Some(manifest) = files.iter().find(|file| file.path == "Cargo.toml") else {
         return Vec::new();
     };
-    let listed: BTreeSet<String> = files
+    let names: BTreeSet<String> = files
         .iter()
         .find(|file| file.path == REASONS_PAGE)
         .map(|page| first_column(&page.text))
         .unwrap_or_default();
     let used = workspace_libraries(&manifest.text);
-    let missing = used.difference(&listed).map(|name| {
+    let missing = used.difference(&names).map(|name| {
         manifest.finding(
             1,
             format!("`{name}` has no row in {REASONS_PAGE}: add one with the reason for it"),
         )
     });
-    let stale = listed.difference(&used).map(|name| {
+    let stale = names.difference(&used).map(|name| {
         manifest.finding(
             1,
             format!("{REASONS_PAGE} lists `{name}`, which is not a dependency"),
@@ -54,7 +54,7 @@ fn first_column(page: &str) -> BTreeSet<String> {
 }
 
 /// The target of every relative link exists.
-fn links_lead_somewhere(files: &[SourceFile]) -> Vec<TidyFinding> {
+fn find_broken_links(files: &[SourceFile]) -> Vec<TidyFinding> {
     let link = Regex::new(r"\]\(([^)\s#]+)(?:#[^)]*)?\)").expect("the pattern is valid");
     let mut findings = Vec::new();
     for file in files.iter().filter(|file| file.is_markdown()) {
@@ -91,12 +91,12 @@ fn is_valid_link(files: &[SourceFile], from: &str, target: &str) -> bool {
 
 #[test]
 fn every_dependency_has_a_reason() {
-    assert_clean(dependencies_have_reasons);
+    assert_clean(find_dependencies_without_reasons);
 }
 
 #[test]
-fn every_link_leads_to_a_file() {
-    assert_clean(links_lead_somewhere);
+fn every_link_targets_a_file() {
+    assert_clean(find_broken_links);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_dependency_without_a_reason_and_a_stale_reason_are_caught() {
         SourceFile::new_seeded("Cargo.toml", manifest),
         SourceFile::new_seeded(REASONS_PAGE, page),
     ];
-    let findings: Vec<String> = dependencies_have_reasons(&files)
+    let findings: Vec<String> = find_dependencies_without_reasons(&files)
         .iter()
         .map(ToString::to_string)
         .collect();
@@ -117,14 +117,14 @@ fn a_dependency_without_a_reason_and_a_stale_reason_are_caught() {
 }
 
 #[test]
-fn a_link_that_leads_nowhere_is_caught() {
+fn a_broken_link_is_reported() {
     let page = "[a](../README.md) [b](gone.md#x) [c](https://example.com/x) [d](guide/)\n";
     let files = [
         SourceFile::new_seeded("README.md", "# A\n"),
         SourceFile::new_seeded("docs/guide/a.md", "# B\n"),
         SourceFile::new_seeded("docs/index.md", page),
     ];
-    let findings: Vec<String> = links_lead_somewhere(&files)
+    let findings: Vec<String> = find_broken_links(&files)
         .iter()
         .map(ToString::to_string)
         .collect();

@@ -15,7 +15,7 @@ struct ScannedFunction<'a> {
     has_tuple: bool,
 }
 
-fn functions_stay_short(files: &[SourceFile]) -> Vec<TidyFinding> {
+fn find_long_functions(files: &[SourceFile]) -> Vec<TidyFinding> {
     check_functions(files, |function| {
         (function.lines > LINES_MAX).then(|| {
             format!(
@@ -26,7 +26,7 @@ fn functions_stay_short(files: &[SourceFile]) -> Vec<TidyFinding> {
     })
 }
 
-fn parameters_stay_few(files: &[SourceFile]) -> Vec<TidyFinding> {
+fn find_long_parameter_lists(files: &[SourceFile]) -> Vec<TidyFinding> {
     check_functions(files, |function| {
         (function.parameters > PARAMETERS_MAX).then(|| {
             let ScannedFunction {
@@ -39,7 +39,7 @@ fn parameters_stay_few(files: &[SourceFile]) -> Vec<TidyFinding> {
     })
 }
 
-fn parameters_are_no_tuples(files: &[SourceFile]) -> Vec<TidyFinding> {
+fn find_tuple_parameters(files: &[SourceFile]) -> Vec<TidyFinding> {
     check_functions(files, |function| {
         function.has_tuple.then(|| {
             let name = function.name;
@@ -170,24 +170,24 @@ fn is_tuple(parameter: &str) -> bool {
 }
 
 #[test]
-fn no_function_is_longer_than_the_wall() {
-    assert_clean(functions_stay_short);
+fn no_function_is_longer_than_70_lines() {
+    assert_clean(find_long_functions);
 }
 
 #[test]
 fn no_function_takes_more_than_five_parameters() {
-    assert_clean(parameters_stay_few);
+    assert_clean(find_long_parameter_lists);
 }
 
 #[test]
 fn no_function_takes_a_tuple() {
-    assert_clean(parameters_are_no_tuples);
+    assert_clean(find_tuple_parameters);
 }
 
 #[test]
 fn a_tuple_parameter_is_caught() {
     assert_catches(
-        parameters_are_no_tuples,
+        find_tuple_parameters,
         &[
             ("crates/model/src/a.rs", "fn go(a: (u8, u8)) {\n}\n"),
             (
@@ -197,7 +197,7 @@ fn a_tuple_parameter_is_caught() {
         ],
     );
     assert_passes(
-        parameters_are_no_tuples,
+        find_tuple_parameters,
         &[(
             "crates/model/src/a.rs",
             "fn go(&self, a: &[(u8, u8)], b: impl Fn(u8, u8) -> (u8, u8), c: Vec<(u8, u8)>) -> (u8, u8) {}\n",
@@ -209,16 +209,16 @@ fn a_tuple_parameter_is_caught() {
 fn a_long_function_is_caught() {
     let body = "        let a = 1;\n".repeat(LINES_MAX - 1);
     let long = format!("impl A {{\n    pub(crate) async fn go(&self) {{\n{body}    }}\n}}\n");
-    assert_catches(functions_stay_short, &[("crates/model/src/a.rs", &long)]);
+    assert_catches(find_long_functions, &[("crates/model/src/a.rs", &long)]);
     let body = "        let a = 1;\n".repeat(LINES_MAX - 2);
     let fits = format!("impl A {{\n    fn go(&self) {{\n{body}    }}\n}}\n");
-    assert_passes(functions_stay_short, &[("crates/model/src/a.rs", &fits)]);
+    assert_passes(find_long_functions, &[("crates/model/src/a.rs", &fits)]);
 }
 
 #[test]
 fn a_sixth_parameter_is_caught() {
     assert_catches(
-        parameters_stay_few,
+        find_long_parameter_lists,
         &[
             (
                 "crates/model/src/a.rs",
@@ -231,7 +231,7 @@ fn a_sixth_parameter_is_caught() {
         ],
     );
     assert_passes(
-        parameters_stay_few,
+        find_long_parameter_lists,
         &[(
             "crates/model/src/a.rs",
             "fn go(&self, a: (u8, u8), b: HashMap<u8, u8>, c: impl Fn(u8, u8) -> u8, d: u8, e: u8) {}\n",

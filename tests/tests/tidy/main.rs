@@ -6,10 +6,12 @@
 mod architecture;
 mod dependencies;
 mod documents;
+mod folds;
 mod functions;
 mod names;
 mod prose;
 mod purity;
 mod shape;
 mod source_files;
+mod vague_names;
 mod words;

@@ -48,7 +48,7 @@ const BANNED_WORDS: &[(&str, &str)] = &[
     ("Wish", "Options"),
 ];
 
-/// Names of functions that do not say what they do.
+/// Vague names of functions.
 const BANNED_FUNCTIONS: &[&str] = &[
     "hand",
     "hands",
@@ -64,7 +64,7 @@ const BANNED_FUNCTIONS: &[&str] = &[
 ];
 
 /// The types that a file declares, with line numbers. Associated types of traits are left out.
-fn declared_types(file: &SourceFile) -> Vec<(usize, String)> {
+pub(crate) fn declared_types(file: &SourceFile) -> Vec<(usize, String)> {
     let declaration = Regex::new(
         r"^(?:(\s*)(?:pub(?:\([a-z: ]+\))? )?(?:struct|enum|trait|union)|(?:pub(?:\([a-z: ]+\))? )?type) ([A-Z]\w*)",
     )
@@ -83,7 +83,7 @@ fn package(file: &SourceFile) -> &str {
     file.crate_name().unwrap_or_else(first)
 }
 
-fn names_stand_for_one_type(files: &[SourceFile]) -> Vec<TidyFinding> {
+fn find_ambiguous_type_names(files: &[SourceFile]) -> Vec<TidyFinding> {
     let mut packages: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     let mut declarations = Vec::new();
     for file in files.iter().filter(|file| file.is_rust()) {
@@ -111,7 +111,7 @@ fn names_stand_for_one_type(files: &[SourceFile]) -> Vec<TidyFinding> {
         .collect()
 }
 
-fn names_use_no_banned_word(files: &[SourceFile]) -> Vec<TidyFinding> {
+fn find_banned_words_in_names(files: &[SourceFile]) -> Vec<TidyFinding> {
     let word = Regex::new("[A-Z][a-z0-9]*").expect("the pattern is valid");
     let function = Regex::new(r"^\s*(?:pub(?:\([a-z: ]+\))? )?(?:const )?(?:async )?fn (\w+)")
         .expect("the pattern is valid");
@@ -123,10 +123,10 @@ fn names_use_no_banned_word(files: &[SourceFile]) -> Vec<TidyFinding> {
                     .iter()
                     .find(|(banned, _)| *banned == part.as_str());
                 if let Some((banned, instead)) = banned {
-                    let what = format!(
+                    let message = format!(
                         "`{name}`: `{banned}` does not say what the value is; use {instead}"
                     );
-                    findings.push(file.finding(number, what));
+                    findings.push(file.finding(number, message));
                 }
             }
         }
@@ -135,11 +135,11 @@ fn names_use_no_banned_word(files: &[SourceFile]) -> Vec<TidyFinding> {
                 continue;
             };
             if BANNED_FUNCTIONS.contains(&&captures[1]) {
-                let what = format!(
+                let message = format!(
                     "`{}()` does not say what it does; use a verb and its object",
                     &captures[1]
                 );
-                findings.push(file.finding(number, what));
+                findings.push(file.finding(number, message));
             }
         }
     }
@@ -147,13 +147,13 @@ fn names_use_no_banned_word(files: &[SourceFile]) -> Vec<TidyFinding> {
 }
 
 #[test]
-fn no_name_stands_for_types_of_three_crates() {
-    assert_clean(names_stand_for_one_type);
+fn no_type_name_is_used_in_three_crates() {
+    assert_clean(find_ambiguous_type_names);
 }
 
 #[test]
 fn no_name_uses_a_banned_word() {
-    assert_clean(names_use_no_banned_word);
+    assert_clean(find_banned_words_in_names);
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn a_name_in_three_crates_is_caught() {
         let files = seeds
             .iter()
             .map(|(path, text)| SourceFile::new_seeded(path, text));
-        names_stand_for_one_type(&files.collect::<Vec<_>>()).len()
+        find_ambiguous_type_names(&files.collect::<Vec<_>>()).len()
     };
     let reply = "pub(crate) struct Reply;\n";
     let two = [
@@ -190,7 +190,7 @@ fn a_name_in_three_crates_is_caught() {
 #[test]
 fn a_banned_word_is_caught() {
     assert_catches(
-        names_use_no_banned_word,
+        find_banned_words_in_names,
         &[
             ("crates/store/src/a.rs", "pub struct Held {\n"),
             ("crates/store/src/b.rs", "enum LogAsk {\n"),
@@ -201,7 +201,7 @@ fn a_banned_word_is_caught() {
         ],
     );
     assert_passes(
-        names_use_no_banned_word,
+        find_banned_words_in_names,
         &[(
             "crates/store/src/a.rs",
             "pub struct Handle;\nstruct Placement;\nfn hand_over_slots() {}\n",

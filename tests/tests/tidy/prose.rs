@@ -80,7 +80,7 @@ const CODE_PHRASES: &[(&str, &str)] = &[
     ("rooms", "modules"),
 ];
 
-fn pages_use_plain_phrases(files: &[SourceFile]) -> Vec<TidyFinding> {
+fn find_banned_phrases_in_pages(files: &[SourceFile]) -> Vec<TidyFinding> {
     let is_judged = |file: &&SourceFile| {
         let is_page = |page: &&&str| match page.strip_suffix('/') {
             Some(_) => file.path.starts_with(**page),
@@ -106,7 +106,7 @@ fn pages_use_plain_phrases(files: &[SourceFile]) -> Vec<TidyFinding> {
     findings
 }
 
-fn code_uses_plain_phrases(files: &[SourceFile]) -> Vec<TidyFinding> {
+fn find_banned_phrases_in_code(files: &[SourceFile]) -> Vec<TidyFinding> {
     let is_judged = |file: &&SourceFile| {
         file.is_rust()
             && file.crate_name().is_some()
@@ -134,11 +134,11 @@ fn comments_and_literals(text: &str) -> Vec<(usize, &str)> {
     .expect("the pattern is valid");
     let mut lines = Vec::new();
     let (mut number, mut end) = (1, 0);
-    for found in pattern.find_iter(text) {
-        number += text[end..found.start()].matches('\n').count();
-        end = found.start();
-        if found.as_str().contains(' ') {
-            let found_lines = found.as_str().lines().enumerate();
+    for matched in pattern.find_iter(text) {
+        number += text[end..matched.start()].matches('\n').count();
+        end = matched.start();
+        if matched.as_str().contains(' ') {
+            let found_lines = matched.as_str().lines().enumerate();
             lines.extend(found_lines.map(|(index, line)| (number + index, line)));
         }
     }
@@ -174,18 +174,18 @@ fn has_phrase(text: &str, phrase: &str) -> bool {
 
 #[test]
 fn pages_are_written_in_plain_phrases() {
-    assert_clean(pages_use_plain_phrases);
+    assert_clean(find_banned_phrases_in_pages);
 }
 
 #[test]
 fn code_is_written_in_plain_phrases() {
-    assert_clean(code_uses_plain_phrases);
+    assert_clean(find_banned_phrases_in_code);
 }
 
 #[test]
 fn a_phrase_of_the_list_is_caught() {
     assert_catches(
-        pages_use_plain_phrases,
+        find_banned_phrases_in_pages,
         &[
             ("README.md", "It takes 16 at once unless said otherwise.\n"),
             ("docs/start/a.md", "Check it By head.\n"),
@@ -194,7 +194,7 @@ fn a_phrase_of_the_list_is_caught() {
         ],
     );
     assert_passes(
-        pages_use_plain_phrases,
+        find_banned_phrases_in_pages,
         &[
             (
                 "docs/start/a.md",
@@ -209,7 +209,7 @@ fn a_phrase_of_the_list_is_caught() {
 #[test]
 fn a_phrase_in_code_is_caught() {
     assert_catches(
-        code_uses_plain_phrases,
+        find_banned_phrases_in_code,
         &[
             ("crates/store/src/a.rs", "//! Whoever reads this.\n"),
             ("crates/store/src/b.rs", "let a = 1; // The run goes on.\n"),
@@ -224,7 +224,7 @@ fn a_phrase_in_code_is_caught() {
         ],
     );
     assert_passes(
-        code_uses_plain_phrases,
+        find_banned_phrases_in_code,
         &[
             (
                 "crates/store/src/a.rs",

@@ -6,7 +6,7 @@ use crate::dependencies::{dependencies, manifests};
 use crate::source_files::{SourceFile, TidyFinding, assert_catches, assert_clean, assert_passes};
 
 const PURE_CRATES: &[&str] = &["model", "language", "pipeline", "engine"];
-const SQL_CRATES: &[&str] = &["store", "results", "tools"];
+const SQL_CRATES: &[&str] = &["store", "results", "tools", "integrations"];
 
 /// Libraries for async code, I/O and random numbers.
 const IMPURE_LIBRARIES: &[&str] = &[
@@ -81,7 +81,10 @@ fn sql_stays_with_the_databases(files: &[SourceFile]) -> Vec<TidyFinding> {
     for file in files.iter().filter(is_judged) {
         for (number, line) in file.code_lines() {
             if sql.is_match(line) {
-                findings.push(file.finding(number, "SQL belongs in store, results or tools"));
+                findings.push(file.finding(
+                    number,
+                    "SQL belongs in store, results, tools or integrations",
+                ));
             }
         }
     }
@@ -89,7 +92,10 @@ fn sql_stays_with_the_databases(files: &[SourceFile]) -> Vec<TidyFinding> {
 }
 
 /// Modules that call C: the library of `DuckDB`, and one function of the allocator.
-const UNSAFE_PATHS: [&str; 2] = ["crates/tools/src/duckdb/ffi/", "crates/cli/src/memory.rs"];
+const UNSAFE_PATHS: [&str; 2] = [
+    "crates/integrations/src/duckdb/ffi/",
+    "crates/cli/src/memory.rs",
+];
 
 fn unsafe_code_stays_in_its_rooms(files: &[SourceFile]) -> Vec<TidyFinding> {
     let lifted = Regex::new(r"\bunsafe (?:\{|fn|impl|extern)|\bunsafe_code\b")
@@ -98,7 +104,7 @@ fn unsafe_code_stays_in_its_rooms(files: &[SourceFile]) -> Vec<TidyFinding> {
     let is_judged = |file: &&SourceFile| {
         file.is_rust()
             && !UNSAFE_PATHS.iter().any(|room| file.path.starts_with(room))
-            && file.path != "crates/tools/src/duckdb/mod.rs"
+            && file.path != "crates/integrations/src/duckdb/mod.rs"
             && !file.path.starts_with("tests/tests/tidy/")
     };
     let mut findings = Vec::new();
@@ -135,7 +141,7 @@ fn unsafe_code_elsewhere_is_caught() {
     assert_passes(
         unsafe_code_stays_in_its_rooms,
         &[(
-            "crates/tools/src/duckdb/ffi/a.rs",
+            "crates/integrations/src/duckdb/ffi/a.rs",
             "    let a = unsafe { *b };\n",
         )],
     );

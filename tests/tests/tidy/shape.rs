@@ -4,7 +4,7 @@ use crate::source_files::{SourceFile, TidyFinding, assert_catches, assert_clean,
 
 const LINES_MAX: usize = 600;
 
-fn files_stay_below_the_wall(files: &[SourceFile]) -> Vec<TidyFinding> {
+fn find_long_files(files: &[SourceFile]) -> Vec<TidyFinding> {
     files
         .iter()
         .filter(|file| file.is_rust() && !file.is_test_code())
@@ -19,7 +19,7 @@ fn files_stay_below_the_wall(files: &[SourceFile]) -> Vec<TidyFinding> {
         .collect()
 }
 
-fn files_open_with_their_purpose(files: &[SourceFile]) -> Vec<TidyFinding> {
+fn find_missing_module_comments(files: &[SourceFile]) -> Vec<TidyFinding> {
     files
         .iter()
         .filter(|file| file.is_rust())
@@ -39,14 +39,14 @@ fn files_open_with_their_purpose(files: &[SourceFile]) -> Vec<TidyFinding> {
 }
 
 /// `mod.rs` and `lib.rs` contain only documentation, `mod` lines and exports.
-fn entrances_hold_no_logic(files: &[SourceFile]) -> Vec<TidyFinding> {
+fn find_logic_in_lib_and_mod_files(files: &[SourceFile]) -> Vec<TidyFinding> {
     files
         .iter()
         .filter(|file| matches!(file.name(), "mod.rs" | "lib.rs"))
         .flat_map(|file| {
             items(&file.text)
                 .into_iter()
-                .filter(|(_, item)| !is_entrance_item(item))
+                .filter(|(_, item)| !is_module_item(item))
                 .map(|(line, item)| {
                     let head: String = item.chars().take(40).collect();
                     file.finding(line, format!("move `{head}` to a file of its own"))
@@ -80,7 +80,7 @@ fn items(text: &str) -> Vec<(usize, String)> {
     items
 }
 
-fn is_entrance_item(item: &str) -> bool {
+fn is_module_item(item: &str) -> bool {
     if item.starts_with("#[") || item.starts_with("#![") {
         return true;
     }
@@ -94,37 +94,34 @@ fn is_entrance_item(item: &str) -> bool {
 }
 
 #[test]
-fn no_file_is_longer_than_the_wall() {
-    assert_clean(files_stay_below_the_wall);
+fn no_file_is_longer_than_600_lines() {
+    assert_clean(find_long_files);
 }
 
 #[test]
-fn every_file_opens_with_what_it_is_for() {
-    assert_clean(files_open_with_their_purpose);
+fn every_file_starts_with_a_module_comment() {
+    assert_clean(find_missing_module_comments);
 }
 
 #[test]
-fn entrances_hold_only_docs_modules_and_exports() {
-    assert_clean(entrances_hold_no_logic);
+fn lib_and_mod_files_contain_only_docs_modules_and_exports() {
+    assert_clean(find_logic_in_lib_and_mod_files);
 }
 
 #[test]
-fn a_file_over_the_wall_is_caught() {
+fn a_file_of_601_lines_is_reported() {
     let long = "//! A long module.\n".repeat(LINES_MAX + 1);
-    assert_catches(
-        files_stay_below_the_wall,
-        &[("crates/model/src/long.rs", &long)],
-    );
+    assert_catches(find_long_files, &[("crates/model/src/long.rs", &long)]);
     assert_passes(
-        files_stay_below_the_wall,
+        find_long_files,
         &[("crates/model/src/long/tests.rs", &long)],
     );
 }
 
 #[test]
-fn a_file_without_a_purpose_is_caught() {
+fn a_file_without_a_module_comment_is_reported() {
     assert_catches(
-        files_open_with_their_purpose,
+        find_missing_module_comments,
         &[
             ("crates/model/src/a.rs", "use std::fmt;\n"),
             ("crates/model/src/b.rs", "//! x\n"),
@@ -134,9 +131,9 @@ fn a_file_without_a_purpose_is_caught() {
 }
 
 #[test]
-fn logic_in_an_entrance_is_caught() {
+fn logic_in_a_lib_or_mod_file_is_reported() {
     assert_catches(
-        entrances_hold_no_logic,
+        find_logic_in_lib_and_mod_files,
         &[
             (
                 "crates/model/src/lib.rs",
@@ -153,7 +150,7 @@ fn logic_in_an_entrance_is_caught() {
         ],
     );
     assert_passes(
-        entrances_hold_no_logic,
+        find_logic_in_lib_and_mod_files,
         &[(
             "crates/model/src/lib.rs",
             "//! A crate of the project.\n#![cfg_attr(\n    test,\n    allow(clippy::unwrap_used)\n)]\nmod a;\npub use a::{\n    B,\n    C,\n};\n#[cfg(test)]\npub(crate) mod testing;\n",

@@ -135,12 +135,12 @@ fn collect_files(root: &Path, directory: &Path, files: &mut Vec<SourceFile>) {
 /// Applies a rule to this project and panics with all findings.
 pub(crate) fn assert_clean(rule: fn(&[SourceFile]) -> Vec<TidyFinding>) {
     let findings = rule(&source_files());
-    let listed: Vec<String> = findings.iter().map(TidyFinding::to_string).collect();
+    let lines: Vec<String> = findings.iter().map(TidyFinding::to_string).collect();
     assert!(
-        listed.is_empty(),
+        lines.is_empty(),
         "{} findings\n{}",
-        listed.len(),
-        listed.join("\n")
+        lines.len(),
+        lines.join("\n")
     );
 }
 

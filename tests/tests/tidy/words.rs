@@ -12,7 +12,7 @@ const VAGUE_MODULES: &[&str] = &[
     "utils", "util", "helpers", "helper", "common", "misc", "core",
 ];
 
-fn types_have_telling_names(files: &[SourceFile]) -> Vec<TidyFinding> {
+fn find_vague_type_names(files: &[SourceFile]) -> Vec<TidyFinding> {
     let declaration =
         Regex::new(r"^\s*(?:pub(?:\([a-z ]+\))? )?(?:struct|enum|trait|type|union) ([A-Z]\w*)")
             .expect("the pattern is valid");
@@ -33,7 +33,7 @@ fn types_have_telling_names(files: &[SourceFile]) -> Vec<TidyFinding> {
     findings
 }
 
-fn rooms_have_telling_names(files: &[SourceFile]) -> Vec<TidyFinding> {
+fn find_vague_module_names(files: &[SourceFile]) -> Vec<TidyFinding> {
     let is_empty = |part: &str| VAGUE_MODULES.contains(&part.strip_suffix(".rs").unwrap_or(part));
     files
         .iter()
@@ -43,7 +43,7 @@ fn rooms_have_telling_names(files: &[SourceFile]) -> Vec<TidyFinding> {
 }
 
 /// Finds markers of unfinished work and paths of a developer's machine, in all files.
-fn texts_are_finished(files: &[SourceFile]) -> Vec<TidyFinding> {
+fn find_unfinished_texts(files: &[SourceFile]) -> Vec<TidyFinding> {
     // The markers are split so that this line does not match them.
     let marker =
         Regex::new(concat!(r"\b(TO", "DO|FIX", "ME|XX", r"X)\b")).expect("the pattern is valid");
@@ -65,7 +65,7 @@ fn texts_are_finished(files: &[SourceFile]) -> Vec<TidyFinding> {
 }
 
 /// Finds disabled and unimplemented code.
-fn code_is_alive(files: &[SourceFile]) -> Vec<TidyFinding> {
+fn find_disabled_code(files: &[SourceFile]) -> Vec<TidyFinding> {
     const DEAD: &[&str] = &[
         "todo!(",
         "unimplemented!(",
@@ -90,7 +90,7 @@ fn code_is_alive(files: &[SourceFile]) -> Vec<TidyFinding> {
 }
 
 /// Finds history and plans in comments and documents: issue numbers, dates of work, phases.
-fn texts_speak_of_today(files: &[SourceFile]) -> Vec<TidyFinding> {
+fn find_history(files: &[SourceFile]) -> Vec<TidyFinding> {
     let history = Regex::new(
         r"(?i)(?:^|[\s(])#\d+\b|\b20\d\d-\d\d-\d\d\b(?:[^T\d]|$)|\bphase \d|\bpreviously\b",
     )
@@ -138,34 +138,34 @@ fn is_this_file(file: &SourceFile) -> bool {
 }
 
 #[test]
-fn no_type_has_an_empty_name() {
-    assert_clean(types_have_telling_names);
+fn no_type_has_a_vague_name() {
+    assert_clean(find_vague_type_names);
 }
 
 #[test]
-fn no_room_has_an_empty_name() {
-    assert_clean(rooms_have_telling_names);
+fn no_module_has_a_vague_name() {
+    assert_clean(find_vague_module_names);
 }
 
 #[test]
 fn no_text_is_unfinished_or_tied_to_a_machine() {
-    assert_clean(texts_are_finished);
+    assert_clean(find_unfinished_texts);
 }
 
 #[test]
-fn no_code_is_switched_off() {
-    assert_clean(code_is_alive);
+fn no_code_is_disabled() {
+    assert_clean(find_disabled_code);
 }
 
 #[test]
 fn no_text_tells_history() {
-    assert_clean(texts_speak_of_today);
+    assert_clean(find_history);
 }
 
 #[test]
-fn an_empty_type_name_is_caught() {
+fn a_vague_type_name_is_reported() {
     assert_catches(
-        types_have_telling_names,
+        find_vague_type_names,
         &[
             ("crates/store/src/a.rs", "pub(crate) struct LogManager {\n"),
             ("crates/store/src/b.rs", "pub enum TaskData {\n"),
@@ -173,22 +173,22 @@ fn an_empty_type_name_is_caught() {
         ],
     );
     assert_passes(
-        types_have_telling_names,
+        find_vague_type_names,
         &[("crates/model/src/a.rs", "pub struct Data;\n")],
     );
 }
 
 #[test]
-fn an_empty_room_name_is_caught() {
+fn a_vague_module_name_is_reported() {
     assert_catches(
-        rooms_have_telling_names,
+        find_vague_module_names,
         &[
             ("crates/store/src/utils.rs", ""),
             ("crates/common/src/lib.rs", ""),
         ],
     );
     assert_passes(
-        rooms_have_telling_names,
+        find_vague_module_names,
         &[("crates/store/src/log/mod.rs", "")],
     );
 }
@@ -196,7 +196,7 @@ fn an_empty_room_name_is_caught() {
 #[test]
 fn unfinished_text_is_caught() {
     assert_catches(
-        texts_are_finished,
+        find_unfinished_texts,
         &[
             ("docs/a.md", "TODO: write this\n"),
             ("crates/store/src/a.rs", "// FIXME later\n"),
@@ -208,7 +208,7 @@ fn unfinished_text_is_caught() {
 #[test]
 fn dead_code_is_caught() {
     assert_catches(
-        code_is_alive,
+        find_disabled_code,
         &[
             ("crates/store/src/a.rs", "    todo!(\"later\")\n"),
             ("crates/store/src/b.rs", "#[allow(dead_code)]\n"),
@@ -220,7 +220,7 @@ fn dead_code_is_caught() {
 #[test]
 fn history_is_caught() {
     assert_catches(
-        texts_speak_of_today,
+        find_history,
         &[
             ("crates/store/src/a.rs", "// See #115 for why.\n"),
             ("crates/store/src/b.rs", "/// Changed on 2031-02-03.\n"),
@@ -232,7 +232,7 @@ fn history_is_caught() {
         ],
     );
     assert_passes(
-        texts_speak_of_today,
+        find_history,
         &[
             ("crates/store/src/a.rs", "let colour = \"#115\";\n"),
             (

@@ -9,8 +9,11 @@ pub(crate) enum SecretVerb {
     Set {
         /// Name that playbooks use
         name: String,
-        /// Credential type: postgres, bearer, basic, `api_key` …
-        #[arg(long = "type", value_name = "TYPE")]
+        #[arg(
+            long = "type",
+            value_name = "TYPE",
+            help = "Credential type: postgres, bearer, basic, api_key …"
+        )]
         kind: String,
         /// JSON or YAML file with the fields of the credential
         #[arg(long, value_name = "FILE", required_unless_present = "data")]

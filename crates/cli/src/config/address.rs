@@ -9,6 +9,7 @@ use crate::args::GlobalArgs;
 use crate::cli_error::CliError;
 use crate::config::contexts::{Contexts, ServerContext};
 use crate::config::environment::Environment;
+use crate::config::variables;
 
 /// One server, or several that share a store.
 #[derive(Debug, Clone)]
@@ -43,10 +44,10 @@ pub(crate) struct AddressSources<'a> {
 pub(super) fn choose_address(
     sources: &AddressSources<'_>,
 ) -> Result<(Option<ServerAddress>, bool), CliError> {
-    let variable = sources.environment.get("NOETL_SERVER");
+    let variable = sources.environment.get(variables::SERVER);
     let is_flag = !sources.flags.server.is_empty();
     let is_local = sources.flags.store.is_some()
-        || (sources.environment.get("NOETL_STORE").is_some() && !is_flag && variable.is_none());
+        || (sources.environment.get(variables::STORE).is_some() && !is_flag && variable.is_none());
     let address = if is_flag {
         Some(sources.user_address(sources.flags.server.clone()))
     } else if let Some(servers) = variable {
@@ -71,7 +72,7 @@ impl AddressSources<'_> {
     /// Returns the token from `--token-file` or `NOETL_TOKEN`.
     fn explicit_token(&self) -> Option<TokenSource> {
         let file = self.flags.token_file.clone().map(TokenSource::File);
-        let token = self.environment.get("NOETL_TOKEN");
+        let token = self.environment.get(variables::TOKEN);
         file.or_else(|| token.map(|text| TokenSource::Token(wire::AccessToken::new(text))))
     }
 
@@ -136,25 +137,19 @@ mod tests {
         contexts: &Contexts,
     ) -> (Option<String>, bool, bool) {
         let flags = GlobalArgs {
-            output: None,
-            json: false,
-            quiet: false,
-            verbose: 0,
-            color: None,
             store: store.map(PathBuf::from),
             server: server.iter().map(|server| (*server).to_owned()).collect(),
-            token_file: None,
-            tools: None,
+            ..GlobalArgs::default()
         };
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-        let named = AddressSources {
+        let sources = AddressSources {
             flags: &flags,
             environment: &Environment::from_variables(variables.iter().map(owned)),
             project,
             user: None,
             contexts,
         };
-        let (address, is_local) = choose_address(&named).unwrap();
+        let (address, is_local) = choose_address(&sources).unwrap();
         let token = address
             .as_ref()
             .is_some_and(|address| address.token.is_some());
@@ -193,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_goes_only_to_a_server_that_the_person_named() {
+    fn a_token_is_sent_only_to_a_server_that_the_user_named() {
         let (none, contexts) = (Contexts::default(), contexts(None));
         let token = [("NOETL_TOKEN", "secret")];
         assert!(chosen(&[OTHER], None, &token, None, &none).1);

@@ -45,7 +45,7 @@ pub(crate) struct ServerContext {
 impl std::fmt::Debug for ServerContext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let token = self.token.as_ref().map(|_| "***");
-        f.debug_struct("Context")
+        f.debug_struct("ServerContext")
             .field("servers", &self.servers)
             .field("token", &token)
             .field("token_file", &self.token_file)
@@ -71,8 +71,8 @@ impl Contexts {
         let name = file.display().to_string();
         match std::fs::read_to_string(&file) {
             Ok(text) => toml::from_str(&text).map_err(|error| {
-                let why = error.to_string();
-                let message = format!("cannot parse `{name}`: {}", why.trim_end());
+                let reason = error.to_string();
+                let message = format!("cannot parse `{name}`: {}", reason.trim_end());
                 CliError::new(Exit::Usage, "CONFIG_INVALID", message).help(
                     "correct the file, or delete it and add contexts with `noetl context add`",
                 )
@@ -96,10 +96,10 @@ impl Contexts {
     /// Returns the error for a context that does not exist.
     pub(crate) fn unknown_context_error(&self, name: &str) -> CliError {
         let message = format!("context `{name}` not found");
-        let known: Vec<&str> = self.contexts.keys().map(String::as_str).collect();
-        let help = match &known[..] {
+        let names: Vec<&str> = self.contexts.keys().map(String::as_str).collect();
+        let help = match &names[..] {
             [] => "add a context with `noetl context add NAME --server URL`".to_owned(),
-            known => format!("available contexts: {LOCAL_CONTEXT}, {}", known.join(", ")),
+            names => format!("available contexts: {LOCAL_CONTEXT}, {}", names.join(", ")),
         };
         CliError::new(Exit::NotFound, "CONTEXT_NOT_FOUND", message).help(help)
     }
@@ -138,8 +138,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     fn environment(dir: &Path) -> Environment {
-        let home = dir.display().to_string();
-        Environment::from_variables([("XDG_CONFIG_HOME".to_owned(), home)])
+        let user_dir = dir.display().to_string();
+        Environment::from_variables([("XDG_CONFIG_HOME".to_owned(), user_dir)])
     }
 
     #[test]
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_context_that_is_gone_is_named_with_those_there_are() {
+    fn an_unknown_context_is_reported_with_the_known_ones() {
         let contexts = Contexts {
             current: Some("gone".to_owned()),
             contexts: BTreeMap::new(),

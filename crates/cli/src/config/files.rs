@@ -14,31 +14,12 @@ use crate::config::store_url::is_store_url;
 pub(crate) struct ConfigFile {
     pub(super) store: Option<PathBuf>,
     pub(super) slots: Option<u32>,
-    pub(super) color: Option<Color>,
+    pub(super) color: Option<ColorWhen>,
     pub(super) python: Option<PathBuf>,
     pub(super) server: Option<String>,
     pub(super) retention: Option<String>,
     pub(super) sandbox: Option<String>,
     pub(super) tools: Option<PathBuf>,
-}
-
-/// Value of `color` in a file.
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Color {
-    Auto,
-    Always,
-    Never,
-}
-
-impl From<Color> for ColorWhen {
-    fn from(color: Color) -> Self {
-        match color {
-            Color::Auto => Self::Auto,
-            Color::Always => Self::Always,
-            Color::Never => Self::Never,
-        }
-    }
 }
 
 impl ConfigFile {

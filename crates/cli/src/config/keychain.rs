@@ -9,13 +9,12 @@ use crate::cli_error::{CliError, Exit};
 use crate::config::environment::Environment;
 use crate::config::network::NetworkSettings;
 use crate::config::store_url::is_store_url;
+use crate::config::variables::{self, Variable};
 use crate::network_access::NetworkAccess;
 use crate::secret_fetcher::HttpToolFetcher;
 
 /// Name of the master key file in a store directory.
 pub(crate) const KEY_FILE: &str = "master.key";
-/// Prefix of the variables that playbooks may read through the keychain.
-const SECRET_PREFIX: &str = "NOETL_SECRET_";
 
 /// How credentials are encrypted and resolved. `Debug` hides the content.
 #[derive(Clone)]
@@ -40,25 +39,33 @@ impl KeychainSettings {
         network: &NetworkSettings,
     ) -> Result<Self, CliError> {
         let is_url = is_store_url(store);
-        let current = read_master_key(environment, "NOETL_MASTER_KEY")?;
+        let current = read_master_key(
+            environment,
+            variables::MASTER_KEY,
+            variables::MASTER_KEY_FILE,
+        )?;
         let keys = match current {
             Some(current) => MasterKeys::Given {
                 current,
-                old: read_master_key(environment, "NOETL_MASTER_KEY_OLD")?,
+                old: read_master_key(
+                    environment,
+                    variables::MASTER_KEY_OLD,
+                    variables::MASTER_KEY_OLD_FILE,
+                )?,
             },
             None if is_url => MasterKeys::Missing,
             None => MasterKeys::File(store.join(KEY_FILE)),
         };
-        let secrets = environment.variables_with_prefix(SECRET_PREFIX);
+        let secrets = environment.variables_with_prefix(variables::SECRETS);
         let secrets = secrets.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let asks_private = environment.get("NOETL_TOKEN_ENDPOINTS_PRIVATE") == Some("allow");
+        let asks_private = environment.get(variables::TOKEN_ENDPOINTS_PRIVATE) == Some("allow");
         // With a local store, endpoints may be on the same machine. A server must not expose its private network.
         let reached = network.network_config(!is_url || asks_private, Vec::new());
         Ok(Self {
             config: KeychainConfig {
                 keys,
                 env: secrets.collect(),
-                secrets_dir: environment.get("NOETL_SECRETS_DIR").map(PathBuf::from),
+                secrets_dir: environment.get(variables::SECRETS_DIR).map(PathBuf::from),
                 vault: vault_config(environment),
                 fetcher: Some(Arc::new(HttpToolFetcher::new(reached))),
             },
@@ -82,16 +89,19 @@ impl KeychainSettings {
 
 fn vault_config(environment: &Environment) -> Option<VaultConfig> {
     Some(VaultConfig {
-        address: environment.get("NOETL_VAULT_ADDR")?.to_owned(),
-        token: environment.get("NOETL_VAULT_TOKEN")?.to_owned(),
+        address: environment.get(variables::VAULT_ADDR)?.to_owned(),
+        token: environment.get(variables::VAULT_TOKEN)?.to_owned(),
     })
 }
 
-/// Reads a key from the variable `name`, or from the file that `{name}_FILE` names.
-fn read_master_key(environment: &Environment, name: &str) -> Result<Option<MasterKey>, CliError> {
-    let file = format!("{name}_FILE");
-    let (named, text) = match (environment.get(name), environment.get(&file)) {
-        (Some(text), _) => (name.to_owned(), text.to_owned()),
+/// Reads a key from the variable `key`, or from the file that the variable `file` names.
+fn read_master_key(
+    environment: &Environment,
+    key: Variable,
+    file: Variable,
+) -> Result<Option<MasterKey>, CliError> {
+    let (variable, text) = match (environment.get(key), environment.get(file)) {
+        (Some(text), _) => (key, text.to_owned()),
         (None, Some(path)) => {
             let text = std::fs::read_to_string(path);
             let text = text.map_err(|error| CliError::read_error(path, &error))?;
@@ -102,7 +112,8 @@ fn read_master_key(environment: &Environment, name: &str) -> Result<Option<Maste
     if let Some(key) = MasterKey::parse(&text) {
         Ok(Some(key))
     } else {
-        let message = format!("invalid {named}: expected 32 bytes in base64 or hex");
+        let name = variable.name();
+        let message = format!("invalid {name}: expected 32 bytes in base64 or hex");
         Err(CliError::new(Exit::Usage, "MASTER_KEY_INVALID", message)
             .help("create a key with `openssl rand -base64 32`"))
     }

@@ -11,6 +11,7 @@ mod network;
 mod settings;
 mod storage;
 mod store_url;
+pub(crate) mod variables;
 
 pub(crate) use address::{ServerAddress, TokenSource};
 pub(crate) use contexts::{Contexts, LOCAL_CONTEXT, ServerContext};

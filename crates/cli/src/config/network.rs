@@ -7,6 +7,7 @@ use tools::{AllowedTarget, CertificateAuthorities, NetworkConfig};
 
 use crate::cli_error::{CliError, Exit};
 use crate::config::environment::Environment;
+use crate::config::variables;
 
 /// Largest accepted value of `NOETL_HTTP_PER_HOST`.
 const PER_HOST_MAX: usize = 10_000;
@@ -42,14 +43,14 @@ impl NetworkSettings {
 pub(super) fn read_network_settings(
     environment: &Environment,
 ) -> Result<NetworkSettings, CliError> {
-    let holes = environment.get("NOETL_HTTP_ALLOW").unwrap_or_default();
+    let holes = environment.get(variables::HTTP_ALLOW).unwrap_or_default();
     let holes = holes.split([',', ' ']).filter(|hole| !hole.is_empty());
     let holes = holes.map(|hole| {
         hole.parse().map_err(|error: tools::InvalidAllowedTarget| {
             network_setting_error(format!("NOETL_HTTP_ALLOW: {error}"))
         })
     });
-    let per_host_max = environment.get("NOETL_HTTP_PER_HOST").map(|text| {
+    let per_host_max = environment.get(variables::HTTP_PER_HOST).map(|text| {
         let number = text.parse().ok();
         number
             .filter(|number| (1..=PER_HOST_MAX).contains(number))
@@ -60,7 +61,7 @@ pub(super) fn read_network_settings(
                 network_setting_error(message)
             })
     });
-    let authorities = environment.get("NOETL_HTTP_CA").map(load_authorities);
+    let authorities = environment.get(variables::HTTP_CA).map(load_authorities);
     Ok(NetworkSettings {
         allowed_targets: holes.collect::<Result<_, _>>()?,
         authorities: authorities.transpose()?.unwrap_or_default(),

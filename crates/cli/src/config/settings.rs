@@ -13,6 +13,7 @@ use crate::config::keychain::KeychainSettings;
 use crate::config::network::{NetworkSettings, read_network_settings};
 use crate::config::storage::{scratch_dir, storage_config};
 use crate::config::store_url::check_store;
+use crate::config::variables;
 
 /// The default settings with comments; `noetl init` writes them to `noetl.toml`.
 pub(crate) const DEFAULT_CONFIG: &str = include_str!("default.toml");
@@ -64,22 +65,22 @@ impl Settings {
     pub(crate) fn load(
         flags: &GlobalArgs,
         environment: &Environment,
-        here: &Path,
+        current_dir: &Path,
     ) -> Result<Self, CliError> {
         let defaults = ConfigFile::parse(DEFAULT_CONFIG, "default.toml")?;
         let own = environment.user_config_file();
         let own = own.map_or(Ok(ConfigFile::default()), |file| ConfigFile::load(&file))?;
-        let project = find_project_file(here)
+        let project = find_project_file(current_dir)
             .map_or(Ok(ConfigFile::default()), |file| ConfigFile::load(&file))?;
         let contexts = Contexts::load(environment)?;
-        let named = AddressSources {
+        let sources = AddressSources {
             flags,
             environment,
             project: project.server.as_deref(),
             user: own.server.as_deref(),
             contexts: &contexts,
         };
-        let (server, is_local) = address::choose_address(&named)?;
+        let (server, is_local) = address::choose_address(&sources)?;
         let layers = [
             from_flags(flags),
             from_environment(environment)?,
@@ -89,7 +90,7 @@ impl Settings {
         ];
         let color = flags
             .color
-            .or_else(|| first_setting(&layers, |layer| layer.color.map(ColorWhen::from)));
+            .or_else(|| first_setting(&layers, |layer| layer.color));
         let missing = "the defaults are complete";
         let retention = first_setting(&layers, |layer| layer.retention.clone()).expect(missing);
         let expected = "a duration such as 12h, 30d or forever";
@@ -117,7 +118,7 @@ impl Settings {
             is_local,
             has_server_flag: !flags.server.is_empty(),
             token_file: flags.token_file.clone(),
-            postgres_allow: split_names(environment.get("NOETL_POSTGRES_ALLOW")),
+            postgres_allow: split_names(environment.get(variables::POSTGRES_ALLOW)),
         };
         if !(1..=SLOTS_MAX).contains(&settings.slots) {
             return Err(setting_error(
@@ -152,23 +153,23 @@ fn from_flags(flags: &GlobalArgs) -> ConfigFile {
 }
 
 fn from_environment(environment: &Environment) -> Result<ConfigFile, CliError> {
-    let slots = environment.get("NOETL_SLOTS").map(|text| {
+    let slots = environment.get(variables::SLOTS).map(|text| {
         text.parse()
             .map_err(|_| setting_error("NOETL_SLOTS", text, "a number from 1 to 1024"))
     });
-    let color = environment.get("NOETL_COLOR").map(|text| {
+    let color = environment.get(variables::COLOR).map(|text| {
         ConfigFile::parse(&format!("color = {text:?}"), "NOETL_COLOR")
             .map_err(|_| setting_error("NOETL_COLOR", text, "one of auto, always, never"))
     });
     Ok(ConfigFile {
-        store: environment.get("NOETL_STORE").map(PathBuf::from),
+        store: environment.get(variables::STORE).map(PathBuf::from),
         slots: slots.transpose()?,
         color: color.transpose()?.and_then(|layer| layer.color),
-        python: environment.get("NOETL_PYTHON").map(PathBuf::from),
+        python: environment.get(variables::PYTHON).map(PathBuf::from),
         server: None,
-        retention: environment.get("NOETL_RETENTION").map(ToOwned::to_owned),
-        sandbox: environment.get("NOETL_SANDBOX").map(ToOwned::to_owned),
-        tools: environment.get("NOETL_TOOLS_DIR").map(PathBuf::from),
+        retention: environment.get(variables::RETENTION).map(ToOwned::to_owned),
+        sandbox: environment.get(variables::SANDBOX).map(ToOwned::to_owned),
+        tools: environment.get(variables::TOOLS_DIR).map(PathBuf::from),
     })
 }
 
@@ -196,15 +197,8 @@ mod tests {
 
     fn flags(store: Option<&str>) -> GlobalArgs {
         GlobalArgs {
-            output: None,
-            json: false,
-            quiet: false,
-            verbose: 0,
-            color: None,
             store: store.map(PathBuf::from),
-            server: Vec::new(),
-            token_file: None,
-            tools: None,
+            ..GlobalArgs::default()
         }
     }
 

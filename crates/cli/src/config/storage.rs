@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::cli_error::{CliError, Exit};
 use crate::config::environment::Environment;
 use crate::config::store_url::is_store_url;
+use crate::config::variables;
 
 /// Default size limit of the disk cache.
 const CACHE_BYTES_MAX: u64 = 10 * 1024 * 1024 * 1024;
@@ -24,21 +25,21 @@ pub(super) fn storage_config(
     environment: &Environment,
     scratch: PathBuf,
 ) -> Result<StoresConfig, CliError> {
-    let text = |name: &str| environment.get(name).map(str::to_owned);
-    let s3 = text("NOETL_STORAGE_S3_BUCKET").map(|bucket| S3Config {
+    let text = |variable| environment.get(variable).map(str::to_owned);
+    let s3 = text(variables::STORAGE_S3_BUCKET).map(|bucket| S3Config {
         bucket,
-        endpoint: text("NOETL_STORAGE_S3_ENDPOINT"),
-        region: text("NOETL_STORAGE_S3_REGION"),
+        endpoint: text(variables::STORAGE_S3_ENDPOINT),
+        region: text(variables::STORAGE_S3_REGION),
         credentials: storage_credentials(environment),
     });
-    let gcs = text("NOETL_STORAGE_GCS_BUCKET").map(|bucket| GcsConfig {
+    let gcs = text(variables::STORAGE_GCS_BUCKET).map(|bucket| GcsConfig {
         bucket,
-        endpoint: text("NOETL_STORAGE_GCS_ENDPOINT"),
-        credentials: text("GOOGLE_APPLICATION_CREDENTIALS").map(PathBuf::from),
+        endpoint: text(variables::STORAGE_GCS_ENDPOINT),
+        credentials: text(variables::GOOGLE_CREDENTIALS).map(PathBuf::from),
     });
-    let nats = text("NOETL_STORAGE_NATS_URL").map(|url| NatsConfig {
+    let nats = text(variables::STORAGE_NATS_URL).map(|url| NatsConfig {
         url: SecretString::new(url),
-        bucket: text("NOETL_STORAGE_NATS_BUCKET").unwrap_or_else(|| NATS_BUCKET.to_owned()),
+        bucket: text(variables::STORAGE_NATS_BUCKET).unwrap_or_else(|| NATS_BUCKET.to_owned()),
     });
     let config = StoresConfig {
         cloud_tier: read_cloud_tier(environment)?,
@@ -46,7 +47,7 @@ pub(super) fn storage_config(
         s3,
         gcs,
         nats,
-        dir: text("NOETL_STORAGE_DIR").map(PathBuf::from),
+        dir: text(variables::STORAGE_DIR).map(PathBuf::from),
         silence_max: read_silence_max(environment)?,
         scratch,
     };
@@ -66,33 +67,37 @@ pub(super) fn scratch_dir(store: &Path) -> PathBuf {
 
 /// Returns the S3 credentials: all `AWS_` variables.
 fn storage_credentials(environment: &Environment) -> Vec<(String, SecretString)> {
-    let amazon = environment.variables_with_prefix("AWS_");
+    let amazon = environment.variables_with_prefix(variables::AMAZON);
     amazon
         .map(|(name, value)| (name.to_owned(), SecretString::new(value)))
         .collect()
 }
 
 fn read_cloud_tier(environment: &Environment) -> Result<Option<CloudTier>, CliError> {
-    let name = "NOETL_STORAGE_CLOUD_TIER";
-    match environment.get(name) {
+    let variable = variables::STORAGE_CLOUD_TIER;
+    match environment.get(variable) {
         None => Ok(None),
         Some("s3" | "minio") => Ok(Some(CloudTier::S3)),
         Some("gcs") => Ok(Some(CloudTier::Gcs)),
-        Some(other) => Err(setting_error(name, other, "one of s3, minio, gcs")),
+        Some(other) => Err(setting_error(
+            variable.name(),
+            other,
+            "one of s3, minio, gcs",
+        )),
     }
 }
 
 fn cache_config(environment: &Environment) -> Result<Option<CacheConfig>, CliError> {
-    let name = "NOETL_STORAGE_LOCAL_CACHE_BYTES";
-    let bytes_max = match environment.get(name) {
+    let variable = variables::STORAGE_CACHE_BYTES;
+    let bytes_max = match environment.get(variable) {
         None => CACHE_BYTES_MAX,
         Some(text) => {
             let size = model::duration::parse_size(&Value::from(text));
             let size = size.or_else(|| text.parse().ok());
-            size.ok_or_else(|| setting_error(name, text, "a size such as 20GiB"))?
+            size.ok_or_else(|| setting_error(variable.name(), text, "a size such as 20GiB"))?
         }
     };
-    let dir = environment.get("NOETL_STORAGE_LOCAL_CACHE_DIR");
+    let dir = environment.get(variables::STORAGE_CACHE_DIR);
     Ok(dir.map(|dir| CacheConfig {
         dir: PathBuf::from(dir),
         bytes_max,
@@ -100,14 +105,14 @@ fn cache_config(environment: &Environment) -> Result<Option<CacheConfig>, CliErr
 }
 
 fn read_silence_max(environment: &Environment) -> Result<Duration, CliError> {
-    let name = "NOETL_STORAGE_TIMEOUT";
-    let Some(text) = environment.get(name) else {
+    let variable = variables::STORAGE_TIMEOUT;
+    let Some(text) = environment.get(variable) else {
         return Ok(SILENCE_MAX);
     };
     let time = model::duration::parse_text(text);
     let time = time.or_else(|| text.parse().ok().map(Duration::from_secs));
     let time = time.filter(|time| !time.is_zero());
-    time.ok_or_else(|| setting_error(name, text, "a duration such as 15s"))
+    time.ok_or_else(|| setting_error(variable.name(), text, "a duration such as 15s"))
 }
 
 /// Checks that the cloud tier has a bucket. Otherwise the first large result would fail.
@@ -138,14 +143,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_said_is_nothing_configured() {
+    fn without_settings_no_store_is_configured() {
         let config = load(&[]).unwrap();
         assert!(config.s3.is_none() && config.gcs.is_none() && config.nats.is_none());
         assert!(config.cache.is_none() && config.dir.is_none() && config.cloud_tier.is_none());
     }
 
     #[test]
-    fn a_bucket_comes_with_who_asks_and_nobody_sees_it() {
+    fn the_credentials_of_a_bucket_are_read_and_not_printed() {
         let config = load(&[
             ("NOETL_STORAGE_CLOUD_TIER", "minio"),
             ("NOETL_STORAGE_S3_BUCKET", "results"),
@@ -159,10 +164,10 @@ mod tests {
         assert_eq!(config.cloud_tier, Some(CloudTier::S3));
         assert_eq!(config.silence_max, Duration::from_millis(500));
         assert_eq!(config.cache.as_ref().unwrap().bytes_max, 2 << 30);
-        let said = format!("{config:?}");
+        let text = format!("{config:?}");
         assert!(
-            said.contains("results") && !said.contains("canary"),
-            "{said}"
+            text.contains("results") && !text.contains("canary"),
+            "{text}"
         );
     }
 

@@ -1,4 +1,4 @@
-//! Tells store directories from database URLs.
+//! Distinguishes store directories from database URLs.
 
 use std::path::Path;
 

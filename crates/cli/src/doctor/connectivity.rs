@@ -28,7 +28,11 @@ pub(crate) async fn check_server(app: &App) -> Option<Vec<Check>> {
 }
 
 async fn check_address(address: &ServerAddress) -> Vec<Check> {
-    let shown = address.servers.join(", ");
+    let servers = address.servers.join(", ");
+    let shown = match &address.context {
+        Some(name) => format!("{servers} (context `{name}`)"),
+        None => servers,
+    };
     let remedy = "check that the server is running, its URL, and the access token";
     let failed = |message: String| {
         vec![Check::fail("server", format!("{shown}: {message}"), remedy).with_unreachable_exit()]

@@ -12,22 +12,22 @@ const KERNEL: &str = "use a newer kernel, or another worker, for `sandbox: stric
 
 /// Checks the sandbox features of this machine.
 pub(crate) fn check_isolation(app: &App) -> Vec<Check> {
-    let here = SandboxSupport::detect();
-    let mut checks = vec![check_sandbox_level(app.settings.sandbox, here)];
-    checks.push(if here.no_new_privileges {
+    let support = SandboxSupport::detect();
+    let mut checks = vec![check_sandbox_level(app.settings.sandbox, support)];
+    checks.push(if support.no_new_privileges {
         Check::ok("no_new_privs", "available")
     } else {
         Check::warn("no_new_privs", "not supported by this system", KERNEL)
     });
-    checks.push(match here.landlock {
+    checks.push(match support.landlock {
         0 => Check::warn(
             "landlock",
             "not supported by the kernel, or disabled",
             KERNEL,
         ),
-        version => check_landlock(version, &here.limitations()),
+        version => check_landlock(version, &support.limitations()),
     });
-    checks.push(if here.seccomp {
+    checks.push(if support.seccomp {
         Check::ok("seccomp", "available")
     } else {
         Check::warn("seccomp", "not supported by the kernel", KERNEL)
@@ -69,7 +69,7 @@ fn check_sandbox_level(level: SandboxLevel, support: SandboxSupport) -> Check {
 }
 
 fn check_namespaces(app: &App) -> Check {
-    let tried = [
+    let results = [
         "--user",
         "--map-root-user",
         "--net",
@@ -77,7 +77,7 @@ fn check_namespaces(app: &App) -> Check {
         "--fork",
         "true",
     ];
-    match program_output(app, Path::new("unshare"), &tried) {
+    match program_output(app, Path::new("unshare"), &results) {
         Some(_) => Check::ok(
             "namespaces",
             "user, network and process namespaces; not needed by any level",
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_older_kernel_does_not_give_is_said() {
+    fn features_missing_in_an_older_kernel_are_reported() {
         assert_eq!(check_landlock(6, &[]).remedy, None);
         let old = check_landlock(1, &["programs can signal others"]);
         assert_eq!(old.remedy, Some(KERNEL));

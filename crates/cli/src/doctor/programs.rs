@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::app::App;
+use crate::config::variables;
 use crate::doctor::Check;
 
 /// Usual directories of libraries.
@@ -76,7 +77,7 @@ fn check_duckdb(app: &App) -> Check {
     const NAME: &str = "duckdb";
     let remedy =
         "install libduckdb and set NOETL_DUCKDB_LIB to its path if playbooks use `kind: duckdb`";
-    if let Some(named) = app.environment.get("NOETL_DUCKDB_LIB") {
+    if let Some(named) = app.environment.get(variables::DUCKDB_LIB) {
         return if Path::new(named).is_file() {
             Check::ok(NAME, named)
         } else {
@@ -134,7 +135,7 @@ fn check_external_tools(app: &App) -> Vec<Check> {
 
 /// Returns the path of a program in PATH.
 pub(super) fn find_program(app: &App, name: &str) -> Option<PathBuf> {
-    let path = app.environment.get("PATH")?;
+    let path = app.environment.get(variables::PATH)?;
     path.split(':')
         .map(|dir| Path::new(dir).join(name))
         .find(|file| file.is_file())

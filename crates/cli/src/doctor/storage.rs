@@ -95,9 +95,9 @@ fn describe_damages(dir: &Path, verified: &store::VerifyReport) -> String {
 
 fn check_store_dir(dir: &Path) -> Check {
     let remedy = "make the directory writable, or choose another one with --store or NOETL_STORE";
-    let there = existing_ancestor(dir);
-    let shown = dir.display();
-    match measure_sync(&there) {
+    let ancestor = existing_ancestor(dir);
+    let displayed = dir.display();
+    match measure_sync(&ancestor) {
         Ok(took) => {
             let will = if dir.is_dir() {
                 ""
@@ -105,7 +105,7 @@ fn check_store_dir(dir: &Path) -> Check {
                 " (created by the first run)"
             };
             let detail = format!(
-                "{shown}{will}; a durable write takes {:.2} ms",
+                "{displayed}{will}; a durable write takes {:.2} ms",
                 took.as_secs_f64() * 1e3
             );
             if took > FSYNC_SLOW {
@@ -118,16 +118,20 @@ fn check_store_dir(dir: &Path) -> Check {
                 Check::ok("store", detail)
             }
         }
-        Err(error) => Check::fail("store", format!("cannot write to {shown}: {error}"), remedy)
-            .with_unreachable_exit(),
+        Err(error) => Check::fail(
+            "store",
+            format!("cannot write to {displayed}: {error}"),
+            remedy,
+        )
+        .with_unreachable_exit(),
     }
 }
 
 /// Returns the directory, or its nearest existing parent.
 fn existing_ancestor(dir: &Path) -> PathBuf {
     let dir = std::path::absolute(dir).unwrap_or_else(|_| dir.to_owned());
-    let found = dir.ancestors().find(|dir| dir.is_dir());
-    found.unwrap_or(Path::new("/")).to_owned()
+    let ancestor = dir.ancestors().find(|dir| dir.is_dir());
+    ancestor.unwrap_or(Path::new("/")).to_owned()
 }
 
 /// Returns the median duration of several durable writes of one page.
@@ -154,10 +158,10 @@ fn measure_writes(path: &Path) -> std::io::Result<Vec<Duration>> {
 
 fn check_disk_space(dir: &Path) -> Check {
     let remedy = "free some space, or move the store to another disk";
-    let Ok(found) = rustix::fs::statvfs(existing_ancestor(dir)) else {
+    let Ok(stats) = rustix::fs::statvfs(existing_ancestor(dir)) else {
         return Check::warn("disk", "cannot determine the free space", remedy);
     };
-    let free = found.f_bavail.saturating_mul(found.f_frsize);
+    let free = stats.f_bavail.saturating_mul(stats.f_frsize);
     let detail = format!("{} free", human::format_size(free));
     match free {
         free if free < FREE_BYTES_MIN => {

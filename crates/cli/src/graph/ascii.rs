@@ -51,8 +51,8 @@ impl AsciiDrawing<'_> {
         }
         if self.drawn[node] && !arcs.is_empty() {
             // Its branches are drawn at its first occurrence.
-            let more = self.style.choose("…", "...");
-            return vec![format!("{name} {more}")];
+            let ellipsis = self.style.choose("…", "...");
+            return vec![format!("{name} {ellipsis}")];
         }
         self.drawn[node] = true;
         if arcs.is_empty() {
@@ -61,7 +61,9 @@ impl AsciiDrawing<'_> {
         self.ancestors.push(node);
         let branches: Vec<Vec<String>> = arcs
             .iter()
-            .map(|(to, taken)| indent_lines(&self.arrow_text(taken), self.draw_block(*to)))
+            .map(|(to, followed_arc)| {
+                indent_lines(&self.arrow_text(followed_arc), self.draw_block(*to))
+            })
             .collect();
         self.ancestors.pop();
         self.join_branches(&name, branches)

@@ -98,10 +98,10 @@ impl Diagram {
                 }
             }
         }
-        let place = |name: &str| places.get(name).copied();
+        let index_of = |name: &str| places.get(name).copied();
         Self {
-            entry: place(playbook.entry().name.as_str()).unwrap_or(0),
-            final_step: last.and_then(|name| place(name.as_str())),
+            entry: index_of(playbook.entry().name.as_str()).unwrap_or(0),
+            final_step: last.and_then(|name| index_of(name.as_str())),
             nodes,
             arcs,
         }
@@ -159,7 +159,7 @@ impl ArcCondition {
             .and_then(|text| text.strip_suffix("}}"))
             .unwrap_or(text);
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let speaks_of = |words: &[&str]| words.iter().any(|word| text.contains(word));
+        let speaks_of = |words: &[&str]| words.iter().any(|mentions| text.contains(mentions));
         if speaks_of(&[
             "step.failed",
             "call.error",

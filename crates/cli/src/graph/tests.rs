@@ -51,14 +51,14 @@ fn a_terminal_without_unicode_gets_ascii() {
         has_unicode: false,
         ..TerminalStyle::PLAIN
     };
-    let drawn = render_ascii(&diagram(LOAD), surface);
-    assert!(drawn.is_ascii(), "{drawn}");
-    assert!(drawn.contains("..failed..> cleanup"), "{drawn}");
+    let text = render_ascii(&diagram(LOAD), surface);
+    assert!(text.is_ascii(), "{text}");
+    assert!(text.contains("..failed..> cleanup"), "{text}");
 }
 
 #[test]
-fn an_arc_back_ends_at_the_name_it_goes_back_to() {
-    let drawn = render_ascii(
+fn a_backward_arc_ends_at_the_name_of_its_target() {
+    let text = render_ascii(
         &diagram(
             "
   - step: poll
@@ -79,12 +79,12 @@ fn an_arc_back_ends_at_the_name_it_goes_back_to() {
     let expected = "\
 poll ─┬─ poll.data.more ─▶ poll_again ─▶ ↺ poll
       └─▶ end";
-    assert_eq!(drawn, expected);
+    assert_eq!(text, expected);
 }
 
 #[test]
 fn nested_branches_keep_their_columns() {
-    let drawn = render_ascii(
+    let text = render_ascii(
         &diagram(
             "
   - step: a
@@ -105,7 +105,7 @@ fn nested_branches_keep_their_columns() {
 a ─┬─▶ b ─┬─▶ d
    │      └─▶ e
    └─▶ c";
-    assert_eq!(drawn, expected);
+    assert_eq!(text, expected);
 }
 
 #[test]

@@ -108,7 +108,7 @@ fn describe_activity(step: &StepView) -> String {
         task.is_retrying,
         task.attempts_max,
     ) {
-        (Some(what), _, _) => format!("{label} waits for {what}"),
+        (Some(target), _, _) => format!("{label} waits for {target}"),
         (None, true, Some(max)) => format!("{label} retrying, attempt {} of {max}", task.attempt),
         (None, true, None) => format!("{label} retrying, attempt {}", task.attempt),
         (None, false, _) => label.to_string(),
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn a_loop_line_has_counts_bar_rate_and_eta() {
         let mut log = EventLogFixture::started();
-        log.push(step_location("each"), loop_started(4));
+        log.push_step("each", loop_started(4));
         for index in 0..2 {
             let done = EventBody::IterationDone(IterationDone { set_ctx: None });
             log.push(step_location("each").with_iteration(Some(index)), done);

@@ -53,11 +53,11 @@ impl PlainProgress {
         for step in view.active_steps() {
             let Some(lap) = &step.loop_view else { continue };
             let key = (step.step.clone(), step.run);
-            let told = self.reported_at.entry(key).or_insert(step.started_at);
-            if now.since(*told).as_millis() < LOOP_INTERVAL_MS {
+            let reported_at = self.reported_at.entry(key).or_insert(step.started_at);
+            if now.since(*reported_at).as_millis() < LOOP_INTERVAL_MS {
                 continue;
             }
-            *told = now;
+            *reported_at = now;
             lines.push(format!(
                 "{} {}/{} ok={} retrying={} failed={}",
                 step.step,
@@ -75,12 +75,12 @@ impl PlainProgress {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::testing::{EventLogFixture, loop_started, step_location};
+    use crate::view::testing::{EventLogFixture, loop_started};
 
     #[test]
-    fn a_loop_is_told_of_every_five_seconds() {
+    fn loop_progress_is_printed_every_five_seconds() {
         let mut log = EventLogFixture::started();
-        log.push(step_location("each"), loop_started(9));
+        log.push_step("each", loop_started(9));
         let view = RunView::from_events(&log.events);
         let subject = RunDescription {
             name: "demo".to_owned(),

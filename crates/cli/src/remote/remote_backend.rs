@@ -13,7 +13,9 @@ use results::ByteStream;
 use serde::de::DeserializeOwned;
 use server::{Control, ExecutionOutline, LoopOutline, ReferencePage, ResultAddress};
 use store::{ExecutionFilter, ExecutionRow, LoopProgress};
-use wire::api::{EventPage, ExecutionPage, ExecutionSummary, OutlinePage, ReferenceList};
+use wire::api::{
+    EventPage, ExecutionPage, ExecutionSummary, LogsResponse, OutlinePage, ReferenceList,
+};
 use wire::{CallError, Client};
 
 use crate::args::DriveArgs;
@@ -110,14 +112,6 @@ pub(super) fn to_row(run: ExecutionSummary) -> ExecutionRow {
         current: run.current_step,
         error: run.error,
     }
-}
-
-/// A page of log lines of the API.
-#[derive(serde::Deserialize)]
-struct LinePage {
-    lines: Vec<worker::LogLine>,
-    #[serde(default)]
-    next_after: Option<u64>,
 }
 
 #[async_trait]
@@ -245,13 +239,11 @@ impl RunBackend for RemoteBackend {
 
     async fn log_lines(&self, id: ExecutionId, after: u64) -> Result<FetchedLines, CliError> {
         let path = paths::run_path(id, &format!("/logs?after={after}&limit={PAGE_MAX}"));
-        let page: LinePage = self.get_json(&path).await?;
-        let has_more = !page.lines.is_empty() && page.next_after.is_some();
-        let next_after = page.next_after.unwrap_or(after + page.lines.len() as u64);
+        let page: LogsResponse = self.get_json(&path).await?;
         Ok(FetchedLines {
+            has_more: !page.lines.is_empty(),
             lines: page.lines,
-            next_after,
-            has_more,
+            next_after: page.next_after,
         })
     }
 

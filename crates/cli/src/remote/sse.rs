@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_come_out_whole_however_the_bytes_arrive() {
+    fn messages_are_complete_however_the_bytes_are_split() {
         let text = ": warm\n\nid: 1\nevent: a\ndata: {\"x\": 1}\n\nevent: end\r\ndata: {}\r\n\r\ndata: é\ndata: two\n\n";
         let message = |event: &str, data: &str| SseMessage {
             event: event.to_owned(),
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_not_finished_does_not_come_out() {
+    fn an_incomplete_message_is_not_returned() {
         let mut stream = SseParser::default();
         assert_eq!(stream.push(b"event: a\ndata: 1\n"), []);
     }

@@ -1,10 +1,14 @@
-//! Reads token files, and converts API errors to command errors.
+//! Reads token files, converts API errors to command errors, and adds the context to the error of an unreachable server.
 
 use std::path::Path;
 
 use wire::{AccessToken, CallError};
 
-use crate::cli_error::{CliError, Exit};
+use crate::cli_error::{CliError, Exit, innermost_cause};
+use crate::config::{LOCAL_CONTEXT, ServerAddress};
+
+/// Error code if no server responds.
+const SERVER_UNREACHABLE: &str = "SERVER_UNREACHABLE";
 
 /// Reads the access token in a file.
 pub(crate) fn read_token(file: &Path) -> Result<AccessToken, CliError> {
@@ -26,7 +30,7 @@ pub(crate) fn call_error(error: &CallError) -> CliError {
             CallError::InvalidAddress(_) => Exit::Usage,
             _ => Exit::Unreachable,
         };
-        return CliError::new(exit, "SERVER_UNREACHABLE", message)
+        return CliError::new(exit, SERVER_UNREACHABLE, message)
             .help("check the URL, and that `noetl serve` is running there");
     };
     let exit = match problem.status {
@@ -48,15 +52,49 @@ pub(crate) fn call_error(error: &CallError) -> CliError {
     shown
 }
 
+/// Adds the name of the context to the error of an unreachable server, if a context selected the server.
+pub(crate) fn add_context_help(error: CliError, server: Option<&ServerAddress>) -> CliError {
+    let context = server.and_then(|address| address.context.as_deref());
+    match context {
+        Some(name) if error.code == SERVER_UNREACHABLE => error.help(format!(
+            "context `{name}` selects this server; `noetl context use {LOCAL_CONTEXT}` selects the local store"
+        )),
+        _ => error,
+    }
+}
+
 /// Returns the message of an error with its innermost cause.
 fn error_text(error: &CallError) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(inner) = cause {
-        cause = inner.source();
-        if cause.is_none() {
-            text = format!("{text}: {inner}");
+    match innermost_cause(error) {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(context: Option<&str>) -> ServerAddress {
+        ServerAddress {
+            servers: vec!["http://127.0.0.1:9000".to_owned()],
+            token: None,
+            context: context.map(str::to_owned),
         }
     }
-    text
+
+    #[test]
+    fn only_the_error_of_an_unreachable_server_names_the_context() {
+        let unreachable = || CliError::new(Exit::Unreachable, SERVER_UNREACHABLE, "cannot connect");
+        let help =
+            "context `old` selects this server; `noetl context use local` selects the local store";
+        let old = address(Some("old"));
+        assert_eq!(add_context_help(unreachable(), Some(&old)).help, [help]);
+
+        let not_found = CliError::new(Exit::NotFound, "RUN_NOT_FOUND", "not found");
+        assert_eq!(add_context_help(not_found.clone(), Some(&old)), not_found);
+        for server in [None, Some(&address(None))] {
+            assert_eq!(add_context_help(unreachable(), server), unreachable());
+        }
+    }
 }

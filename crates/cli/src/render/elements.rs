@@ -13,11 +13,11 @@ pub(crate) struct JsonElements {
 impl JsonElements {
     /// Adds a chunk and returns the elements that it completes.
     pub(crate) fn push(&mut self, chunk: &[u8]) -> Vec<Vec<u8>> {
-        let mut whole = Vec::new();
+        let mut complete = Vec::new();
         for byte in chunk {
-            whole.extend(self.push_byte(*byte));
+            complete.extend(self.push_byte(*byte));
         }
-        whole
+        complete
     }
 
     /// Returns the remaining text at the end of the stream.
@@ -59,9 +59,9 @@ impl JsonElements {
     }
 
     fn take_element(&mut self) -> Option<Vec<u8>> {
-        let held = std::mem::take(&mut self.buffer);
-        let is_blank = held.iter().all(u8::is_ascii_whitespace);
-        (!is_blank).then_some(held)
+        let partial = std::mem::take(&mut self.buffer);
+        let is_blank = partial.iter().all(u8::is_ascii_whitespace);
+        (!is_blank).then_some(partial)
     }
 }
 
@@ -71,12 +71,12 @@ mod tests {
 
     fn elements(text: &str, by: usize) -> Vec<String> {
         let mut elements = JsonElements::default();
-        let mut found: Vec<Vec<u8>> = Vec::new();
+        let mut parsed: Vec<Vec<u8>> = Vec::new();
         for piece in text.as_bytes().chunks(by) {
-            found.extend(elements.push(piece));
+            parsed.extend(elements.push(piece));
         }
-        found.extend(elements.finish());
-        let texts = found.into_iter().map(String::from_utf8);
+        parsed.extend(elements.finish());
+        let texts = parsed.into_iter().map(String::from_utf8);
         texts.map(Result::unwrap).collect()
     }
 

@@ -22,14 +22,14 @@ pub(crate) fn render_run_failure(
 ) -> Option<String> {
     let run_error = view.error.as_ref()?;
     let step = view.failed_step();
-    let found = step.and_then(StepView::failure);
-    let bare = StepFailure {
+    let first_failure = step.and_then(StepView::failure);
+    let run_failure = StepFailure {
         task: None,
         attempt: 0,
         attempts_max: None,
         error: run_error.clone(),
     };
-    let (iteration, failure) = found.unwrap_or((None, &bare));
+    let (iteration, failure) = first_failure.unwrap_or((None, &run_failure));
     let mut out = render_failure(step, iteration, failure, playbook, surface);
     if let Some(also) = step.and_then(|step| other_failures(step, iteration)) {
         let _ = writeln!(out, "   = also: {also}");
@@ -56,8 +56,8 @@ pub(crate) fn render_failure(
         human::escape_controls(error.message.trim_end())
     );
     let address = failure_address(step, iteration, failure);
-    let place = playbook.and_then(|playbook| failure_span(step, failure, playbook));
-    if let (Some(playbook), Some(span)) = (playbook, place) {
+    let failure_place = playbook.and_then(|playbook| failure_span(step, failure, playbook));
+    if let (Some(playbook), Some(span)) = (playbook, failure_place) {
         write_snippet(&mut out, playbook, span, &address, surface);
     } else {
         let corner = surface.dim(surface.choose("┌─", "-->"));
@@ -125,12 +125,12 @@ fn failure_span(
             ..Span::default()
         });
     }
-    let known = playbook.step(step?.step.as_str())?;
+    let playbook_step = playbook.step(step?.step.as_str())?;
     let task = failure
         .task
         .as_ref()
-        .and_then(|label| known.task(label.as_str()));
-    Some(task.map_or(known.span, |(_, task)| task.span))
+        .and_then(|label| playbook_step.task(label.as_str()));
+    Some(task.map_or(playbook_step.span, |(_, task)| task.span))
 }
 
 fn write_snippet(
@@ -177,42 +177,41 @@ fn underline_width(text: &str, span: Span, line: &str, column: usize) -> usize {
         .trim_end()
         .chars()
         .count();
-    let rest = line.chars().skip(column);
-    let room = rest.clone().count().max(1);
-    let word = rest.take_while(|c| !c.is_whitespace() && *c != ':').count();
-    let width = if first > 0 { first } else { word };
-    width.clamp(1, room)
+    let line_end = line.chars().skip(column);
+    let chars_left = line_end.clone().count().max(1);
+    let word_chars = line_end
+        .take_while(|c| !c.is_whitespace() && *c != ':')
+        .count();
+    let width = if first > 0 { first } else { word_chars };
+    width.clamp(1, chars_left)
 }
 
 /// Lists the other failed iterations.
-fn other_failures(step: &StepView, shown: Option<u64>) -> Option<String> {
+fn other_failures(step: &StepView, shown_iteration: Option<u64>) -> Option<String> {
     let lap = step.loop_view.as_ref()?;
-    let others: Vec<String> = lap
+    let reasons: Vec<String> = lap
         .failed
         .iter()
-        .filter(|index| Some(**index) != shown)
+        .filter(|index| Some(**index) != shown_iteration)
         .take(OTHERS_NAMED_MAX)
         .map(u64::to_string)
         .collect();
-    let is_shown = shown.is_some_and(|index| lap.failed.contains(&index));
-    let more = lap.failed_count() - u64::from(is_shown) - others.len() as u64;
-    let mut text = others.join(", ");
-    if more > 0 {
-        let _ = write!(text, " and {} more", human::format_count(more));
+    let is_shown = shown_iteration.is_some_and(|index| lap.failed.contains(&index));
+    let hidden_count = lap.failed_count() - u64::from(is_shown) - reasons.len() as u64;
+    let mut text = reasons.join(", ");
+    if hidden_count > 0 {
+        let _ = write!(text, " and {} more", human::format_count(hidden_count));
     }
-    (!others.is_empty()).then_some(text)
+    (!reasons.is_empty()).then_some(text)
 }
 
 #[cfg(test)]
 mod tests {
-    use model::event::{EndStatus, EventBody, EventLocation};
+    use model::event::EventBody;
     use model::outcome::Outcome;
 
     use super::*;
-    use crate::view::testing::{
-        EventLogFixture, execution_finished, failure_payload, step_location, task_ended,
-        task_error, task_location,
-    };
+    use crate::view::testing::{EventLogFixture, task_ended, task_error, task_location};
 
     const TEXT: &str = "\
 apiVersion: noetl.io/v2
@@ -236,14 +235,7 @@ workflow:
             task_location("load", None, "save", 3),
             EventBody::TaskFailed(Box::new(task_ended(&Outcome::error(broken.clone())))),
         )
-        .push(
-            step_location("load"),
-            EventBody::StepFailed(Box::new(failure_payload(&broken))),
-        )
-        .push(
-            EventLocation::default(),
-            execution_finished(EndStatus::Error, Some(broken)),
-        );
+        .fail_run("load", broken);
         RunView::from_events(&log.events)
     }
 

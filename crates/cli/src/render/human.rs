@@ -96,16 +96,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_get_coarser_as_they_grow() {
-        let shown = [0, 44, 999, 8_140, 72_000, 7_500_000, 273_600_000].map(format_duration_ms);
+    fn longer_durations_are_printed_with_coarser_units() {
+        let formatted = [0, 44, 999, 8_140, 72_000, 7_500_000, 273_600_000].map(format_duration_ms);
         assert_eq!(
-            shown,
+            formatted,
             ["0ms", "44ms", "999ms", "8.1s", "1m 12s", "2h 05m", "3d 4h"]
         );
     }
 
     #[test]
-    fn thousands_stand_apart() {
+    fn thousands_are_separated() {
         assert_eq!(
             [0, 999, 1_000, 41_207, 1_234_567].map(format_count),
             ["0", "999", "1,000", "41,207", "1,234,567"]
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_told_from_now() {
+    fn times_are_printed_relative_to_now() {
         let at = |seconds: i64| Time(seconds * 1_000_000);
         assert_eq!(format_age(at(100), at(101)), "just now");
         assert_eq!(format_age(at(0), at(125)), "2m ago");

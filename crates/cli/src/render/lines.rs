@@ -26,14 +26,14 @@ impl LineColumns {
         };
         let step = widest(|step| step.name.as_str().chars().count(), 8, 32);
         let kind = widest(|step| step_kind(step).chars().count(), 6, 16);
-        let room = surface
+        let columns_left = surface
             .columns
             .unwrap_or(100)
             .saturating_sub(step + kind + 20);
         Self {
             step,
             kind,
-            preview: room.clamp(10, 60),
+            preview: columns_left.clamp(10, 60),
         }
     }
 
@@ -62,9 +62,9 @@ pub(crate) fn step_kind(step: &Step) -> String {
 
 /// Returns the kind of a step of a run; empty if it is unknown.
 pub(crate) fn step_view_kind(playbook: Option<&Playbook>, step: &StepView) -> String {
-    let known = playbook.and_then(|playbook| playbook.step(step.step.as_str()));
-    match known {
-        Some(known) => step_kind(known),
+    let playbook_step = playbook.and_then(|playbook| playbook.step(step.step.as_str()));
+    match playbook_step {
+        Some(playbook_step) => step_kind(playbook_step),
         None if step.loop_view.is_some() => "loop".to_owned(),
         None => String::new(),
     }
@@ -100,18 +100,21 @@ pub(crate) fn step_line(
         run => format!("{}:{run}", step.step),
     };
     let head = columns.pad_head(&name, &step_view_kind(playbook, step));
-    let what = step_outcome(step, columns.preview);
+    let outcome_text = step_outcome(step, columns.preview);
     let width = columns.preview;
     let took = human::format_duration_ms(step.elapsed_ms(now));
-    format!("{mark} {head}  {what:width$}  {}", surface.dim(&took))
+    format!(
+        "{mark} {head}  {outcome_text:width$}  {}",
+        surface.dim(&took)
+    )
 }
 
 /// Returns the result or error of a step in at most `chars` characters.
 pub(crate) fn step_outcome(step: &StepView, chars: usize) -> String {
     let failure = step.failure().map(|(iteration, failure)| {
-        let place = iteration.map_or_else(String::new, |index| format!("#{index} "));
+        let iteration_label = iteration.map_or_else(String::new, |index| format!("#{index} "));
         let message = human::escape_controls(&failure.error.message).replace('\n', " ");
-        format!("{place}{}: {message}", failure.error.code)
+        format!("{iteration_label}{}: {message}", failure.error.code)
     });
     let text = match (&step.loop_view, failure) {
         (Some(lap), failure) => {
@@ -131,8 +134,9 @@ pub(crate) fn step_outcome(step: &StepView, chars: usize) -> String {
         }
         (None, Some(failure)) => failure,
         (None, None) => {
-            let shown = |outcome| preview::preview_outcome(outcome, step.body.as_deref(), chars);
-            step.outcome.as_ref().map(shown).unwrap_or_default()
+            let preview_of =
+                |outcome| preview::preview_outcome(outcome, step.body.as_deref(), chars);
+            step.outcome.as_ref().map(preview_of).unwrap_or_default()
         }
     };
     human::truncate(&text, chars)
@@ -147,7 +151,7 @@ pub(crate) fn run_footer(
     surface: TerminalStyle,
 ) -> String {
     let took = human::format_duration_ms(view.elapsed_ms(now));
-    let (mark, says) = match view.status {
+    let (mark, message) = match view.status {
         RunStatus::Completed => (surface.tick(), format!("succeeded in {took}")),
         RunStatus::Failed => (surface.cross(), format!("failed after {took}")),
         RunStatus::Cancelled => (
@@ -171,7 +175,7 @@ pub(crate) fn run_footer(
         RunStatus::Completed | RunStatus::Cancelled => format!("{events}   noetl show {id}"),
     };
     format!(
-        "{mark} {} {says}   {}",
+        "{mark} {} {message}   {}",
         surface.strong(name),
         surface.dim(&hint)
     )
@@ -180,7 +184,7 @@ pub(crate) fn run_footer(
 /// Returns where a run failed: `fetch: 3 of 10,000 iterations failed`.
 fn failure_reason(view: &RunView) -> Option<String> {
     let step = view.failed_step()?;
-    let what = match &step.loop_view {
+    let reason = match &step.loop_view {
         Some(lap) if lap.failed_count() > 0 => {
             let (failed, total) = (lap.failed_count(), lap.total);
             format!(
@@ -193,36 +197,27 @@ fn failure_reason(view: &RunView) -> Option<String> {
             .failure()
             .map(|(_, failure)| failure.error.code.clone())?,
     };
-    Some(format!("{}: {what}", step.step))
+    Some(format!("{}: {reason}", step.step))
 }
 
 #[cfg(test)]
 mod tests {
-    use model::event::{EmptyPayload, EndStatus, EventBody, EventLocation, StepDone};
+    use model::event::{EmptyPayload, EventBody, StepDone};
     use model::outcome::Outcome;
     use serde_json::json;
 
     use super::*;
-    use crate::view::testing::{
-        EventLogFixture, execution_finished, failure_payload, step_location, task_ended,
-        task_error, task_location,
-    };
+    use crate::view::testing::{EventLogFixture, task_ended, task_error, task_location};
 
     #[test]
     fn a_step_line_has_mark_name_result_and_time() {
         let mut log = EventLogFixture::started();
-        log.push(
-            step_location("greet"),
-            EventBody::StepStarted(EmptyPayload {}),
-        )
-        .push(
-            task_location("greet", None, "a", 1),
-            EventBody::TaskDone(Box::new(task_ended(&Outcome::ok(json!({"n": 1}))))),
-        )
-        .push(
-            step_location("greet"),
-            EventBody::StepDone(StepDone::default()),
-        );
+        log.push_step("greet", EventBody::StepStarted(EmptyPayload {}))
+            .push(
+                task_location("greet", None, "a", 1),
+                EventBody::TaskDone(Box::new(task_ended(&Outcome::ok(json!({"n": 1}))))),
+            )
+            .push_step("greet", EventBody::StepDone(StepDone::default()));
         let view = RunView::from_events(&log.events);
         let columns = LineColumns::new(None, TerminalStyle::PLAIN);
         let line = step_line(
@@ -240,14 +235,7 @@ mod tests {
     fn the_last_line_says_how_the_run_ended_and_where_it_failed() {
         let mut log = EventLogFixture::started();
         let broken = task_error("BROKEN", "load");
-        log.push(
-            step_location("load"),
-            EventBody::StepFailed(Box::new(failure_payload(&broken))),
-        )
-        .push(
-            EventLocation::default(),
-            execution_finished(EndStatus::Error, Some(broken)),
-        );
+        log.fail_run("load", broken);
         let view = RunView::from_events(&log.events);
         let line = run_footer(&view, "demo", "7", view.last_event_at, TerminalStyle::PLAIN);
         assert_eq!(line, "✗ demo failed after 2ms   load: BROKEN");

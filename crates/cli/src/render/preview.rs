@@ -78,8 +78,8 @@ mod tests {
 
     #[test]
     fn maps_are_shown_as_flow_yaml() {
-        let shown = preview_value(&json!({"greeting": "Hello, Ada", "n": [1, 2]}), 60);
-        assert_eq!(shown, r#"{greeting: "Hello, Ada", n: [1, 2]}"#);
+        let preview = preview_value(&json!({"greeting": "Hello, Ada", "n": [1, 2]}), 60);
+        assert_eq!(preview, r#"{greeting: "Hello, Ada", n: [1, 2]}"#);
     }
 
     #[test]
@@ -92,11 +92,11 @@ mod tests {
     }
 
     #[test]
-    fn long_values_are_cut_to_the_room_there_is() {
+    fn long_values_are_cut_to_the_width_of_the_terminal() {
         let long = json!({"text": "x".repeat(10_000), "more": [1, 2, 3]});
-        let shown = preview_value(&long, 20);
-        assert_eq!(shown.chars().count(), 20);
-        assert!(shown.ends_with('…'));
+        let preview = preview_value(&long, 20);
+        assert_eq!(preview.chars().count(), 20);
+        assert!(preview.ends_with('…'));
     }
 
     #[test]

@@ -51,18 +51,18 @@ pub(crate) fn run_report(
 
 /// Builds the object of one step run.
 fn step_report(step: &StepView, playbook: Option<&Playbook>, now: Time) -> Value {
-    let mut shown = Map::new();
-    shown.insert("step".to_owned(), json!(step.step));
-    shown.insert("run".to_owned(), json!(step.run));
-    shown.insert(
+    let mut fields = Map::new();
+    fields.insert("step".to_owned(), json!(step.step));
+    fields.insert("run".to_owned(), json!(step.run));
+    fields.insert(
         "kind".to_owned(),
         json!(lines::step_view_kind(playbook, step)),
     );
-    shown.insert("status".to_owned(), json!(step.status.name()));
-    shown.insert("started_at".to_owned(), json!(step.started_at));
-    shown.insert("finished_at".to_owned(), json!(step.ended_at));
-    shown.insert("duration_ms".to_owned(), json!(step.elapsed_ms(now)));
-    shown.insert("retries".to_owned(), json!(step.retries));
+    fields.insert("status".to_owned(), json!(step.status.name()));
+    fields.insert("started_at".to_owned(), json!(step.started_at));
+    fields.insert("finished_at".to_owned(), json!(step.ended_at));
+    fields.insert("duration_ms".to_owned(), json!(step.elapsed_ms(now)));
+    fields.insert("retries".to_owned(), json!(step.retries));
     if let Some(lap) = &step.loop_view {
         let stats = json!({
             "total": lap.total,
@@ -70,7 +70,7 @@ fn step_report(step: &StepView, playbook: Option<&Playbook>, now: Time) -> Value
             "failed": lap.failed_count(),
             "in_flight": lap.in_flight_count(),
         });
-        shown.insert("loop".to_owned(), stats);
+        fields.insert("loop".to_owned(), stats);
     }
     let waits: Vec<&String> = step
         .open_tasks
@@ -78,7 +78,7 @@ fn step_report(step: &StepView, playbook: Option<&Playbook>, now: Time) -> Value
         .filter_map(|task| task.awaited.as_ref())
         .collect();
     if !waits.is_empty() {
-        shown.insert("waits_for".to_owned(), json!(waits));
+        fields.insert("waits_for".to_owned(), json!(waits));
     }
     if !step.failures.is_empty() {
         let failures = step.failures.iter().map(|(iteration, failure)| {
@@ -89,42 +89,34 @@ fn step_report(step: &StepView, playbook: Option<&Playbook>, now: Time) -> Value
                 "error": failure.error,
             })
         });
-        shown.insert("failures".to_owned(), failures.collect());
+        fields.insert("failures".to_owned(), failures.collect());
     }
-    Value::Object(shown)
+    Value::Object(fields)
 }
 
 #[cfg(test)]
 mod tests {
-    use model::event::{EndStatus, EventBody, EventLocation};
-
     use super::*;
-    use crate::view::testing::{
-        EventLogFixture, execution_finished, failure_payload, step_location, task_error,
-    };
+    use crate::view::testing::{EventLogFixture, task_error};
 
     #[test]
     fn ids_are_strings_and_every_promised_field_is_there() {
         let mut log = EventLogFixture::started();
         let broken = task_error("BROKEN", "load");
-        log.push(
-            step_location("load"),
-            EventBody::StepFailed(Box::new(failure_payload(&broken))),
-        )
-        .push(
-            EventLocation::default(),
-            execution_finished(EndStatus::Error, Some(broken)),
-        );
+        log.fail_run("load", broken);
         let view = RunView::from_events(&log.events);
         let name = RunName {
             id: ExecutionId(7),
             name: "demo".to_owned(),
         };
-        let shown = run_report(&view, &name, None, view.last_event_at);
-        assert_eq!(shown["execution_id"], "7");
-        assert_eq!(shown["status"], "FAILED");
-        assert_eq!(shown["error"]["code"], "BROKEN");
-        assert_eq!(shown["steps"][0]["failures"][0]["error"]["code"], "BROKEN");
+        let report_json = run_report(&view, &name, None, view.last_event_at);
+        assert_eq!(report_json["execution_id"], "7");
+        assert_eq!(report_json["status"], "FAILED");
+        assert_eq!(report_json["error"]["code"], "BROKEN");
+        assert_eq!(
+            report_json["steps"][0]["failures"][0]["error"]["code"],
+            "BROKEN"
+        );
         for key in [
             "result",
             "name",
@@ -134,7 +126,7 @@ mod tests {
             "duration_ms",
             "generation",
         ] {
-            assert!(shown.get(key).is_some(), "{key}");
+            assert!(report_json.get(key).is_some(), "{key}");
         }
     }
 }

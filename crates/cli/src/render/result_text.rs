@@ -70,8 +70,8 @@ pub(crate) async fn write_result(
 
 /// Prints the start of a large result to a terminal, and the command that prints all of it.
 pub(crate) fn print_head(out: &Output, text: &[u8], id: &str) {
-    let shown = String::from_utf8_lossy(&text[..SHOWN_BYTES_MAX.min(text.len())]);
-    out.print_data(shown.trim_end_matches(char::REPLACEMENT_CHARACTER));
+    let excerpt = String::from_utf8_lossy(&text[..SHOWN_BYTES_MAX.min(text.len())]);
+    out.print_data(excerpt.trim_end_matches(char::REPLACEMENT_CHARACTER));
     out.info(&format!(
         "truncated after 64 KiB; print the complete result with `noetl result {id} -o json`"
     ));
@@ -90,14 +90,14 @@ pub(crate) async fn print_plain(
             print_head(out, &text, id);
         }
         // A string is printed without quotes, so it must be read completely first.
-        ResultText::Large(mut text, mut rest) if text.starts_with(b"\"") => {
-            while let Some(piece) = next_chunk(&mut rest).await? {
+        ResultText::Large(mut text, mut stream) if text.starts_with(b"\"") => {
+            while let Some(piece) = next_chunk(&mut stream).await? {
                 text.extend_from_slice(&piece);
             }
             out.print_data(&value::to_plain_text(&parse_value(&text)));
         }
-        ResultText::Large(text, rest) => {
-            write_result(out, &text, rest).await?;
+        ResultText::Large(text, stream) => {
+            write_result(out, &text, stream).await?;
             out.write_bytes(b"\n");
         }
     }
@@ -115,10 +115,10 @@ pub(crate) async fn print_report(
             report.insert("result".to_owned(), result);
             out.print_json(&report);
         }
-        ResultText::Large(text, rest) => {
+        ResultText::Large(text, stream) => {
             let (before, behind) = split_report(&report, out.format);
             out.write_bytes(before.as_bytes());
-            write_result(out, &text, rest).await?;
+            write_result(out, &text, stream).await?;
             out.write_bytes(behind.as_bytes());
         }
     }
@@ -131,9 +131,9 @@ fn split_report(report: &Map<String, Value>, format: OutputFormat) -> (String, S
     let (indent, colon) = if is_line { ("", ":") } else { ("\n  ", ": ") };
     let mut parts = [String::from("{"), String::new()];
     let mut is_behind = false;
-    for (place, (key, value)) in report.iter().enumerate() {
+    for (index, (key, value)) in report.iter().enumerate() {
         let part = &mut parts[usize::from(is_behind)];
-        if place > 0 {
+        if index > 0 {
             part.push(',');
         }
         part.push_str(indent);
@@ -159,11 +159,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_large_result_stands_where_a_small_one_would() {
+    fn a_large_result_is_printed_like_a_small_one() {
         let Value::Object(report) = json!({"a": {"b": [1, "x\ny"]}, "result": 7, "z": null}) else {
             unreachable!("it is an object");
         };
-        for (format, whole) in [
+        for (format, expected) in [
             (
                 OutputFormat::Json,
                 serde_json::to_string_pretty(&report).unwrap(),
@@ -174,7 +174,7 @@ mod tests {
             ),
         ] {
             let (before, behind) = split_report(&report, format);
-            assert_eq!(format!("{before}7{behind}"), whole + "\n");
+            assert_eq!(format!("{before}7{behind}"), expected + "\n");
         }
     }
 }

@@ -1,8 +1,34 @@
 //! Tables without borders, at most as wide as the terminal.
 
 use comfy_table::{Cell, ContentArrangement, Table, presets};
+use serde::Serialize;
 
+use crate::output::Output;
 use crate::terminal_style::TerminalStyle;
+
+/// A list that a command prints.
+pub(crate) struct ListFormat<'a> {
+    pub(crate) headings: &'a [&'a str],
+    /// Message for an empty list.
+    pub(crate) empty_message: &'a str,
+}
+
+/// Prints a list: its entries for a program, a table for a person.
+pub(crate) fn print_list<T: Serialize>(
+    out: &Output,
+    entries: &[T],
+    format: &ListFormat<'_>,
+    row: impl Fn(&T) -> Vec<String>,
+) {
+    if out.is_machine() {
+        out.print_records(entries);
+    } else if entries.is_empty() {
+        out.info(format.empty_message);
+    } else {
+        let rows = entries.iter().map(row).collect();
+        out.print_data(&render_table(format.headings, rows, out.stdout));
+    }
+}
 
 /// Formats a table with these headings and rows.
 pub(crate) fn render_table(

@@ -68,8 +68,8 @@ fn write_branches(value: &Value, indent: &str, surface: TerminalStyle, text: &mu
     };
     let hidden = children.len().saturating_sub(ITEMS_SHOWN_MAX);
     let count = children.len() - hidden;
-    for (place, (name, child)) in children.into_iter().take(ITEMS_SHOWN_MAX).enumerate() {
-        let is_last = place + 1 == count && hidden == 0;
+    for (position, (name, child)) in children.into_iter().take(ITEMS_SHOWN_MAX).enumerate() {
+        let is_last = position + 1 == count && hidden == 0;
         let (branch, below) = if is_last {
             (surface.choose("└─ ", "`- "), "   ")
         } else {
@@ -91,8 +91,8 @@ fn write_branches(value: &Value, indent: &str, surface: TerminalStyle, text: &mu
     }
     if hidden > 0 {
         let branch = surface.choose("└─ ", "`- ");
-        let more = format!("{branch}{} {hidden} more", surface.choose("…", "..."));
-        let _ = writeln!(text, "{indent}{}", surface.dim(&more));
+        let more_line = format!("{branch}{} {hidden} more", surface.choose("…", "..."));
+        let _ = writeln!(text, "{indent}{}", surface.dim(&more_line));
     }
 }
 
@@ -111,8 +111,8 @@ fn scalar_text(value: &Value) -> String {
     match value {
         Value::String(text) if text.chars().nth(TEXT_CHARS_MAX).is_none() => text.clone(),
         Value::String(text) => {
-            let cut: String = text.chars().take(TEXT_CHARS_MAX).collect();
-            format!("{cut}… ({} characters)", text.chars().count())
+            let shortened: String = text.chars().take(TEXT_CHARS_MAX).collect();
+            format!("{shortened}… ({} characters)", text.chars().count())
         }
         other => other.to_string(),
     }
@@ -135,16 +135,16 @@ mod tests {
 
     #[test]
     fn a_long_list_is_counted_rather_than_drawn() {
-        let drawn = render_tree(&json!(vec![0; 70]), TerminalStyle::PLAIN);
-        assert_eq!(drawn.lines().count(), ITEMS_SHOWN_MAX + 1);
-        assert!(drawn.ends_with("└─ … 20 more"), "{drawn}");
+        let text = render_tree(&json!(vec![0; 70]), TerminalStyle::PLAIN);
+        assert_eq!(text.lines().count(), ITEMS_SHOWN_MAX + 1);
+        assert!(text.ends_with("└─ … 20 more"), "{text}");
     }
 
     #[test]
     fn a_list_of_flat_maps_is_a_table() {
         let value = json!([{"id": 1, "name": "Ada"}, {"id": 2}]);
-        let shown = render_as_table(&value, TerminalStyle::PLAIN).unwrap();
-        assert_eq!(shown, "id  name\n1   Ada\n2");
+        let table = render_as_table(&value, TerminalStyle::PLAIN).unwrap();
+        assert_eq!(table, "id  name\n1   Ada\n2");
         assert!(render_as_table(&json!([{"id": []}, {"id": 2}]), TerminalStyle::PLAIN).is_none());
         assert!(render_as_table(&json!([1, 2]), TerminalStyle::PLAIN).is_none());
     }

@@ -19,15 +19,15 @@ pub(crate) fn to_pretty_json(value: &Value) -> String {
 
 /// Returns the part of a value at a path such as `.data.rows[0].id`.
 pub(crate) fn value_at<'v>(value: &'v Value, path: &str) -> Result<&'v Value, CliError> {
-    let mut found = value;
+    let mut target = value;
     for part in parse_path(path)? {
         let next = match &part {
-            PathPart::Key(key) => found.get(key.as_str()),
-            PathPart::Index(index) => list_element(found, *index),
+            PathPart::Key(key) => target.get(key.as_str()),
+            PathPart::Index(index) => list_element(target, *index),
         };
-        found = next.ok_or_else(|| missing_part_error(found, path, &part))?;
+        target = next.ok_or_else(|| missing_part_error(target, path, &part))?;
     }
-    Ok(found)
+    Ok(target)
 }
 
 #[derive(Debug, PartialEq)]
@@ -39,13 +39,13 @@ enum PathPart {
 /// Returns an element of a list; a negative index counts from the end.
 fn list_element(value: &Value, index: i64) -> Option<&Value> {
     let list = value.as_array()?;
-    let place = match usize::try_from(index) {
-        Ok(place) => place,
+    let offset = match usize::try_from(index) {
+        Ok(offset) => offset,
         Err(_) => list
             .len()
             .checked_sub(usize::try_from(index.unsigned_abs()).ok()?)?,
     };
-    list.get(place)
+    list.get(offset)
 }
 
 fn parse_path(path: &str) -> Result<Vec<PathPart>, CliError> {
@@ -53,10 +53,10 @@ fn parse_path(path: &str) -> Result<Vec<PathPart>, CliError> {
         CliError::usage(format!("invalid path `{path}`"))
             .help("use for example rows[0].id, or [\"a.b\"] for a key with dots")
     };
-    let mut rest = path.trim().trim_start_matches('$');
+    let mut path_left = path.trim().trim_start_matches('$');
     let mut parts = Vec::new();
-    while !rest.is_empty() {
-        if let Some(inner) = rest.strip_prefix('[') {
+    while !path_left.is_empty() {
+        if let Some(inner) = path_left.strip_prefix('[') {
             let (text, tail) = inner.split_once(']').ok_or_else(wrong)?;
             let quoted = text
                 .strip_prefix(['"', '\''])
@@ -65,10 +65,10 @@ fn parse_path(path: &str) -> Result<Vec<PathPart>, CliError> {
                 Some(key) => PathPart::Key(key.to_owned()),
                 None => PathPart::Index(text.trim().parse().map_err(|_| wrong())?),
             });
-            rest = tail;
+            path_left = tail;
             continue;
         }
-        let text = rest.strip_prefix('.').unwrap_or(rest);
+        let text = path_left.strip_prefix('.').unwrap_or(path_left);
         if text.is_empty() && parts.is_empty() {
             break;
         }
@@ -80,7 +80,7 @@ fn parse_path(path: &str) -> Result<Vec<PathPart>, CliError> {
             (false, Ok(index)) => parts.push(PathPart::Index(index)),
             (false, Err(_)) => parts.push(PathPart::Key(key.to_owned())),
         }
-        rest = tail;
+        path_left = tail;
     }
     Ok(parts)
 }

@@ -18,11 +18,11 @@ impl CatalogBackend for LocalBackend<'_> {
     async fn register(&self, path: &str, text: &str) -> Result<RegisterOutput, CliError> {
         let store = &self.reader.store;
         let before = store.catalog_entry(path, None).await?;
-        let kept = store.put_playbook(path, text).await?;
+        let entry = store.put_playbook(path, text).await?;
         Ok(RegisterOutput {
-            is_new: before.is_none_or(|before| before.version != kept.version),
-            path: kept.path.to_string(),
-            version: kept.version,
+            is_new: before.is_none_or(|before| before.version != entry.version),
+            path: entry.path.to_string(),
+            version: entry.version,
         })
     }
 
@@ -109,12 +109,7 @@ impl AdminBackend for LocalBackend<'_> {
         let session = ControlPlane::start(self.reader.clone())?;
         let rotated = session.server.rotate_master_key(local_actor()).await;
         session.stop().await;
-        let rotated = rotated?;
-        Ok(RotateKeyResponse {
-            key_id: rotated.key_id,
-            rewrapped: rotated.rewrapped,
-            remaining: rotated.remaining,
-        })
+        Ok(rotated?)
     }
 }
 

@@ -10,7 +10,7 @@ use model::status::RunStatus;
 use model::time::Time;
 use results::ByteStream;
 use server::{
-    Control, ExecutionOptions, ExecutionOutline, ReferencePage, Rerun, ResultAddress, SubmitError,
+    Control, ExecutionOptions, ExecutionOutline, ReferencePage, ResultAddress, SubmitError,
     SubmitRequest,
 };
 use store::{ExecutionFilter, ExecutionRow};
@@ -96,7 +96,7 @@ impl RunBackend for LocalBackend<'_> {
     ) -> Result<Option<ByteStream>, CliError> {
         let reader = self.reader.result_reader();
         match reader.find(id, address).await? {
-            Some(found) => Ok(Some(reader.stream(found).await?)),
+            Some(located) => Ok(Some(reader.stream(located).await?)),
             None => Ok(None),
         }
     }
@@ -119,9 +119,9 @@ impl RunBackend for LocalBackend<'_> {
         let lines = worker::read_logs(&dir, id)
             .map_err(|error| CliError::read_error(&dir.display().to_string(), &error))?;
         let next_after = lines.len() as u64;
-        let passed = usize::try_from(after).unwrap_or(usize::MAX);
+        let skipped = usize::try_from(after).unwrap_or(usize::MAX);
         Ok(FetchedLines {
-            lines: lines.into_iter().skip(passed).collect(),
+            lines: lines.into_iter().skip(skipped).collect(),
             next_after,
             has_more: false,
         })
@@ -159,7 +159,7 @@ impl RunBackend for LocalBackend<'_> {
                 problem
             })?;
         let status = match wait {
-            Some(wanted) => wait_for_status(&session, row.id, wanted).await?,
+            Some(target) => wait_for_status(&session, row.id, target).await?,
             None => row.status,
         };
         session.stop().await;
@@ -207,23 +207,17 @@ impl RunBackend for LocalBackend<'_> {
                 LocalRun::new(self.app, session, id, driving)
             }
             StartRequest::Resume(row) => {
-                let word = (row.status == RunStatus::Paused).then_some(Control::Resume);
-                LocalRun::resume(self.app, session, row, word, driving).await?
+                let resume_control = (row.status == RunStatus::Paused).then_some(Control::Resume);
+                LocalRun::resume(self.app, session, row, resume_control, driving).await?
             }
             StartRequest::Retry(row, version) => {
-                let word = Some(Control::Retry { version });
-                LocalRun::resume(self.app, session, row, word, driving).await?
+                let resume_control = Some(Control::Retry { version });
+                LocalRun::resume(self.app, session, row, resume_control, driving).await?
             }
             StartRequest::Rerun(row, request) => {
-                let rerun = Rerun {
-                    from_step: request.from_step,
-                    from_iteration: request.from_iteration,
-                    payload: request.payload,
-                    version: request.version,
-                };
                 let id = session
                     .server
-                    .rerun(row.id, rerun)
+                    .rerun(row.id, request)
                     .await
                     .map_err(submit_error)?;
                 LocalRun::new(self.app, session, id, driving)
@@ -248,7 +242,7 @@ async fn wait_for_status(
         let row = store.execution(id).await?;
         Ok(row.map_or(RunStatus::Running, |row| row.status))
     };
-    let reached = async {
+    let status_reached = async {
         let mut published = control_plane.server.subscribe_commits();
         loop {
             let now = status().await?;
@@ -261,8 +255,8 @@ async fn wait_for_status(
             }
         }
     };
-    match tokio::time::timeout(wait.timeout, reached).await {
-        Ok(reached) => reached,
+    match tokio::time::timeout(wait.timeout, status_reached).await {
+        Ok(status_reached) => status_reached,
         Err(_) => status().await,
     }
 }
@@ -279,7 +273,7 @@ fn submit_error(error: SubmitError) -> CliError {
         SubmitError::Invalid(diagnostics) => {
             let first = diagnostics
                 .first()
-                .map_or("", |found| found.message.as_str());
+                .map_or("", |diagnostic| diagnostic.message.as_str());
             CliError::new(Exit::InvalidPlaybook, "PLAYBOOK_INVALID", first)
         }
     }

@@ -65,9 +65,9 @@ impl<'a> LocalRun<'a> {
         let published = control_plane.server.subscribe_commits();
         let priority = request.as_ref().map_or(Priority::Normal, Control::priority);
         let adoption = control_plane.server.adopt(row.id, priority).await?;
-        if let Some(word) = request {
-            let is_resume = matches!(word, Control::Resume);
-            match control_plane.server.control(row.id, word).await {
+        if let Some(control) = request {
+            let is_resume = matches!(control, Control::Resume);
+            match control_plane.server.control(row.id, control).await {
                 Ok(()) => {}
                 // Another process resumed the paused run first; this process follows it.
                 Err(ControlError::Refused(Refusal::NotPaused | Refusal::ExecutionEnded))
@@ -179,11 +179,11 @@ impl DrivenRun for LocalRun<'_> {
     }
 
     async fn cancel(&self) -> Result<(), CliError> {
-        let word = Control::Cancel {
+        let control = Control::Cancel {
             reason: Some("interrupted".to_owned()),
             cascade: true,
         };
-        match self.control_plane.server.control(self.id, word).await {
+        match self.control_plane.server.control(self.id, control).await {
             // A refusal means that the run has just ended.
             Ok(()) | Err(ControlError::Refused(_)) => Ok(()),
             Err(error) => Err(error.into()),
@@ -203,8 +203,8 @@ impl DrivenRun for LocalRun<'_> {
         // Tasks that are running finish in this process, so that they do not run twice.
         control_plane.stop().await;
         let row = store.execution(id).await?;
-        let goes_on = row.is_some_and(|row| row.status == RunStatus::Running);
-        if adoption == Adoption::Owned && goes_on {
+        let is_running = row.is_some_and(|row| row.status == RunStatus::Running);
+        if adoption == Adoption::Owned && is_running {
             spawn_background(app, id, driving)?;
         }
         Ok(())

@@ -6,7 +6,8 @@ use crate::app::{App, VerbResult};
 use crate::args::CatalogVerb;
 use crate::cli_error::{CliError, Exit};
 use crate::clock;
-use crate::render::{human, table};
+use crate::render::human;
+use crate::render::table::{ListFormat, print_list};
 use crate::runs::{self, RunBackend};
 
 /// Runs a `catalog` subcommand.
@@ -19,20 +20,20 @@ pub(crate) async fn catalog(app: &App, verb: &CatalogVerb) -> VerbResult {
 }
 
 async fn list_playbooks(app: &App, backend: &dyn RunBackend) -> VerbResult {
-    let (out, now) = (&app.output, clock::now());
-    let entries = backend.list_catalog().await?;
-    if out.is_machine() {
-        out.print_records(&entries);
-    } else if entries.is_empty() {
-        out.info("no playbooks; register one with `noetl register FILE`");
-    } else {
-        let lines = entries.iter().map(|entry| {
+    let now = clock::now();
+    let format = ListFormat {
+        headings: &["PATH", "VER", "REGISTERED"],
+        empty_message: "no playbooks; register one with `noetl register FILE`",
+    };
+    print_list(
+        &app.output,
+        &backend.list_catalog().await?,
+        &format,
+        |entry| {
             let ago = human::format_age(entry.registered_at, now);
             vec![entry.path.clone(), entry.version.to_string(), ago]
-        });
-        let headings = ["PATH", "VER", "REGISTERED"];
-        out.print_data(&table::render_table(&headings, lines.collect(), out.stdout));
-    }
+        },
+    );
     Ok(Exit::Done)
 }
 

@@ -54,10 +54,10 @@ fn add_context(app: &App, contexts: &mut Contexts, name: &str) -> Result<(), Cli
             (Some(text), None)
         }
         Some(file) => {
-            let whole = std::path::absolute(file);
+            let absolute = std::path::absolute(file);
             let name = file.display().to_string();
-            let whole = whole.map_err(|error| CliError::read_error(&name, &error))?;
-            (None, Some(whole))
+            let absolute = absolute.map_err(|error| CliError::read_error(&name, &error))?;
+            (None, Some(absolute))
         }
     };
     let context = ServerContext {
@@ -86,12 +86,12 @@ fn list_contexts(app: &App, contexts: &Contexts) -> Exit {
     let out = &app.output;
     let current = contexts.current.as_deref();
     if out.is_machine() {
-        let shown = |(name, context): (&String, &ServerContext)| {
+        let row_of = |(name, context): (&String, &ServerContext)| {
             json!({
                 "name": name, "servers": shown_servers(&context.servers), "current": current == Some(name), "token": token_location(context),
             })
         };
-        out.print_records(&contexts.contexts.iter().map(shown).collect::<Vec<_>>());
+        out.print_records(&contexts.contexts.iter().map(row_of).collect::<Vec<_>>());
         return Exit::Done;
     }
     let mark = |is_current: bool| if is_current { "*" } else { "" }.to_owned();

@@ -26,11 +26,11 @@ pub(crate) async fn cancel(app: &App, args: &CancelArgs) -> VerbResult {
         reason: args.reason.clone(),
         cascade: !args.no_cascade,
     };
-    let wanted = StatusWait {
+    let target = StatusWait {
         status: RunStatus::Cancelled,
         timeout: STOP_TIMEOUT,
     };
-    send_control(app, &args.id, control, Some(wanted), "cancelled").await
+    send_control(app, &args.id, control, Some(target), "cancelled").await
 }
 
 /// Pauses a run.
@@ -38,11 +38,11 @@ pub(crate) async fn pause(app: &App, args: &PauseArgs) -> VerbResult {
     let control = Control::Pause {
         reason: args.reason.clone(),
     };
-    let wanted = StatusWait {
+    let target = StatusWait {
         status: RunStatus::Paused,
         timeout: CONTROL_TIMEOUT,
     };
-    send_control(app, &args.id, control, Some(wanted), "paused").await
+    send_control(app, &args.id, control, Some(target), "paused").await
 }
 
 /// Sends a signal.
@@ -66,8 +66,8 @@ async fn send_control(
     let backend = runs::open_existing(app)?;
     let row = find::find_run(&*backend, id).await?;
     let status = backend.control(&row, request, wait).await?;
-    let word = match wait {
-        Some(wanted) if wanted.status != status && !status.is_terminal() => "request sent",
+    let verb_text = match wait {
+        Some(target) if target.status != status && !status.is_terminal() => "request sent",
         _ => done,
     };
     if app.output.is_machine() {
@@ -76,7 +76,7 @@ async fn send_control(
     } else {
         let mark = app.output.stderr.tick();
         app.output
-            .info(&format!("{mark} {} {word}   run {}", row.name, row.id));
+            .info(&format!("{mark} {} {verb_text}   run {}", row.name, row.id));
     }
     Ok(Exit::Done)
 }

@@ -101,33 +101,37 @@ fn print_event(app: &App, event: &Event) {
         return;
     }
     let surface = app.output.stdout;
-    let mut place = event
+    let mut location = event
         .location
         .step
         .as_ref()
         .map_or_else(String::new, ToString::to_string);
     if let Some(index) = event.location.iteration {
-        let _ = write!(place, "#{index}");
+        let _ = write!(location, "#{index}");
     }
     if let Some(task) = &event.location.task {
-        let _ = write!(place, "/{task}");
+        let _ = write!(location, "/{task}");
     }
     if let Some(page) = event.location.page {
-        let _ = write!(place, " page {page}");
+        let _ = write!(location, " page {page}");
     }
     if event.location.attempt > 1 {
-        let _ = write!(place, "@{}", event.location.attempt);
+        let _ = write!(location, "@{}", event.location.attempt);
     }
-    let room = surface.columns.unwrap_or(160).saturating_sub(72).max(20);
-    let said = preview::preview_value(&event.body.payload().to_value(), room);
-    let said = if said == "{}" { String::new() } else { said };
+    let columns_left = surface.columns.unwrap_or(160).saturating_sub(72).max(20);
+    let payload = preview::preview_value(&event.body.payload().to_value(), columns_left);
+    let payload = if payload == "{}" {
+        String::new()
+    } else {
+        payload
+    };
     let line = format!(
         "{:>6}  {}  {:<28}  {:<24}  {}",
         event.seq.0,
         surface.dim(&human::format_time(event.recorded_at)),
         event.kind().name(),
-        place,
-        surface.dim(&said),
+        location,
+        surface.dim(&payload),
     );
     app.output.print_data(line.trim_end());
 }

@@ -57,8 +57,8 @@ fn find_code(code: &str) -> Option<(String, String)> {
         let family = names.trim_matches('`').split_once('<');
         family.is_some_and(|(prefix, _)| code.len() > prefix.len() && code.starts_with(prefix))
     };
-    let named = rows.iter().find(|(names, _, _)| is_named(names));
-    named
+    let table_row = rows.iter().find(|(names, _, _)| is_named(names));
+    table_row
         .or_else(|| rows.iter().find(|(names, _, _)| is_in_family(names)))
         .map(|(_, meaning, remedy)| (sentence(meaning), sentence(remedy)))
 }

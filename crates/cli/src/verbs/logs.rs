@@ -52,8 +52,9 @@ pub(crate) async fn logs(app: &App, args: &LogsArgs) -> VerbResult {
 }
 
 fn matches_filter(line: &LogLine, args: &LogsArgs) -> bool {
-    let is =
-        |name: &str, wanted: &Option<String>| wanted.as_ref().is_none_or(|wanted| wanted == name);
+    let is = |name: &str, expected: &Option<String>| {
+        expected.as_ref().is_none_or(|expected| expected == name)
+    };
     is(line.step.as_str(), &args.step) && is(line.task.as_str(), &args.task)
 }
 
@@ -72,11 +73,11 @@ fn print_line(app: &App, line: &LogLine) {
     } else {
         String::new()
     };
-    let place = format!("{}{iteration}/{}{attempt}", line.step, line.task);
+    let location = format!("{}{iteration}/{}{attempt}", line.step, line.task);
     let text = match line.stream {
         LogStream::Stdout => human::escape_controls(&line.text),
         LogStream::Stderr => surface.warn(&human::escape_controls(&line.text)),
     };
-    let head = surface.dim(&format!("{} {place}", human::format_time(line.time)));
+    let head = surface.dim(&format!("{} {location}", human::format_time(line.time)));
     app.output.print_data(&format!("{head}  {text}"));
 }

@@ -17,32 +17,32 @@ use crate::verbs::validate::{DEPTH_MAX, collect_files, looks_like_playbook};
 
 /// Registers playbooks and credentials.
 pub(crate) async fn register(app: &App, args: &RegisterArgs) -> VerbResult {
-    let Some(given) = read_files(app, args)? else {
+    let Some(files) = read_files(app, args)? else {
         return Ok(Exit::InvalidPlaybook);
     };
-    if given.playbooks.is_empty() && given.credentials.is_empty() {
+    if files.playbooks.is_empty() && files.credentials.is_empty() {
         app.output.info("no playbooks or credentials found");
         return Ok(Exit::Done);
     }
     let backend = runs::open_or_create(app)?;
-    let mut kept: Vec<Value> = Vec::new();
-    for credential in &given.credentials {
-        let one = backend.set_credential(credential).await?;
+    let mut registered_entries: Vec<Value> = Vec::new();
+    for credential in &files.credentials {
+        let registered = backend.set_credential(credential).await?;
         if !app.output.is_machine() {
-            app.output.print_data(&secret::credential_line(&one));
+            app.output.print_data(&secret::credential_line(&registered));
         }
-        kept.push(json!(one));
+        registered_entries.push(json!(registered));
     }
-    for playbook in &given.playbooks {
+    for playbook in &files.playbooks {
         let (path, text) = (playbook.path.as_str(), &playbook.source.text);
-        let one = backend.register(path, text).await?;
+        let registered = backend.register(path, text).await?;
         if !app.output.is_machine() {
-            app.output.print_data(&register_line(&one));
+            app.output.print_data(&register_line(&registered));
         }
-        kept.push(json!(one));
+        registered_entries.push(json!(registered));
     }
     if app.output.is_machine() {
-        app.output.print_records(&kept);
+        app.output.print_records(&registered_entries);
     }
     Ok(Exit::Done)
 }
@@ -67,23 +67,24 @@ fn parse_credential(bytes: &[u8]) -> Option<SetCredentialRequest> {
 /// Returns whether a file that is not a valid credential was probably meant as one. Errors must not quote such a file.
 fn looks_like_credential(name: &str, bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes);
-    let has = |line: &str, word: &str| {
-        let rest = line.strip_prefix(word);
-        rest.is_some_and(|rest| rest.trim_start().starts_with(':'))
+    let has = |line: &str, key: &str| {
+        let tail = line.strip_prefix(key);
+        tail.is_some_and(|tail| tail.trim_start().starts_with(':'))
     };
-    let says = |word: &str| {
-        text.contains(&format!("\"{word}\"")) || text.lines().any(|line| has(line, word))
-    };
-    let is_playbook = ["workflow", "steps", "apiVersion"].into_iter().any(says);
+    let contains_key =
+        |key: &str| text.contains(&format!("\"{key}\"")) || text.lines().any(|line| has(line, key));
+    let is_playbook = ["workflow", "steps", "apiVersion"]
+        .into_iter()
+        .any(contains_key);
     let is_json = Path::new(name)
         .extension()
         .is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
-    !is_playbook && (is_json || says("data") || says("type"))
+    !is_playbook && (is_json || contains_key("data") || contains_key("type"))
 }
 
 /// Returns the error for an invalid credential file, without quoting the file.
 fn credential_error(name: &str, bytes: &[u8]) -> CliError {
-    let why = match language::playbook::parse_data("credential", bytes) {
+    let reason = match language::playbook::parse_data("credential", bytes) {
         Err(_) => "neither valid JSON nor valid YAML".to_owned(),
         Ok(Value::Object(map)) => {
             let is_text = |key: &&str| map.get(*key).is_some_and(Value::is_string);
@@ -97,18 +98,18 @@ fn credential_error(name: &str, bytes: &[u8]) -> CliError {
         }
         Ok(_) => "not a map".to_owned(),
     };
-    let message = format!("invalid credential file `{name}`: {why}");
+    let message = format!("invalid credential file `{name}`: {reason}");
     CliError::new(Exit::Usage, "CREDENTIAL_INVALID", message)
         .help("expected a map: {name: NAME, type: TYPE, data: {KEY: VALUE}}")
 }
 
 fn register_line(registered: &RegisterOutput) -> String {
-    let word = if registered.is_new {
+    let status = if registered.is_new {
         "new"
     } else {
         "unchanged"
     };
-    format!("{}@{}   {word}", registered.path, registered.version)
+    format!("{}@{}   {status}", registered.path, registered.version)
 }
 
 /// Reads the playbooks and credentials. Prints the errors and returns `None` if a playbook has any.
@@ -117,15 +118,15 @@ fn read_files(app: &App, args: &RegisterArgs) -> Result<Option<RegisterFiles>, C
     for dir in &args.dir {
         collect_files(Path::new(dir), DEPTH_MAX, &mut files)?;
     }
-    let named = args.files.iter().chain(&args.file);
-    files.extend(named.map(|file| (file.clone(), true)));
-    let mut given = RegisterFiles::default();
+    let paths = args.files.iter().chain(&args.file);
+    files.extend(paths.map(|file| (file.clone(), true)));
+    let mut register_files = RegisterFiles::default();
     let mut findings = Vec::new();
     let mut is_valid = true;
     for (name, is_asked) in files {
         let bytes = inputs::read_file(&name)?;
         if let Some(credential) = parse_credential(&bytes) {
-            given.credentials.push(credential);
+            register_files.credentials.push(credential);
             continue;
         }
         if is_asked && looks_like_credential(&name, &bytes) {
@@ -139,10 +140,10 @@ fn read_files(app: &App, args: &RegisterArgs) -> Result<Option<RegisterFiles>, C
             external_kinds::parse_playbook(&name, &bytes, &app.settings, RunLocation::Remote);
         is_valid &= !parsed.has_errors();
         findings.extend(parsed.diagnostics);
-        given.playbooks.extend(parsed.playbook);
+        register_files.playbooks.extend(parsed.playbook);
     }
     if is_valid {
-        return Ok(Some(given));
+        return Ok(Some(register_files));
     }
     for finding in &findings {
         app.output
@@ -160,8 +161,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_broken_credential_is_told_without_its_lines() {
-        for (name, text, why) in [
+    fn the_error_of_a_broken_credential_does_not_quote_it() {
+        for (name, text, expected) in [
             (
                 "c.yaml",
                 "type: bearer\ndata: {token: canary-1}\n",
@@ -190,7 +191,7 @@ mod tests {
             assert!(parse_credential(bytes).is_none(), "{text}");
             assert!(looks_like_credential(name, bytes), "{text}");
             let problem = credential_error(name, bytes);
-            assert!(problem.message.contains(why), "{}", problem.message);
+            assert!(problem.message.contains(expected), "{}", problem.message);
             assert!(!format!("{problem:?}").contains("canary"), "{problem:?}");
         }
     }

@@ -38,12 +38,12 @@ pub(crate) async fn result(app: &App, args: &ResultArgs) -> VerbResult {
             ..address
         },
     };
-    let found = if args.raw {
+    let chunks = if args.raw {
         backend.raw_result(row.id, &address).await?
     } else {
         backend.result(row.id, &address).await?
     };
-    let Some(pieces) = found else {
+    let Some(pieces) = chunks else {
         return Err(missing_result_error(&*backend, row.id, &address).await?);
     };
     print_result(app, args, pieces).await?;
@@ -69,14 +69,14 @@ fn parse_address(args: &ResultArgs) -> Result<(String, ResultAddress), CliError>
         }
         _ => (step, None),
     };
-    let place = ResultSelector {
+    let result_selector = ResultSelector {
         run: None,
         task: args.task.as_deref().or(task).map(Name::from),
         iteration: args.iteration.or(iteration),
         page: args.page,
         attempt: args.attempt,
     };
-    if step.is_none() && place != ResultSelector::default() {
+    if step.is_none() && result_selector != ResultSelector::default() {
         return Err(
             CliError::usage("--task, --iteration, --page and --attempt need a step")
                 .help("specify the step: `noetl result RUN/STEP#ITERATION/TASK`"),
@@ -84,7 +84,7 @@ fn parse_address(args: &ResultArgs) -> Result<(String, ResultAddress), CliError>
     }
     let address = ResultAddress {
         step: step.map(Name::from),
-        selector: place,
+        selector: result_selector,
         visit: None,
     };
     Ok((run, address))
@@ -123,12 +123,12 @@ async fn print_result(
     if args.path.is_none() && out.format == OutputFormat::Ndjson {
         return print_lines(app, chunks).await;
     }
-    let found = match result_text::read_result_text(Some(chunks)).await? {
-        ResultText::Whole(found) => found,
-        ResultText::Large(text, rest)
+    let result_text = match result_text::read_result_text(Some(chunks)).await? {
+        ResultText::Whole(result_text) => result_text,
+        ResultText::Large(text, stream)
             if args.path.is_none() && out.format == OutputFormat::Json =>
         {
-            result_text::write_result(out, &text, rest).await?;
+            result_text::write_result(out, &text, stream).await?;
             out.write_bytes(b"\n");
             return Ok(());
         }
@@ -136,16 +136,16 @@ async fn print_result(
             result_text::print_head(out, &text, &args.id);
             return Ok(());
         }
-        ResultText::Large(mut text, mut rest) => {
-            while let Some(piece) = next_chunk(&mut rest).await? {
+        ResultText::Large(mut text, mut stream) => {
+            while let Some(piece) = next_chunk(&mut stream).await? {
                 text.extend_from_slice(&piece);
             }
             result_text::parse_value(&text)
         }
     };
     let part = match &args.path {
-        Some(path) => value::value_at(&found, path)?,
-        None => &found,
+        Some(path) => value::value_at(&result_text, path)?,
+        None => &result_text,
     };
     show_part(app, args, part);
     Ok(())
@@ -180,8 +180,8 @@ async fn print_lines(app: &App, mut chunks: ByteStream) -> Result<(), CliError> 
             print(&element);
         }
     }
-    if let Some(rest) = elements.finish() {
-        print(&rest);
+    if let Some(last_line) = elements.finish() {
+        print(&last_line);
     }
     Ok(())
 }
@@ -223,7 +223,7 @@ async fn list_results(
             number((entry.attempt > 0).then(|| entry.attempt.to_string())),
             serde_json::to_value(entry.status)
                 .ok()
-                .and_then(|word| Some(word.as_str()?.to_owned()))
+                .and_then(|name| Some(name.as_str()?.to_owned()))
                 .unwrap_or_default(),
             entry.bytes.to_string(),
             uri.unwrap_or_else(|| "inline".to_owned()),
@@ -253,7 +253,7 @@ async fn missing_result_error(
 ) -> Result<CliError, CliError> {
     let view = find::load_view(backend, id).await?;
     let step = address.step.as_ref().map_or("", Name::as_str);
-    if !view.steps.iter().any(|known| known.step == *step) {
+    if !view.steps.iter().any(|view_step| view_step.step == *step) {
         return Ok(missing_step_error(step, &view));
     }
     let message = format!("step `{step}` has no such result");
@@ -265,16 +265,16 @@ async fn missing_result_error(
 }
 
 fn missing_step_error(name: &str, view: &RunView) -> CliError {
-    let mut known: Vec<&str> = view.steps.iter().map(|step| step.step.as_str()).collect();
-    known.dedup();
+    let mut step_names: Vec<&str> = view.steps.iter().map(|step| step.step.as_str()).collect();
+    step_names.dedup();
     let message = format!("step `{name}` has not run");
     CliError::new(Exit::NotFound, "STEP_NOT_FOUND", message)
-        .help(format!("steps that have run: {}", known.join(", ")))
+        .help(format!("steps that have run: {}", step_names.join(", ")))
 }
 
 /// Returns the error for a run that did not complete.
 fn no_result_error(status: RunStatus, id: &str) -> Option<CliError> {
-    let (exit, says) = match status {
+    let (exit, message) = match status {
         RunStatus::Completed => return None,
         RunStatus::Failed => (Exit::RunFailed, "failed"),
         RunStatus::Cancelled => (Exit::Cancelled, "was cancelled"),
@@ -284,7 +284,7 @@ fn no_result_error(status: RunStatus, id: &str) -> Option<CliError> {
     let problem = CliError::new(
         exit,
         "NO_RESULT",
-        format!("run {id} {says} and has no result"),
+        format!("run {id} {message} and has no result"),
     );
     Some(problem.help(format!(
         "see `noetl show {id}`, or specify a step that has finished"

@@ -43,7 +43,7 @@ pub(crate) async fn resume(app: &App, args: &ResumeArgs) -> VerbResult {
 
 /// Returns the latest unfinished run.
 async fn find_unfinished(backend: &dyn RunBackend) -> Result<ExecutionRow, CliError> {
-    let mut found: Vec<ExecutionRow> = Vec::new();
+    let mut unfinished: Vec<ExecutionRow> = Vec::new();
     for status in [RunStatus::Paused, RunStatus::Running] {
         let filter = ExecutionFilter {
             status: Some(status),
@@ -51,10 +51,13 @@ async fn find_unfinished(backend: &dyn RunBackend) -> Result<ExecutionRow, CliEr
             ..ExecutionFilter::default()
         };
         let rows = backend.list_runs(&filter).await?;
-        found.extend(rows.into_iter().find(|row| row.parent.is_none()));
+        unfinished.extend(rows.into_iter().find(|row| row.parent.is_none()));
     }
-    found.into_iter().max_by_key(|row| row.id).ok_or_else(|| {
-        CliError::new(Exit::NotFound, "RUN_NOT_FOUND", "no unfinished runs found")
-            .help("retry the failed steps of a finished run with `noetl retry ID`")
-    })
+    unfinished
+        .into_iter()
+        .max_by_key(|row| row.id)
+        .ok_or_else(|| {
+            CliError::new(Exit::NotFound, "RUN_NOT_FOUND", "no unfinished runs found")
+                .help("retry the failed steps of a finished run with `noetl retry ID`")
+        })
 }

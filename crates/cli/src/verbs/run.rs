@@ -133,7 +133,7 @@ fn show_findings(app: &App, parsed: &ParseResult) {
         return;
     }
     let warnings = parsed.diagnostics.iter();
-    let warnings = warnings.filter(|found| found.is_warning()).count();
+    let warnings = warnings.filter(|warning| warning.is_warning()).count();
     if warnings > 0 {
         let count = crate::render::human::format_counted(warnings, "warning");
         out.info(

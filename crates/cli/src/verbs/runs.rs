@@ -52,12 +52,12 @@ async fn find_runs(
         let micros = i64::try_from(since.as_micros()).unwrap_or(i64::MAX);
         Time(now.0.saturating_sub(micros))
     });
-    let wanted: Vec<Option<RunStatus>> = match &args.status[..] {
+    let statuses: Vec<Option<RunStatus>> = match &args.status[..] {
         [] => vec![None],
         several => several.iter().copied().map(Some).collect(),
     };
     let mut rows = Vec::new();
-    for status in wanted {
+    for status in statuses {
         let filter = ExecutionFilter {
             status,
             since,
@@ -76,7 +76,7 @@ async fn find_runs(
 fn run_row(row: &ExecutionRow, now: Time, surface: TerminalStyle) -> Vec<String> {
     let took = row.finished_at.unwrap_or(now).since(row.started_at);
     let took = human::format_duration_ms(u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
-    let place = match (&row.error, &row.current) {
+    let detail = match (&row.error, &row.current) {
         (Some(error), _) => human::truncate(&human::escape_controls(error).replace('\n', " "), 60),
         (None, Some(step)) => step.to_string(),
         (None, None) => String::new(),
@@ -88,19 +88,19 @@ fn run_row(row: &ExecutionRow, now: Time, surface: TerminalStyle) -> Vec<String>
         status_text(row, surface),
         human::format_age(row.started_at, now),
         took,
-        place,
+        detail,
     ]
 }
 
 /// Returns the status of a run in its color.
 pub(crate) fn status_text(row: &ExecutionRow, surface: TerminalStyle) -> String {
-    let word = row.status.name().to_ascii_lowercase();
+    let name = row.status.name().to_ascii_lowercase();
     match row.status {
-        RunStatus::Completed => surface.good(&word),
-        RunStatus::Failed => surface.bad(&word),
+        RunStatus::Completed => surface.good(&name),
+        RunStatus::Failed => surface.bad(&name),
         RunStatus::Running if row.cancelling => surface.warn("cancelling"),
-        RunStatus::Cancelled | RunStatus::Paused => surface.warn(&word),
-        RunStatus::Running => word,
+        RunStatus::Cancelled | RunStatus::Paused => surface.warn(&name),
+        RunStatus::Running => name,
     }
 }
 

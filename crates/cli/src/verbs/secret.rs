@@ -9,7 +9,8 @@ use crate::args::SecretVerb;
 use crate::cli_error::{CliError, Exit};
 use crate::clock;
 use crate::inputs;
-use crate::render::{human, table};
+use crate::render::human;
+use crate::render::table::{ListFormat, print_list};
 use crate::runs::{self, RunBackend};
 
 /// Runs a `secret` subcommand.
@@ -42,11 +43,11 @@ async fn set_credential(
     backend: &dyn RunBackend,
     request: &SetCredentialRequest,
 ) -> VerbResult {
-    let kept = backend.set_credential(request).await?;
+    let stored = backend.set_credential(request).await?;
     if app.output.is_machine() {
-        app.output.print_json(&kept);
+        app.output.print_json(&stored);
     } else {
-        app.output.print_data(&credential_line(&kept));
+        app.output.print_data(&credential_line(&stored));
     }
     Ok(Exit::Done)
 }
@@ -83,20 +84,15 @@ fn read_data(file: Option<&str>, data: Option<&str>) -> Result<Value, CliError> 
 }
 
 async fn list_credentials(app: &App, backend: &dyn RunBackend) -> VerbResult {
-    let (out, now) = (&app.output, clock::now());
+    let now = clock::now();
+    let format = ListFormat {
+        headings: &["NAME", "TYPE", "VERSION", "UPDATED", "LAST USED"],
+        empty_message: "no credentials",
+    };
     let credentials = backend.list_credentials().await?;
-    if out.is_machine() {
-        out.print_records(&credentials);
-    } else if credentials.is_empty() {
-        out.info("no credentials");
-    } else {
-        let lines = credentials
-            .iter()
-            .map(|entry| credential_row(entry, now))
-            .collect();
-        let headings = ["NAME", "TYPE", "VERSION", "UPDATED", "LAST USED"];
-        out.print_data(&table::render_table(&headings, lines, out.stdout));
-    }
+    print_list(&app.output, &credentials, &format, |entry| {
+        credential_row(entry, now)
+    });
     Ok(Exit::Done)
 }
 

@@ -49,13 +49,13 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> VerbResult {
     let slots = args
         .local_slots
         .unwrap_or(if is_cluster { 0 } else { app.settings.slots });
+    let driving = DriveArgs {
+        slots: Some(slots),
+        allow_env: args.allow_env.clone(),
+        ..DriveArgs::default()
+    };
+    session.allow_env(app, &driving);
     if slots > 0 {
-        let driving = DriveArgs {
-            slots: Some(slots),
-            allow_env: args.allow_env.clone(),
-            ..DriveArgs::default()
-        };
-        session.allow_env(app, &driving);
         session.start_worker_for_kinds(app, &driving, Some(worker_setup::all_kinds(app)))?;
     }
     ensure_admin_token(app, access, &session.server).await?;

@@ -36,10 +36,10 @@ pub(crate) async fn show(app: &App, args: &ShowArgs) -> VerbResult {
             id: row.id,
             name: row.name.to_string(),
         };
-        let mut shown = report::run_report(&view, &name, playbook.as_ref(), now);
+        let mut report_json = report::run_report(&view, &name, playbook.as_ref(), now);
         let is_abandoned = backend.is_abandoned(&row).await?;
-        shown.insert("abandoned".to_owned(), is_abandoned.into());
-        result_text::print_report(out, shown, result).await?;
+        report_json.insert("abandoned".to_owned(), is_abandoned.into());
+        result_text::print_report(out, report_json, result).await?;
         return Ok(Exit::Done);
     }
     let id = row.id.to_string();
@@ -72,8 +72,8 @@ pub(crate) async fn show(app: &App, args: &ShowArgs) -> VerbResult {
         RunStatus::Paused => Some("paused"),
         _ => None,
     };
-    if let Some(why) = stands_still {
-        let _ = writeln!(text, "  {why}   resume it with `noetl resume {id}`");
+    if let Some(reason) = stands_still {
+        let _ = writeln!(text, "  {reason}   resume it with `noetl resume {id}`");
     }
     if let Some(block) = failure::render_run_failure(&view, playbook.as_ref(), &id, surface) {
         text.push_str(&block);
@@ -94,8 +94,8 @@ fn step_lines(
         text.push_str(&lines::step_line(step, playbook, columns, surface, now));
         text.push('\n');
         for ((_, label), task) in &step.open_tasks {
-            if let Some(what) = &task.awaited {
-                let _ = writeln!(text, "    {label} waits for {what}");
+            if let Some(target) = &task.awaited {
+                let _ = writeln!(text, "    {label} waits for {target}");
             }
         }
     }
@@ -106,7 +106,7 @@ fn step_lines(
 fn failure_blocks(view: &RunView, playbook: Option<&Playbook>, surface: TerminalStyle) -> String {
     let mut text = String::new();
     for step in &view.steps {
-        for (iteration, found) in &step.failures {
+        for (iteration, failure) in &step.failures {
             // The failure of a loop only repeats the failures of its iterations.
             if iteration.is_none() && step.failures.len() > 1 {
                 continue;
@@ -114,18 +114,18 @@ fn failure_blocks(view: &RunView, playbook: Option<&Playbook>, surface: Terminal
             text.push_str(&failure::render_failure(
                 Some(step),
                 *iteration,
-                found,
+                failure,
                 playbook,
                 surface,
             ));
         }
-        let named = step.failures.len() as u64;
+        let shown_count = step.failures.len() as u64;
         let all = step
             .loop_view
             .as_ref()
             .map_or(0, crate::view::LoopView::failed_count);
-        if all > named {
-            let _ = writeln!(text, "   and {} more in {}", all - named, step.step);
+        if all > shown_count {
+            let _ = writeln!(text, "   and {} more in {}", all - shown_count, step.step);
         }
     }
     let is_standing = view

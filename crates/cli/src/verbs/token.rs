@@ -9,7 +9,8 @@ use crate::app::{App, VerbResult};
 use crate::args::TokenVerb;
 use crate::cli_error::Exit;
 use crate::clock;
-use crate::render::{human, table};
+use crate::render::human;
+use crate::render::table::{ListFormat, print_list};
 use crate::runs::{self, RunBackend};
 
 /// Runs a `token` subcommand.
@@ -60,23 +61,23 @@ async fn create_token(
 }
 
 async fn list_tokens(app: &App, backend: &dyn RunBackend) -> VerbResult {
-    let (out, now) = (&app.output, clock::now());
-    let tokens = backend.list_tokens().await?;
-    if out.is_machine() {
-        out.print_records(&tokens);
-    } else if tokens.is_empty() {
-        out.info("no tokens");
-    } else {
-        let lines = tokens.iter().map(|token| token_row(token, now)).collect();
-        let headings = ["ID", "NAME", "ROLE", "CREATED", "LAST USED", "STATUS"];
-        out.print_data(&table::render_table(&headings, lines, out.stdout));
-    }
+    let now = clock::now();
+    let format = ListFormat {
+        headings: &["ID", "NAME", "ROLE", "CREATED", "LAST USED", "STATUS"],
+        empty_message: "no tokens",
+    };
+    print_list(
+        &app.output,
+        &backend.list_tokens().await?,
+        &format,
+        |token| token_row(token, now),
+    );
     Ok(Exit::Done)
 }
 
 fn token_row(token: &AccessTokenEntry, now: Time) -> Vec<String> {
     let used = token.last_used_at;
-    let stands = match (token.revoked_at, token.expires_at) {
+    let status = match (token.revoked_at, token.expires_at) {
         (Some(at), _) => format!("revoked {}", human::format_age(at, now)),
         (None, Some(at)) if at <= now => "expired".to_owned(),
         (None, Some(at)) => format!("active until {at}"),
@@ -88,6 +89,6 @@ fn token_row(token: &AccessTokenEntry, now: Time) -> Vec<String> {
         token.role.to_string(),
         human::format_age(token.created_at, now),
         used.map_or_else(|| "never".to_owned(), |at| human::format_age(at, now)),
-        stands,
+        status,
     ]
 }

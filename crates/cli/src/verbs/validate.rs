@@ -56,7 +56,10 @@ impl ValidationSummary {
     fn add(&mut self, diagnostics: Vec<Diagnostic>) {
         self.files += 1;
         self.files_with_findings += usize::from(!diagnostics.is_empty());
-        self.errors += diagnostics.iter().filter(|found| found.is_error()).count();
+        self.errors += diagnostics
+            .iter()
+            .filter(|diagnostic| diagnostic.is_error())
+            .count();
         self.diagnostics.extend(diagnostics);
     }
 
@@ -73,19 +76,19 @@ impl ValidationSummary {
     }
 
     fn summary(&self, took_ms: u64, surface: crate::terminal_style::TerminalStyle) -> String {
-        let found = self.diagnostics.iter();
-        let warnings = found.filter(|found| found.is_warning()).count();
-        let notes = self.diagnostics.len() - self.errors - warnings;
+        let findings = self.diagnostics.iter();
+        let warnings = findings.filter(|findings| findings.is_warning()).count();
+        let note_count = self.diagnostics.len() - self.errors - warnings;
         let took = human::format_duration_ms(took_ms);
         let files = human::format_counted(self.files, "file");
         let counts = [
             (self.errors, "error"),
             (warnings, "warning"),
-            (notes, "note"),
+            (note_count, "note"),
         ];
         let counts = counts.into_iter().filter(|(count, _)| *count > 0);
         let counts: Vec<_> = counts
-            .map(|(count, word)| human::format_counted(count, word))
+            .map(|(count, noun)| human::format_counted(count, noun))
             .collect();
         if counts.is_empty() {
             return format!(
@@ -93,14 +96,14 @@ impl ValidationSummary {
                 surface.tick()
             );
         }
-        let found = counts.join(", ");
+        let findings = counts.join(", ");
         let mark = if self.errors > 0 {
             surface.cross()
         } else {
             surface.tick()
         };
         format!(
-            "{mark} {found} in {} of {files} ({took})",
+            "{mark} {findings} in {} of {files} ({took})",
             self.files_with_findings
         )
     }
@@ -138,8 +141,8 @@ pub(crate) fn collect_files(
 
 pub(crate) fn looks_like_playbook(bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes);
-    let says = |key: &str| text.lines().any(|line| line.starts_with(key));
-    says("kind: Playbook") || says("workflow:") || says("apiVersion: noetl.io")
+    let has_key = |key: &str| text.lines().any(|line| line.starts_with(key));
+    has_key("kind: Playbook") || has_key("workflow:") || has_key("apiVersion: noetl.io")
 }
 
 #[cfg(test)]

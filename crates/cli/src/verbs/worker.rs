@@ -41,8 +41,11 @@ pub(crate) async fn worker(app: &App, args: &WorkerArgs) -> VerbResult {
     let logs = Arc::new(LogShipper::start(Arc::new(HttpTaskLogs::new(
         client.clone(),
     ))));
-    let home = results::HomeStore::Server(Arc::new(HttpBodyStore::new(client.clone())));
-    let bodies = Arc::new(results::StoreRouter::open(&app.settings.storage, home)?);
+    let home_store = results::HomeStore::Server(Arc::new(HttpBodyStore::new(client.clone())));
+    let bodies = Arc::new(results::StoreRouter::open(
+        &app.settings.storage,
+        home_store,
+    )?);
     let spills_to = worker_setup::describe_spill_location(&bodies);
     let hired = WorkerSetup {
         worker: id.clone(),
@@ -103,8 +106,8 @@ async fn register_worker(
     let begin = Instant::now();
     let mut has_complained = false;
     loop {
-        let answer = client.post("/api/worker/pool/register", &request).await;
-        let error = match answer {
+        let response = client.post("/api/worker/pool/register", &request).await;
+        let error = match response {
             Ok(SessionResponse { session_secret, .. }) => {
                 // An older server returns no secret and identifies workers by their access tokens.
                 let secret = session_secret.map(|secret| AccessToken::new(&secret));

@@ -44,7 +44,46 @@ impl RunView {
                 self.result = None;
             }
             EventBody::PlaybookFinished(finished) => self.finish(finished, event),
-            _ => {}
+            EventBody::RequestEvaluated(_)
+            | EventBody::PlaybookStarted(_)
+            | EventBody::PlaybookProcessed(_)
+            | EventBody::WorkflowStarted(_)
+            | EventBody::WorkflowFinished(_)
+            | EventBody::StepReused(_)
+            | EventBody::SignalReceived(_)
+            | EventBody::TimerSet(_)
+            | EventBody::TimerFired(_)
+            | EventBody::AdmitEvaluated(_)
+            | EventBody::StepScheduled(_)
+            | EventBody::NextEvaluated(_)
+            | EventBody::CtxPatched(_)
+            | EventBody::CommandIssued(_)
+            | EventBody::CommandClaimed(_)
+            | EventBody::CommandExpired(_)
+            | EventBody::CommandFailed(_)
+            | EventBody::StepStarted(_)
+            | EventBody::StepDone(_)
+            | EventBody::StepFailed(_)
+            | EventBody::TaskStarted(_)
+            | EventBody::AttemptStarted(_)
+            | EventBody::AttemptDone(_)
+            | EventBody::AttemptFailed(_)
+            | EventBody::TaskDone(_)
+            | EventBody::TaskFailed(_)
+            | EventBody::PolicyEvaluated(_)
+            | EventBody::LoopStarted(_)
+            | EventBody::FrameClaimed(_)
+            | EventBody::IterationScheduled(_)
+            | EventBody::IterationStarted(_)
+            | EventBody::IterationDone(_)
+            | EventBody::IterationFailed(_)
+            | EventBody::LoopDone(_)
+            | EventBody::ResultStored(_)
+            | EventBody::ManifestUpdated(_)
+            | EventBody::BatchAccepted(_)
+            | EventBody::BatchProcessing(_)
+            | EventBody::BatchCompleted(_)
+            | EventBody::BatchFailed(_) => {}
         }
     }
 
@@ -68,8 +107,8 @@ impl RunView {
             return None;
         }
         let is_it = |step: &StepView| step.run == event.location.run && step.step == *name;
-        let known = self.steps.iter().rposition(is_it);
-        let index = known.unwrap_or_else(|| {
+        let position = self.steps.iter().rposition(is_it);
+        let index = position.unwrap_or_else(|| {
             let step = StepView::new(name.clone(), event.location.run, event.recorded_at);
             self.steps.push(step);
             self.steps.len() - 1
@@ -101,12 +140,7 @@ impl StepView {
             EventBody::TaskDone(ended) | EventBody::TaskFailed(ended) => {
                 self.end_task(ended, event);
             }
-            EventBody::LoopStarted(started) => {
-                self.loop_view = Some(LoopView {
-                    total: started.total,
-                    ..LoopView::default()
-                });
-            }
+            EventBody::LoopStarted(started) => self.start_loop(started.total),
             EventBody::FrameClaimed(frame) => self.loop_view().total = frame.from + frame.rows,
             EventBody::IterationStarted(_) => {
                 self.reopen(event);
@@ -118,7 +152,37 @@ impl StepView {
                 self.loop_view().total = done.stats.total;
                 self.end(StepStatus::Done, event);
             }
-            _ => {}
+            EventBody::ExecutionRequested(_)
+            | EventBody::RequestEvaluated(_)
+            | EventBody::PlaybookStarted(_)
+            | EventBody::PlaybookPaused(_)
+            | EventBody::PlaybookResumed(_)
+            | EventBody::PlaybookSwitched(_)
+            | EventBody::PlaybookFinished(_)
+            | EventBody::PlaybookProcessed(_)
+            | EventBody::WorkflowStarted(_)
+            | EventBody::WorkflowFinished(_)
+            | EventBody::CancelRequested(_)
+            | EventBody::ExecutionRetried(_)
+            | EventBody::SignalReceived(_)
+            | EventBody::TimerSet(_)
+            | EventBody::TimerFired(_)
+            | EventBody::AdmitEvaluated(_)
+            | EventBody::StepScheduled(_)
+            | EventBody::NextEvaluated(_)
+            | EventBody::CtxPatched(_)
+            | EventBody::CommandClaimed(_)
+            | EventBody::CommandExpired(_)
+            | EventBody::CommandFailed(_)
+            | EventBody::AttemptDone(_)
+            | EventBody::AttemptFailed(_)
+            | EventBody::IterationScheduled(_)
+            | EventBody::ResultStored(_)
+            | EventBody::ManifestUpdated(_)
+            | EventBody::BatchAccepted(_)
+            | EventBody::BatchProcessing(_)
+            | EventBody::BatchCompleted(_)
+            | EventBody::BatchFailed(_) => {}
         }
     }
 
@@ -146,6 +210,13 @@ impl StepView {
             lap.in_flight.clear();
             lap.outlined.in_flight = 0;
         }
+    }
+
+    fn start_loop(&mut self, total: u64) {
+        self.loop_view = Some(LoopView {
+            total,
+            ..LoopView::default()
+        });
     }
 
     fn loop_view(&mut self) -> &mut LoopView {

@@ -93,7 +93,7 @@ impl RunView {
 
     /// Returns the step run that made the run fail: the one named in its error, else the last failed one.
     pub(crate) fn failed_step(&self) -> Option<&StepView> {
-        let named = self
+        let named_step = self
             .error
             .as_ref()
             .and_then(|error| error.details.get("step")?.as_str());
@@ -102,7 +102,7 @@ impl RunView {
             .iter()
             .rev()
             .filter(|step| step.status == StepStatus::Failed);
-        match named {
+        match named_step {
             Some(name) => self.steps.iter().rev().find(|step| step.step == *name),
             None => failed.next(),
         }

@@ -69,16 +69,6 @@ pub(crate) fn failure_payload(error: &TaskError) -> FailurePayload {
     }
 }
 
-/// Returns the end of a run.
-pub(crate) fn execution_finished(ending: EndStatus, error: Option<TaskError>) -> EventBody {
-    EventBody::PlaybookFinished(Box::new(ExecutionFinished {
-        generation: 1,
-        result: None,
-        error,
-        ended: ending,
-    }))
-}
-
 /// Returns the start of a loop over `total` elements.
 pub(crate) fn loop_started(total: u64) -> EventBody {
     EventBody::LoopStarted(Box::new(LoopStarted {
@@ -137,5 +127,31 @@ impl EventLogFixture {
             body,
         });
         self
+    }
+
+    /// Appends an event of run 1 of a step.
+    pub(crate) fn push_step(&mut self, step: &str, body: EventBody) -> &mut Self {
+        self.push(step_location(step), body)
+    }
+
+    /// Appends the end of the run.
+    pub(crate) fn finish(&mut self, ending: EndStatus, error: Option<TaskError>) -> &mut Self {
+        let finished = ExecutionFinished {
+            generation: 1,
+            result: None,
+            error,
+            ended: ending,
+        };
+        self.push(
+            EventLocation::default(),
+            EventBody::PlaybookFinished(Box::new(finished)),
+        )
+    }
+
+    /// Appends the failure of a step, which ends the run.
+    pub(crate) fn fail_run(&mut self, step: &str, error: TaskError) -> &mut Self {
+        let failure = EventBody::StepFailed(Box::new(failure_payload(&error)));
+        self.push_step(step, failure)
+            .finish(EndStatus::Error, Some(error))
     }
 }

@@ -14,8 +14,8 @@ use store::LoopProgress;
 
 use crate::render::report::{self, RunName};
 use crate::view::testing::{
-    EventLogFixture, execution_finished, failure_payload, loop_started, step_location, task_ended,
-    task_error, task_location,
+    EventLogFixture, failure_payload, loop_started, step_location, task_ended, task_error,
+    task_location,
 };
 use crate::view::{RunView, StepStatus};
 
@@ -43,26 +43,17 @@ fn retry_policy(attempts: u32) -> EventBody {
 #[test]
 fn a_plain_run_shows_each_step_with_its_time_and_last_outcome() {
     let mut log = EventLogFixture::started();
-    log.push(
-        step_location("greet"),
-        EventBody::StepStarted(EmptyPayload {}),
-    )
-    .push(
-        task_location("greet", None, "a", 1),
-        EventBody::TaskDone(Box::new(task_ended(&Outcome::ok(json!(1))))),
-    )
-    .push(
-        task_location("greet", None, "b", 1),
-        EventBody::TaskDone(Box::new(task_ended(&Outcome::ok(json!(2))))),
-    )
-    .push(
-        step_location("greet"),
-        EventBody::StepDone(StepDone::default()),
-    )
-    .push(
-        EventLocation::default(),
-        execution_finished(EndStatus::Success, None),
-    );
+    log.push_step("greet", EventBody::StepStarted(EmptyPayload {}))
+        .push(
+            task_location("greet", None, "a", 1),
+            EventBody::TaskDone(Box::new(task_ended(&Outcome::ok(json!(1))))),
+        )
+        .push(
+            task_location("greet", None, "b", 1),
+            EventBody::TaskDone(Box::new(task_ended(&Outcome::ok(json!(2))))),
+        )
+        .push_step("greet", EventBody::StepDone(StepDone::default()))
+        .finish(EndStatus::Success, None);
     let view = RunView::from_events(&log.events);
     assert_eq!(view.status, RunStatus::Completed);
     assert_eq!((view.events, view.last_seq.0), (6, 6));
@@ -82,7 +73,7 @@ fn a_plain_run_shows_each_step_with_its_time_and_last_outcome() {
 #[test]
 fn a_loop_counts_what_ended_what_failed_and_what_is_tried_again() {
     let mut log = EventLogFixture::started();
-    log.push(step_location("each"), loop_started(4));
+    log.push_step("each", loop_started(4));
     for index in 0..4 {
         log.push(
             iteration_location(index),
@@ -115,7 +106,7 @@ fn a_loop_counts_what_ended_what_failed_and_what_is_tried_again() {
 #[test]
 fn an_outline_gives_the_view_that_the_whole_log_gives() {
     let mut log = EventLogFixture::started();
-    log.push(step_location("each"), loop_started(4));
+    log.push_step("each", loop_started(4));
     let broken = task_error("BROKEN", "each");
     for index in 0..3 {
         log.push(
@@ -134,15 +125,8 @@ fn an_outline_gives_the_view_that_the_whole_log_gives() {
             EventBody::IterationFailed(Box::new(failure_payload(&broken))),
         )
         .push(iteration_location(1), iteration_done())
-        .push(
-            step_location("each"),
-            EventBody::StepFailed(Box::new(failure_payload(&broken))),
-        )
-        .push(
-            EventLocation::default(),
-            execution_finished(EndStatus::Error, Some(broken)),
-        );
-    let whole = RunView::from_events(&log.events);
+        .fail_run("each", broken);
+    let full_view = RunView::from_events(&log.events);
     let is_plain = |event: &&Event| event.location.iteration.is_none();
     let mut view = RunView::from_events(log.events.iter().filter(is_plain));
     let of_failed =
@@ -164,13 +148,13 @@ fn an_outline_gives_the_view_that_the_whole_log_gives() {
         in_flight: 0,
         events: ends.cloned().collect(),
     };
-    view.complete_outline(&[each], whole.last_seq);
+    view.complete_outline(&[each], full_view.last_seq);
     let name = RunName {
         id: ExecutionId(7),
         name: "demo".to_owned(),
     };
-    let shown = |view: &RunView| report::run_report(view, &name, None, whole.last_event_at);
-    assert_eq!(shown(&view), shown(&whole));
+    let report_of = |view: &RunView| report::run_report(view, &name, None, full_view.last_event_at);
+    assert_eq!(report_of(&view), report_of(&full_view));
 }
 
 #[test]
@@ -181,14 +165,14 @@ fn the_end_of_a_loop_clears_what_was_in_flight() {
         succeeded: 1,
         failed: 0,
     };
-    log.push(step_location("each"), loop_started(1))
+    log.push_step("each", loop_started(1))
         .push(
             iteration_location(0),
             EventBody::IterationStarted(EmptyPayload {}),
         )
         .push(iteration_location(0), iteration_done())
-        .push(
-            step_location("each"),
+        .push_step(
+            "each",
             EventBody::LoopDone(LoopDone {
                 stats,
                 results: None,
@@ -216,14 +200,7 @@ fn a_failure_keeps_the_task_and_the_try_it_came_from() {
             task_location("load", None, "save", 2),
             EventBody::TaskFailed(Box::new(task_ended(&Outcome::error(broken.clone())))),
         )
-        .push(
-            step_location("load"),
-            EventBody::StepFailed(Box::new(failure_payload(&broken))),
-        )
-        .push(
-            EventLocation::default(),
-            execution_finished(EndStatus::Error, Some(broken)),
-        );
+        .fail_run("load", broken);
     let view = RunView::from_events(&log.events);
     let step = view.failed_step().unwrap();
     let (_, failure) = step.failure().unwrap();
@@ -243,38 +220,24 @@ fn a_task_error_that_the_pipeline_survives_is_no_failure() {
         task_location("load", None, "go_on", 1),
         EventBody::TaskDone(Box::new(task_ended(&Outcome::ok(json!(1))))),
     )
-    .push(
-        step_location("load"),
-        EventBody::StepDone(StepDone::default()),
-    );
+    .push_step("load", EventBody::StepDone(StepDone::default()));
     let view = RunView::from_events(&log.events);
     assert!(view.steps[0].failures.is_empty());
     assert_eq!(view.steps[0].status, StepStatus::Done);
 }
 
 #[test]
-fn a_retried_run_lives_again_and_its_failed_step_with_it() {
+fn a_retried_run_and_its_failed_step_are_active_again() {
     let mut log = EventLogFixture::started();
     let broken = task_error("BROKEN", "load");
-    log.push(
-        step_location("load"),
-        EventBody::StepFailed(Box::new(failure_payload(&broken))),
-    )
-    .push(
-        EventLocation::default(),
-        execution_finished(EndStatus::Error, Some(broken)),
-    )
-    .push(
+    log.fail_run("load", broken).push(
         EventLocation::default(),
         EventBody::ExecutionRetried(ExecutionRetried { generation: 2 }),
     );
     let mut view = RunView::from_events(&log.events);
     assert_eq!((view.status, view.generation), (RunStatus::Running, 2));
     assert!(view.error.is_none() && view.finished_at.is_none());
-    log.push(
-        step_location("load"),
-        EventBody::StepStarted(EmptyPayload {}),
-    );
+    log.push_step("load", EventBody::StepStarted(EmptyPayload {}));
     view.fold(log.events.last().unwrap());
     assert_eq!(view.steps[0].status, StepStatus::Running);
     assert!(view.steps[0].failures.is_empty());
@@ -283,14 +246,8 @@ fn a_retried_run_lives_again_and_its_failed_step_with_it() {
 #[test]
 fn what_still_ran_when_the_run_ended_is_shown_as_stopped() {
     let mut log = EventLogFixture::started();
-    log.push(
-        step_location("slow"),
-        EventBody::StepStarted(EmptyPayload {}),
-    )
-    .push(
-        EventLocation::default(),
-        execution_finished(EndStatus::Cancelled, None),
-    );
+    log.push_step("slow", EventBody::StepStarted(EmptyPayload {}))
+        .finish(EndStatus::Cancelled, None);
     let view = RunView::from_events(&log.events);
     assert_eq!(view.steps[0].status, StepStatus::Stopped);
     assert_eq!(view.status, RunStatus::Cancelled);

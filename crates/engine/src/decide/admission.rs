@@ -30,8 +30,8 @@ impl DecisionBuilder<'_> {
         };
         self.parked_checked_at
             .insert(step.clone(), self.events.len());
-        let answer = match self.evaluate_rules(step, admission, &tokens) {
-            Ok(answer) => answer,
+        let result = match self.evaluate_rules(step, admission, &tokens) {
+            Ok(result) => result,
             Err(EvalError::Undecided(undecided)) => return Err(undecided),
             Err(EvalError::Failed(error) | EvalError::TooLarge(error)) => {
                 self.fail_admission(step, tokens, *error);
@@ -41,8 +41,8 @@ impl DecisionBuilder<'_> {
         let all_parked = tokens
             .iter()
             .all(|id| self.state.tokens.get(id).is_some_and(|token| token.parked));
-        if answer.allow {
-            self.record_admission(step, &tokens, &answer);
+        if result.allow {
+            self.record_admission(step, &tokens, &result);
             // More tokens may be on their way since these were parked, so the join rule applies again.
             if self.can_start_now(step) {
                 self.schedule(step, tokens, false);
@@ -50,7 +50,7 @@ impl DecisionBuilder<'_> {
             return Ok(true);
         }
         if !all_parked {
-            self.record_admission(step, &tokens, &answer);
+            self.record_admission(step, &tokens, &result);
         }
         Ok(!all_parked)
     }
@@ -62,7 +62,7 @@ impl DecisionBuilder<'_> {
         tokens: &[TokenId],
     ) -> Result<AdmissionResult, EvalError> {
         let mut scope = self.admission_scope(tokens);
-        let mut answer = AdmissionResult {
+        let mut result = AdmissionResult {
             allow: true,
             rule: None,
         };
@@ -74,7 +74,7 @@ impl DecisionBuilder<'_> {
             if !matches {
                 continue;
             }
-            answer = AdmissionResult {
+            result = AdmissionResult {
                 allow: rule.allow,
                 rule: Some(index),
             };
@@ -82,7 +82,7 @@ impl DecisionBuilder<'_> {
                 break;
             }
         }
-        Ok(answer)
+        Ok(result)
     }
 
     /// Admission rules see the execution, the tokens' arguments and the event that produced the tokens; they never see
@@ -103,10 +103,10 @@ impl DecisionBuilder<'_> {
         scope
     }
 
-    fn record_admission(&mut self, step: &Name, tokens: &[TokenId], answer: &AdmissionResult) {
+    fn record_admission(&mut self, step: &Name, tokens: &[TokenId], result: &AdmissionResult) {
         let evaluated = AdmitEvaluated {
-            allow: answer.allow,
-            matched_rule_index: answer.rule,
+            allow: result.allow,
+            matched_rule_index: result.rule,
             tokens: tokens.to_vec(),
             discarded: false,
             error: None,
@@ -158,8 +158,8 @@ impl DecisionBuilder<'_> {
         if self.rechecks_parked && !self.parked_checked_at.contains_key(step) {
             return true;
         }
-        let seen = self.parked_checked_at.get(step).copied().unwrap_or(0);
-        if self.readable_changes(seen).next().is_none() {
+        let checked_at = self.parked_checked_at.get(step).copied().unwrap_or(0);
+        if self.readable_changes(checked_at).next().is_none() {
             return false;
         }
         let Some(step) = self.net.playbook.step(step.as_str()) else {
@@ -182,13 +182,14 @@ impl DecisionBuilder<'_> {
                     .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
             })
         };
-        self.readable_changes(seen).any(|event| match &event.body {
-            EventBody::CtxPatched(_) => !paths.is_empty(),
-            body if body.kind().is_boundary() => {
-                event.location.step.as_ref().is_some_and(names_step)
-            }
-            _ => false,
-        })
+        self.readable_changes(checked_at)
+            .any(|event| match &event.body {
+                EventBody::CtxPatched(_) => !paths.is_empty(),
+                body if body.kind().is_boundary() => {
+                    event.location.step.as_ref().is_some_and(names_step)
+                }
+                _ => false,
+            })
     }
 
     /// Evaluates the rules again for the tokens parked at this step.

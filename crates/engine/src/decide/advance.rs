@@ -89,11 +89,11 @@ impl DecisionBuilder<'_> {
                 }
                 return Ok(());
             }
-            let moved = self.route_ended_run()?
+            let has_moved = self.route_ended_run()?
                 || self.move_loops()?
                 || self.pass_routing_steps()?
                 || self.start_step()?;
-            if moved {
+            if has_moved {
                 continue;
             }
             self.offer_commands();

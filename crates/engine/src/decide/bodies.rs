@@ -12,10 +12,10 @@ use crate::decision::BodyToStore;
 
 impl DecisionBuilder<'_> {
     /// Stores a text as a body of this execution. `place` is its unique path within the execution.
-    pub(super) fn store_body(&mut self, place: &str, text: RawJson) -> ResultRef {
+    pub(super) fn store_body(&mut self, origin: &str, text: RawJson) -> ResultRef {
         let reference = ResultRef {
             kind: RefKind::Result,
-            uri: format!("noetl://execution/{}/{place}", self.state.execution),
+            uri: format!("noetl://execution/{}/{origin}", self.state.execution),
             store: "disk".to_owned(),
             scope: BodyScope::Execution,
             expires_at: None,
@@ -41,15 +41,15 @@ impl DecisionBuilder<'_> {
     pub(super) fn store_large_values(&mut self, patch: &mut Map<String, Value>) {
         let seq = self.state.seq.next();
         for (key, value) in model::ctx::large_values(patch) {
-            let whole = std::mem::take(value);
+            let large_value = std::mem::take(value);
             let reference = self.store_body(
                 &format!("ctx/{seq}/{key}"),
-                RawJson::from_serializable(&whole),
+                RawJson::from_serializable(&large_value),
             );
             let loaded = Arc::make_mut(&mut self.loaded);
             loaded
                 .bodies
-                .insert(reference.uri.clone(), LazyValue::new(whole));
+                .insert(reference.uri.clone(), LazyValue::new(large_value));
             *value = serde_json::to_value(&reference).expect("a reference serializes to JSON");
         }
     }

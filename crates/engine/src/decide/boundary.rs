@@ -60,7 +60,7 @@ impl<'n> DecisionBuilder<'n> {
     pub(super) fn scope_at_boundary(&mut self, id: &StepRunId) -> Option<Scope> {
         let run = self.state.runs.get(id)?;
         let (ended, args) = (run.boundary.clone()?, run.args.clone());
-        let came = Boundary {
+        let origin = Boundary {
             seq: ended.seq,
             step: id.step.clone(),
             end: ended.end,
@@ -68,7 +68,7 @@ impl<'n> DecisionBuilder<'n> {
         };
         let mut scope = self.scope();
         scope.args = args.map_or_else(LazyValue::default, LazyValue::from_raw);
-        scope.event = Some(event_view(&came, ended.error.as_ref()));
+        scope.event = Some(event_view(&origin, ended.error.as_ref()));
         let summary = self.state.steps.get(&id.step);
         let latest = summary.and_then(|summary| summary.latest.as_ref());
         scope.outcome = latest.map(Envelope::from);

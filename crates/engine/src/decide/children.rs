@@ -26,13 +26,13 @@ impl DecisionBuilder<'_> {
                 .clone()
                 .unwrap_or_else(|| Name::from("")),
         );
-        let known = self
+        let existing = self
             .state
             .runs
             .get(run)
             .and_then(|run| run.children.get(&key))
             .copied();
-        let Some(child) = known else { return };
+        let Some(child) = existing else { return };
         let depth = self.state.depth + 1;
         if depth > self.net.limits.depth_max {
             let limit = self.net.limits.depth_max;
@@ -69,8 +69,8 @@ impl DecisionBuilder<'_> {
 
     /// The trace of this execution and of its children.
     fn trace_id(&self) -> Name {
-        let given = self.state.trace_id.clone();
-        given.unwrap_or_else(|| default_trace_id(self.state.execution))
+        let own_trace = self.state.trace_id.clone();
+        own_trace.unwrap_or_else(|| default_trace_id(self.state.execution))
     }
 
     /// Handles the end of a child.

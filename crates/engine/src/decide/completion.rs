@@ -139,9 +139,11 @@ impl DecisionBuilder<'_> {
                 seq: latest.boundary,
             })
         };
-        let asked = return_step.and_then(of_step);
+        let requested = return_step.and_then(of_step);
         let end = self.state.end_boundary.clone();
-        asked.or(end).or_else(|| self.state.last_boundary.clone())
+        requested
+            .or(end)
+            .or_else(|| self.state.last_boundary.clone())
     }
 
     /// The outcome that is sent to a waiting parent.
@@ -182,7 +184,7 @@ impl DecisionBuilder<'_> {
     fn loaded_outcome(&mut self, need: Need) -> Result<Outcome, DecideError> {
         loop {
             let loaded = Arc::clone(&self.loaded);
-            let found = match &need {
+            let value = match &need {
                 Need::Outcome(seq) => loaded.outcomes.get(seq).map(|outcome| (**outcome).clone()),
                 // The result of an execution that ends with a loop is the list of its results.
                 Need::Loop(pointer) => loaded.loops.get(&pointer.done).map(|data| {
@@ -193,7 +195,7 @@ impl DecisionBuilder<'_> {
                 }),
                 Need::Body(_) | Need::File(_) | Need::LoopStats(_) => None,
             };
-            match found {
+            match value {
                 Some(outcome) => return Ok(outcome),
                 None if self.load_own_event(&need) => {}
                 None => return Err(DecideError::Needs(vec![need])),

@@ -104,7 +104,7 @@ fn moves_pipeline(continuation: &Continuation, event: &Event) -> bool {
         return true;
     };
     let visit = continuation.visits.get(label).copied().unwrap_or(0);
-    let here =
+    let is_current_visit =
         visit == event.location.visit && continuation.cursor == PipelineCursor::At(label.clone());
     let attempt = event.location.attempt;
     let is_under_way = matches!(
@@ -114,19 +114,21 @@ fn moves_pipeline(continuation: &Continuation, event: &Event) -> bool {
     match &event.body {
         EventBody::TaskStarted(_) => {
             let is_retried = matches!(continuation.stage, PipelineStage::Retrying { .. });
-            let is_next_try = here && is_retried && attempt == continuation.attempt + 1;
+            let is_next_try = is_current_visit && is_retried && attempt == continuation.attempt + 1;
             event.location.visit > visit || is_next_try
         }
         EventBody::AttemptStarted(_) => match continuation.stage {
-            PipelineStage::Retrying { .. } => here && attempt == continuation.attempt + 1,
+            PipelineStage::Retrying { .. } => {
+                is_current_visit && attempt == continuation.attempt + 1
+            }
             // `task.attempt.started` of attempt 1 is only written when a retry follows, in the same report as the end
             // of the attempt.
-            _ => here && is_under_way && attempt == 1 && continuation.attempt == 1,
+            _ => is_current_visit && is_under_way && attempt == 1 && continuation.attempt == 1,
         },
         EventBody::AttemptDone(_) | EventBody::AttemptFailed(_) => {
-            here && is_under_way && attempt == continuation.attempt
+            is_current_visit && is_under_way && attempt == continuation.attempt
         }
-        EventBody::TaskDone(_) | EventBody::TaskFailed(_) => here && is_under_way,
+        EventBody::TaskDone(_) | EventBody::TaskFailed(_) => is_current_visit && is_under_way,
         _ => true,
     }
 }

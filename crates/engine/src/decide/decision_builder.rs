@@ -6,7 +6,7 @@ use std::sync::Arc;
 use language::template::LoadedValues;
 use model::command::{Fence, TimerChange};
 use model::event::{Event, EventBody, EventLocation, EventSource, UniqueKey};
-use model::id::{Seq, StepRunId, WorkerId};
+use model::id::{Seq, StepRunId};
 use model::outcome::{ErrorKind, TaskError};
 
 use crate::decide::PlaybookNet;
@@ -28,7 +28,7 @@ pub(super) struct DecisionBuilder<'n> {
     pub(super) unique_keys: Vec<UniqueKey>,
     pub(super) bodies: Vec<BodyToStore>,
     pub(super) fences: Vec<Fence>,
-    pub(super) commands_to_stop: Vec<(Seq, WorkerId)>,
+    pub(super) commands_to_stop: Vec<Seq>,
     pub(super) scopes: ScopeCache,
     /// For each step, the length of `events` when the rules for its parked tokens were last evaluated.
     pub(super) parked_checked_at: BTreeMap<model::id::Name, usize>,

@@ -93,7 +93,7 @@ impl DecisionBuilder<'_> {
         }
         let comes = |places: &SharedMap<Name, u32>| {
             let mut places = places.keys();
-            places.any(|place| graph.reaches(place, step))
+            places.any(|step_name| graph.reaches(step_name, step))
         };
         let parked_count = !index.busy_steps.is_empty();
         let is_awaited = comes(&index.busy_steps) || comes(&index.held_steps);
@@ -137,9 +137,9 @@ impl DecisionBuilder<'_> {
 
     /// The arguments of the tokens, merged in order of arrival. If several tokens met, also each token's arguments.
     fn merge_args(&self, tokens: &[TokenId]) -> (Option<RawJson>, Option<RawJson>) {
-        let given = tokens.iter().filter_map(|id| self.state.tokens.get(id));
+        let selected_arc = tokens.iter().filter_map(|id| self.state.tokens.get(id));
         let with_args = || {
-            given
+            selected_arc
                 .clone()
                 .filter_map(|token| token.args.as_ref().map(|args| (token, args)))
         };

@@ -105,8 +105,8 @@ impl DecisionBuilder<'_> {
                 .map(|(key, value)| serde_json::json!({"key": key, "value": value}))
                 .collect(),
             other => {
-                let found = model::raw::json_type_name(&other);
-                let message = format!("`loop.in` of step `{}` is {found}, not a list", step.name);
+                let kind = model::raw::json_type_name(&other);
+                let message = format!("`loop.in` of step `{}` is {kind}, not a list", step.name);
                 let error = fatal_error(ErrorKind::Schema, "LOOP_NOT_A_LIST", message)
                     .with_detail("line", loop_.span.line);
                 self.fail_run(id, error);
@@ -120,8 +120,8 @@ impl DecisionBuilder<'_> {
         if text.text().len() <= self.net.limits.event_bytes_max / 2 {
             started.collection = Some(text);
         } else {
-            let place = format!("step/{}/run/{}/collection", id.step, id.run);
-            let reference = self.store_body(&place, text);
+            let location = format!("step/{}/run/{}/collection", id.step, id.run);
+            let reference = self.store_body(&location, text);
             started.collection_ref = Some(Box::new(reference));
         }
         self.emit(run_location(id), EventBody::LoopStarted(Box::new(started)));
@@ -330,8 +330,8 @@ impl DecisionBuilder<'_> {
                 .values()
                 .map(|seq| Need::Outcome(*seq))
                 .collect();
-            let known = |need: &Need| matches!(need, Need::Outcome(seq) if self.loaded.outcomes.contains_key(seq));
-            needs.into_iter().filter(|need| !known(need)).collect()
+            let is_loaded = |need: &Need| matches!(need, Need::Outcome(seq) if self.loaded.outcomes.contains_key(seq));
+            needs.into_iter().filter(|need| !is_loaded(need)).collect()
         };
         let missing: Vec<Need> = missing
             .into_iter()

@@ -43,8 +43,8 @@ impl DecisionBuilder<'_> {
         let Some(pipeline) = live.and_then(|live| live.continuation(at.iteration)) else {
             return;
         };
-        let asked = task.result.accumulate.as_ref();
-        let collected = if asked.is_some() {
+        let accumulate = task.result.accumulate.as_ref();
+        let collected = if accumulate.is_some() {
             pipeline.parts_of(&task.label)
         } else {
             let parts = pipeline.parts.get(&task.label);
@@ -61,7 +61,7 @@ impl DecisionBuilder<'_> {
         let Accumulate {
             strategy,
             merge_path,
-        } = asked.cloned().unwrap_or_default();
+        } = accumulate.cloned().unwrap_or_default();
         let rule = ManifestRule {
             strategy,
             merge_path,
@@ -70,8 +70,10 @@ impl DecisionBuilder<'_> {
             parts: parts.by_page.len() as u64,
             pages: listed_pages(&parts),
             is_loop: false,
-            is_result: is_ok && asked.is_some(),
-            ends_pipeline: is_ok && asked.is_some() && pipeline.last.as_ref() == Some(&task.label),
+            is_result: is_ok && accumulate.is_some(),
+            ends_pipeline: is_ok
+                && accumulate.is_some()
+                && pipeline.last.as_ref() == Some(&task.label),
         };
         let control = Some(&task.result);
         let reference = rule.to_reference(self.state.execution, &at, parts.bytes, control);
@@ -146,18 +148,20 @@ impl DecisionBuilder<'_> {
                 },
             }
         }
-        let gone = |need: &Need| match need {
+        let unavailable = |need: &Need| match need {
             Need::Body(part) => self.loaded.unavailable.get(&part.uri).cloned(),
             _ => None,
         };
         let uri = reference.uri.clone();
-        if let Some(why) = missing.iter().find_map(gone) {
-            Arc::make_mut(&mut self.loaded).unavailable.insert(uri, why);
+        if let Some(reason) = missing.iter().find_map(unavailable) {
+            Arc::make_mut(&mut self.loaded)
+                .unavailable
+                .insert(uri, reason);
             return Some(Vec::new());
         }
         if missing.is_empty() {
-            let all = LazyValue::new(rule.combiner().combine(bodies));
-            Arc::make_mut(&mut self.loaded).bodies.insert(uri, all);
+            let combined = LazyValue::new(rule.combiner().combine(bodies));
+            Arc::make_mut(&mut self.loaded).bodies.insert(uri, combined);
         }
         Some(missing)
     }

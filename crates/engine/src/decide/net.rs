@@ -64,10 +64,10 @@ impl PlaybookNet {
 
     /// Checks that a request with this payload fits into the event that records it.
     pub fn check_payload_size(&self, payload: Option<&RawJson>) -> Result<(), Refusal> {
-        let given = payload.map_or(0, |payload| payload.text().len());
+        let payload_bytes = payload.map_or(0, |payload| payload.text().len());
         let limit = self.limits.event_bytes_max;
         let is_over = |bytes| size_error("the workload", bytes, limit).is_some();
-        if is_over(self.workload_bytes + given)
+        if is_over(self.workload_bytes + payload_bytes)
             && is_over(model::size::json_bytes(&self.workload_with(payload)))
         {
             return Err(Refusal::TooLarge);

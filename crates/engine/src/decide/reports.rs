@@ -105,8 +105,8 @@ impl DecisionBuilder<'_> {
         let Some(live) = self.state.commands.get(&command) else {
             return;
         };
-        let known = live.claimed.as_ref().map(|(_, epoch)| *epoch);
-        if known.is_none_or(|known| known < lease_epoch) {
+        let claimed_epoch = live.claimed.as_ref().map(|(_, epoch)| *epoch);
+        if claimed_epoch.is_none_or(|claimed_epoch| claimed_epoch < lease_epoch) {
             let at = run_location(&live.run);
             self.set_cause(command);
             let claimed = CommandClaimed {

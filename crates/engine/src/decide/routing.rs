@@ -137,7 +137,12 @@ impl DecisionBuilder<'_> {
         ) else {
             return Ok(());
         };
-        let fired = |arc: &&NetArc| route.selected.iter().any(|one| one.step == arc.step);
+        let fired = |arc: &&NetArc| {
+            route
+                .selected
+                .iter()
+                .any(|selected| selected.step == arc.step)
+        };
         let line = step.next.arcs.iter().find(fired).map(|arc| arc.span.line);
         let error = error
             .with_detail("step", step.name.as_str())

@@ -58,7 +58,7 @@ impl DecisionBuilder<'_> {
         };
         let last = state.last_boundary.as_ref().map(|pointer| pointer.seq);
         let steps = match &self.scopes.steps {
-            Some((seen, steps)) if *seen == last => steps.clone(),
+            Some((cached_at, steps)) if *cached_at == last => steps.clone(),
             _ => {
                 let latest = state
                     .steps

@@ -2,7 +2,7 @@
 //! or the grace period is over.
 
 use model::event::{EndStatus, EventBody, EventLocation, StopRequest, TimerPurpose, TimerSet};
-use model::id::{StepRunId, WorkerId};
+use model::id::StepRunId;
 
 use crate::decide::DecideError;
 use crate::decide::decision_builder::DecisionBuilder;
@@ -44,36 +44,26 @@ impl DecisionBuilder<'_> {
                 purpose: TimerPurpose::StopGrace,
             };
             self.emit(EventLocation::default(), EventBody::TimerSet(set));
-            self.stop_holders(None);
+            self.stop_commands(None);
         }
         Ok(false)
     }
 
-    /// Adds stop notices for the workers of all live commands, or of one run. A worker that has not reported yet is
-    /// unknown here; its notice has an empty worker ID.
-    pub(super) fn stop_holders(&mut self, of: Option<&StepRunId>) {
-        let unknown = WorkerId("".into());
+    /// Stops all live commands, or those of one run.
+    pub(super) fn stop_commands(&mut self, owner: Option<&StepRunId>) {
         let commands = self.state.commands.iter();
-        let commands = commands.filter(|(_, command)| of.is_none_or(|run| command.run == *run));
-        let holders = commands.map(|(seq, command)| {
-            let holder = command
-                .claimed
-                .as_ref()
-                .map_or(unknown.clone(), |(worker, _)| worker.clone());
-            (*seq, holder)
-        });
-        let holders: Vec<_> = holders.collect();
-        self.commands_to_stop.extend(holders);
+        let commands = commands.filter(|(_, command)| owner.is_none_or(|run| command.run == *run));
+        self.commands_to_stop.extend(commands.map(|(seq, _)| *seq));
     }
 
     /// Cancels the children that the given run awaits, or all awaited children.
-    pub(super) fn cancel_children(&mut self, of: Option<&StepRunId>) {
+    pub(super) fn cancel_children(&mut self, owner: Option<&StepRunId>) {
         let stop = self.state.stop.as_ref();
         if stop.is_some_and(|stop| stop.spares_children) {
             return;
         }
         let runs = self.state.runs.iter();
-        let runs = runs.filter(|(id, _)| of.is_none_or(|only| only == *id));
+        let runs = runs.filter(|(id, _)| owner.is_none_or(|only| only == *id));
         // Children requested after the stop are never started, so they need no cancellation.
         let stopped = self.state.stop.as_ref().map(|stop| stop.since);
         let was_started =

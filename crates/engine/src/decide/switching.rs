@@ -27,17 +27,17 @@ impl DecisionBuilder<'_> {
         let open = self.state.runs.iter();
         let open = open.filter(|(_, run)| run.boundary.is_none());
         let steps: BTreeSet<Name> = open.map(|(id, _)| id.step.clone()).collect();
-        let (mut kept, mut restarted) = (Vec::new(), Vec::new());
+        let (mut unchanged, mut restarted) = (Vec::new(), Vec::new());
         for name in steps {
             match unchanged_labels(&switch.previous, &self.net.playbook, &name) {
-                Some(labels) => kept.push(UnchangedTasks { step: name, labels }),
+                Some(labels) => unchanged.push(UnchangedTasks { step: name, labels }),
                 None => restarted.push(name),
             }
         }
         let switched = PlaybookSwitched {
             version: switch.version,
             hash: switch.hash.clone(),
-            kept,
+            kept: unchanged,
             restarted,
         };
         self.emit(
@@ -54,8 +54,8 @@ fn unchanged_labels(before: &Playbook, after: &Playbook, step: &Name) -> Option<
         return None;
     }
     let tasks = |step: &Step| -> Vec<(Name, Name)> {
-        let named = step.tasks.iter();
-        named
+        let named_tasks = step.tasks.iter();
+        named_tasks
             .map(|task| (task.label.clone(), task.kind.clone()))
             .collect()
     };

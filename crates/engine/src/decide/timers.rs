@@ -74,7 +74,7 @@ impl DecisionBuilder<'_> {
 
     /// Fails a step run by a decision of the server, and notifies its workers to stop.
     pub(super) fn fail_run(&mut self, run: &StepRunId, error: TaskError) {
-        self.stop_holders(Some(run));
+        self.stop_commands(Some(run));
         self.cancel_children(Some(run));
         let error = error.with_detail("step", run.step.as_str());
         self.emit(

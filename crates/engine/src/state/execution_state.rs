@@ -198,8 +198,8 @@ impl ExecutionState {
     pub fn command_covering(&self, run: &StepRunId, iteration: Option<u64>) -> Option<Seq> {
         let mut newest_first = self.commands.iter().rev();
         let carries = |command: &LiveCommand| command.run == *run && command.covers(iteration);
-        let found = newest_first.find(|(_, command)| carries(command));
-        found.map(|(seq, _)| *seq)
+        let newest = newest_first.find(|(_, command)| carries(command));
+        newest.map(|(seq, _)| *seq)
     }
 
     /// The `ctx` that a run's pipelines start with.

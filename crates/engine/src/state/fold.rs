@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use model::command::{Continuation, PipelineCursor, PipelineStage};
 use model::event::{
-    AdmitEvaluated, EndStatus, Event, EventBody, ExecutionRequested, NextEvaluated, ResultPointer,
-    StepScheduled, StopRequest,
+    AdmitEvaluated, CtxPatched, EndStatus, Event, EventBody, ExecutionRequested, FrameClaimed,
+    LoopStarted, NextEvaluated, ResultPointer, ResultStored, StepScheduled, StopRequest,
 };
 use model::id::{StepRunId, TokenId};
+use model::outcome::TaskError;
 use model::playbook::LoopMode;
 use model::step_pointer::{LoopPointer, StepPointer};
 use model::time::Time;
@@ -22,10 +23,10 @@ use crate::state::{
 /// Folds one event. The first event of a log creates the state. Any other event with `None` means a corrupt log.
 pub fn fold(state: Option<ExecutionState>, event: &Event) -> Option<ExecutionState> {
     let Some(mut state) = state else {
-        return match &event.body {
-            EventBody::ExecutionRequested(requested) => Some(initial_state(requested, event)),
-            _ => None,
+        let EventBody::ExecutionRequested(requested) = &event.body else {
+            return None;
         };
+        return Some(initial_state(requested, event));
     };
     state.apply(event);
     Some(state)
@@ -70,12 +71,7 @@ impl ExecutionState {
         self.seq = event.seq;
         match &event.body {
             EventBody::WorkflowStarted(started) => reuse::place_tokens(self, started, event.seq),
-            EventBody::PlaybookFinished(finished) => {
-                self.phase = Phase::Ended(finished.ended);
-                self.stop = None;
-                self.timers.clear();
-                fold_work::return_all(self, |_| true);
-            }
+            EventBody::PlaybookFinished(finished) => self.finish(finished.ended),
             EventBody::PlaybookPaused(_) => self.paused = true,
             EventBody::PlaybookResumed(_) => self.paused = false,
             EventBody::CancelRequested(request) => self.apply_stop_request(request, event),
@@ -85,49 +81,107 @@ impl ExecutionState {
             EventBody::AdmitEvaluated(admit) => self.admit(admit, event),
             EventBody::StepScheduled(scheduled) => self.schedule(scheduled, event),
             EventBody::NextEvaluated(next) => self.route(next, event),
-            EventBody::CtxPatched(patched) => {
-                if let Ok(patch) = patched.patch.parse_as() {
-                    self.patch_ctx(&patch);
-                }
-                self.ctx_seq = event.seq;
+            EventBody::CtxPatched(patched) => self.apply_ctx_patch(patched, event),
+            EventBody::StepStarted(_) => self.start_run(event),
+            EventBody::StepDone(_) => self.end_run(event, BoundaryKind::Done, None),
+            EventBody::StepFailed(failed) => {
+                self.end_run(event, BoundaryKind::Failed, Some(&failed.error));
             }
-            EventBody::StepStarted(_) => {
-                if let Some(run) = self.run_mut(event) {
-                    run.started = true;
-                }
+            EventBody::LoopStarted(started) => self.start_loop(started, event),
+            EventBody::FrameClaimed(frame) => self.add_frame(frame, event),
+            EventBody::LoopDone(_) => self.end_run(event, BoundaryKind::LoopDone, None),
+            EventBody::ResultStored(stored) => self.store_prepared(stored, event),
+            EventBody::CommandIssued(issued) => fold_work::issue_command(self, issued, event),
+            EventBody::CommandClaimed(claimed) => fold_work::claim_command(self, claimed),
+            EventBody::CommandExpired(expired) => fold_work::expire_command(self, expired),
+            EventBody::CommandFailed(failed) => fold_work::fail_command(self, failed.command),
+            EventBody::TimerSet(set) => fold_work::set_timer(self, set, event),
+            EventBody::TimerFired(fired) => fold_work::fire_timer(self, fired.timer, event.seq),
+            EventBody::SignalReceived(signal) => {
+                fold_work::receive_signal(self, signal, event.seq);
             }
-            EventBody::StepDone(_) => self.end_run(event, BoundaryKind::Done),
-            EventBody::StepFailed(_) => self.end_run(event, BoundaryKind::Failed),
-            EventBody::LoopDone(_) => self.end_run(event, BoundaryKind::LoopDone),
-            EventBody::LoopStarted(started) => {
-                let is_parallel = started.mode == LoopMode::Parallel;
-                let ctx = is_parallel.then(|| self.ctx.clone());
-                let reused = reuse::take_reused(self, started, event);
-                if let Some(run) = self.run_mut(event) {
-                    let mut begun = LoopRun::from_started(started, event.seq);
-                    if let Some(reused) = reused {
-                        begun.apply_reuse(&reused);
-                    }
-                    run.loop_ = Some(LoopRun { ctx, ..begun });
-                    run.prepare_next_claim();
-                }
+            EventBody::IterationStarted(_) => fold_work::start_iteration(self, event),
+            EventBody::IterationDone(done) => {
+                fold_work::end_iteration(self, event, done.set_ctx.as_ref(), None);
             }
-            EventBody::FrameClaimed(frame) => {
-                if let Some(run) = self.run_mut(event) {
-                    if let Some(loop_) = &mut run.loop_ {
-                        loop_.add_frame(frame.rows, event.seq);
-                    }
-                    run.prepare_next_claim();
-                }
+            EventBody::IterationFailed(failed) => {
+                let error = Some(&failed.error);
+                fold_work::end_iteration(self, event, failed.set_ctx.as_ref(), error);
             }
-            EventBody::ResultStored(stored) if event.location.task.is_none() => {
-                if let Some(run) = self.run_mut(event) {
-                    run.prepared = Some(stored.result_ref.clone());
-                }
-                fold_work::close_covering(self, event);
+            EventBody::TaskStarted(started) => fold_work::start_task(self, started, event),
+            EventBody::PolicyEvaluated(policy) => fold_work::apply_policy(self, policy, event),
+            EventBody::TaskDone(_) | EventBody::TaskFailed(_) => fold_work::end_task(self, event),
+            EventBody::AttemptStarted(_)
+            | EventBody::AttemptFailed(_)
+            | EventBody::ManifestUpdated(_) => {
+                fold_work::move_pipeline(self, event);
             }
-            _ => fold_work::fold_work(self, event),
+            EventBody::ExecutionRequested(_)
+            | EventBody::RequestEvaluated(_)
+            | EventBody::PlaybookStarted(_)
+            | EventBody::PlaybookProcessed(_)
+            | EventBody::WorkflowFinished(_)
+            | EventBody::AttemptDone(_)
+            | EventBody::IterationScheduled(_)
+            | EventBody::BatchAccepted(_)
+            | EventBody::BatchProcessing(_)
+            | EventBody::BatchCompleted(_)
+            | EventBody::BatchFailed(_) => {}
         }
+    }
+
+    fn finish(&mut self, ended: EndStatus) {
+        self.phase = Phase::Ended(ended);
+        self.stop = None;
+        self.timers.clear();
+        fold_work::return_all(self, |_| true);
+    }
+
+    fn apply_ctx_patch(&mut self, patched: &CtxPatched, event: &Event) {
+        if let Ok(patch) = patched.patch.parse_as() {
+            self.patch_ctx(&patch);
+        }
+        self.ctx_seq = event.seq;
+    }
+
+    fn start_run(&mut self, event: &Event) {
+        if let Some(run) = self.run_mut(event) {
+            run.started = true;
+        }
+    }
+
+    fn start_loop(&mut self, started: &LoopStarted, event: &Event) {
+        let is_parallel = started.mode == LoopMode::Parallel;
+        let ctx = is_parallel.then(|| self.ctx.clone());
+        let reused = reuse::take_reused(self, started, event);
+        if let Some(run) = self.run_mut(event) {
+            let mut loop_ = LoopRun::from_started(started, event.seq);
+            if let Some(reused) = reused {
+                loop_.apply_reuse(&reused);
+            }
+            run.loop_ = Some(LoopRun { ctx, ..loop_ });
+            run.prepare_next_claim();
+        }
+    }
+
+    fn add_frame(&mut self, frame: &FrameClaimed, event: &Event) {
+        if let Some(run) = self.run_mut(event) {
+            if let Some(loop_) = &mut run.loop_ {
+                loop_.add_frame(frame.rows, event.seq);
+            }
+            run.prepare_next_claim();
+        }
+    }
+
+    /// Records the prepared loop items. A result that names a task changes nothing: its task's end points to it.
+    fn store_prepared(&mut self, stored: &ResultStored, event: &Event) {
+        if event.location.task.is_some() {
+            return;
+        }
+        if let Some(run) = self.run_mut(event) {
+            run.prepared = Some(stored.result_ref.clone());
+        }
+        fold_work::close_covering(self, event);
     }
 
     pub(super) fn run_mut(&mut self, event: &Event) -> Option<&mut StepRun> {
@@ -212,7 +266,7 @@ impl ExecutionState {
         }
     }
 
-    fn end_run(&mut self, event: &Event, end: BoundaryKind) {
+    fn end_run(&mut self, event: &Event, end: BoundaryKind, error: Option<&TaskError>) {
         let Some(id) = event.location.step_run_id() else {
             return;
         };
@@ -221,10 +275,7 @@ impl ExecutionState {
         let Some(run) = self.runs.get_mut(&id) else {
             return;
         };
-        let error = match &event.body {
-            EventBody::StepFailed(failed) => Some(failed.error.clone()),
-            _ => None,
-        };
+        let error = error.cloned();
         run.boundary = Some(StepRunEnd {
             seq: event.seq,
             end,

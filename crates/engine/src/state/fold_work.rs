@@ -2,61 +2,21 @@
 
 use model::command::{CommandWork, Continuation, PipelineStage};
 use model::event::{
-    AwaitTarget, CommandExpired, CommandIssued, Event, EventBody, SignalReceived, TaskStarted,
-    TimerPurpose,
+    AwaitTarget, CommandClaimed, CommandExpired, CommandIssued, Event, PolicyEvaluated,
+    SignalReceived, TaskStarted, TimerPurpose, TimerSet,
 };
-use model::id::{ExecutionId, Seq, StepRunId};
-use model::outcome::Outcome;
+use model::id::{ExecutionId, Name, Seq, StepRunId};
+use model::outcome::{Outcome, TaskError};
 use model::playbook::Directive;
+use model::raw::RawJson;
 use serde_json::{Map, Value};
 
 use crate::state::fold::rewind;
 use crate::state::step_run::{ChildExecution, LiveCommand, PendingWait};
 use crate::state::{ExecutionState, LiveTimer, LoopRun, ReturnedRange};
 
-/// Folds an event of a command, timer, signal, iteration or pipeline.
-pub(super) fn fold_work(state: &mut ExecutionState, event: &Event) {
-    match &event.body {
-        EventBody::CommandIssued(issued) => fold_issued(state, event, issued),
-        EventBody::CommandClaimed(claimed) => {
-            if let Some(command) = state.commands.get_mut(&claimed.command) {
-                command.claimed = Some((claimed.worker.clone(), claimed.lease_epoch));
-            }
-        }
-        EventBody::CommandExpired(expired) => expire_command(state, expired),
-        EventBody::CommandFailed(failed) => {
-            if let Some(command) = state.commands.remove(&failed.command) {
-                return_work(state, failed.command, &command, command.strikes);
-            }
-        }
-        EventBody::TimerSet(set) => {
-            let timer = LiveTimer {
-                purpose: set.purpose,
-                due: set.due,
-                run: event.location.step_run_id(),
-                iteration: event.location.iteration,
-            };
-            state.timers.insert(event.seq, timer);
-        }
-        EventBody::TimerFired(fired) => fire_timer(state, fired.timer, event.seq),
-        EventBody::SignalReceived(signal) => receive_signal(state, signal, event.seq),
-        EventBody::IterationStarted(_)
-        | EventBody::IterationDone(_)
-        | EventBody::IterationFailed(_) => {
-            fold_iteration(state, event);
-        }
-        EventBody::TaskStarted(_)
-        | EventBody::AttemptStarted(_)
-        | EventBody::AttemptFailed(_)
-        | EventBody::PolicyEvaluated(_)
-        | EventBody::TaskDone(_)
-        | EventBody::TaskFailed(_)
-        | EventBody::ManifestUpdated(_) => fold_pipeline_event(state, event),
-        _ => {}
-    }
-}
-
-fn fold_issued(state: &mut ExecutionState, event: &Event, issued: &CommandIssued) {
+/// Adds a command, and takes the work that it covers.
+pub(super) fn issue_command(state: &mut ExecutionState, issued: &CommandIssued, event: &Event) {
     let Some(id) = event.location.step_run_id() else {
         return;
     };
@@ -96,6 +56,13 @@ fn fold_issued(state: &mut ExecutionState, event: &Event, issued: &CommandIssued
     state.commands.insert(event.seq, command);
 }
 
+/// Records which worker claimed a command.
+pub(super) fn claim_command(state: &mut ExecutionState, claimed: &CommandClaimed) {
+    if let Some(command) = state.commands.get_mut(&claimed.command) {
+        command.claimed = Some((claimed.worker.clone(), claimed.lease_epoch));
+    }
+}
+
 /// Removes `from..to` from the returned ranges, and returns the number of workers that died while running it. The
 /// number is only known for a single iteration that was returned alone; for a range, it is unknown which part failed.
 fn take_returned(loop_: &mut LoopRun, from: u64, to: u64) -> u32 {
@@ -120,9 +87,17 @@ fn take_returned(loop_: &mut LoopRun, from: u64, to: u64) -> u32 {
     strikes
 }
 
-fn expire_command(state: &mut ExecutionState, expired: &CommandExpired) {
+/// Returns the work of a command whose claim expired.
+pub(super) fn expire_command(state: &mut ExecutionState, expired: &CommandExpired) {
     if let Some(command) = state.commands.remove(&expired.command) {
         return_work(state, expired.command, &command, expired.strikes);
+    }
+}
+
+/// Returns the work of a command that a worker could not run.
+pub(super) fn fail_command(state: &mut ExecutionState, failed: Seq) {
+    if let Some(command) = state.commands.remove(&failed) {
+        return_work(state, failed, &command, command.strikes);
     }
 }
 
@@ -176,10 +151,11 @@ fn covered_range(work: CommandWork) -> Option<(u64, u64)> {
 }
 
 /// The ranges without the parts that `others` cover.
-fn subtract_ranges(ranges: Vec<(u64, u64)>, others: &[(u64, u64)]) -> Vec<(u64, u64)> {
-    others.iter().fold(ranges, |ranges, (from, to)| {
-        let cut = |range: (u64, u64)| [(range.0, range.1.min(*from)), (range.0.max(*to), range.1)];
-        let parts = ranges.into_iter().flat_map(cut);
+fn subtract_ranges(ranges: Vec<(u64, u64)>, removed: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    removed.iter().fold(ranges, |ranges, (from, to)| {
+        let remainders =
+            |range: (u64, u64)| [(range.0, range.1.min(*from)), (range.0.max(*to), range.1)];
+        let parts = ranges.into_iter().flat_map(remainders);
         parts.filter(|(from, to)| from < to).collect()
     })
 }
@@ -200,123 +176,130 @@ pub(super) fn close_covering(state: &mut ExecutionState, event: &Event) {
     }
 }
 
-fn fold_iteration(state: &mut ExecutionState, event: &Event) {
-    let (Some(id), Some(index)) = (event.location.step_run_id(), event.location.iteration) else {
+/// The loop and the index of the iteration that an event is about.
+fn loop_iteration<'a>(
+    state: &'a mut ExecutionState,
+    event: &Event,
+) -> Option<(&'a mut LoopRun, u64)> {
+    let run = state.run_mut(event)?;
+    Some((run.loop_.as_mut()?, event.location.iteration?))
+}
+
+/// Adds an iteration to those in progress.
+pub(super) fn start_iteration(state: &mut ExecutionState, event: &Event) {
+    if let Some((loop_, index)) = loop_iteration(state, event)
+        && !loop_.has_ended(index)
+    {
+        loop_.live.entry(index).or_default();
+    }
+}
+
+/// Ends an iteration, with an error if it failed.
+pub(super) fn end_iteration(
+    state: &mut ExecutionState,
+    event: &Event,
+    patch: Option<&RawJson>,
+    error: Option<&TaskError>,
+) {
+    let Some((loop_, index)) = loop_iteration(state, event) else {
         return;
-    };
-    let Some(loop_) = state.runs.get_mut(&id).and_then(|run| run.loop_.as_mut()) else {
-        return;
-    };
-    let (ok, patch) = match &event.body {
-        EventBody::IterationDone(done) => (true, &done.set_ctx),
-        EventBody::IterationFailed(failed) => (false, &failed.set_ctx),
-        _ => {
-            if !loop_.has_ended(index) {
-                loop_.live.entry(index).or_default();
-            }
-            return;
-        }
     };
     let was_away = loop_.suspended.contains(&index) || loop_.awake.contains(&index);
-    if !loop_.record_end(index, ok) {
+    if !loop_.record_end(index, error.is_none()) {
         return;
     }
     loop_.update_mean_duration(event.duration_ms);
-    if let Some(patch) = patch
-        .as_ref()
-        .and_then(|raw| raw.parse_as::<Map<String, Value>>().ok())
-    {
-        if ok {
+    if let Some(patch) = patch.and_then(|raw| raw.parse_as::<Map<String, Value>>().ok()) {
+        if error.is_none() {
             loop_.patches.add(index, &patch);
         } else {
             loop_.broken_patches.insert(index, patch);
         }
     }
-    if let EventBody::IterationFailed(failed) = &event.body
+    if let Some(error) = error
         && loop_
             .first_error
             .as_ref()
             .is_none_or(|(first, _)| index < *first)
     {
-        loop_.first_error = Some((index, failed.error.clone()));
+        loop_.first_error = Some((index, error.clone()));
     }
     if !was_away {
         close_covering(state, event);
     }
-    if let Some(run) = state.runs.get_mut(&id) {
+    if let Some(run) = state.run_mut(event) {
         run.waits.remove(&Some(index));
         run.children
             .retain(|(iteration, _), child| *iteration != Some(index) || child.failed);
     }
 }
 
-fn fold_pipeline_event(state: &mut ExecutionState, event: &Event) {
-    let Some(id) = event.location.step_run_id() else {
+/// Applies an event to the position of its pipeline. Returns the step run, if the pipeline exists.
+pub(super) fn move_pipeline(state: &mut ExecutionState, event: &Event) -> Option<StepRunId> {
+    let id = event.location.step_run_id()?;
+    let run = state.runs.get_mut(&id)?;
+    pipeline::fold(run.continuation_mut(event.location.iteration)?, event);
+    Some(id)
+}
+
+/// Ends a visit of a task. Deaths of workers are counted per task, so the count starts again.
+pub(super) fn end_task(state: &mut ExecutionState, event: &Event) {
+    let Some(id) = move_pipeline(state, event) else {
         return;
     };
-    let Some(run) = state.runs.get_mut(&id) else {
-        return;
-    };
-    let Some(continuation) = run.continuation_mut(event.location.iteration) else {
-        return;
-    };
-    pipeline::fold(continuation, event);
-    if matches!(
-        event.body,
-        EventBody::TaskDone(_) | EventBody::TaskFailed(_)
-    ) {
-        // Deaths are counted per task, and this task has ended.
-        if event.location.iteration.is_none() {
-            run.strikes = 0;
-        }
-        if let Some(seq) = state.command_covering(&id, event.location.iteration)
-            && let Some(command) = state.commands.get_mut(&seq)
-        {
-            command.strikes = 0;
-        }
+    if event.location.iteration.is_none()
+        && let Some(run) = state.runs.get_mut(&id)
+    {
+        run.strikes = 0;
     }
+    if let Some(seq) = state.command_covering(&id, event.location.iteration)
+        && let Some(command) = state.commands.get_mut(&seq)
+    {
+        command.strikes = 0;
+    }
+}
+
+/// Suspends the pipeline, if it waits for a retry without a command.
+pub(super) fn apply_policy(state: &mut ExecutionState, policy: &PolicyEvaluated, event: &Event) {
+    let is_suspended = policy.action.directive == Directive::Retry && policy.action.suspend;
+    if move_pipeline(state, event).is_some() && is_suspended {
+        suspend_pipeline(state, event);
+    }
+}
+
+/// Starts a task. If it awaits an external event, its pipeline is suspended until then.
+pub(super) fn start_task(state: &mut ExecutionState, started: &TaskStarted, event: &Event) {
+    let Some(id) = move_pipeline(state, event) else {
+        return;
+    };
+    let Some(awaits) = &started.awaits else {
+        return;
+    };
     let Some(run) = state.runs.get_mut(&id) else {
         return;
     };
-    match &event.body {
-        EventBody::TaskStarted(TaskStarted {
-            awaits: Some(awaits),
-            ..
-        }) => {
-            let waiting = PendingWait {
-                since: event.seq,
-                awaits: (**awaits).clone(),
-            };
-            run.waits.insert(event.location.iteration, waiting);
-            if let (AwaitTarget::Child(_), Some(label)) = (&**awaits, &event.location.task) {
-                let child = ChildExecution {
-                    execution: child_id(event),
-                    failed: false,
-                };
-                let key = (event.location.iteration, label.clone());
-                let known = run
-                    .children
-                    .get(&key)
-                    .filter(|child| child.failed)
-                    .map(|child| child.execution);
-                let execution = known.unwrap_or(child.execution);
-                run.children.insert(
-                    key,
-                    ChildExecution {
-                        execution,
-                        failed: false,
-                    },
-                );
-            }
-            suspend_pipeline(state, event);
-            take_signal(state, &id, event);
-        }
-        EventBody::PolicyEvaluated(policy)
-            if policy.action.directive == Directive::Retry && policy.action.suspend =>
-        {
-            suspend_pipeline(state, event);
-        }
-        _ => {}
+    let waiting = PendingWait {
+        since: event.seq,
+        awaits: (**awaits).clone(),
+    };
+    run.waits.insert(event.location.iteration, waiting);
+    if let (AwaitTarget::Child(_), Some(label)) = (&**awaits, &event.location.task) {
+        let key = (event.location.iteration, label.clone());
+        let known = run.children.get(&key).filter(|child| child.failed);
+        let execution = known.map_or_else(|| child_id(event), |child| child.execution);
+        run.children.insert(
+            key,
+            ChildExecution {
+                execution,
+                failed: false,
+            },
+        );
+    }
+    suspend_pipeline(state, event);
+    if let AwaitTarget::Wait(wait) = &**awaits
+        && let Some(name) = &wait.signal
+    {
+        take_signal(state, &id, event, name);
     }
 }
 
@@ -349,19 +332,8 @@ fn suspend_pipeline(state: &mut ExecutionState, event: &Event) {
 }
 
 /// Delivers the oldest signal that arrived before the wait.
-fn take_signal(state: &mut ExecutionState, id: &StepRunId, event: &Event) {
-    let EventBody::TaskStarted(TaskStarted {
-        awaits: Some(awaits),
-        ..
-    }) = &event.body
-    else {
-        return;
-    };
-    let AwaitTarget::Wait(wait) = &**awaits else {
-        return;
-    };
-    let Some(name) = &wait.signal else { return };
-    let taken = state
+fn take_signal(state: &mut ExecutionState, id: &StepRunId, event: &Event, name: &Name) {
+    let signal = state
         .signals
         .get_mut(name)
         .and_then(std::collections::VecDeque::pop_front);
@@ -372,12 +344,13 @@ fn take_signal(state: &mut ExecutionState, id: &StepRunId, event: &Event) {
     {
         state.signals.remove(name);
     }
-    if let Some(by) = taken {
+    if let Some(by) = signal {
         end_wait(state, id, event.location.iteration, by);
     }
 }
 
-fn receive_signal(state: &mut ExecutionState, signal: &SignalReceived, seq: Seq) {
+/// Delivers a signal to the pipeline that waits for it, or stores it for a later wait.
+pub(super) fn receive_signal(state: &mut ExecutionState, signal: &SignalReceived, seq: Seq) {
     if let Some(end) = &signal.child {
         if let Some((id, iteration)) = find_parent(state, end.execution_id) {
             let outcome = signal
@@ -421,9 +394,9 @@ fn find_parent(state: &ExecutionState, child: ExecutionId) -> Option<(StepRunId,
             waiting.is_some_and(|waiting| matches!(waiting.awaits, AwaitTarget::Child(_)))
         };
         let mut children = run.children.iter();
-        let found =
-            children.find(|((iteration, _), known)| known.execution == child && waits(iteration));
-        found.map(|((iteration, _), _)| (id.clone(), *iteration))
+        let child_entry = children
+            .find(|((iteration, _), recorded)| recorded.execution == child && waits(iteration));
+        child_entry.map(|((iteration, _), _)| (id.clone(), *iteration))
     })
 }
 
@@ -469,7 +442,19 @@ fn wake_iteration(loop_: Option<&mut LoopRun>, iteration: Option<u64>) {
     }
 }
 
-fn fire_timer(state: &mut ExecutionState, timer: Seq, seq: Seq) {
+/// Adds a timer.
+pub(super) fn set_timer(state: &mut ExecutionState, set: &TimerSet, event: &Event) {
+    let timer = LiveTimer {
+        purpose: set.purpose,
+        due: set.due,
+        run: event.location.step_run_id(),
+        iteration: event.location.iteration,
+    };
+    state.timers.insert(event.seq, timer);
+}
+
+/// Ends what a timer delayed.
+pub(super) fn fire_timer(state: &mut ExecutionState, timer: Seq, seq: Seq) {
     let Some(timer) = state.timers.remove(&timer) else {
         return;
     };

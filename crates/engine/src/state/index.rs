@@ -101,11 +101,11 @@ impl StateIndex {
             touched.insert(change.key.clone());
         });
         for id in touched {
-            let place = state
+            let pipeline_stage = state
                 .runs
                 .get(&id)
                 .map(|run| self.stage_of(&id, run, &kind_of));
-            self.set_stage(id, place);
+            self.set_stage(id, pipeline_stage);
         }
         let tokens = std::mem::replace(&mut self.tokens, state.tokens.clone());
         tokens.for_each_change(&state.tokens, |change| {
@@ -162,9 +162,9 @@ impl StateIndex {
         }
     }
 
-    fn set_stage(&mut self, id: StepRunId, place: Option<RunStage>) {
+    fn set_stage(&mut self, id: StepRunId, stage: Option<RunStage>) {
         let before = self.stages.get(&id).copied();
-        if before == place {
+        if before == stage {
             return;
         }
         if let Some(before) = before {
@@ -174,17 +174,17 @@ impl StateIndex {
             adjust_count(self.counts_of(before), &id.step, false);
             self.stages.remove(&id);
         }
-        if let Some(place) = place {
-            if let Some(set) = self.set_of(place) {
+        if let Some(stage) = stage {
+            if let Some(set) = self.set_of(stage) {
                 set.insert(id.clone(), ());
             }
-            adjust_count(self.counts_of(place), &id.step, true);
-            self.stages.insert(id, place);
+            adjust_count(self.counts_of(stage), &id.step, true);
+            self.stages.insert(id, stage);
         }
     }
 
-    fn set_of(&mut self, place: RunStage) -> Option<&mut SharedSet<StepRunId>> {
-        match place {
+    fn set_of(&mut self, stage: RunStage) -> Option<&mut SharedSet<StepRunId>> {
+        match stage {
             RunStage::Ended => Some(&mut self.ended_runs),
             RunStage::Looping => Some(&mut self.loop_runs),
             RunStage::Routing => Some(&mut self.routing_runs),
@@ -193,8 +193,8 @@ impl StateIndex {
         }
     }
 
-    fn counts_of(&mut self, place: RunStage) -> &mut SharedMap<Name, u32> {
-        match place {
+    fn counts_of(&mut self, stage: RunStage) -> &mut SharedMap<Name, u32> {
+        match stage {
             RunStage::Held => &mut self.held_steps,
             _ => &mut self.busy_steps,
         }
@@ -274,16 +274,16 @@ fn range_of<'a, K: Ord + Clone, F: Fn(&K) -> bool + 'a>(
 }
 
 fn adjust_count(counts: &mut SharedMap<Name, u32>, step: &Name, is_one_more: bool) {
-    let known = counts.get(step).copied().unwrap_or(0);
-    match (known, is_one_more) {
-        (known, true) => {
-            counts.insert(step.clone(), known + 1);
+    let count = counts.get(step).copied().unwrap_or(0);
+    match (count, is_one_more) {
+        (count, true) => {
+            counts.insert(step.clone(), count + 1);
         }
         (0 | 1, false) => {
             counts.remove(step);
         }
-        (known, false) => {
-            counts.insert(step.clone(), known - 1);
+        (count, false) => {
+            counts.insert(step.clone(), count - 1);
         }
     }
 }

@@ -127,7 +127,9 @@ impl LoopRun {
     /// The event that contains the element at this index.
     pub fn elements_event(&self, index: u64) -> Seq {
         let behind = self.frames.partition_point(|(from, _)| *from <= index);
-        let frame = behind.checked_sub(1).map(|place| self.frames[place].1);
+        let frame = behind
+            .checked_sub(1)
+            .map(|position| self.frames[position].1);
         frame.unwrap_or(self.started)
     }
 

@@ -79,7 +79,7 @@ pub(super) fn fold_reused(state: &mut ExecutionState, reused: &ReusedRecord, eve
             }
             state.last_boundary = Some(pointer);
         }
-        _ => {}
+        (ReusedPart::Task { .. }, None) | (ReusedPart::Iterations(_), _) => {}
     }
 }
 

@@ -83,7 +83,7 @@ impl<K: Ord, V> SharedMap<K, V> {
     {
         let index = self.chunk_for(key);
         let chunk = self.chunks.get(index)?;
-        let entry = chunk.binary_search_by(|(known, _)| known.borrow().cmp(key));
+        let entry = chunk.binary_search_by(|(entry_key, _)| entry_key.borrow().cmp(key));
         Some((index, entry.ok()?))
     }
 
@@ -130,18 +130,18 @@ impl<K: Ord, V> SharedMap<K, V> {
             if old.skip_shared(&mut new) {
                 continue;
             }
-            let order = match (old.entry(), new.entry()) {
+            let ordering = match (old.entry(), new.entry()) {
                 (None, None) => return,
                 (Some(_), None) => std::cmp::Ordering::Less,
                 (None, Some(_)) => std::cmp::Ordering::Greater,
                 (Some((old_key, _)), Some((new_key, _))) => old_key.cmp(new_key),
             };
-            let before = old.entry().filter(|_| order.is_le());
-            let after = new.entry().filter(|_| order.is_ge());
-            if order.is_le() {
+            let before = old.entry().filter(|_| ordering.is_le());
+            let after = new.entry().filter(|_| ordering.is_ge());
+            if ordering.is_le() {
                 old.advance();
             }
-            if order.is_ge() {
+            if ordering.is_ge() {
                 new.advance();
             }
             let is_same =
@@ -167,7 +167,7 @@ impl<K: Ord + Clone, V> SharedMap<K, V> {
         let last = self.chunks.len() - 1;
         let index = self.chunk_for(&key).min(last);
         let chunk = Arc::make_mut(&mut self.chunks[index]);
-        match chunk.binary_search_by(|(known, _)| known.cmp(&key)) {
+        match chunk.binary_search_by(|(entry_key, _)| entry_key.cmp(&key)) {
             Ok(entry) => {
                 chunk[entry].1 = value;
                 return false;
@@ -176,12 +176,12 @@ impl<K: Ord + Clone, V> SharedMap<K, V> {
         }
         if chunk.len() > CHUNK_MAX {
             // Ascending keys leave full chunks behind.
-            let cut = if index == last {
+            let split_at = if index == last {
                 CHUNK_MAX
             } else {
                 CHUNK_MAX / 2
             };
-            let rest = chunk.split_off(cut);
+            let rest = chunk.split_off(split_at);
             self.chunks.insert(index + 1, Arc::new(rest));
         }
         self.len += 1;
@@ -305,10 +305,11 @@ impl<'a, K, V> MapCursor<'a, K, V> {
     /// Skips the current chunk if both maps share it. Returns false if they do not.
     fn skip_shared(&mut self, other: &mut Self) -> bool {
         let at_start = self.entry == 0 && other.entry == 0;
-        let (Some(mine), Some(theirs)) = (self.chunks.first(), other.chunks.first()) else {
+        let (Some(own_chunk), Some(other_chunk)) = (self.chunks.first(), other.chunks.first())
+        else {
             return false;
         };
-        let is_shared = at_start && Arc::ptr_eq(mine, theirs);
+        let is_shared = at_start && Arc::ptr_eq(own_chunk, other_chunk);
         if is_shared {
             self.chunks = &self.chunks[1..];
             other.chunks = &other.chunks[1..];
@@ -423,11 +424,11 @@ mod tests {
         assert_eq!(before[&800], 400);
         let mut expected = BTreeMap::from([(400, (Some(200), None)), (800, (Some(400), Some(7)))]);
         expected.extend((0..100).map(|n| (n * 2 + 1, (None, Some(n)))));
-        let mut found = BTreeMap::new();
+        let mut differences = BTreeMap::new();
         before.for_each_change(&after, |change| {
             let values = (change.before.copied(), change.after.copied());
-            found.insert(*change.key, values);
+            differences.insert(*change.key, values);
         });
-        assert_eq!(found, expected);
+        assert_eq!(differences, expected);
     }
 }

@@ -111,7 +111,7 @@ impl LiveCommand {
     pub fn covers(&self, iteration: Option<u64>) -> bool {
         match (self.work, iteration) {
             (CommandWork::Range { from, to, .. }, Some(index)) => (from..to).contains(&index),
-            (CommandWork::Iteration { index }, Some(asked)) => index == asked,
+            (CommandWork::Iteration { index }, Some(requested)) => index == requested,
             (CommandWork::Pipeline | CommandWork::Prepare, None) => true,
             _ => false,
         }

@@ -18,21 +18,24 @@ pub(super) fn fold_switch(state: &mut ExecutionState, switched: &PlaybookSwitche
             restart_pipeline(&mut run.pipeline);
             continue;
         }
-        let kept = switched.kept.iter().find(|kept| kept.step == id.step);
-        let kept = kept.map_or(&[][..], |kept| kept.labels.as_slice());
-        restart_if_changed(&mut run.pipeline, kept);
+        let unchanged = switched
+            .kept
+            .iter()
+            .find(|unchanged| unchanged.step == id.step);
+        let unchanged = unchanged.map_or(&[][..], |unchanged| unchanged.labels.as_slice());
+        restart_if_changed(&mut run.pipeline, unchanged);
         let live = run
             .loop_
             .iter_mut()
             .flat_map(|loop_| loop_.live.values_mut());
-        live.for_each(|continuation| restart_if_changed(continuation, kept));
+        live.for_each(|continuation| restart_if_changed(continuation, unchanged));
     }
 }
 
-fn restart_if_changed(continuation: &mut Continuation, kept: &[Name]) {
+fn restart_if_changed(continuation: &mut Continuation, unchanged: &[Name]) {
     let is_kept = match &continuation.cursor {
         PipelineCursor::Start => true,
-        PipelineCursor::At(label) | PipelineCursor::After(label) => kept.contains(label),
+        PipelineCursor::At(label) | PipelineCursor::After(label) => unchanged.contains(label),
     };
     if !is_kept {
         restart_pipeline(continuation);

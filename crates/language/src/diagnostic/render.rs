@@ -27,20 +27,20 @@ impl Diagnostic {
         };
         let number = self.span.line.to_string();
         let gutter = " ".repeat(number.len());
-        let word = match self.severity {
+        let label = match self.severity {
             Severity::Error => "error",
             Severity::Warning => "warning",
             Severity::Note => "note",
         };
         let mut out = String::new();
-        let head = paint.strong(&format!("{word}[{}]", self.code));
-        let place = format!(
+        let head = paint.strong(&format!("{label}[{}]", self.code));
+        let position = format!(
             "{}:{}:{}",
             self.source.name, self.span.line, self.span.column
         );
         let corner = paint.quiet(corner);
         let _ = writeln!(out, "{head}: {}", self.message);
-        let _ = writeln!(out, "{gutter} {corner} {place}");
+        let _ = writeln!(out, "{gutter} {corner} {position}");
         if let Some(snippet) = self.snippet() {
             let bar = paint.quiet(bar);
             let mark = paint.strong(&format!("{} {}", "^".repeat(snippet.width), self.label));
@@ -69,8 +69,8 @@ impl Diagnostic {
         let (start, end) = (self.span.start as usize, self.span.end as usize);
         let marked = self.source.text.get(start..end).unwrap_or("");
         let first = marked.lines().next().unwrap_or("").trim_end();
-        let room = line.chars().count().saturating_sub(column);
-        first.chars().count().min(room).max(1)
+        let columns_left = line.chars().count().saturating_sub(column);
+        first.chars().count().min(columns_left).max(1)
     }
 }
 
@@ -84,7 +84,7 @@ impl Snippet {
     /// Replaces tabs by a space and control characters by a dot, so that columns line up and no escape sequence reaches
     /// the terminal.
     fn cut(line: &str, column: usize, width: usize) -> Self {
-        let shown = |c: char| match c {
+        let printable = |c: char| match c {
             '\t' => ' ',
             c if c.is_control() => '.',
             c => c,
@@ -92,16 +92,16 @@ impl Snippet {
         let from = column.saturating_sub(LINE_CHARS_MAX / 2);
         let length = line.chars().count();
         let from = if length <= LINE_CHARS_MAX { 0 } else { from };
-        let room = LINE_CHARS_MAX.saturating_sub(column - from).max(1);
+        let columns_max = LINE_CHARS_MAX.saturating_sub(column - from).max(1);
         Self {
             line: line
                 .chars()
                 .skip(from)
                 .take(LINE_CHARS_MAX)
-                .map(shown)
+                .map(printable)
                 .collect(),
             pad: " ".repeat(column - from),
-            width: width.min(room),
+            width: width.min(columns_max),
         }
     }
 }

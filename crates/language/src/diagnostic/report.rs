@@ -18,7 +18,7 @@ pub struct Diagnostic {
     pub span: Span,
     /// The document.
     pub source: SourceText,
-    /// Text beside the underline; if empty, the line is not shown.
+    /// Text next to the underline; if empty, the line is not shown.
     pub label: String,
     /// What to do, one entry per line.
     pub help: Vec<String>,
@@ -64,7 +64,7 @@ impl Diagnostic {
         }
     }
 
-    /// Adds a text beside the underline.
+    /// Adds a text next to the underline.
     #[must_use]
     pub fn with_label(mut self, label: impl Into<String>) -> Self {
         self.label = label.into();

@@ -109,9 +109,9 @@ impl CredentialUses {
     /// Returns the credentials that one task of a step uses.
     pub fn from_task(step: &Step, task: &Task) -> Self {
         let mut opens = Self::default();
-        for home in AUTH_PARENTS {
+        for parent in AUTH_PARENTS {
             for key in CREDENTIAL_KEYS {
-                if let Some(tree) = find_auth(task, home, key) {
+                if let Some(tree) = find_auth(task, parent, key) {
                     opens.add_auth(&tree, ALIASING_KINDS.contains(&task.kind.as_str()));
                 }
             }
@@ -126,15 +126,15 @@ impl CredentialUses {
 
     /// Returns the credentials that all tasks of a step use.
     pub fn from_step(step: &Step) -> Self {
-        let mut all = Self::default();
+        let mut credential_uses = Self::default();
         for task in step.all_tasks() {
             let opens = Self::from_task(step, task);
-            all.names.extend(opens.names);
-            all.keychain.extend(opens.keychain);
-            all.name_templates.extend(opens.name_templates);
-            all.reads_any_entry |= opens.reads_any_entry;
+            credential_uses.names.extend(opens.names);
+            credential_uses.keychain.extend(opens.keychain);
+            credential_uses.name_templates.extend(opens.name_templates);
+            credential_uses.reads_any_entry |= opens.reads_any_entry;
         }
-        all
+        credential_uses
     }
 
     /// Returns all names that the steps of a playbook write literally.
@@ -200,7 +200,7 @@ pub fn keychain_reads(template: &Template) -> Vec<KeychainRead> {
     let uses = template.path_uses();
     let places = uses
         .iter()
-        .filter_map(|found| template.source().get(found.range.clone()));
+        .filter_map(|path_use| template.source().get(path_use.range.clone()));
     places.filter_map(parse_keychain_read).collect()
 }
 
@@ -209,7 +209,7 @@ pub(crate) fn keychain_field_read(template: &Template) -> Option<String> {
     let uses = template.path_uses();
     let mut places = uses
         .iter()
-        .filter_map(|found| template.source().get(found.range.clone()));
+        .filter_map(|path_use| template.source().get(path_use.range.clone()));
     places.find_map(|text| match parse_keychain_read(text)? {
         KeychainRead::Named(name) => {
             let rest = text.trim_start().strip_prefix("keychain")?;
@@ -252,8 +252,8 @@ fn parse_keychain_read(text: &str) -> Option<KeychainRead> {
 }
 
 /// Returns the value at a nested key of a task.
-fn find_auth(task: &Task, home: &[&str], key: &str) -> Option<Tree> {
-    let mut path = home.iter().copied().chain([key]);
+fn find_auth(task: &Task, parent: &[&str], key: &str) -> Option<Tree> {
+    let mut path = parent.iter().copied().chain([key]);
     let mut tree = task.fields.get(path.next()?)?.clone();
     for part in path {
         tree = match tree {
@@ -292,14 +292,16 @@ pub fn substitute(
 
 /// Returns only the keys that may contain names.
 fn auth_fields(fields: &Map<String, Value>) -> Map<String, Value> {
-    let homes = AUTH_PARENTS.iter().filter_map(|home| home.first().copied());
-    let mut kept = Map::new();
+    let homes = AUTH_PARENTS
+        .iter()
+        .filter_map(|parent| parent.first().copied());
+    let mut known_fields = Map::new();
     for key in CREDENTIAL_KEYS.iter().copied().chain(homes) {
         if let Some(value) = fields.get(key) {
-            kept.insert(key.to_owned(), value.clone());
+            known_fields.insert(key.to_owned(), value.clone());
         }
     }
-    kept
+    known_fields
 }
 
 fn visit_names(
@@ -308,8 +310,8 @@ fn visit_names(
     find: &mut dyn FnMut(&str) -> Option<Value>,
 ) {
     let aliases = ALIASING_KINDS.contains(&kind);
-    for home in AUTH_PARENTS {
-        let Some(map) = home.iter().try_fold(&mut *fields, |map, part| {
+    for parent in AUTH_PARENTS {
+        let Some(map) = parent.iter().try_fold(&mut *fields, |map, part| {
             map.get_mut(*part)?.as_object_mut()
         }) else {
             continue;
@@ -414,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_under_auth_is_told_from_an_entry() {
+    fn a_field_under_auth_is_distinguished_from_an_entry() {
         for (text, entry) in [
             ("{{ keychain.k.a }}", Some("k")),
             ("x-{{ keychain['k'].a }}", Some("k")),
@@ -430,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_replaced_and_what_stands_beside_them_stays() {
+    fn names_are_replaced_and_other_keys_stay() {
         let data = || json!({"type": "postgres", "db_host": "h", "schema": "a"});
         let mut find = |name: &str| (name == "pg").then(data);
         let mut fields =

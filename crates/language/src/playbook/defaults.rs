@@ -120,16 +120,16 @@ impl FirstValues {
         let Some((first, rest)) = default.path.split_first() else {
             return;
         };
-        let mut place = map.get_mut(first);
+        let mut target = map.get_mut(first);
         for part in rest {
-            place = place.and_then(|value| match value {
+            target = target.and_then(|value| match value {
                 Value::Object(map) => map.get_mut(part),
                 Value::Array(items) => items.get_mut(part.parse::<usize>().ok()?),
                 _ => None,
             });
         }
-        if let Some(place) = place {
-            *place = value;
+        if let Some(target) = target {
+            *target = value;
         }
     }
 }
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_with_the_request_is_data() {
+    fn values_in_the_request_are_not_rendered() {
         let defaults = "workload: {a: '{{ b }}', b: 1, c: {d: '{{ b }}', e: '{{ b }}'}}";
         let payload = json!({"b": "{{ 1 + 1 }}", "c": {"d": "{{ x }}"}, "f": "{{ g }}"});
         let values = first_values(defaults, &payload).expect("the defaults can be rendered");
@@ -223,9 +223,9 @@ mod tests {
             error.starts_with("cannot render `workload.a` (line 4)"),
             "{error}"
         );
-        let given = first_values("workload: {a: '{{ nobody.x }}'}", &json!({"a": 1}));
+        let values = first_values("workload: {a: '{{ nobody.x }}'}", &json!({"a": 1}));
         assert_eq!(
-            given.expect("the payload has the value")["workload"],
+            values.expect("the payload has the value")["workload"],
             json!({"a": 1})
         );
     }

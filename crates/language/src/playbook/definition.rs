@@ -54,12 +54,12 @@ impl Playbook {
 
     /// The step where a run starts.
     pub fn entry(&self) -> &Step {
-        let named = self
+        let by_name = self
             .executor
             .entry_step
             .as_ref()
             .and_then(|name| self.step(name.as_str()));
-        named.unwrap_or_else(|| self.steps.first().expect("a checked playbook has a step"))
+        by_name.unwrap_or_else(|| self.steps.first().expect("a checked playbook has a step"))
     }
 }
 

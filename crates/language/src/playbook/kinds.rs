@@ -17,8 +17,8 @@ pub struct KindSpec {
     pub keys: &'static [KeySpec],
     /// Keys of which exactly one is required; may be empty.
     pub one_of: &'static [&'static str],
-    /// Keys of which at most one is allowed.
-    pub at_most_one_of: &'static [&'static str],
+    /// Groups of keys; of each group at most one key is allowed.
+    pub at_most_one_of: &'static [&'static [&'static str]],
     /// Whether it has no side effects, so that it may run again.
     pub is_pure: bool,
     /// Values of `action` without side effects; the first is the default.
@@ -263,7 +263,11 @@ pub const KINDS: &[KindSpec] = &[
         )
     },
     KindSpec {
-        at_most_one_of: &["json", "payload", "body", "data", "form", "files", "script"],
+        at_most_one_of: &[
+            &["json", "payload", "body", "data", "form", "script"],
+            // `files` can be combined with `form` and `data`, whose fields become parts of the same form.
+            &["files", "json", "payload", "body", "script"],
+        ],
         selects_in_data: true,
         ..spec(
             "http",
@@ -327,7 +331,7 @@ pub const KINDS: &[KindSpec] = &[
         ..spec("rhai", &[required(code(key("code"), CodeLanguage::Rhai))])
     },
     KindSpec {
-        at_most_one_of: &["ref", "uri"],
+        at_most_one_of: &[&["ref", "uri"]],
         read_actions: &["get", "list"],
         keys_in_input: &["ref", "result_ref", "uri"],
         ..spec(
@@ -369,7 +373,6 @@ pub const KINDS: &[KindSpec] = &[
                 key("script"),
                 key("params"),
                 key("database"),
-                key("schema"),
             ],
         )
     },
@@ -400,11 +403,11 @@ pub const KINDS: &[KindSpec] = &[
         ],
     ),
     KindSpec {
-        at_most_one_of: &["source", "data"],
+        at_most_one_of: &[&["source", "data"]],
         ..spec("s3", OBJECT_KEYS)
     },
     KindSpec {
-        at_most_one_of: &["source", "data"],
+        at_most_one_of: &[&["source", "data"]],
         ..spec("gcs", OBJECT_KEYS)
     },
     spec(
@@ -437,7 +440,7 @@ pub const KINDS: &[KindSpec] = &[
     ),
     KindSpec {
         one_of: &["server", "command"],
-        at_most_one_of: &["tool", "prompt", "uri"],
+        at_most_one_of: &[&["tool", "prompt", "uri"]],
         ..spec(
             "mcp",
             &[
@@ -480,7 +483,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_spelling_means_two_keys_of_one_kind() {
+    fn no_alias_belongs_to_two_keys_of_a_kind() {
         for kind in KINDS {
             let mut names: Vec<_> = kind.keys.iter().map(|key| key.name).collect();
             names.extend(kind.keys.iter().flat_map(|key| key.aliases));
@@ -494,14 +497,15 @@ mod tests {
     #[test]
     fn choices_name_keys_of_their_kind() {
         for kind in KINDS {
-            for name in kind.one_of.iter().chain(kind.at_most_one_of) {
+            let groups = kind.at_most_one_of.iter().copied().flatten();
+            for name in kind.one_of.iter().chain(groups) {
                 assert!(kind.key(name).is_some(), "{}.{name}", kind.name);
             }
         }
     }
 
     #[test]
-    fn a_kind_of_a_deployment_says_so_by_its_name() {
+    fn an_external_kind_is_recognized_by_its_name() {
         assert!(is_external("x-crm") && is_external("x-a_1-b"));
         for name in ["x-", "crm", "X-crm", "x-1", "x-a.b", "x-a b"] {
             assert!(!is_external(name), "{name}");

@@ -80,8 +80,8 @@ impl AccumulatedParts {
 
     /// Combines the parts. Requests all parts that are not loaded at once.
     pub(crate) fn native(&self) -> Native {
-        if let Some(all) = self.combined.get() {
-            return all.native().clone();
+        if let Some(combined) = self.combined.get() {
+            return combined.native().clone();
         }
         let loaded = session::with_session(|session| session.loaded.clone());
         let mut bodies = Vec::with_capacity(self.by_page.len());
@@ -101,10 +101,10 @@ impl AccumulatedParts {
             merge_path,
         } = &self.accumulate;
         let collect = PartCombiner::new(*strategy, merge_path.as_deref());
-        let all = self
+        let combined = self
             .combined
             .get_or_init(|| LazyValue::new(collect.combine(bodies)));
-        all.native().clone()
+        combined.native().clone()
     }
 }
 

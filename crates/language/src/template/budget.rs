@@ -1,37 +1,37 @@
-//! What one rendering may spend. Over any of these it fails with `TEMPLATE_LIMIT`.
+//! Limits of one rendering. A rendering that exceeds one of them fails with `TEMPLATE_LIMIT`.
 
 use minijinja::{Error, ErrorKind};
 
-/// The longest template.
+/// Maximum length of a template.
 pub const SOURCE_BYTES_MAX: usize = 64 * 1024;
-/// The longest text a template may come to.
+/// Maximum length of the text that a template produces.
 pub const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
-/// All that filters and operators of one rendering may build, together.
+/// Maximum total size of the values that filters and operators of one rendering build.
 pub const ALLOCATION_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// The largest value a template may come to: its text, and a share for each item.
+/// Maximum size of the value that a template produces: its text, and `ITEM_BYTES` for each item.
 pub const RESULT_BYTES_MAX: usize = 12 * 1024 * 1024;
-/// Instructions of one rendering: some 50 000 as an author counts them, since each use of a name takes a few.
+/// Maximum number of instructions of one rendering: about 50,000 operations of the template, each of which takes a few.
 pub const FUEL_MAX: u64 = 200_000;
-/// What reading an item costs, in characters read.
+/// Work that reading one item counts as, in characters.
 pub(crate) const ITEM_WORK: usize = 32;
-/// What filters and comparisons of one rendering may read, in characters.
+/// Maximum work of the filters and comparisons of one rendering, in characters.
 pub(crate) const WORK_MAX: usize = 32 * 1024 * 1024;
-/// How deeply a value that a template builds may be nested.
+/// Maximum nesting depth of a value that a template builds.
 pub(crate) const DEPTH_MAX: usize = 200;
-/// How deeply an expression may be nested.
+/// Maximum nesting depth of an expression.
 pub(crate) const EXPRESSION_DEPTH_MAX: usize = 150;
-/// Operators, attributes and filters in one tag, however they are nested.
+/// Maximum number of operators, attributes and filters in one tag, at all depths together.
 pub(crate) const TAG_TOKENS_MAX: usize = 1500;
-/// `elif` branches in one template.
+/// Maximum number of `elif` branches in one template.
 pub(crate) const ELIF_MAX: usize = 100;
-/// Nesting of statements at run time.
+/// Maximum nesting depth of statements at run time.
 pub(crate) const RECURSION_MAX: usize = 64;
-/// What a list item costs beside its content.
+/// Bytes that a list item counts as, in addition to its content.
 pub(crate) const ITEM_BYTES: usize = 32;
-/// What a map costs beside its entries.
+/// Bytes that a map counts as, in addition to its entries.
 pub(crate) const MAP_BYTES: usize = 64;
 
-/// The error of a rendering that is over its budget.
+/// Returns the error of a rendering that exceeds a limit.
 pub(crate) fn exceeded(what: &str) -> Error {
     Error::new(ErrorKind::OutOfFuel, what.to_owned())
 }

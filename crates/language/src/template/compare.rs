@@ -1,4 +1,4 @@
-//! Comparisons: equality that knows other spellings, order that a missing value has no part in.
+//! Comparisons: equality with aliases, and an order without missing values.
 
 use std::cmp::Ordering;
 
@@ -11,7 +11,7 @@ use crate::template::operators::{is_list, operand_error};
 use crate::template::session;
 use crate::template::weigh;
 
-/// Registers the operators and the tests of the same meaning.
+/// Registers the operators and the tests with the same meaning.
 pub(crate) fn register(env: &mut Environment<'static>) {
     env.add_filter("%eq", |a: &Native, b: &Native| is_equal(a, b));
     env.add_filter("%ne", |a: &Native, b: &Native| {
@@ -19,7 +19,7 @@ pub(crate) fn register(env: &mut Environment<'static>) {
     });
     env.add_filter("%in", contains);
     env.add_filter("%notin", |item: &Native, list: &Native| {
-        contains(item, list).map(|found| !found)
+        contains(item, list).map(|is_contained| !is_contained)
     });
     env.add_filter("%lt", |a: &Native, b: &Native| {
         compare_order(a, b, Ordering::is_lt)
@@ -59,18 +59,19 @@ pub(crate) fn register(env: &mut Environment<'static>) {
     }
 }
 
-/// Whether two values are equal: a word equals each of its spellings, a missing value only another one.
+/// Whether two values are equal: an aliased word equals each of its aliases, a missing value only another missing
+/// value.
 fn is_equal(a: &Native, b: &Native) -> Result<bool, Error> {
-    if let (Some(word), Some(text)) = (a.downcast_object_ref::<AliasedWord>(), b.as_str()) {
-        return Ok(word.is_spelling(text));
+    if let (Some(aliased), Some(text)) = (a.downcast_object_ref::<AliasedWord>(), b.as_str()) {
+        return Ok(aliased.is_spelling(text));
     }
-    if let (Some(text), Some(word)) = (a.as_str(), b.downcast_object_ref::<AliasedWord>()) {
-        return Ok(word.is_spelling(text));
+    if let (Some(text), Some(aliased)) = (a.as_str(), b.downcast_object_ref::<AliasedWord>()) {
+        return Ok(aliased.is_spelling(text));
     }
     is_equal_at_depth(&envelope::unwrap_view(a), &envelope::unwrap_view(b), 0)
 }
 
-/// Equality, item by item, accounted for.
+/// Compares item by item and charges the comparison.
 fn is_equal_at_depth(a: &Native, b: &Native, depth: usize) -> Result<bool, Error> {
     if let (Some(left), Some(right)) = (a.as_str(), b.as_str()) {
         session::charge_work(left.len().min(right.len()))?;
@@ -134,9 +135,9 @@ fn contains(item: &Native, list: &Native) -> Result<bool, Error> {
         ValueKind::String => {
             let text = list.as_str().unwrap_or_default();
             session::charge_work(text.len())?;
-            if let Some(word) = item.downcast_object_ref::<AliasedWord>() {
-                return Ok(text.contains(word.name)
-                    || word.aliases.iter().any(|alias| text.contains(alias)));
+            if let Some(aliased) = item.downcast_object_ref::<AliasedWord>() {
+                return Ok(text.contains(aliased.name)
+                    || aliased.aliases.iter().any(|alias| text.contains(alias)));
             }
             let item = envelope::unwrap_view(item);
             match item.as_str() {
@@ -164,7 +165,7 @@ fn contains(item: &Native, list: &Native) -> Result<bool, Error> {
     }
 }
 
-/// Compares in order. A missing value is neither before nor after anything.
+/// Orders two values. A missing value is neither less nor greater than any other.
 fn compare_order(a: &Native, b: &Native, holds: fn(Ordering) -> bool) -> Result<bool, Error> {
     let (a, b) = (envelope::unwrap_view(a), envelope::unwrap_view(b));
     if a.is_undefined() || b.is_undefined() {

@@ -133,7 +133,7 @@ impl Program {
             has_statements: false,
             is_range: false,
         });
-        let paths = findings.uses.iter().map(|found| found.path.clone());
+        let paths = findings.uses.iter().map(|path_use| path_use.path.clone());
         let mut paths: Vec<_> = paths.collect();
         paths.sort();
         paths.dedup();
@@ -226,18 +226,18 @@ fn parse_scalar(source: &str) -> Result<Stmt<'_>, SyntaxError> {
 
 fn compile_scalar(
     source: &str,
-    taken: ValueUse,
+    value_use: ValueUse,
 ) -> Result<(CompiledCode<'_>, ProgramFindings), SyntaxError> {
     let tree = parse_scalar(source)?;
     let Stmt::Template(template) = &tree else {
         return Err(not_a_template_error());
     };
     if let Some(expr) = only_expression(&template.children) {
-        let (code, mut findings) = compile_expr(source, expr, taken)?;
+        let (code, mut findings) = compile_expr(source, expr, value_use)?;
         findings.is_range = range_call(expr).is_some();
         return Ok((code, findings));
     }
-    if taken == ValueUse::Optional && mixes_text(&template.children) {
+    if value_use == ValueUse::Optional && mixes_text(&template.children) {
         return Err(SyntaxError {
             message:
                 "a condition must be one expression: put all of it inside the braces, or omit the braces"
@@ -260,12 +260,12 @@ fn compile_scalar(
 fn compile_expr<'s>(
     source: &'s str,
     expr: &Expr<'s>,
-    taken: ValueUse,
+    value_use: ValueUse,
 ) -> Result<(CompiledCode<'s>, ProgramFindings), SyntaxError> {
     let mut rewriter = Rewriter::new(source);
-    let expr = match taken {
+    let expr = match value_use {
         ValueUse::Required => rewriter.rewrite_printed(expr)?,
-        _ => rewriter.rewrite_expression(expr, taken)?,
+        _ => rewriter.rewrite_expression(expr, value_use)?,
     };
     let mut generator = CodeGenerator::new("<template>", source);
     generator.compile_expr(&expr);

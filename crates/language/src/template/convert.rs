@@ -1,4 +1,4 @@
-//! Values between JSON and templates.
+//! Converts values between JSON and template values.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::template::reference::BodyValue;
 use crate::template::session;
 use crate::template::taint::{MASK, SecretOrigin, Taint};
 
-/// A scalar that was taken from the keychain, or came of one that was.
+/// A scalar from the keychain, or derived from one.
 #[derive(Clone)]
 pub(crate) struct KeychainValue {
     value: Native,
@@ -23,7 +23,7 @@ pub(crate) struct KeychainValue {
 }
 
 impl KeychainValue {
-    /// The value as this rendering may show it; the rendering is tainted from here on.
+    /// Returns the value that this rendering may print; taints the rendering.
     pub(crate) fn reveal(&self) -> Native {
         session::with_session(|session| {
             session.record_secret(self.origin);
@@ -52,7 +52,7 @@ impl Object for KeychainValue {
     }
 }
 
-/// JSON as templates hold it. References inside are bodies that load when touched.
+/// Converts JSON to a template value. References in it are bodies that load on first use.
 pub(crate) fn to_native(value: &Value) -> Native {
     match value {
         Value::Array(items) => items.iter().map(to_native).collect::<Vec<_>>().into(),
@@ -120,7 +120,7 @@ pub(crate) fn to_tainted(value: &Value, taint: &Taint) -> Native {
     }
 }
 
-/// JSON of which every scalar has one origin, whatever its key.
+/// JSON in which every scalar has the same origin.
 fn to_wholly_tainted(value: &Value, origin: SecretOrigin) -> Native {
     match value {
         Value::Array(items) => {
@@ -153,7 +153,7 @@ fn scalar_to_native(value: &Value) -> Native {
     }
 }
 
-/// A template's value as JSON.
+/// Converts a template value to JSON.
 pub(crate) fn to_json(value: &Native) -> Result<Value, Error> {
     to_json_at_depth(value, 0)
 }
@@ -196,7 +196,7 @@ fn to_json_at_depth(value: &Native, depth: usize) -> Result<Value, Error> {
     })
 }
 
-/// How many items a list or map will have, if that is known and they fit into the result.
+/// Returns the number of items of a list or map if it is known and within the limit of the result.
 fn reserved(value: &Native) -> Result<usize, Error> {
     let items = value.len().unwrap_or_default();
     session::check_result_room(items.saturating_mul(ITEM_BYTES))?;

@@ -95,8 +95,8 @@ pub(crate) fn unwrap_view(value: &Native) -> Native {
         reference.load()
     } else if let Some(data) = object.downcast_ref::<DataView>() {
         data.whole_value()
-    } else if let Some(word) = object.downcast_ref::<AliasedWord>() {
-        Native::from(word.name)
+    } else if let Some(aliased) = object.downcast_ref::<AliasedWord>() {
+        Native::from(aliased.name)
     } else if let Some(secret) = object.downcast_ref::<KeychainValue>() {
         secret.reveal()
     } else {
@@ -145,7 +145,7 @@ impl EnvelopeView {
         if name == "data" {
             return Some(self.data());
         }
-        let found = match self.precedence {
+        let field = match self.precedence {
             Precedence::Envelope => self
                 .envelope_word(name)
                 .or_else(|| self.task_view(name))
@@ -159,10 +159,10 @@ impl EnvelopeView {
                     .or_else(|| self.task_view(name))
             }
         };
-        let found = found.or_else(|| attribute_or_data(&self.data_source(), name));
-        match (found, name) {
+        let field = field.or_else(|| attribute_or_data(&self.data_source(), name));
+        match (field, name) {
             (None, "context") => defined_attribute(&self.outcome_field("meta"), name),
-            (found, _) => found,
+            (field, _) => field,
         }
     }
 
@@ -227,8 +227,8 @@ impl EnvelopeView {
     /// Returns a task of a step: `x.<label>`.
     fn task_view(&self, name: &str) -> Option<Native> {
         let mut labels = self.envelope.labels.iter();
-        let found = labels.find(|(label, _)| label.as_str() == name);
-        found.map(|(_, envelope)| envelope_view(envelope))
+        let task = labels.find(|(label, _)| label.as_str() == name);
+        task.map(|(_, envelope)| envelope_view(envelope))
     }
 
     fn is_http_response(&self) -> bool {

@@ -199,8 +199,10 @@ pub(crate) fn check_function(name: &str, range: Range<usize>) -> Result<(), Synt
     if FUNCTIONS.contains(&name) {
         return Ok(());
     }
-    let gone = REMOVED_FUNCTIONS.iter().find(|(gone, _)| *gone == name);
-    if let Some((_, instead)) = gone {
+    let removed = REMOVED_FUNCTIONS
+        .iter()
+        .find(|(removed, _)| *removed == name);
+    if let Some((_, instead)) = removed {
         return Err(SyntaxError {
             message: format!("the function `{name}` is not supported; write {instead}"),
             range: Some(range),
@@ -215,20 +217,20 @@ pub(crate) fn check_function(name: &str, range: Range<usize>) -> Result<(), Synt
 }
 
 fn unknown_name_error(
-    what: &str,
+    subject: &str,
     name: &str,
-    known: impl Iterator<Item = &'static str>,
+    names: impl Iterator<Item = &'static str>,
     range: Range<usize>,
 ) -> SyntaxError {
-    let near = known
+    let near = names
         .map(|candidate| (distance(name, candidate), candidate))
         .filter(|(distance, candidate)| *distance <= 1 + candidate.len() / 3)
         .min();
     let message = match near {
         Some((_, candidate)) => {
-            format!("unknown {what} `{name}`; did you mean `{candidate}`?")
+            format!("unknown {subject} `{name}`; did you mean `{candidate}`?")
         }
-        None => format!("unknown {what} `{name}`"),
+        None => format!("unknown {subject} `{name}`"),
     };
     SyntaxError {
         message,

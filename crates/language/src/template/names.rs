@@ -17,11 +17,11 @@ pub(crate) struct RootNames(Vec<(Arc<str>, Native)>);
 impl RootNames {
     /// Resolves `names` in `scope`.
     pub(crate) fn resolve(names: &[Arc<str>], scope: &Scope) -> Native {
-        let found = names
+        let value = names
             .iter()
             .filter_map(|name| Some((name.clone(), look_up_root(scope, name)?)))
             .collect();
-        Native::from_object(Self(found))
+        Native::from_object(Self(value))
     }
 }
 
@@ -191,10 +191,10 @@ impl Object for EventObject {
 
 /// `iter` and `loop`: the iteration's values, then its index and length.
 fn iteration_value(iter: &IterationView) -> Native {
-    let mut place = Vec::new();
+    let mut location = Vec::new();
     if let Some(index) = iter.index {
         let last = index + 1 >= iter.length;
-        place = vec![
+        location = vec![
             ("index", Native::from(index)),
             ("first", Native::from(index == 0)),
             ("last", Native::from(last)),
@@ -203,11 +203,11 @@ fn iteration_value(iter: &IterationView) -> Native {
         ];
     }
     if let Some(parent) = &iter.parent {
-        place.push(("parent", parent.native().clone()));
+        location.push(("parent", parent.native().clone()));
     }
     Native::from_object(LayeredMap(
         iter.values.native().clone(),
-        Native::from_pairs(place),
+        Native::from_pairs(location),
     ))
 }
 

@@ -1,4 +1,5 @@
-//! The operators of the language, and how values are taken: native, bounded, and forgiving where the language says so.
+//! The operators of the language: they work on template values, check the budget, and accept missing values where the
+//! language reference allows them.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,14 +16,14 @@ use crate::template::origin::WrittenPiece;
 use crate::template::session;
 use crate::template::tree::Piece;
 
-/// The author's own text, and where in the template it begins.
+/// The author's own text and its position in the template.
 #[derive(Debug)]
 pub(crate) struct AuthorText {
     pub(crate) text: Arc<str>,
     pub(crate) start: usize,
 }
 
-/// Stands before an expression that is printed, and says where in the template it is. It prints nothing itself.
+/// Marks the position of the next printed expression. Prints nothing.
 #[derive(Debug)]
 pub(crate) struct ExpressionMarker(pub(crate) Range<usize>);
 
@@ -38,7 +39,7 @@ impl Object for AuthorText {
     }
 }
 
-/// A value the author marked for the language it goes into.
+/// A value that the author marked with the language into which it is inserted.
 #[derive(Debug)]
 pub(crate) enum MarkedValue {
     Ident(Native),
@@ -57,7 +58,7 @@ impl Object for MarkedValue {
     }
 }
 
-/// Registers the operators. Their names cannot be written in a template.
+/// Registers the operators. Templates cannot use their names.
 pub(crate) fn register(env: &mut Environment<'static>) {
     env.add_filter("%used", require_defined);
     env.add_filter("%maybe", |value: &Native| envelope::unwrap_view(value));
@@ -70,24 +71,24 @@ pub(crate) fn register(env: &mut Environment<'static>) {
     env.set_formatter(write_value);
 }
 
-/// A value that must be there.
+/// Returns the value, or an error if it is missing.
 fn require_defined(value: &Native, path: &str) -> Result<Native, Error> {
     if value.is_undefined() {
         return Err(Error::new(
             ErrorKind::UndefinedError,
-            format!("`{path}` is undefined"),
+            format!("`{path}` is undefined; use `default(...)` if it may be missing"),
         ));
     }
     Ok(envelope::unwrap_view(value))
 }
 
-/// Accounts for what a filter built.
+/// Charges the result of a filter.
 fn charge_built(value: Native) -> Result<Native, Error> {
     session::charge_allocation(value_cost(&value))?;
     Ok(value)
 }
 
-/// What a value costs: its text, or a share for each item.
+/// Returns the bytes charged for a value: its text, or a share for each item.
 pub(crate) fn value_cost(value: &Native) -> usize {
     match value.kind() {
         ValueKind::String => value.as_str().map_or(0, str::len),
@@ -135,7 +136,7 @@ fn multiply(a: &Native, b: &Native) -> Result<Native, Error> {
     arithmetic("*", a, b, i128::checked_mul, |a, b| a * b)
 }
 
-/// How often text or a list is repeated; less than once is not at all.
+/// Number of repetitions of a text or list; a negative number is 0.
 fn repeat_count(times: &Native) -> Result<usize, Error> {
     match times.as_i64() {
         Some(times) => Ok(usize::try_from(times).unwrap_or(0)),
@@ -150,7 +151,7 @@ pub(crate) fn is_list(value: &Native) -> bool {
     matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable)
 }
 
-/// A list's items, accounted for.
+/// Charges and returns a list's items.
 pub(crate) fn items(list: &Native) -> Result<Vec<Native>, Error> {
     let mut items = Vec::new();
     for item in list.try_iter()?.checked() {
@@ -165,9 +166,9 @@ fn slice(value: &Native, start: &Native, end: &Native, step: &Native) -> Result<
     if let Some(text) = value.as_str() {
         session::charge_allocation(text.len())?;
         let chars: Vec<char> = text.chars().collect();
-        let picked = slice_indices(chars.len(), start, end, step)?;
+        let indices = slice_indices(chars.len(), start, end, step)?;
         let mut sliced = String::with_capacity(text.len());
-        sliced.extend(picked.map(|index| chars[index]));
+        sliced.extend(indices.map(|index| chars[index]));
         return Ok(Native::from(sliced));
     }
     if !is_list(value) {
@@ -177,13 +178,15 @@ fn slice(value: &Native, start: &Native, end: &Native, step: &Native) -> Result<
         ));
     }
     let items = items(value)?;
-    let picked = slice_indices(items.len(), start, end, step)?;
+    let indices = slice_indices(items.len(), start, end, step)?;
     Ok(Native::from(
-        picked.map(|index| items[index].clone()).collect::<Vec<_>>(),
+        indices
+            .map(|index| items[index].clone())
+            .collect::<Vec<_>>(),
     ))
 }
 
-/// The places a slice picks out of `length`.
+/// Indices that a slice selects from `length` items.
 fn slice_indices(
     length: usize,
     start: &Native,
@@ -206,7 +209,7 @@ fn slice_indices(
             "a slice's step cannot be 0",
         ));
     }
-    // Behind the last place for a slice that goes forward, before the first for one that goes back.
+    // The index after the last item for a forward slice, before the first for a backward slice.
     let (low, high) = if step > 0 {
         (0, length)
     } else {
@@ -226,12 +229,15 @@ fn slice_indices(
         .filter_map(|at| usize::try_from(at).ok()))
 }
 
-/// Whether `value` is a multiple of `of`; nothing is a multiple of 0.
-fn is_divisible(value: &Native, of: &Native) -> bool {
-    match (i128::try_from(value.clone()), i128::try_from(of.clone())) {
-        (Ok(value), Ok(of)) => value.checked_rem(of) == Some(0),
-        _ => match (f64::try_from(value.clone()), f64::try_from(of.clone())) {
-            (Ok(value), Ok(of)) => value % of == 0.0,
+/// Whether `value` is a multiple of `divisor`; no value is a multiple of 0.
+fn is_divisible(value: &Native, divisor: &Native) -> bool {
+    match (
+        i128::try_from(value.clone()),
+        i128::try_from(divisor.clone()),
+    ) {
+        (Ok(value), Ok(divisor)) => value.checked_rem(divisor) == Some(0),
+        _ => match (f64::try_from(value.clone()), f64::try_from(divisor.clone())) {
+            (Ok(value), Ok(divisor)) => value % divisor == 0.0,
             _ => false,
         },
     }
@@ -268,7 +274,7 @@ fn arithmetic(
     )))
 }
 
-/// A value's text, accounted for while it is written.
+/// A value's text, charged while it is written.
 pub(crate) fn to_text(value: &Native) -> Result<Cow<'_, str>, Error> {
     if let Some(text) = value.as_str() {
         return Ok(Cow::Borrowed(text));
@@ -279,7 +285,7 @@ pub(crate) fn to_text(value: &Native) -> Result<Cow<'_, str>, Error> {
     Ok(Cow::Owned(text.0))
 }
 
-/// How long a value's text is, without building it.
+/// Returns the length of a value's text without building it.
 pub(crate) fn printed_bytes(value: &Native) -> Result<usize, Error> {
     if let Some(text) = value.as_str() {
         return Ok(text.len());
@@ -290,7 +296,7 @@ pub(crate) fn printed_bytes(value: &Native) -> Result<usize, Error> {
     Ok(bytes.0)
 }
 
-/// The length of a text, up to what can still be built.
+/// Counts the length of a text, up to the remaining budget.
 struct Measured(usize);
 
 impl fmt::Write for Measured {
@@ -313,14 +319,14 @@ impl fmt::Write for BoundedText {
     }
 }
 
-/// Writes a printed value, or notes it as a piece.
+/// Prints a value, or adds it as a piece.
 fn write_value(
     out: &mut Output<'_>,
     _state: &mut State<'_, '_>,
     value: &Native,
 ) -> Result<(), Error> {
-    if let Some(place) = value.downcast_object_ref::<ExpressionMarker>() {
-        session::with_session(|session| session.expression = place.0.clone());
+    if let Some(marker) = value.downcast_object_ref::<ExpressionMarker>() {
+        session::with_session(|session| session.expression = marker.0.clone());
         return Ok(());
     }
     let text = value.downcast_object_ref::<AuthorText>();
@@ -352,7 +358,7 @@ fn record_piece(text: Option<&AuthorText>, value: &Native) -> Result<(), Error> 
     session::add_piece(WrittenPiece {
         piece,
         range,
-        // Only `tojson` and `to_json` give such texts.
+        // Only `tojson` and `to_json` return such texts.
         is_json: value.is_safe(),
     })
 }
@@ -368,6 +374,6 @@ pub(crate) fn to_piece(value: &Native) -> Result<Piece, Error> {
 pub(crate) fn operand_error(op: &str, a: &Native, b: &Native) -> Error {
     Error::new(
         ErrorKind::InvalidOperation,
-        format!("`{op}` does not fit {} and {}", a.kind(), b.kind()),
+        format!("cannot apply `{op}` to {} and {}", a.kind(), b.kind()),
     )
 }

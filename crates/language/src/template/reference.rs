@@ -119,8 +119,8 @@ pub(crate) fn pending_value(need: Need) -> Native {
 /// Returns an attribute of a value or of its `data`, as the envelope does.
 pub(crate) fn attribute_or_data(value: &Native, name: &str) -> Option<Native> {
     if let Some(bound) = body_path(value) {
-        let named = bound.alternatives(&[&[name], &["data", name]]);
-        return Some(Native::from_object(PendingValue(Some(named))));
+        let alternatives = bound.alternatives(&[&[name], &["data", name]]);
+        return Some(Native::from_object(PendingValue(Some(alternatives))));
     }
     defined_attribute(value, name)
         .or_else(|| defined_attribute(&defined_attribute(value, "data")?, name))
@@ -129,8 +129,8 @@ pub(crate) fn attribute_or_data(value: &Native, name: &str) -> Option<Native> {
 /// Returns a value's `data`, or the value itself: the whole value of `x.data`.
 pub(crate) fn data_or_whole(value: &Native) -> Native {
     if let Some(bound) = body_path(value) {
-        let named = bound.alternatives(&[&["data"], &[]]);
-        return Native::from_object(PendingValue(Some(named)));
+        let alternatives = bound.alternatives(&[&["data"], &[]]);
+        return Native::from_object(PendingValue(Some(alternatives)));
     }
     defined_attribute(value, "data").unwrap_or_else(|| value.clone())
 }
@@ -152,20 +152,20 @@ pub(crate) fn is_pending(value: &Native) -> bool {
 
 /// Returns the path of a file, or requests the file if it does not exist yet.
 pub(crate) fn file_value(need: FileNeed) -> Native {
-    let found = session::with_session(|session| session.loaded.files.get(&need.key).cloned());
-    match found {
+    let file = session::with_session(|session| session.loaded.files.get(&need.key).cloned());
+    match file {
         Some(path) => Native::from(path),
         None => pending_value(Need::File(Box::new(need))),
     }
 }
 
 /// Returns a body, or a part of it, as a file.
-pub(crate) fn body_file(of: BodyPath) -> Native {
-    let paths = serde_json::to_string(&of.paths).unwrap_or_default();
-    let key = format!("{} {paths}", of.reference.uri);
+pub(crate) fn body_file(path: BodyPath) -> Native {
+    let paths = serde_json::to_string(&path.paths).unwrap_or_default();
+    let key = format!("{} {paths}", path.reference.uri);
     file_value(FileNeed {
         key,
-        content: FileContent::Body(Box::new(of)),
+        content: FileContent::Body(Box::new(path)),
     })
 }
 
@@ -189,8 +189,8 @@ pub(crate) fn body_value(reference: &ResultRef) -> Native {
     let (loaded, is_binding) =
         session::with_session(|session| (session.loaded.clone(), session.is_binding));
     if is_binding {
-        let whole = BodyPath::whole_body(reference.clone());
-        return Native::from_object(PendingValue(Some(whole)));
+        let path = BodyPath::whole_body(reference.clone());
+        return Native::from_object(PendingValue(Some(path)));
     }
     match loaded.bodies.get(&reference.uri) {
         Some(body) => body.native().clone(),
@@ -201,10 +201,10 @@ pub(crate) fn body_value(reference: &ResultRef) -> Native {
 
 /// Whether a body is unavailable; the rendering then fails with the reason.
 pub(crate) fn is_unavailable(reference: &ResultRef, loaded: &LoadedValues) -> bool {
-    let why = loaded.unavailable.get(&reference.uri).cloned();
-    let is_gone = why.is_some();
+    let reason = loaded.unavailable.get(&reference.uri).cloned();
+    let is_gone = reason.is_some();
     if is_gone {
-        session::with_session(|session| session.unavailable = why);
+        session::with_session(|session| session.unavailable = reason);
     }
     is_gone
 }
@@ -264,5 +264,5 @@ pub(crate) fn defined_item(value: &Native, key: &Native) -> Option<Native> {
     value
         .get_item(key)
         .ok()
-        .filter(|found| !found.is_undefined())
+        .filter(|field| !field.is_undefined())
 }

@@ -38,11 +38,11 @@ pub(crate) fn render_value(template: &Template, scope: &Scope) -> Result<Rendere
     let guard = session::start_rendering(scope, false);
     let value = run_program(template.program(), scope).and_then(|value| convert::to_json(&value));
     let (value, session) = finish_rendering(template, guard, value)?;
-    let found = taint::taint_of_value(template, &value, &session);
+    let value_taint = taint::taint_of_value(template, &value, &session);
     Ok(Rendered {
         value,
-        taint: found.taint,
-        secrets: found.secrets,
+        taint: value_taint.taint,
+        secrets: value_taint.secrets,
     })
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn find_body_path(
     template: &Template,
     scope: &Scope,
 ) -> Result<Option<BodyPath>, RenderError> {
-    Ok(find_named_path(template, scope)?.map(|named| named.path))
+    Ok(find_named_path(template, scope)?.map(|named_path| named_path.path))
 }
 
 /// The value inside a body that a template refers to.
@@ -145,8 +145,8 @@ fn parse_range(arguments: &Native) -> Result<NumberRange, Error> {
                 "argument {position} of range() is a {kind}, not a whole number"
             ))
         })?;
-        if let Some(place) = numbers.get_mut(position) {
-            *place = Some(number);
+        if let Some(slot) = numbers.get_mut(position) {
+            *slot = Some(number);
         }
     }
     let [first, second, step] = numbers;
@@ -204,12 +204,12 @@ pub(crate) fn render_pieces(
         })),
     });
     let (written, session) = finish_rendering(template, guard, ran)?;
-    let (shown, secrets) = taint::taint_of_pieces(template, &written, &session);
+    let (masked_pieces, secrets) = taint::taint_of_pieces(template, &written, &session);
     let (pieces, origins) = origin::join_pieces(written, source);
     Ok(RenderedPieces {
         pieces,
         origins,
-        masked: shown.map(merge_pieces),
+        masked: masked_pieces.map(merge_pieces),
         secrets,
     })
 }
@@ -328,7 +328,7 @@ fn render_failure(template: &Template, error: &Error, origin: SecretOrigin) -> R
 /// Converts a range of the template's text to a span of the playbook. The lines of a block scalar have the column of
 /// the first line and correspond one to one.
 fn source_span(template: &Template, range: std::ops::Range<usize>) -> Span {
-    let whole = template.span();
+    let span = template.span();
     let small = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     let before = template.source().get(..range.start).unwrap_or_default();
     let line = small(before.matches('\n').count());
@@ -338,14 +338,14 @@ fn source_span(template: &Template, range: std::ops::Range<usize>) -> Span {
         .unwrap_or_default()
         .chars()
         .count();
-    let margin = line.saturating_mul(whole.column.saturating_sub(1));
-    let start = whole
+    let margin = line.saturating_mul(span.column.saturating_sub(1));
+    let start = span
         .start
         .saturating_add(margin)
         .saturating_add(small(range.start));
     Span {
-        line: whole.line.saturating_add(line),
-        column: whole.column.saturating_add(small(column)),
+        line: span.line.saturating_add(line),
+        column: span.column.saturating_add(small(column)),
         start,
         end: start.saturating_add(small(range.len())),
     }

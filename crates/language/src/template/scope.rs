@@ -58,7 +58,7 @@ pub struct Scope {
     pub keychain: Option<LazyValue>,
     /// Whether tainted values are rendered, rather than replaced by `***`.
     pub reveals_secrets: bool,
-    /// Whether an HTTP response used as a whole has `body` beside `data`; set for the input of a program.
+    /// Whether an HTTP response used as a whole has `body` as a second name of `data`; set for the input of a program.
     pub names_http_body: bool,
     /// The values loaded so far.
     pub loaded: Arc<LoadedValues>,

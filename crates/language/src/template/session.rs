@@ -1,7 +1,7 @@
-//! What one rendering may see and has touched so far.
+//! State of one rendering: what it may read, and what it has read so far.
 //!
-//! Values are shared between renderings, so what belongs to one of them (loaded bodies, the taint, the budget) cannot
-//! hang on values. It lives here, for the thread that renders, from `enter` until the guard is dropped.
+//! Values are shared between renderings, so the state of a rendering (loaded bodies, taint, budget) cannot be part of
+//! the values. It is kept per thread, from `enter` until the guard is dropped.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -24,7 +24,7 @@ use crate::template::scope::{LoadedValues, Need, Scope, UnavailableBody};
 use crate::template::taint::SecretOrigin;
 use crate::template::tree::Piece;
 
-/// One rendering.
+/// State of one rendering.
 #[derive(Default)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -34,28 +34,28 @@ pub(crate) struct RenderSession {
     pub(crate) loaded: Arc<LoadedValues>,
     pub(crate) now: Option<Time>,
     pub(crate) reveals_secrets: bool,
-    /// How far the rendering depends on secrets so far.
+    /// Taint of the rendering so far.
     pub(crate) origin: SecretOrigin,
-    /// The same for the value that is printed next.
+    /// Taint of the value that is printed next.
     origin_of_value: SecretOrigin,
-    /// Where in the text values stand that came of secrets.
+    /// Ranges of the text that contain secrets.
     pub(crate) printed_secrets: Vec<(Range<usize>, SecretOrigin)>,
-    /// Which of the pieces came of secrets.
+    /// Pieces that contain secrets, by index.
     pub(crate) secret_pieces: Vec<(usize, SecretOrigin)>,
     pub(crate) needs: Vec<Need>,
-    /// Whether an HTTP response used whole has `body` beside `data`.
+    /// Whether an HTTP response used as a whole has `body` as a second name of `data`.
     pub(crate) names_http_body: bool,
-    /// Whether an HTTP response that is not loaded was used whole.
+    /// Whether an HTTP response that is not loaded was used as a whole.
     pub(crate) has_http_response: bool,
-    /// Why a body that was touched cannot be had.
+    /// Why a requested body is unavailable.
     pub(crate) unavailable: Option<UnavailableBody>,
-    /// Whether bodies are only named, so that whoever asks gets to them without the template.
+    /// Whether bodies are returned as paths and not loaded.
     pub(crate) is_binding: bool,
-    /// The pieces so far, where pieces are asked for.
+    /// The pieces so far, if the caller wants pieces.
     pub(crate) pieces: Option<Vec<WrittenPiece>>,
-    /// Where in the template the expression stands that is printed next.
+    /// Position in the template of the expression that is printed next.
     pub(crate) expression: Range<usize>,
-    /// The patterns that were compiled last.
+    /// The most recently compiled patterns.
     pub(crate) patterns: VecDeque<CompiledPattern>,
     allocated_bytes: usize,
     output_bytes: usize,
@@ -64,13 +64,13 @@ pub(crate) struct RenderSession {
 }
 
 impl RenderSession {
-    /// Notes that a secret was read.
+    /// Records that a secret was read.
     pub(crate) fn record_secret(&mut self, origin: SecretOrigin) {
         self.origin = self.origin.max(origin);
         self.origin_of_value = self.origin_of_value.max(origin);
     }
 
-    /// Notes that a value was printed, as so many bytes of the text that were accounted for just now.
+    /// Records that a value was printed, as the last `bytes` of the charged text.
     fn record_printed(&mut self, bytes: usize) {
         let origin = std::mem::take(&mut self.origin_of_value);
         if origin != SecretOrigin::Plain {
@@ -79,7 +79,7 @@ impl RenderSession {
         }
     }
 
-    /// Adds a piece: the author's text, or a value that was just evaluated.
+    /// Adds a piece: the author's text, or an evaluated value.
     fn add_piece(&mut self, written: WrittenPiece) {
         let pieces = self.pieces.get_or_insert_default();
         if !matches!(written.piece, Piece::Text(_)) {
@@ -92,7 +92,7 @@ impl RenderSession {
     }
 }
 
-/// How many outcomes a thread keeps converted.
+/// Number of converted outcomes that a thread caches.
 const CONVERTED_MAX: usize = 4;
 
 thread_local! {
@@ -100,7 +100,7 @@ thread_local! {
     static CONVERTED: RefCell<VecDeque<(Weak<Outcome>, Native)>> = const { RefCell::new(VecDeque::new()) };
 }
 
-/// Ends the rendering when dropped, whatever happened in it.
+/// Ends the rendering when dropped, also after a panic.
 pub(crate) struct RenderGuard(());
 
 impl Drop for RenderGuard {
@@ -109,14 +109,14 @@ impl Drop for RenderGuard {
     }
 }
 
-/// Ends the rendering and tells what it touched.
+/// Ends the rendering and returns its state.
 pub(crate) fn finish_session(guard: RenderGuard) -> RenderSession {
     let session = CURRENT.with(|current| current.borrow_mut().take());
     drop(guard);
     session.unwrap_or_default()
 }
 
-/// Begins a rendering on this thread.
+/// Starts a rendering on this thread.
 pub(crate) fn start_rendering(scope: &Scope, pieces: bool) -> RenderGuard {
     let session = RenderSession {
         loaded: scope.loaded.clone(),
@@ -130,14 +130,14 @@ pub(crate) fn start_rendering(scope: &Scope, pieces: bool) -> RenderGuard {
     RenderGuard(())
 }
 
-/// Begins a rendering that names bodies instead of reading them.
+/// Starts a rendering that returns paths of bodies and does not load them.
 pub(crate) fn start_binding(scope: &Scope) -> RenderGuard {
     let guard = start_rendering(scope, false);
     with_session(|session| session.is_binding = true);
     guard
 }
 
-/// Reads or changes the rendering under way. Outside of one, everything is empty and nothing is kept.
+/// Reads or changes the current rendering. Outside of a rendering, the state is empty and changes are lost.
 pub(crate) fn with_session<T>(f: impl FnOnce(&mut RenderSession) -> T) -> T {
     CURRENT.with(|current| match current.borrow_mut().as_mut() {
         Some(session) => f(session),
@@ -145,7 +145,7 @@ pub(crate) fn with_session<T>(f: impl FnOnce(&mut RenderSession) -> T) -> T {
     })
 }
 
-/// Accounts for `bytes` that are about to be built.
+/// Charges `bytes` that are about to be built.
 pub(crate) fn charge_allocation(bytes: usize) -> Result<(), Error> {
     with_session(|session| {
         session.allocated_bytes = session.allocated_bytes.saturating_add(bytes);
@@ -156,7 +156,7 @@ pub(crate) fn charge_allocation(bytes: usize) -> Result<(), Error> {
     })
 }
 
-/// Checks that `bytes` can still be built. They are charged with the value, once it is there.
+/// Checks that `bytes` fit into the budget. They are charged with the value once it exists.
 pub(crate) fn check_room(bytes: usize) -> Result<(), Error> {
     with_session(|session| {
         if session.allocated_bytes.saturating_add(bytes) > ALLOCATION_BYTES_MAX {
@@ -166,7 +166,7 @@ pub(crate) fn check_room(bytes: usize) -> Result<(), Error> {
     })
 }
 
-/// Accounts for `bytes` that are about to be written out.
+/// Charges `bytes` that are about to be printed.
 pub(crate) fn charge_output(bytes: usize) -> Result<(), Error> {
     with_session(|session| {
         session.output_bytes = session.output_bytes.saturating_add(bytes);
@@ -177,21 +177,21 @@ pub(crate) fn charge_output(bytes: usize) -> Result<(), Error> {
     })
 }
 
-/// Accounts for the text of a value that is about to be printed.
+/// Charges the text of a value that is about to be printed.
 pub(crate) fn charge_printed(bytes: usize) -> Result<(), Error> {
     charge_output(bytes)?;
     with_session(|session| session.record_printed(bytes));
     Ok(())
 }
 
-/// Adds a piece, accounted for.
+/// Charges and adds a piece.
 pub(crate) fn add_piece(written: WrittenPiece) -> Result<(), Error> {
     charge_output(written.piece.size())?;
     with_session(|session| session.add_piece(written));
     Ok(())
 }
 
-/// Accounts for `bytes` of a value that is about to leave as data.
+/// Charges `bytes` of a value that is about to be returned as data.
 pub(crate) fn charge_result(bytes: usize) -> Result<(), Error> {
     with_session(|session| {
         session.result_bytes = session.result_bytes.saturating_add(bytes);
@@ -202,7 +202,7 @@ pub(crate) fn charge_result(bytes: usize) -> Result<(), Error> {
     })
 }
 
-/// Checks that `bytes` more can leave as data.
+/// Checks that `bytes` more may be returned as data.
 pub(crate) fn check_result_room(bytes: usize) -> Result<(), Error> {
     with_session(|session| {
         if session.result_bytes.saturating_add(bytes) > RESULT_BYTES_MAX {
@@ -212,7 +212,7 @@ pub(crate) fn check_result_room(bytes: usize) -> Result<(), Error> {
     })
 }
 
-/// Accounts for `units` that are about to be read.
+/// Charges `units` that are about to be read.
 pub(crate) fn charge_work(units: usize) -> Result<(), Error> {
     with_session(|session| {
         session.work_units = session.work_units.saturating_add(units);
@@ -223,13 +223,16 @@ pub(crate) fn charge_work(units: usize) -> Result<(), Error> {
     })
 }
 
-/// An outcome's result as templates hold it. Several rules look at one outcome, so the last few are kept.
+/// Returns an outcome's result as a template value. Several rules read the same outcome, so the latest ones are cached.
 pub(crate) fn converted_result(outcome: &Arc<Outcome>, result: &Value) -> Native {
     CONVERTED.with(|converted| {
         let mut converted = converted.borrow_mut();
         let address = Arc::as_ptr(outcome);
-        // A weak pointer keeps the address taken, so an equal address is the same outcome.
-        if let Some((_, native)) = converted.iter().find(|(kept, _)| kept.as_ptr() == address) {
+        // The cache holds a weak pointer, so the address is not reused and an equal address is the same outcome.
+        if let Some((_, native)) = converted
+            .iter()
+            .find(|(cached, _)| cached.as_ptr() == address)
+        {
             return native.clone();
         }
         let native = convert::to_native(result);
@@ -241,7 +244,7 @@ pub(crate) fn converted_result(outcome: &Arc<Outcome>, result: &Value) -> Native
     })
 }
 
-/// Notes something that has to be loaded first.
+/// Records a value that must be loaded first.
 pub(crate) fn record_need(need: Need) {
     with_session(|session| {
         if !session.needs.contains(&need) {

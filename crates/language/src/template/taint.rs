@@ -62,18 +62,24 @@ impl Taint {
     /// Returns the value with `***` in place of tainted parts, for display.
     pub fn mask(&self, value: &Value) -> Value {
         match (self, value) {
-            (Self::Whole { masked: shown, .. }, _) => shown.clone(),
+            (
+                Self::Whole {
+                    masked: masked_value,
+                    ..
+                },
+                _,
+            ) => masked_value.clone(),
             (Self::List(taints), Value::Array(items)) => {
                 let clean = std::iter::repeat(&Self::Clean);
                 let pairs = items.iter().zip(taints.iter().chain(clean));
                 pairs.map(|(item, taint)| taint.mask(item)).collect()
             }
             (Self::Map(taints), Value::Object(entries)) => {
-                let shown = entries.iter().map(|(key, value)| {
+                let masked_value = entries.iter().map(|(key, value)| {
                     let taint = taints.get(key).unwrap_or(&Self::Clean);
                     (key.clone(), taint.mask(value))
                 });
-                Value::Object(shown.collect())
+                Value::Object(masked_value.collect())
             }
             _ => value.clone(),
         }
@@ -101,7 +107,7 @@ pub(super) fn taint_of_value(
     }
     let program = template.program();
     let mut secrets = Vec::new();
-    let shown = match value {
+    let masked_value = match value {
         // Without statements, a printed value depends only on its own expression, and the text between is the author's.
         Value::String(text) if program.form == OutputForm::Text && !program.has_statements => {
             for (range, origin) in &session.printed_secrets {
@@ -126,7 +132,7 @@ pub(super) fn taint_of_value(
     forget_literals(template, &mut secrets);
     ValueTaint {
         taint: Taint::Whole {
-            masked: shown,
+            masked: masked_value,
             origin,
         },
         secrets,
@@ -146,20 +152,20 @@ pub(super) fn taint_of_pieces(
     let by_piece =
         template.program().form == OutputForm::Text && !template.program().has_statements;
     let origin_of = |at: usize| {
-        let found = session.secret_pieces.iter().find(|(index, _)| *index == at);
-        match found {
+        let secret_piece = session.secret_pieces.iter().find(|(index, _)| *index == at);
+        match secret_piece {
             _ if !by_piece => session.origin,
             Some((_, origin)) => *origin,
             None => SecretOrigin::Plain,
         }
     };
-    let mut shown = Vec::with_capacity(pieces.len());
+    let mut masked_pieces = Vec::with_capacity(pieces.len());
     for (at, WrittenPiece { piece, .. }) in pieces.iter().enumerate() {
         let origin = origin_of(at);
         if origin == SecretOrigin::Secret {
             collect_piece_texts(piece, &mut secrets);
         }
-        shown.push(if origin == SecretOrigin::Plain {
+        masked_pieces.push(if origin == SecretOrigin::Plain {
             piece.clone()
         } else {
             masked_piece(piece)
@@ -167,10 +173,10 @@ pub(super) fn taint_of_pieces(
     }
     if template.program().has_statements {
         // With statements, even the choice of the author's texts may reveal a secret.
-        shown = vec![Piece::Text(MASK.to_owned())];
+        masked_pieces = vec![Piece::Text(MASK.to_owned())];
     }
     forget_literals(template, &mut secrets);
-    (Some(shown), secrets)
+    (Some(masked_pieces), secrets)
 }
 
 fn masked_piece(piece: &Piece) -> Piece {
@@ -231,15 +237,15 @@ fn mask_scalars(value: &Value) -> Value {
 }
 
 fn mask_ranges(text: &str, ranges: &[(Range<usize>, SecretOrigin)]) -> String {
-    let mut shown = String::with_capacity(text.len());
+    let mut masked = String::with_capacity(text.len());
     let mut end = 0;
     for (range, _) in ranges {
-        shown.push_str(text.get(end..range.start).unwrap_or_default());
-        shown.push_str(MASK);
+        masked.push_str(text.get(end..range.start).unwrap_or_default());
+        masked.push_str(MASK);
         end = range.end;
     }
-    shown.push_str(text.get(end..).unwrap_or_default());
-    shown
+    masked.push_str(text.get(end..).unwrap_or_default());
+    masked
 }
 
 /// Whether a scalar is exactly a path such as `{{ a.b['c'][0] }}`.

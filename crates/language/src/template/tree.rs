@@ -245,16 +245,16 @@ impl Template {
 impl Tree {
     /// Renders all templates in it; the result is tainted if any of them is.
     pub fn render(&self, scope: &Scope) -> Result<Rendered, RenderError> {
-        let mut found = RenderFindings::default();
-        let (value, taint) = self.render_into(scope, &mut found)?;
-        if found.needs.is_empty() {
+        let mut findings = RenderFindings::default();
+        let (value, taint) = self.render_into(scope, &mut findings)?;
+        if findings.needs.is_empty() {
             Ok(Rendered {
                 value,
                 taint,
-                secrets: found.secrets,
+                secrets: findings.secrets,
             })
         } else {
-            Err(RenderError::Needs(found.needs))
+            Err(RenderError::Needs(findings.needs))
         }
     }
 
@@ -298,17 +298,17 @@ impl Tree {
     fn render_into(
         &self,
         scope: &Scope,
-        found: &mut RenderFindings,
+        findings: &mut RenderFindings,
     ) -> Result<(Value, Taint), RenderError> {
         Ok(match self {
             Self::Literal(value) => (value.clone(), Taint::Clean),
             Self::Template(template) => match template.render(scope) {
                 Ok(rendered) => {
-                    found.secrets.extend(rendered.secrets);
+                    findings.secrets.extend(rendered.secrets);
                     (rendered.value, rendered.taint)
                 }
                 Err(RenderError::Needs(missing)) => {
-                    found.add_needs(missing);
+                    findings.add_needs(missing);
                     (Value::Null, Taint::Clean)
                 }
                 Err(failed) => return Err(failed),
@@ -316,7 +316,7 @@ impl Tree {
             Self::List(items) => {
                 let (mut values, mut taints) = (Vec::new(), Vec::new());
                 for tree in items {
-                    let (value, taint) = tree.render_into(scope, found)?;
+                    let (value, taint) = tree.render_into(scope, findings)?;
                     values.push(value);
                     taints.push(taint);
                 }
@@ -332,7 +332,7 @@ impl Tree {
                 let mut map = serde_json::Map::new();
                 let mut taints = BTreeMap::new();
                 for (key, tree) in entries {
-                    let (value, taint) = tree.render_into(scope, found)?;
+                    let (value, taint) = tree.render_into(scope, findings)?;
                     map.insert(key.clone(), value);
                     if !taint.is_clean() {
                         taints.insert(key.clone(), taint);

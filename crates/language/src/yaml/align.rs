@@ -40,7 +40,7 @@ impl Node {
         &self,
         text: &str,
         style: ScalarQuoting,
-        wanted: usize,
+        line: usize,
         end: bool,
     ) -> Option<usize> {
         let bounds = self.span.start as usize..self.span.end as usize;
@@ -58,7 +58,7 @@ impl Node {
                 _ => (first.len_utf8(), !first.is_whitespace()),
             };
             let at = self.span.start as usize + body.len() - rest.len();
-            if visible && count == wanted {
+            if visible && count == line {
                 return Some(if end { at + width } else { at });
             }
             count += usize::from(visible);
@@ -120,8 +120,8 @@ pub(crate) fn span_at(text: &str, start: usize, end: usize) -> Span {
 }
 
 /// Converts an offset; documents have at most 1 MiB, so every offset fits.
-pub(crate) fn to_u32(place: usize) -> u32 {
-    u32::try_from(place).unwrap_or(u32::MAX)
+pub(crate) fn to_u32(position: usize) -> u32 {
+    u32::try_from(position).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -131,22 +131,22 @@ mod tests {
     use crate::yaml::parse_documents;
 
     /// Returns the position in the text of `word`, found in the value of the first key.
-    fn find(text: &str, word: &str) -> (u32, u32, String) {
+    fn find(text: &str, value: &str) -> (u32, u32, String) {
         let read = parse_documents("test.yaml", text.as_bytes());
         let node = &read.roots[0].as_map().unwrap()[0].value;
-        let at = node.as_str().unwrap().find(word).unwrap();
+        let at = node.as_str().unwrap().find(value).unwrap();
         let Span {
             line,
             column,
             start,
             end,
-        } = node.locate(&read.source.text, &(at..at + word.len()));
-        let found = &read.source.text[start as usize..end as usize];
-        (line, column, found.to_owned())
+        } = node.locate(&read.source.text, &(at..at + value.len()));
+        let excerpt = &read.source.text[start as usize..end as usize];
+        (line, column, excerpt.to_owned())
     }
 
     #[test]
-    fn every_style_is_followed_back_to_the_text() {
+    fn positions_are_mapped_to_the_source_in_every_scalar_style() {
         for (text, line, column) in [
             ("k: some word here\n", 1, 9),
             ("k: some\n  more word here\n", 2, 8),

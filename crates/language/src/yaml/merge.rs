@@ -9,12 +9,12 @@ pub(crate) fn overlay(base: &Node, over: &Node) -> Node {
     };
     let mut merged: Vec<MapEntry> = below.clone();
     for entry in above {
-        match merged.iter_mut().find(|known| known.key == entry.key) {
-            Some(known) => {
-                *known = MapEntry {
+        match merged.iter_mut().find(|existing| existing.key == entry.key) {
+            Some(existing) => {
+                *existing = MapEntry {
                     key: entry.key.clone(),
                     span: entry.span,
-                    value: overlay(&known.value, &entry.value),
+                    value: overlay(&existing.value, &entry.value),
                 };
             }
             None => merged.push(entry.clone()),

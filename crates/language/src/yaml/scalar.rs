@@ -65,9 +65,9 @@ fn is_float(text: &str) -> bool {
         let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
         is_digits(digits) && !digits.is_empty()
     });
-    let (whole, part) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let (integer, part) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let mantissa_is_good =
-        is_digits(whole) && is_digits(part) && !(whole.is_empty() && part.is_empty());
+        is_digits(integer) && is_digits(part) && !(integer.is_empty() && part.is_empty());
     mantissa_is_good && exponent_is_good
 }
 
@@ -129,8 +129,8 @@ mod tests {
     fn floats_need_a_digit() {
         assert_eq!(number_of("1.5e3"), Number::from_f64(1500.0));
         assert_eq!(number_of("-.5"), Number::from_f64(-0.5));
-        for word in [".", "e5", "1e", ".inf", ".nan", "1.2.3", "-", "+"] {
-            assert!(is_text(word), "{word}");
+        for text in [".", "e5", "1e", ".inf", ".nan", "1.2.3", "-", "+"] {
+            assert!(is_text(text), "{text}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Payloads of events: one type per kind, and the enum over them.
 //!
-//! User data is stored as [`Raw`] text, so folding a log never parses it.
+//! User data is stored as [`RawJson`] text, so folding a log never parses it.
 
 use serde::{Deserialize, Serialize};
 

@@ -238,6 +238,60 @@ bodies! {
 }
 
 impl EventBody {
+    /// The result that the event records, if any.
+    pub fn recorded_result(&self) -> Option<RecordedResult<'_>> {
+        match self {
+            Self::TaskDone(ended) => Some(RecordedResult::TaskDone(ended)),
+            Self::TaskFailed(ended) => Some(RecordedResult::TaskFailed(ended)),
+            Self::AttemptDone(ended) | Self::AttemptFailed(ended) => {
+                Some(RecordedResult::Attempt(ended))
+            }
+            Self::ManifestUpdated(stored) => Some(RecordedResult::Manifest(stored)),
+            Self::ExecutionRequested(_)
+            | Self::RequestEvaluated(_)
+            | Self::PlaybookStarted(_)
+            | Self::PlaybookPaused(_)
+            | Self::PlaybookResumed(_)
+            | Self::PlaybookSwitched(_)
+            | Self::PlaybookFinished(_)
+            | Self::PlaybookProcessed(_)
+            | Self::WorkflowStarted(_)
+            | Self::WorkflowFinished(_)
+            | Self::CancelRequested(_)
+            | Self::ExecutionRetried(_)
+            | Self::StepReused(_)
+            | Self::SignalReceived(_)
+            | Self::TimerSet(_)
+            | Self::TimerFired(_)
+            | Self::AdmitEvaluated(_)
+            | Self::StepScheduled(_)
+            | Self::NextEvaluated(_)
+            | Self::CtxPatched(_)
+            | Self::CommandIssued(_)
+            | Self::CommandClaimed(_)
+            | Self::CommandExpired(_)
+            | Self::CommandFailed(_)
+            | Self::StepStarted(_)
+            | Self::StepDone(_)
+            | Self::StepFailed(_)
+            | Self::TaskStarted(_)
+            | Self::AttemptStarted(_)
+            | Self::PolicyEvaluated(_)
+            | Self::LoopStarted(_)
+            | Self::FrameClaimed(_)
+            | Self::IterationScheduled(_)
+            | Self::IterationStarted(_)
+            | Self::IterationDone(_)
+            | Self::IterationFailed(_)
+            | Self::LoopDone(_)
+            | Self::ResultStored(_)
+            | Self::BatchAccepted(_)
+            | Self::BatchProcessing(_)
+            | Self::BatchCompleted(_)
+            | Self::BatchFailed(_) => None,
+        }
+    }
+
     /// The writes of the event: those of an outcome, or of a rule that retries.
     pub fn writes(&self) -> EventWrites<'_> {
         match self {
@@ -251,9 +305,65 @@ impl EventBody {
                 ctx: policy.set_ctx.as_ref(),
                 local: policy.set.as_ref(),
             },
-            _ => EventWrites::default(),
+            Self::ExecutionRequested(_)
+            | Self::RequestEvaluated(_)
+            | Self::PlaybookStarted(_)
+            | Self::PlaybookPaused(_)
+            | Self::PlaybookResumed(_)
+            | Self::PlaybookSwitched(_)
+            | Self::PlaybookFinished(_)
+            | Self::PlaybookProcessed(_)
+            | Self::WorkflowStarted(_)
+            | Self::WorkflowFinished(_)
+            | Self::CancelRequested(_)
+            | Self::ExecutionRetried(_)
+            | Self::StepReused(_)
+            | Self::SignalReceived(_)
+            | Self::TimerSet(_)
+            | Self::TimerFired(_)
+            | Self::AdmitEvaluated(_)
+            | Self::StepScheduled(_)
+            | Self::NextEvaluated(_)
+            | Self::CtxPatched(_)
+            | Self::CommandIssued(_)
+            | Self::CommandClaimed(_)
+            | Self::CommandExpired(_)
+            | Self::CommandFailed(_)
+            | Self::StepStarted(_)
+            | Self::StepDone(_)
+            | Self::StepFailed(_)
+            | Self::TaskStarted(_)
+            | Self::AttemptStarted(_)
+            | Self::AttemptDone(_)
+            | Self::AttemptFailed(_)
+            | Self::LoopStarted(_)
+            | Self::FrameClaimed(_)
+            | Self::IterationScheduled(_)
+            | Self::IterationStarted(_)
+            | Self::IterationDone(_)
+            | Self::IterationFailed(_)
+            | Self::LoopDone(_)
+            | Self::ResultStored(_)
+            | Self::ManifestUpdated(_)
+            | Self::BatchAccepted(_)
+            | Self::BatchProcessing(_)
+            | Self::BatchCompleted(_)
+            | Self::BatchFailed(_) => EventWrites::default(),
         }
     }
+}
+
+/// The result that an event records.
+#[derive(Debug, Clone, Copy)]
+pub enum RecordedResult<'a> {
+    /// The result of a task that succeeded.
+    TaskDone(&'a TaskEnded),
+    /// The error of a task that failed.
+    TaskFailed(&'a TaskEnded),
+    /// The outcome of an attempt that a retry follows.
+    Attempt(&'a AttemptEnded),
+    /// The results that a task collected over several visits.
+    Manifest(&'a ResultStored),
 }
 
 impl Event {
@@ -302,7 +412,24 @@ impl Event {
             | EventBody::ExecutionRetried(_)
             | EventBody::BatchAccepted(_)
             | EventBody::BatchProcessing(_) => EventStatus::InProgress,
-            _ => EventStatus::Success,
+            EventBody::RequestEvaluated(_)
+            | EventBody::PlaybookSwitched(_)
+            | EventBody::PlaybookProcessed(_)
+            | EventBody::StepReused(_)
+            | EventBody::SignalReceived(_)
+            | EventBody::TimerFired(_)
+            | EventBody::AdmitEvaluated(_)
+            | EventBody::NextEvaluated(_)
+            | EventBody::CtxPatched(_)
+            | EventBody::StepDone(_)
+            | EventBody::AttemptDone(_)
+            | EventBody::TaskDone(_)
+            | EventBody::PolicyEvaluated(_)
+            | EventBody::IterationDone(_)
+            | EventBody::LoopDone(_)
+            | EventBody::ResultStored(_)
+            | EventBody::ManifestUpdated(_)
+            | EventBody::BatchCompleted(_) => EventStatus::Success,
         }
     }
 
@@ -348,8 +475,8 @@ impl Event {
 
     /// The trace id from the request, or the execution's own.
     pub fn trace_id(&self) -> Name {
-        let given = self.trace_id.clone();
-        given.unwrap_or_else(|| default_trace_id(self.execution_id))
+        let own_trace = self.trace_id.clone();
+        own_trace.unwrap_or_else(|| default_trace_id(self.execution_id))
     }
 
     /// The id of the workflow run; each execution has one.

@@ -38,12 +38,12 @@ impl ResultControl {
     /// Selects the task's fields from a loaded result.
     pub fn select_from(&self, result: &Value) -> Result<Selection, InvalidPathError> {
         let mut selection = Selection::default();
-        for wanted in &self.select {
-            let value = self.find_selected(wanted, result)?;
+        for entry in &self.select {
+            let value = self.find_selected(entry, result)?;
             if value.is_none() {
-                selection.missing.push(wanted.path.clone());
+                selection.missing.push(entry.path.clone());
             }
-            let name = wanted.name.to_string();
+            let name = entry.name.to_string();
             selection.fields.insert(name, value.unwrap_or_default());
         }
         Ok(selection)
@@ -61,11 +61,11 @@ impl ResultControl {
 
     fn find_selected(
         &self,
-        wanted: &Select,
+        selection: &Select,
         result: &Value,
     ) -> Result<Option<Value>, InvalidPathError> {
-        let path = JsonPath::parse(&wanted.path).map_err(|error| InvalidPathError {
-            path: wanted.path.clone(),
+        let path = JsonPath::parse(&selection.path).map_err(|error| InvalidPathError {
+            path: selection.path.clone(),
             problem: error.to_string(),
         })?;
         let query = |value: &Value| match path.query(value).all().as_slice() {

@@ -106,12 +106,12 @@ impl BodyCache {
             self.dir.join(part).join(sha256)
         };
         let expected = sha256.to_owned();
-        let found = run_blocking(move || open_verified(&path, &expected)).await;
-        let found = found.ok().flatten().filter(|(_, found)| *found == bytes);
-        if found.is_none() {
+        let opened = run_blocking(move || open_verified(&path, &expected)).await;
+        let opened = opened.ok().flatten().filter(|(_, opened)| *opened == bytes);
+        if opened.is_none() {
             self.remove(sha256, bytes);
         }
-        found.map(|(file, bytes)| CacheHit::File(file, bytes))
+        opened.map(|(file, bytes)| CacheHit::File(file, bytes))
     }
 
     /// Adds a body.
@@ -125,11 +125,11 @@ impl BodyCache {
         if !self.may_insert(bytes) {
             return;
         }
-        let (here, name) = (self.clone(), name.to_owned());
+        let (cache, name) = (self.clone(), name.to_owned());
         let written = run_blocking(move || {
-            let mut draft = TempBodyFile::create(&here.staging_dir())?;
+            let mut draft = TempBodyFile::create(&cache.staging_dir())?;
             draft.write(&body)?;
-            here.insert_file(&name, &draft)
+            cache.insert_file(&name, &draft)
         });
         // If the cache cannot be written, later lookups miss.
         let _ = written.await;
@@ -144,8 +144,8 @@ impl BodyCache {
         if !self.may_insert(staged.bytes) {
             return;
         }
-        let here = self.clone();
-        let _ = run_blocking(move || here.insert_file(&staged.sha256, &draft)).await;
+        let cache = self.clone();
+        let _ = run_blocking(move || cache.insert_file(&staged.sha256, &draft)).await;
     }
 
     fn may_insert(&self, bytes: u64) -> bool {
@@ -158,8 +158,8 @@ impl BodyCache {
         let (part, pool) = pools.tier_for(draft.bytes);
         let dir = self.dir.join(part);
         draft.move_to(&dir.join(sha256))?;
-        for gone in pool.insert(sha256.to_owned(), (), draft.bytes) {
-            let _ = fs::remove_file(dir.join(gone));
+        for evicted in pool.insert(sha256.to_owned(), (), draft.bytes) {
+            let _ = fs::remove_file(dir.join(evicted));
         }
         Ok(())
     }
@@ -180,26 +180,26 @@ impl BodyCache {
 
 /// Indexes the files in a pool's directory, oldest first; each file is checked when it is read.
 fn index_files(dir: &Path, pool: &mut BoundedCache<String, ()>) {
-    let mut found: Vec<(SystemTime, String, u64)> = Vec::new();
+    let mut files: Vec<(SystemTime, String, u64)> = Vec::new();
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let name = entry.file_name().into_string().unwrap_or_default();
         let meta = entry.metadata().ok().filter(fs::Metadata::is_file);
         match meta.and_then(|meta| Some((meta.modified().ok()?, meta.len()))) {
-            Some((modified, bytes)) if name.len() == 64 => found.push((modified, name, bytes)),
+            Some((modified, bytes)) if name.len() == 64 => files.push((modified, name, bytes)),
             _ => {
                 let _ = fs::remove_file(entry.path());
             }
         }
     }
-    found.sort();
-    for (_, name, bytes) in found {
+    files.sort();
+    for (_, name, bytes) in files {
         // The cache may have been larger before.
         if !pool.fits(bytes) {
             let _ = fs::remove_file(dir.join(name));
             continue;
         }
-        for gone in pool.insert(name, (), bytes) {
-            let _ = fs::remove_file(dir.join(gone));
+        for evicted in pool.insert(name, (), bytes) {
+            let _ = fs::remove_file(dir.join(evicted));
         }
     }
 }
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_at_hand_is_so_after_a_restart_and_damage_is_a_miss() {
+    async fn cached_bodies_survive_a_restart_and_a_damaged_one_is_a_miss() {
         let dir = TempDir::new().unwrap();
         let (large, bytes) = insert_bodies(&open_cache(&dir, 64), 100_000).await;
         let (small, few) = insert_bodies(&open_cache(&dir, 64), 10).await;
@@ -288,9 +288,9 @@ mod tests {
     async fn a_cache_that_was_emptied_takes_bodies_again() {
         let dir = TempDir::new().unwrap();
         let cache = open_cache(&dir, 64);
-        let (gone, bytes) = insert_bodies(&cache, 100_000).await;
+        let (evicted, bytes) = insert_bodies(&cache, 100_000).await;
         fs::remove_dir_all(dir.path()).unwrap();
-        assert!(cache.find(&gone, bytes).await.is_none());
+        assert!(cache.find(&evicted, bytes).await.is_none());
         let (large, bytes) = insert_bodies(&cache, 100_000).await;
         assert!(matches!(
             cache.find(&large, bytes).await,

@@ -64,7 +64,7 @@ impl CachedBodyStore {
         let staged = staged.map_err(|error| match error {
             // Errors of the store arrive as I/O errors of its chunks.
             Error::Interrupted(error) => match error.downcast() {
-                Ok(told) => told,
+                Ok(stored) => stored,
                 Err(error) => Error::Interrupted(error),
             },
             error => error,

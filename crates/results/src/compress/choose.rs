@@ -11,8 +11,8 @@ const BODY_BYTES_MIN: usize = 4 * 1024;
 const SAMPLE_BYTES: usize = 64 * 1024;
 
 /// Returns the codec for a body with this beginning.
-pub(crate) async fn choose_codec(wish: Compression, head: &[u8]) -> Option<Codec> {
-    match wish {
+pub(crate) async fn choose_codec(compression: Compression, head: &[u8]) -> Option<Codec> {
+    match compression {
         Compression::Uncompressed => None,
         Compression::With(codec) => Some(codec),
         Compression::Auto => is_worth_compressing(head).await.then_some(Codec::Zstd),

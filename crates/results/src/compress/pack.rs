@@ -92,14 +92,14 @@ fn with_compression(
     sha256: String,
     bytes: u64,
 ) -> StoredBody {
-    let held = std::mem::replace(&mut stored.sha256, sha256);
+    let stored_hash = std::mem::replace(&mut stored.sha256, sha256);
     stored
         .location
-        .insert(STORED_SHA256_KEY.to_owned(), held.into());
-    let held = std::mem::replace(&mut stored.bytes, bytes);
+        .insert(STORED_SHA256_KEY.to_owned(), stored_hash.into());
+    let stored_hash = std::mem::replace(&mut stored.bytes, bytes);
     stored
         .location
-        .insert(STORED_BYTES_KEY.to_owned(), held.into());
+        .insert(STORED_BYTES_KEY.to_owned(), stored_hash.into());
     stored.compression = Some(codec.name());
     stored
 }

@@ -31,25 +31,25 @@ impl CompressedBody {
         let Some(name) = reference.meta.compression.as_deref() else {
             return Ok(None);
         };
-        let mut held = reference.clone();
-        let location = &mut held.meta.location;
+        let mut stored = reference.clone();
+        let location = &mut stored.meta.location;
         let hash = location.remove(STORED_SHA256_KEY);
         let bytes = location.remove(STORED_BYTES_KEY);
-        let known = (
+        let fields = (
             Codec::from_name(name),
             hash,
             bytes.as_ref().and_then(Value::as_u64),
         );
-        let (Some(codec), Some(Value::String(hash)), Some(bytes)) = known else {
+        let (Some(codec), Some(Value::String(hash)), Some(bytes)) = fields else {
             let uri = reference.uri.clone();
             return Err(Error::NotAvailable { uri });
         };
-        held.meta.compression = None;
-        held.meta.sha256 = hash;
-        held.meta.bytes = bytes;
+        stored.meta.compression = None;
+        stored.meta.sha256 = hash;
+        stored.meta.bytes = bytes;
         Ok(Some(Self {
             codec,
-            stored_ref: held,
+            stored_ref: stored,
         }))
     }
 
@@ -78,10 +78,14 @@ pub(crate) async fn get_decompressed(
     reference: &ResultRef,
 ) -> Result<Bytes, Error> {
     let expected = body_name(reference)?;
-    let held = store.get(&packed.stored_ref).await?;
+    let stored_bytes = store.get(&packed.stored_ref).await?;
     let bytes = reference.meta.bytes;
-    let mut body = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0).min(held.len() * 16));
-    let mut opened = decompressing_reader(packed.codec, std::io::Cursor::new(held))
+    let mut body = Vec::with_capacity(
+        usize::try_from(bytes)
+            .unwrap_or(0)
+            .min(stored_bytes.len() * 16),
+    );
+    let mut opened = decompressing_reader(packed.codec, std::io::Cursor::new(stored_bytes))
         .take(bytes.saturating_add(1));
     let read = opened.read_to_end(&mut body).await;
     if read.is_err() || body.len() as u64 != bytes || sha256(&body) != expected {
@@ -100,18 +104,18 @@ pub(crate) async fn read_decompressed(
     body_name(reference)?;
     let bytes = reference.meta.bytes;
     let range = clamp_range(range, bytes);
-    let held = store.read(&packed.stored_ref, None).await?;
-    let mut opened = decompressing_reader(packed.codec, StreamReader::new(held.chunks));
+    let stored_stream = store.read(&packed.stored_ref, None).await?;
+    let mut opened = decompressing_reader(packed.codec, StreamReader::new(stored_stream.chunks));
     let mut before = (&mut opened).take(range.start);
     let skipped = tokio::io::copy(&mut before, &mut tokio::io::sink()).await;
     if let Err(error) = skipped {
         // Errors of the store keep their type; any other error means that the body is corrupt.
         return Err(error.downcast().unwrap_or_else(|_| packed.corrupt_error()));
     }
-    let wanted = opened.take(range.end - range.start);
+    let range_stream = opened.take(range.end - range.start);
     Ok(BodyStream {
         bytes,
         range,
-        chunks: Box::pin(ReaderStream::with_capacity(wanted, CHUNK_BYTES)),
+        chunks: Box::pin(ReaderStream::with_capacity(range_stream, CHUNK_BYTES)),
     })
 }

@@ -58,7 +58,7 @@ macro_rules! contract_suite {
             a_large_body_passes_in_and_out_in_pieces,
             a_stream_is_stored_like_its_bytes,
             a_body_that_fills_its_pieces_ends_with_the_last,
-            a_range_is_what_lies_in_it,
+            a_range_returns_its_bytes,
             storing_twice_at_once_stores_once,
             a_missing_body_is_not_available,
             a_removed_body_is_gone_and_can_come_back,
@@ -102,8 +102,8 @@ pub fn reference_to(stored: &StoredBody) -> ResultRef {
 
 /// Changes the hash of a reference, whether or not the body is compressed.
 fn set_hash(reference: &mut ResultRef, hash: String) {
-    if let Some(held) = reference.meta.location.get_mut("stored_sha256") {
-        *held = hash.clone().into();
+    if let Some(stored_hash) = reference.meta.location.get_mut("stored_sha256") {
+        *stored_hash = hash.clone().into();
     }
     reference.meta.sha256 = hash;
 }
@@ -198,9 +198,9 @@ pub async fn a_stream_is_stored_like_its_bytes(site: &dyn BodyStoreFixture) {
     for count in [1, site.bytes_max()] {
         let body = noise_bytes(count);
         let streamed = expect_ok(bodies.put(BodySource::Stream(&mut &body[..])).await);
-        let whole = expect_ok(bodies.put(BodySource::Bytes(body.clone())).await);
-        assert_eq!(streamed, whole);
-        assert!(expect_ok(bodies.get(&reference_to(&whole)).await) == body);
+        let stored = expect_ok(bodies.put(BodySource::Bytes(body.clone())).await);
+        assert_eq!(streamed, stored);
+        assert!(expect_ok(bodies.get(&reference_to(&stored)).await) == body);
     }
 }
 
@@ -216,7 +216,7 @@ pub async fn a_body_that_fills_its_pieces_ends_with_the_last(site: &dyn BodyStor
 }
 
 /// A range may start and end anywhere, even outside the body.
-pub async fn a_range_is_what_lies_in_it(site: &dyn BodyStoreFixture) {
+pub async fn a_range_returns_its_bytes(site: &dyn BodyStoreFixture) {
     let bodies = site.open_store().await;
     let large = site.bytes_max();
     let body = noise_bytes(large);
@@ -231,9 +231,9 @@ pub async fn a_range_is_what_lies_in_it(site: &dyn BodyStoreFixture) {
         7..large,
     ];
     for range in ranges {
-        let asked = range.start as u64..range.end as u64;
-        let (found, bytes) = read_range(&*bodies, &reference, asked.clone()).await;
-        assert_eq!(found, asked);
+        let requested = range.start as u64..range.end as u64;
+        let (slice, bytes) = read_range(&*bodies, &reference, requested.clone()).await;
+        assert_eq!(slice, requested);
         assert!(bytes == body[range.clone()], "{range:?}");
     }
     let beyond = read_range(&*bodies, &reference, end - 1..end + 9).await;
@@ -244,17 +244,17 @@ pub async fn a_range_is_what_lies_in_it(site: &dyn BodyStoreFixture) {
 
 /// Two processes can store the same body at once.
 pub async fn storing_twice_at_once_stores_once(site: &dyn BodyStoreFixture) {
-    let (one, two) = (site.open_store().await, site.open_store().await);
+    let (first_store, second_store) = (site.open_store().await, site.open_store().await);
     for count in [100, site.bytes_max()] {
         let body = noise_bytes(count);
         let (mut first, mut second) = (&body[..], &body[..]);
         let (first, second) = tokio::join!(
-            one.put(BodySource::Stream(&mut first)),
-            two.put(BodySource::Stream(&mut second)),
+            first_store.put(BodySource::Stream(&mut first)),
+            second_store.put(BodySource::Stream(&mut second)),
         );
         let (first, second) = (expect_ok(first), expect_ok(second));
         assert_eq!(first, second);
-        assert!(expect_ok(two.get(&reference_to(&first)).await) == body);
+        assert!(expect_ok(second_store.get(&reference_to(&first)).await) == body);
     }
 }
 
@@ -391,12 +391,12 @@ pub async fn only_a_body_that_was_not_stored_again_is_removed_as_old(site: &dyn 
     let later = Time(i64::MAX / 4);
     let first = expect_ok(list_old(&*bodies, later, None, 2).await);
     let rest = list_old(&*bodies, later, Some(&first[1].sha256), 2).await;
-    let found: Vec<_> = first
+    let listed_bodies: Vec<_> = first
         .into_iter()
         .chain(expect_ok(rest))
         .map(|old| old.sha256)
         .collect();
-    assert_eq!(found, sorted);
+    assert_eq!(listed_bodies, sorted);
     assert!(!expect_ok(
         bodies.delete_stored_before(&hashes[0], Time(0)).await
     ));
@@ -406,8 +406,8 @@ pub async fn only_a_body_that_was_not_stored_again_is_removed_as_old(site: &dyn 
     assert!(!expect_ok(
         bodies.delete_stored_before(&hashes[0], later).await
     ));
-    let again = put_bytes(&*bodies, &texts[0]).await;
-    assert_eq!(expect_ok(bodies.get(&again).await), texts[0]);
+    let stored_again = put_bytes(&*bodies, &texts[0]).await;
+    assert_eq!(expect_ok(bodies.get(&stored_again).await), texts[0]);
 }
 
 async fn list_old(

@@ -147,8 +147,8 @@ pub async fn batches_taken_at_once_lose_no_line(logs: Arc<dyn TaskLogs>) {
             }
         });
     }
-    while let Some(taken) = taking.join_next().await {
-        taken.expect("the batch is appended");
+    while let Some(joined) = taking.join_next().await {
+        joined.expect("the batch is appended");
     }
     let mut texts = Vec::new();
     let mut after = 0;

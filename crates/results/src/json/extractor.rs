@@ -4,10 +4,8 @@ use model::result_ref::PathSegment;
 use model::result_ref::{ENVELOPE_WORDS, KEYS_MAX};
 use serde_json::{Map, Value};
 
+use super::path_tracker::PathTracker;
 use super::scan::{JsonScanError, JsonScanner, ValueStart};
-
-/// Longer keys cannot be selected, so the extractor skips them.
-const KEY_BYTES_MAX: usize = 1024;
 
 /// Maximum size of the JSON text of a top-level scalar; longer ones are not small, whatever the escapes.
 const SCALAR_BYTES_MAX: usize = 8 * 1024;
@@ -22,9 +20,8 @@ pub(crate) const SELECTED_BYTES_MAX: usize = 64 * 1024;
 pub(crate) struct JsonExtractor {
     scanner: JsonScanner,
     paths: Vec<Vec<PathSegment>>,
-    trail: Vec<PathFrame>,
+    path: PathTracker,
     captures: Vec<ValueCapture>,
-    key: Option<Vec<u8>>,
     head: TextHead,
     extracted: ExtractedFields,
     bytes: u64,
@@ -48,13 +45,6 @@ pub(crate) struct ExtractedFields {
 pub(crate) enum SelectedValue {
     Value(Value),
     TooLarge,
-}
-
-/// An open container and the current position in it.
-struct PathFrame {
-    is_object: bool,
-    next: u64,
-    segment: Option<PathSegment>,
 }
 
 /// A value that is being captured.
@@ -89,9 +79,8 @@ impl JsonExtractor {
         Self {
             scanner: JsonScanner::default(),
             paths,
-            trail: Vec::new(),
+            path: PathTracker::default(),
             captures: Vec::new(),
-            key: None,
             head: TextHead {
                 bytes: Vec::new(),
                 bytes_max: head_bytes_max,
@@ -152,22 +141,18 @@ impl JsonExtractor {
         }
         match step.value_start {
             None => {}
-            Some(ValueStart::Key) => self.key = Some(Vec::new()),
-            Some(begin) => self.start_value(begin, depth),
+            Some(ValueStart::Key) => self.path.start_key(),
+            Some(start) => self.start_value(start, depth),
         }
         let is_in_head = self.capture_bytes(&[byte]);
         let mut can_close = matches!(
             step.value_start,
             Some(ValueStart::Object | ValueStart::Array)
         );
-        if step.is_end {
-            if let Some(key) = self.key.take() {
-                self.enter_key(&key);
-            } else {
-                self.trail.truncate(self.scanner.depth());
-                self.end_value(self.scanner.depth());
-                can_close = true;
-            }
+        if step.is_end && !self.path.end_key() {
+            self.path.close_to(self.scanner.depth());
+            self.end_value(self.scanner.depth());
+            can_close = true;
         }
         if is_in_head && (can_close || self.scanner.is_in_string()) {
             self.mark_cut();
@@ -175,50 +160,25 @@ impl JsonExtractor {
         Ok(())
     }
 
-    fn enter_key(&mut self, key: &[u8]) {
-        if let Some(frame) = self.trail.last_mut() {
-            frame.segment = serde_json::from_slice(key).ok().map(PathSegment::Key);
-        }
-    }
-
-    fn start_value(&mut self, begin: ValueStart, depth: usize) {
-        if let Some(frame) = self.trail.last_mut().filter(|frame| !frame.is_object) {
-            frame.segment = Some(PathSegment::Index(frame.next));
-            frame.next += 1;
-        }
+    fn start_value(&mut self, start: ValueStart, depth: usize) {
+        self.path.enter_value();
         if depth == 1
-            && let Some(Some(PathSegment::Key(name))) =
-                self.trail.first().map(|frame| &frame.segment)
+            && let Some(name) = self.path.top_level_key()
         {
-            let name = name.clone();
+            let name = name.to_owned();
             self.extracted.add_key(&name);
             self.extracted.scalars.shift_remove(&name);
             let has_room = self.extracted.scalars.len() < SCALARS_MAX || is_always_extracted(&name);
-            if begin == ValueStart::Scalar && has_room {
+            if start == ValueStart::Scalar && has_room {
                 self.start_capture(CaptureTarget::Scalar(name), depth, SCALAR_BYTES_MAX);
             }
         }
         for index in 0..self.paths.len() {
-            if self.is_at_path(&self.paths[index]) {
+            if self.path.is_at(&self.paths[index]) {
                 self.start_capture(CaptureTarget::Selected(index), depth, SELECTED_BYTES_MAX);
             }
         }
-        if begin != ValueStart::Scalar {
-            self.trail.push(PathFrame {
-                is_object: begin == ValueStart::Object,
-                next: 0,
-                segment: None,
-            });
-        }
-    }
-
-    fn is_at_path(&self, path: &[PathSegment]) -> bool {
-        path.len() == self.trail.len()
-            && self
-                .trail
-                .iter()
-                .zip(path)
-                .all(|(frame, segment)| frame.segment.as_ref() == Some(segment))
+        self.path.open_container(start);
     }
 
     fn start_capture(&mut self, to: CaptureTarget, depth: usize, bytes_max: usize) {
@@ -233,33 +193,29 @@ impl JsonExtractor {
 
     /// Captures these bytes where needed; returns whether they start within the head.
     fn capture_bytes(&mut self, bytes: &[u8]) -> bool {
-        for catch in &mut self.captures {
-            catch.is_oversized |= catch.bytes.len() + bytes.len() > catch.bytes_max;
-            if catch.is_oversized {
-                catch.bytes = Vec::new();
+        for capture in &mut self.captures {
+            capture.is_oversized |= capture.bytes.len() + bytes.len() > capture.bytes_max;
+            if capture.is_oversized {
+                capture.bytes = Vec::new();
             } else {
-                catch.bytes.extend_from_slice(bytes);
+                capture.bytes.extend_from_slice(bytes);
             }
         }
-        if let Some(key) = &mut self.key
-            && key.len() <= KEY_BYTES_MAX
-        {
-            key.extend_from_slice(&bytes[..bytes.len().min(KEY_BYTES_MAX + 1)]);
-        }
-        let room = self.head.bytes_max - self.head.bytes.len();
-        let part = &bytes[..room.min(bytes.len())];
+        self.path.capture_key(bytes);
+        let bytes_left = self.head.bytes_max - self.head.bytes.len();
+        let part = &bytes[..bytes_left.min(bytes.len())];
         self.head.bytes.extend_from_slice(part);
-        room > 0
+        bytes_left > 0
     }
 
     fn end_value(&mut self, depth: usize) {
-        while let Some(catch) = self.captures.pop_if(|catch| catch.depth >= depth) {
-            let value = if catch.is_oversized {
+        while let Some(capture) = self.captures.pop_if(|capture| capture.depth >= depth) {
+            let value = if capture.is_oversized {
                 None
             } else {
-                serde_json::from_slice(&catch.bytes).ok()
+                serde_json::from_slice(&capture.bytes).ok()
             };
-            match (catch.target, value) {
+            match (capture.target, value) {
                 (CaptureTarget::Scalar(name), Some(value)) => {
                     self.extracted.scalars.insert(name, value);
                 }

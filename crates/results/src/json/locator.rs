@@ -5,13 +5,11 @@ use std::ops::Range;
 use model::result_ref::PathSegment;
 use serde::{Deserialize, Serialize};
 
+use super::path_tracker::PathTracker;
 use super::scan::{JsonScanError, JsonScanner, ValueStart};
 
 /// Maximum number of recorded offsets; for longer lists only those of every second, fourth … element are kept.
 const OFFSETS_MAX: usize = 1024;
-
-/// Longer keys cannot be part of a path, so the locator skips them.
-const KEY_BYTES_MAX: usize = 1024;
 
 /// A value inside a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,16 +52,8 @@ pub(crate) struct JsonLocator<'p> {
     scanner: JsonScanner,
     paths: &'p [Vec<PathSegment>],
     candidates: Vec<Option<LocatedCandidate>>,
-    trail: Vec<Frame>,
-    key: Option<Vec<u8>>,
+    path: PathTracker,
     position: u64,
-}
-
-/// An open container and the current position in it.
-struct Frame {
-    is_object: bool,
-    next: u64,
-    at: Option<PathSegment>,
 }
 
 /// A value at one of the paths.
@@ -114,8 +104,7 @@ impl<'p> JsonLocator<'p> {
             scanner: JsonScanner::default(),
             paths,
             candidates: paths.iter().map(|_| None).collect(),
-            trail: Vec::new(),
-            key: None,
+            path: PathTracker::default(),
             position: 0,
         }
     }
@@ -125,7 +114,7 @@ impl<'p> JsonLocator<'p> {
         let mut rest = bytes;
         while !rest.is_empty() {
             let (plain, after) = rest.split_at(self.scanner.skip_plain(rest));
-            self.capture_key(plain);
+            self.path.capture_key(plain);
             self.position += plain.len() as u64;
             rest = after;
             if let Some((byte, after)) = rest.split_first() {
@@ -141,14 +130,14 @@ impl<'p> JsonLocator<'p> {
         self.scanner.finish()?;
         // Only a number ends together with the text.
         self.end_value(0, self.position);
-        let found = self.candidates.into_iter().flatten().next();
-        Ok(found.map(|found| LocatedValue {
-            list: found.is_list.then_some(ElementOffsets {
-                end: found.range.end,
-                ..found.element_offsets
+        let first = self.candidates.into_iter().flatten().next();
+        Ok(first.map(|candidate| LocatedValue {
+            list: candidate.is_list.then_some(ElementOffsets {
+                end: candidate.range.end,
+                ..candidate.element_offsets
             }),
-            range: found.range,
-            is_text: found.is_text,
+            range: candidate.range,
+            is_text: candidate.is_text,
         }))
     }
 
@@ -162,73 +151,44 @@ impl<'p> JsonLocator<'p> {
         }
         match step.value_start {
             None => {}
-            Some(ValueStart::Key) => self.key = Some(Vec::new()),
-            Some(begin) => self.start_value(begin, at, byte == b'"'),
+            Some(ValueStart::Key) => self.path.start_key(),
+            Some(start) => self.start_value(start, at, byte == b'"'),
         }
-        self.capture_key(&[byte]);
-        if step.is_end {
-            if let Some(key) = self.key.take() {
-                if let Some(frame) = self.trail.last_mut() {
-                    frame.at = serde_json::from_slice(&key).ok().map(PathSegment::Key);
-                }
-            } else {
-                let depth = self.scanner.depth();
-                self.trail.truncate(depth);
-                self.end_value(depth, at + 1);
-            }
+        self.path.capture_key(&[byte]);
+        if step.is_end && !self.path.end_key() {
+            let depth = self.scanner.depth();
+            self.path.close_to(depth);
+            self.end_value(depth, at + 1);
         }
         Ok(())
     }
 
-    fn capture_key(&mut self, bytes: &[u8]) {
-        if let Some(key) = &mut self.key
-            && key.len() <= KEY_BYTES_MAX
-        {
-            key.extend_from_slice(&bytes[..bytes.len().min(KEY_BYTES_MAX + 1)]);
-        }
-    }
-
-    fn start_value(&mut self, begin: ValueStart, at: u64, is_text: bool) {
-        if let Some(frame) = self.trail.last_mut().filter(|frame| !frame.is_object) {
-            frame.at = Some(PathSegment::Index(frame.next));
-            frame.next += 1;
-        }
-        for (path, found) in self.paths.iter().zip(&mut self.candidates) {
-            if let Some(list) = found
+    fn start_value(&mut self, start: ValueStart, at: u64, is_text: bool) {
+        self.path.enter_value();
+        for (path, candidate) in self.paths.iter().zip(&mut self.candidates) {
+            if let Some(list) = candidate
                 && list.is_open
                 && list.is_list
-                && self.trail.len() == path.len() + 1
+                && self.path.depth() == path.len() + 1
             {
                 list.add_element(at);
             }
-            let is_there = path.len() == self.trail.len()
-                && self
-                    .trail
-                    .iter()
-                    .zip(path)
-                    .all(|(frame, segment)| frame.at.as_ref() == Some(segment));
-            if is_there {
+            if self.path.is_at(path) {
                 // For a duplicate key the last value counts, as in the parser.
-                *found = Some(LocatedCandidate::new(begin, at, is_text));
+                *candidate = Some(LocatedCandidate::new(start, at, is_text));
             }
         }
-        if begin != ValueStart::Scalar {
-            self.trail.push(Frame {
-                is_object: begin == ValueStart::Object,
-                next: 0,
-                at: None,
-            });
-        }
+        self.path.open_container(start);
     }
 
     fn end_value(&mut self, depth: usize, end: u64) {
-        for (path, found) in self.paths.iter().zip(&mut self.candidates) {
-            if let Some(found) = found
-                && found.is_open
+        for (path, candidate) in self.paths.iter().zip(&mut self.candidates) {
+            if let Some(candidate) = candidate
+                && candidate.is_open
                 && path.len() >= depth
             {
-                found.is_open = false;
-                found.range.end = end;
+                candidate.is_open = false;
+                candidate.range.end = end;
             }
         }
     }

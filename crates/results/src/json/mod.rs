@@ -3,6 +3,7 @@
 mod extractor;
 mod locator;
 mod path;
+mod path_tracker;
 mod scan;
 mod string_scanner;
 

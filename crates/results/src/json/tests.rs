@@ -13,11 +13,11 @@ fn is_accepted(text: &[u8], piece: usize) -> bool {
 }
 
 fn extract_in_chunks(text: &str, paths: &[&str], head: usize, piece: usize) -> ExtractedFields {
-    let wanted = paths
+    let selected_paths = paths
         .iter()
         .map(|path| parse_plain_path(path).unwrap())
         .collect();
-    let mut glean = JsonExtractor::new(wanted, head);
+    let mut glean = JsonExtractor::new(selected_paths, head);
     for part in text.as_bytes().chunks(piece) {
         glean.feed(part).unwrap();
     }
@@ -25,7 +25,7 @@ fn extract_in_chunks(text: &str, paths: &[&str], head: usize, piece: usize) -> E
 }
 
 #[test]
-fn text_passes_where_the_parser_reads_it() {
+fn the_scanner_accepts_the_same_texts_as_the_parser() {
     let deep = |n: usize| "[".repeat(n) + &"]".repeat(n);
     let (reads, refuses) = (deep(127), deep(128));
     let mut texts: Vec<&[u8]> = vec![reads.as_bytes(), refuses.as_bytes()];
@@ -74,11 +74,11 @@ fn text_passes_where_the_parser_reads_it() {
     for text in texts {
         let expected = serde_json::from_slice::<Value>(text).is_ok();
         for piece in [1, 3, 1000] {
-            let shown = String::from_utf8_lossy(&text[..text.len().min(40)]).into_owned();
+            let excerpt = String::from_utf8_lossy(&text[..text.len().min(40)]).into_owned();
             assert_eq!(
                 is_accepted(text, piece),
                 expected,
-                "{shown} in pieces of {piece}"
+                "{excerpt} in pieces of {piece}"
             );
         }
     }
@@ -95,18 +95,18 @@ proptest! {
 
     #[test]
     fn a_cut_text_is_closed_wherever_it_is_cut(head in 1_usize..120, piece in 1_usize..9) {
-        let whole = json!({"a": [1, 22, {"b": "lo\"ng\u{e9}text", "c": []}], "d": -3.5, "e": {"f": null}});
-        let sample = extract_in_chunks(&whole.to_string(), &[], head, piece).sample;
+        let document = json!({"a": [1, 22, {"b": "lo\"ng\u{e9}text", "c": []}], "d": -3.5, "e": {"f": null}});
+        let sample = extract_in_chunks(&document.to_string(), &[], head, piece).sample;
         let Value::Object(fields) = &sample else {
             return Err(TestCaseError::fail(format!("{sample} is no beginning of an object")));
         };
-        let is_part = fields.keys().all(|key| whole.get(key).is_some());
+        let is_part = fields.keys().all(|key| document.get(key).is_some());
         prop_assert!(is_part, "{}", sample);
     }
 }
 
 #[test]
-fn paths_are_found_as_the_text_passes() {
+fn paths_are_found_in_a_stream() {
     let text = r#" {"a": {"b": [10, {"c": "x"}, [30]]}, "n": 7, "row_count": 3, "s": "t\"", "a b": true, "é": null} "#;
     let paths = [
         "$.a.b[0]",
@@ -118,7 +118,7 @@ fn paths_are_found_as_the_text_passes() {
         "$.é",
     ];
     for piece in [1, 5, 1000] {
-        let found = extract_in_chunks(text, &paths, 1024, piece);
+        let fields = extract_in_chunks(text, &paths, 1024, piece);
         let value = |value: Value| Some(SelectedValue::Value(value));
         let expected = vec![
             value(json!(10)),
@@ -129,13 +129,13 @@ fn paths_are_found_as_the_text_passes() {
             None,
             value(Value::Null),
         ];
-        assert_eq!(found.selected, expected);
+        assert_eq!(fields.selected, expected);
         let scalars = json!({"n": 7, "row_count": 3, "s": "t\"", "a b": true, "é": null});
-        assert_eq!(Value::Object(found.scalars), scalars);
-        assert_eq!(found.sample["a"]["b"][1], json!({"c": "x"}));
+        assert_eq!(Value::Object(fields.scalars), scalars);
+        assert_eq!(fields.sample["a"]["b"][1], json!({"c": "x"}));
     }
-    let whole = extract_in_chunks("12", &["$"], 1024, 1);
-    assert_eq!(whole.selected, [Some(SelectedValue::Value(json!(12)))]);
+    let scalar = extract_in_chunks("12", &["$"], 1024, 1);
+    assert_eq!(scalar.selected, [Some(SelectedValue::Value(json!(12)))]);
 }
 
 #[test]
@@ -143,17 +143,20 @@ fn the_beginning_of_a_long_text_is_cut_inside_it() {
     let text = json!({"rows": ["x".repeat(1000), 2]}).to_string();
     for piece in [1, 7, 10_000] {
         let sample = extract_in_chunks(&text, &[], 100, piece).sample;
-        let kept = sample["rows"][0].as_str().unwrap().len();
-        assert!((80..=100).contains(&kept), "{kept} in pieces of {piece}");
+        let sample_rows = sample["rows"][0].as_str().unwrap().len();
+        assert!(
+            (80..=100).contains(&sample_rows),
+            "{sample_rows} in pieces of {piece}"
+        );
     }
 }
 
 #[test]
-fn what_is_selected_is_bounded() {
+fn the_size_of_selected_values_is_limited() {
     let text = json!({"big": "x".repeat(SELECTED_BYTES_MAX)}).to_string();
-    let found = extract_in_chunks(&text, &["$.big"], 100, 10_000);
-    assert_eq!(found.selected, [Some(SelectedValue::TooLarge)]);
-    assert!(found.scalars.is_empty());
+    let selected = extract_in_chunks(&text, &["$.big"], 100, 10_000);
+    assert_eq!(selected.selected, [Some(SelectedValue::TooLarge)]);
+    assert!(selected.scalars.is_empty());
 }
 
 #[test]

@@ -44,22 +44,22 @@ impl DirBodyStore {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<BodyEntry>, Error> {
-        let mut found = Vec::new();
+        let mut bodies = Vec::new();
         for rack in 0..=u8::MAX {
             let rack = format!("{rack:02x}");
-            if found.len() >= limit {
+            if bodies.len() >= limit {
                 break;
             }
             if after.is_some_and(|after| rack.as_str() < &after[..after.len().min(2)]) {
                 continue;
             }
-            let mut here = list_shard(&self.dir.join(&rack), &rack, before)?;
-            here.retain(|old| after.is_none_or(|after| old.sha256.as_str() > after));
-            here.sort_by(|a, b| a.sha256.cmp(&b.sha256));
-            found.extend(here);
+            let mut shard_bodies = list_shard(&self.dir.join(&rack), &rack, before)?;
+            shard_bodies.retain(|old| after.is_none_or(|after| old.sha256.as_str() > after));
+            shard_bodies.sort_by(|a, b| a.sha256.cmp(&b.sha256));
+            bodies.extend(shard_bodies);
         }
-        found.truncate(limit);
-        Ok(found)
+        bodies.truncate(limit);
+        Ok(bodies)
     }
 
     /// Deletes a body that is older than `before`; returns whether it was deleted.
@@ -86,7 +86,7 @@ fn list_shard(dir: &Path, rack: &str, before: Time) -> Result<Vec<BodyEntry>, Er
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(disk_error(dir, error)),
     };
-    let mut found = Vec::new();
+    let mut bodies = Vec::new();
     for entry in entries {
         let entry = entry.map_err(|error| disk_error(dir, error))?;
         let sha256 = format!("{rack}{}", entry.file_name().to_string_lossy());
@@ -97,10 +97,10 @@ fn list_shard(dir: &Path, rack: &str, before: Time) -> Result<Vec<BodyEntry>, Er
         };
         if model::result_ref::is_sha256(&sha256) && is_older(&meta, before) {
             let bytes = meta.len();
-            found.push(BodyEntry { sha256, bytes });
+            bodies.push(BodyEntry { sha256, bytes });
         }
     }
-    Ok(found)
+    Ok(bodies)
 }
 
 fn is_older(meta: &Metadata, before: Time) -> bool {

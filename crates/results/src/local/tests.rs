@@ -57,13 +57,13 @@ async fn a_torn_or_changed_body_is_corrupt_and_never_served() {
 #[tokio::test]
 async fn two_stores_on_one_directory_do_not_share_drafts() {
     let dir = TempDir::new().unwrap();
-    let (one, two) = (
+    let (first_store, second_store) = (
         DirBodyStore::open(dir.path()).unwrap(),
         DirBodyStore::open(dir.path()).unwrap(),
     );
     let (first, second) = (
-        one.create_temp_file().unwrap(),
-        two.create_temp_file().unwrap(),
+        first_store.create_temp_file().unwrap(),
+        second_store.create_temp_file().unwrap(),
     );
     assert_ne!(first.path, second.path);
 }
@@ -98,7 +98,7 @@ async fn a_stream_that_breaks_off_leaves_no_draft() {
 }
 
 #[test]
-fn a_full_disk_is_said() {
+fn a_full_disk_is_reported() {
     let error = disk_error(Path::new("x"), ErrorKind::StorageFull.into());
     assert_eq!(error.code(), "STORAGE_FULL");
     let full = File::options().write(true).open("/dev/full").unwrap();
@@ -137,7 +137,7 @@ async fn a_body_that_is_stored_while_it_is_collected_stays() {
 }
 
 #[tokio::test]
-async fn a_shared_directory_says_where_a_body_stands() {
+async fn the_location_of_a_body_in_a_shared_directory_is_its_path() {
     let dir = TempDir::new().unwrap();
     let bodies = DirBodyStore::open_shared(dir.path()).unwrap();
     let body = Bytes::from_static(b"hello");

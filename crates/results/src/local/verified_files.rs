@@ -49,8 +49,8 @@ impl FileStamp {
 
 impl VerifiedFiles {
     /// Whether the file was hashed and has not changed since.
-    pub(super) fn contains(&self, seen: &FileStamp) -> bool {
-        self.lock_stamps().contains(seen)
+    pub(super) fn contains(&self, stamp: &FileStamp) -> bool {
+        self.lock_stamps().contains(stamp)
     }
 
     /// Remembers a file that was hashed between two stamps, if both are equal.
@@ -58,11 +58,11 @@ impl VerifiedFiles {
         if *before != after || !after.is_settled() {
             return;
         }
-        let mut seen = self.lock_stamps();
-        if seen.len() >= VERIFIED_FILES_MAX {
-            seen.pop_front();
+        let mut stamps = self.lock_stamps();
+        if stamps.len() >= VERIFIED_FILES_MAX {
+            stamps.pop_front();
         }
-        seen.push_back(after);
+        stamps.push_back(after);
     }
 
     fn lock_stamps(&self) -> std::sync::MutexGuard<'_, VecDeque<FileStamp>> {

@@ -101,10 +101,10 @@ impl LogFile {
 #[async_trait]
 impl TaskLogs for FileLogs {
     async fn append(&self, lines: &[LogLine]) -> Result<(), Error> {
-        let (here, lines) = (self.clone(), lines.to_vec());
+        let (logs, lines) = (self.clone(), lines.to_vec());
         let written = run_blocking(move || {
             let mut lines = lines.iter();
-            lines.try_for_each(|line| here.write(line))
+            lines.try_for_each(|line| logs.write(line))
         });
         let written = written.await.expect("writing lines does not panic");
         written.map_err(|error| self.disk_error(error))
@@ -112,19 +112,19 @@ impl TaskLogs for FileLogs {
 
     async fn read(&self, execution: ExecutionId, ask: &LogQuery) -> Result<LogPage, Error> {
         let (dir, ask) = (self.dir.clone(), ask.clone());
-        let found = run_blocking(move || read_page(&dir, execution, &ask));
-        let found = found.await.expect("reading lines does not panic");
-        found.map_err(|error| self.disk_error(error))
+        let page = run_blocking(move || read_page(&dir, execution, &ask));
+        let page = page.await.expect("reading lines does not panic");
+        page.map_err(|error| self.disk_error(error))
     }
 }
 
 /// Reads everything that an execution printed, in order. Empty if it printed nothing; omits an incomplete last line.
 pub fn read_logs(dir: &Path, execution: ExecutionId) -> io::Result<Vec<LogLine>> {
-    let all = LogQuery {
+    let query = LogQuery {
         limit: usize::MAX,
         ..LogQuery::default()
     };
-    Ok(read_page(dir, execution, &all)?.lines)
+    Ok(read_page(dir, execution, &query)?.lines)
 }
 
 fn read_page(dir: &Path, execution: ExecutionId, ask: &LogQuery) -> io::Result<LogPage> {
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_is_cut_at_its_bound_and_says_so() {
+    fn a_log_is_truncated_at_its_limit_with_a_notice() {
         let dir = tempfile::tempdir().unwrap();
         let logs = FileLogs::open(dir.path()).unwrap();
         let long = "x".repeat(1024 * 1024);

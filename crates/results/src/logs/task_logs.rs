@@ -27,7 +27,7 @@ pub struct LogQuery {
 
 impl LogQuery {
     pub(crate) fn matches(&self, line: &LogLine) -> bool {
-        let fits = |wanted: &Option<Name>, name: &Name| wanted.as_ref().is_none_or(|w| w == name);
+        let fits = |filter: &Option<Name>, name: &Name| filter.as_ref().is_none_or(|w| w == name);
         fits(&self.step, &line.step) && fits(&self.task, &line.task)
     }
 }

@@ -2,11 +2,14 @@
 
 use std::error::Error as StdError;
 use std::io;
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_nats::jetstream::{self, Context};
 use async_nats::{Client, ConnectOptions};
 use model::nats_version;
+use model::result_ref::ResultRef;
+use serde_json::{Map, Value};
 use tokio::sync::OnceCell;
 use tokio::time::sleep;
 
@@ -51,6 +54,19 @@ impl NatsConnection {
     /// Location for display.
     pub(super) fn location(&self) -> String {
         format!("NATS bucket {}", self.config.bucket)
+    }
+
+    /// Fields of a reference that say where a body is.
+    pub(super) fn body_location(&self, key: &str) -> Map<String, Value> {
+        let fields = [("bucket", self.bucket()), ("key", key)];
+        Map::from_iter(fields.map(|(name, value)| (name.to_owned(), Value::from(value))))
+    }
+
+    pub(super) fn corrupt_error(&self, reference: &ResultRef) -> Error {
+        Error::Corrupt {
+            uri: reference.uri.clone(),
+            file: self.location().into(),
+        }
     }
 
     pub(super) async fn context(&self) -> Result<&Context, Error> {
@@ -103,4 +119,40 @@ impl RetryDelays {
             _ => Err(error),
         }
     }
+}
+
+/// A bucket that is looked up on first use and again after an error.
+pub(super) struct BucketHandle<B>(Mutex<Option<B>>);
+
+impl<B: Clone> BucketHandle<B> {
+    pub(super) fn new() -> Self {
+        Self(Mutex::new(None))
+    }
+
+    pub(super) fn cached(&self) -> Option<B> {
+        self.lock().clone()
+    }
+
+    pub(super) fn cache(&self, bucket: B) -> B {
+        self.lock().insert(bucket).clone()
+    }
+
+    /// Prepares another attempt, which looks up the bucket again: NATS may have been wiped.
+    pub(super) async fn wait_for_retry(
+        &self,
+        tries: &mut RetryDelays,
+        error: Error,
+    ) -> Result<(), Error> {
+        self.lock().take();
+        tries.wait_for_retry(error).await
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<B>> {
+        self.0.lock().expect("the lock is not poisoned")
+    }
+}
+
+/// Key of a body in both kinds of buckets.
+pub(super) fn body_key(sha256: &str) -> String {
+    format!("bodies/{sha256}")
 }

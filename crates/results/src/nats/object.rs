@@ -3,17 +3,16 @@
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_nats::jetstream::object_store::{Config, DeleteErrorKind, GetErrorKind, ObjectStore};
 use async_nats::jetstream::stream::StorageType;
 use async_trait::async_trait;
 use bytes::Bytes;
 use model::result_ref::ResultRef;
-use serde_json::{Map, Value};
 use tokio::time::timeout;
 
-use super::connection::{NatsConnection, RetryDelays};
+use super::connection::{BucketHandle, NatsConnection, RetryDelays, body_key};
 use crate::bodies::body_name;
 use crate::disk_space::FullDiskPolicy;
 use crate::staged_body::{StagedBody, stage_body};
@@ -24,7 +23,7 @@ use crate::{BodySource, BodyStore, BodyStream, Error, StoredBody};
 pub(crate) struct NatsObjectBodyStore {
     connection: Arc<NatsConnection>,
     scratch: PathBuf,
-    bucket: Mutex<Option<ObjectStore>>,
+    bucket: BucketHandle<ObjectStore>,
 }
 
 impl NatsObjectBodyStore {
@@ -32,36 +31,32 @@ impl NatsObjectBodyStore {
         Self {
             connection,
             scratch,
-            bucket: Mutex::new(None),
+            bucket: BucketHandle::new(),
         }
-    }
-
-    fn lock_bucket(&self) -> std::sync::MutexGuard<'_, Option<ObjectStore>> {
-        self.bucket.lock().expect("the lock is not poisoned")
     }
 
     /// Returns the bucket; creates it if it does not exist.
     async fn bucket(&self) -> Result<ObjectStore, Error> {
-        if let Some(bucket) = self.lock_bucket().clone() {
+        if let Some(bucket) = self.bucket.cached() {
             return Ok(bucket);
         }
         let context = self.connection.context().await?;
         let name = self.connection.bucket();
-        let found = context.get_object_store(name).await;
-        let bucket = if let Ok(bucket) = found {
+        let existing = context.get_object_store(name).await;
+        let bucket = if let Ok(bucket) = existing {
             bucket
         } else {
-            let made = context.create_object_store(Config {
+            let created = context.create_object_store(Config {
                 bucket: name.to_owned(),
                 description: Some("bodies of NoETL's results".to_owned()),
                 storage: StorageType::File,
                 ..Config::default()
             });
-            made.await
+            created
+                .await
                 .map_err(|error| self.connection.unavailable_error(error))?
         };
-        *self.lock_bucket() = Some(bucket.clone());
-        Ok(bucket)
+        Ok(self.bucket.cache(bucket))
     }
 
     async fn put_once(&self, name: &str, staged: &StagedBody) -> Result<(), Error> {
@@ -74,15 +69,15 @@ impl NatsObjectBodyStore {
 
     async fn fetch_once(&self, name: &str, reference: &ResultRef) -> Result<StagedBody, Error> {
         let bucket = self.bucket().await?;
-        let found = bucket.get(name).await;
-        let mut object = found.map_err(|error| match error.kind() {
+        let opened = bucket.get(name).await;
+        let mut object = opened.map_err(|error| match error.kind() {
             GetErrorKind::NotFound => Error::NotAvailable {
                 uri: reference.uri.clone(),
             },
             _ => self.connection.unavailable_error(error),
         })?;
         if object.info().size as u64 != reference.meta.bytes {
-            return Err(self.corrupt_error(reference));
+            return Err(self.connection.corrupt_error(reference));
         }
         // Without a timeout, reading would wait forever for a lost chunk.
         let patience = self.connection.silence_max * timeout_factor(reference.meta.bytes);
@@ -94,7 +89,7 @@ impl NatsObjectBodyStore {
         let staged = staged.map_err(|elapsed| self.connection.unavailable_error(elapsed))?;
         staged.map_err(|error| match error {
             Error::Interrupted(error) if error.kind() == io::ErrorKind::InvalidData => {
-                self.corrupt_error(reference)
+                self.connection.corrupt_error(reference)
             }
             Error::Interrupted(error) => self.connection.unavailable_error(error),
             error => error,
@@ -103,18 +98,18 @@ impl NatsObjectBodyStore {
 
     async fn fetch(&self, reference: &ResultRef) -> Result<StagedBody, Error> {
         let address = body_name(reference)?;
-        let name = object_name(&address);
+        let name = body_key(&address);
         let mut tries = RetryDelays::new();
         let staged = loop {
             match self.fetch_once(&name, reference).await {
                 Ok(staged) => break staged,
-                Err(error) => self.retry_with_fresh_bucket(&mut tries, error).await?,
+                Err(error) => self.bucket.wait_for_retry(&mut tries, error).await?,
             }
         };
         if staged.sha256 == address {
             return Ok(staged);
         }
-        Err(self.corrupt_error(reference))
+        Err(self.connection.corrupt_error(reference))
     }
 
     async fn delete_once(&self, name: &str) -> Result<(), Error> {
@@ -124,32 +119,11 @@ impl NatsObjectBodyStore {
             Err(error) => Err(self.connection.unavailable_error(error)),
         }
     }
-
-    /// Prepares another attempt, which looks up the bucket again: NATS may have been wiped.
-    async fn retry_with_fresh_bucket(
-        &self,
-        tries: &mut RetryDelays,
-        error: Error,
-    ) -> Result<(), Error> {
-        self.lock_bucket().take();
-        tries.wait_for_retry(error).await
-    }
-
-    fn corrupt_error(&self, reference: &ResultRef) -> Error {
-        Error::Corrupt {
-            uri: reference.uri.clone(),
-            file: self.connection.location().into(),
-        }
-    }
 }
 
 /// Factor for the timeout: 1, plus 1 for every 16 MiB.
 fn timeout_factor(bytes: u64) -> u32 {
     u32::try_from(bytes / (16 * 1024 * 1024)).unwrap_or(u32::MAX - 1) + 1
-}
-
-fn object_name(sha256: &str) -> String {
-    format!("bodies/{sha256}")
 }
 
 #[async_trait]
@@ -161,19 +135,17 @@ impl BodyStore for NatsObjectBodyStore {
                 stage_body(&self.scratch, reader, FullDiskPolicy::Wait).await?
             }
         };
-        let name = object_name(&staged.sha256);
+        let name = body_key(&staged.sha256);
         let mut tries = RetryDelays::new();
         while let Err(error) = self.put_once(&name, &staged).await {
-            self.retry_with_fresh_bucket(&mut tries, error).await?;
+            self.bucket.wait_for_retry(&mut tries, error).await?;
         }
-        let place = [("bucket", self.connection.bucket()), ("key", &name)];
-        let place = place.map(|(name, value)| (name.to_owned(), Value::from(value)));
         Ok(StoredBody {
             sha256: staged.sha256,
             bytes: staged.bytes,
             store: StoreKind::NatsObject.name(),
             compression: None,
-            location: Map::from_iter(place),
+            location: self.connection.body_location(&name),
         })
     }
 
@@ -193,10 +165,10 @@ impl BodyStore for NatsObjectBodyStore {
         let Ok(address) = body_name(reference) else {
             return Ok(());
         };
-        let name = object_name(&address);
+        let name = body_key(&address);
         let mut tries = RetryDelays::new();
         while let Err(error) = self.delete_once(&name).await {
-            self.retry_with_fresh_bucket(&mut tries, error).await?;
+            self.bucket.wait_for_retry(&mut tries, error).await?;
         }
         Ok(())
     }

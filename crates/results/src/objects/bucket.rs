@@ -149,12 +149,12 @@ impl Bucket {
             ..GetOptions::default()
         };
         let path = self.path(key)?;
-        let got = self.client.get_opts(&path, options).await;
-        let got = got.map_err(|fault| self.bucket_error(fault, key))?;
-        let content_type = content_type(&got.attributes);
+        let response = self.client.get_opts(&path, options).await;
+        let response = response.map_err(|error| self.bucket_error(error, key))?;
+        let content_type = content_type(&response.attributes);
         Ok(ObjectSummary {
             content_type,
-            ..self.to_summary(&got.meta)
+            ..self.to_summary(&response.meta)
         })
     }
 
@@ -172,16 +172,16 @@ impl Bucket {
             ..GetOptions::default()
         };
         let path = self.path(key)?;
-        let got = self.client.get_opts(&path, options).await;
-        let got = got.map_err(|fault| self.bucket_error(fault, key))?;
-        let found = ObjectSummary {
-            content_type: content_type(&got.attributes),
-            ..self.to_summary(&got.meta)
+        let response = self.client.get_opts(&path, options).await;
+        let response = response.map_err(|error| self.bucket_error(error, key))?;
+        let details = ObjectSummary {
+            content_type: content_type(&response.attributes),
+            ..self.to_summary(&response.meta)
         };
         Ok(ObjectStream {
-            summary: found,
-            range: got.range.clone(),
-            chunks: Box::pin(got.into_stream().map_err(io::Error::other)),
+            summary: details,
+            range: response.range.clone(),
+            chunks: Box::pin(response.into_stream().map_err(io::Error::other)),
         })
     }
 
@@ -248,17 +248,17 @@ impl Bucket {
             Some(after) => self.client.list_with_offset(folder, &self.path(after)?),
             None => self.client.list(folder),
         };
-        let begins = |found: &ObjectMeta| {
-            let begins = found.location.as_ref().starts_with(prefix);
+        let begins = |object: &ObjectMeta| {
+            let begins = object.location.as_ref().starts_with(prefix);
             async move { begins }
         };
-        let found = stream.try_filter(begins).take(limit + 1);
-        let found: Result<Vec<ObjectMeta>, Fault> = found.try_collect().await;
-        let mut found = found.map_err(|fault| self.bucket_error(fault, prefix))?;
-        let has_more = found.len() > limit;
-        found.truncate(limit);
+        let object = stream.try_filter(begins).take(limit + 1);
+        let object: Result<Vec<ObjectMeta>, Fault> = object.try_collect().await;
+        let mut object = object.map_err(|error| self.bucket_error(error, prefix))?;
+        let has_more = object.len() > limit;
+        object.truncate(limit);
         Ok(ObjectPage {
-            objects: found.iter().map(|meta| self.to_summary(meta)).collect(),
+            objects: object.iter().map(|meta| self.to_summary(meta)).collect(),
             has_more,
         })
     }
@@ -268,7 +268,7 @@ impl Bucket {
         match self.client.delete(&self.path(key)?).await {
             Ok(()) => Ok(true),
             Err(Fault::NotFound { .. }) => Ok(false),
-            Err(fault) => Err(self.bucket_error(fault, key)),
+            Err(error) => Err(self.bucket_error(error, key)),
         }
     }
 
@@ -288,7 +288,7 @@ impl Bucket {
             .signer
             .signed_url(method, &self.path(key)?, valid)
             .await;
-        let signed = signed.map_err(|fault| self.bucket_error(fault, key))?;
+        let signed = signed.map_err(|error| self.bucket_error(error, key))?;
         Ok(signed.to_string())
     }
 
@@ -311,42 +311,42 @@ impl Bucket {
 
     fn upload_error(&self, unsent: UploadError, key: &str) -> BucketError {
         match unsent {
-            UploadError::Rejected(fault) => self.bucket_error(fault, key),
-            UploadError::UploadLost(fault) => BucketError::Unavailable {
+            UploadError::Rejected(cause) => self.bucket_error(cause, key),
+            UploadError::UploadLost(cause) => BucketError::Unavailable {
                 uri: self.uri(key),
-                problem: fault.to_string(),
+                problem: cause.to_string(),
             },
             UploadError::SourceUnreadable(error) => BucketError::SourceUnreadable(error),
         }
     }
 
-    fn bucket_error(&self, fault: Fault, key: &str) -> BucketError {
+    fn bucket_error(&self, error: Fault, key: &str) -> BucketError {
         let uri = self.uri(key);
-        match fault {
+        match error {
             Fault::NotFound { .. } => BucketError::NotFound { uri },
             // The message of the bucket may repeat the token, so it is dropped.
             Fault::PermissionDenied { .. } | Fault::Unauthenticated { .. } => {
                 BucketError::PermissionDenied { uri }
             }
-            fault @ (Fault::InvalidPath { .. }
+            error @ (Fault::InvalidPath { .. }
             | Fault::NotSupported { .. }
             | Fault::NotImplemented { .. }
             | Fault::Precondition { .. }
             | Fault::AlreadyExists { .. }) => BucketError::InvalidRequest {
                 uri,
-                problem: fault.to_string(),
+                problem: error.to_string(),
             },
-            fault => BucketError::Unavailable {
+            error => BucketError::Unavailable {
                 uri,
-                problem: fault.to_string(),
+                problem: error.to_string(),
             },
         }
     }
 }
 
 fn content_type(attributes: &Attributes) -> Option<String> {
-    let found = attributes.get(&Attribute::ContentType)?;
-    Some(found.as_ref().to_owned())
+    let value = attributes.get(&Attribute::ContentType)?;
+    Some(value.as_ref().to_owned())
 }
 
 /// Splits a stream into chunks for the upload and a future that reads the rest and counts its bytes.

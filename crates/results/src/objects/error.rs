@@ -8,15 +8,15 @@ use object_store::Error as Fault;
 use crate::Error;
 
 /// Converts an error of a bucket at `place`; `uri` is the requested body, if any.
-pub(super) fn into_store_error(fault: Fault, place: &str, uri: Option<&str>) -> Error {
-    let file = PathBuf::from(place);
-    match (fault, uri) {
+pub(super) fn into_store_error(error: Fault, location: &str, uri: Option<&str>) -> Error {
+    let file = PathBuf::from(location);
+    match (error, uri) {
         // If no body was requested, a missing bucket is a configuration error.
         (Fault::NotFound { .. }, Some(uri)) => Error::NotAvailable {
             uri: uri.to_owned(),
         },
         (
-            fault @ (Fault::NotFound { .. }
+            error @ (Fault::NotFound { .. }
             | Fault::PermissionDenied { .. }
             | Fault::Unauthenticated { .. }
             | Fault::InvalidPath { .. }
@@ -25,11 +25,11 @@ pub(super) fn into_store_error(fault: Fault, place: &str, uri: Option<&str>) -> 
             _,
         ) => Error::Refused {
             file,
-            source: io::Error::other(fault),
+            source: io::Error::other(error),
         },
-        (fault, _) => Error::Unavailable {
+        (error, _) => Error::Unavailable {
             file,
-            source: io::Error::other(fault),
+            source: io::Error::other(error),
         },
     }
 }

@@ -130,9 +130,9 @@ fn client_options(silence_max: Duration, endpoint: Option<&str>) -> ClientOption
         .with_read_timeout(silence_max)
 }
 
-fn invalid_config(what: &'static str, error: &object_store::Error) -> Error {
+fn invalid_config(setting: &'static str, error: &object_store::Error) -> Error {
     Error::InvalidConfig {
-        what,
+        what: setting,
         problem: error.to_string(),
     }
 }

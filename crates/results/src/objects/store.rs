@@ -97,9 +97,9 @@ impl BucketBodyStore {
     pub(crate) async fn fetch(&self, reference: &ResultRef) -> Result<StagedBody, Error> {
         let sha256 = self.hash_in_bucket(reference)?;
         let key = object_key(&sha256);
-        let named = |fault| into_store_error(fault, &self.location(), Some(&reference.uri));
-        let found = self.client.get(&key).await.map_err(named)?;
-        let pieces = found.into_stream().map_err(io::Error::other);
+        let to_error = |cause| into_store_error(cause, &self.location(), Some(&reference.uri));
+        let object = self.client.get(&key).await.map_err(to_error)?;
+        let pieces = object.into_stream().map_err(io::Error::other);
         let mut reader = StreamReader::new(Box::pin(pieces));
         let staged = stage_body(&self.scratch, &mut reader, FullDiskPolicy::Refuse).await;
         let staged = staged.map_err(|error| self.download_error(error))?;
@@ -123,28 +123,31 @@ impl BucketBodyStore {
     }
 
     fn to_stored_body(&self, sha256: &str, bytes: u64) -> StoredBody {
-        let word = if self.kind == StoreKind::Gcs {
+        let key_name = if self.kind == StoreKind::Gcs {
             "object"
         } else {
             "key"
         };
-        let place = [("bucket", self.bucket.clone()), (word, object_name(sha256))];
-        let place = place.map(|(name, value)| (name.to_owned(), Value::String(value)));
+        let fields = [
+            ("bucket", self.bucket.clone()),
+            (key_name, object_name(sha256)),
+        ];
+        let fields = fields.map(|(name, value)| (name.to_owned(), Value::String(value)));
         StoredBody {
             sha256: sha256.to_owned(),
             bytes,
             store: self.kind.name(),
             compression: None,
-            location: Map::from_iter(place),
+            location: Map::from_iter(fields),
         }
     }
 
     fn upload_error(&self, unsent: UploadError) -> Error {
         match unsent {
-            UploadError::Rejected(fault) => into_store_error(fault, &self.location(), None),
-            UploadError::UploadLost(fault) => Error::Unavailable {
+            UploadError::Rejected(cause) => into_store_error(cause, &self.location(), None),
+            UploadError::UploadLost(cause) => Error::Unavailable {
                 file: self.location().into(),
-                source: io::Error::other(fault),
+                source: io::Error::other(cause),
             },
             UploadError::SourceUnreadable(error) => Error::Interrupted(error),
         }
@@ -198,17 +201,17 @@ impl BodyStore for BucketBodyStore {
 
     async fn get(&self, reference: &ResultRef) -> Result<Bytes, Error> {
         let address = self.hash_in_bucket(reference)?;
-        let named = |fault| into_store_error(fault, &self.location(), Some(&reference.uri));
-        let found = self
+        let to_error = |error| into_store_error(error, &self.location(), Some(&reference.uri));
+        let object = self
             .client
             .get(&object_key(&address))
             .await
-            .map_err(named)?;
-        let bytes = found.meta.size.min(reference.meta.bytes);
+            .map_err(to_error)?;
+        let bytes = object.meta.size.min(reference.meta.bytes);
         let mut hashing = StreamHasher::for_size(bytes);
         let mut body = BytesMut::with_capacity(usize::try_from(bytes).unwrap_or(0));
-        let mut pieces = found.into_stream();
-        while let Some(piece) = pieces.try_next().await.map_err(named)? {
+        let mut pieces = object.into_stream();
+        while let Some(piece) = pieces.try_next().await.map_err(to_error)? {
             body.extend_from_slice(&piece);
             hashing.update(piece);
         }
@@ -233,7 +236,7 @@ impl BodyStore for BucketBodyStore {
         self.hash_in_bucket(reference)?;
         match self.client.delete(&object_key(&address)).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(fault) => Err(into_store_error(fault, &self.location(), None)),
+            Err(error) => Err(into_store_error(error, &self.location(), None)),
         }
     }
 }

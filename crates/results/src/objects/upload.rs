@@ -74,14 +74,14 @@ pub(super) async fn upload_parts(
             Ok(None) => break None,
             Err(error) => break Some(UploadError::SourceUnreadable(error)),
         }
-        if let Err(fault) = writer.wait_for_capacity(PARTS_AT_ONCE).await {
-            break Some(UploadError::Rejected(fault));
+        if let Err(cause) = writer.wait_for_capacity(PARTS_AT_ONCE).await {
+            break Some(UploadError::Rejected(cause));
         }
     };
     let Some(broken) = broken else {
         return match writer.finish().await {
             Ok(put) => Ok(put.e_tag),
-            Err(fault) => check_completed(client, key, bytes, fault).await,
+            Err(cause) => check_completed(client, key, bytes, cause).await,
         };
     };
     if let Err(error) = writer.abort().await {
@@ -95,13 +95,13 @@ async fn check_completed(
     client: &dyn ObjectStore,
     key: &Path,
     bytes: u64,
-    fault: object_store::Error,
+    error: object_store::Error,
 ) -> Result<Option<String>, UploadError> {
-    if !matches!(fault, object_store::Error::NotFound { .. }) {
-        return Err(fault.into());
+    if !matches!(error, object_store::Error::NotFound { .. }) {
+        return Err(error.into());
     }
     match client.head(key).await {
-        Ok(found) if found.size == bytes => Ok(found.e_tag),
-        _ => Err(UploadError::UploadLost(fault)),
+        Ok(object) if object.size == bytes => Ok(object.e_tag),
+        _ => Err(UploadError::UploadLost(error)),
     }
 }

@@ -50,9 +50,9 @@ impl PostgresBodyStore {
 
     async fn find_layout(&self, reference: &ResultRef) -> Result<BodyLayout, Error> {
         let uri = &reference.uri;
-        let found = BodyLayout::find(&self.pool, &body_hash(reference)?).await;
-        let found = found.map_err(|lost| lost.into_store_error(&self.pool, uri))?;
-        found.ok_or_else(|| Error::NotAvailable { uri: uri.clone() })
+        let layout = BodyLayout::find(&self.pool, &body_hash(reference)?).await;
+        let layout = layout.map_err(|lost| lost.into_store_error(&self.pool, uri))?;
+        layout.ok_or_else(|| Error::NotAvailable { uri: uri.clone() })
     }
 
     /// Stores a body that fits into one chunk.
@@ -139,10 +139,10 @@ async fn finish_upload(draft: BodyUpload<'_>) -> Result<StoredBody, Error> {
 
 fn to_stored_body(hash: &[u8], bytes: u64) -> StoredBody {
     let sha256 = hex::encode(hash);
-    let place = [("schema", "noetl"), ("table", "body"), ("pk", &sha256)];
-    let place = place.map(|(name, value)| (name.to_owned(), value.into()));
+    let fields = [("schema", "noetl"), ("table", "body"), ("pk", &sha256)];
+    let fields = fields.map(|(name, value)| (name.to_owned(), value.into()));
     StoredBody {
-        location: Map::from_iter(place),
+        location: Map::from_iter(fields),
         sha256,
         bytes,
         store: STORE_NAME,
@@ -164,11 +164,11 @@ impl ChunkReader {
         let n = self.chunks.next()?;
         let begin = self.layout.chunk_offset(n);
         let piece = self.layout.read_chunk(&self.pool, n).await.map(|chunk| {
-            let place = |byte: u64| {
-                let place = usize::try_from(byte.saturating_sub(begin)).unwrap_or(usize::MAX);
-                place.min(chunk.len())
+            let offset = |byte: u64| {
+                let offset = usize::try_from(byte.saturating_sub(begin)).unwrap_or(usize::MAX);
+                offset.min(chunk.len())
             };
-            chunk.slice(place(self.range.start)..place(self.range.end))
+            chunk.slice(offset(self.range.start)..offset(self.range.end))
         });
         let piece = piece.map_err(|lost| {
             // Chunks after a missing one must not be returned.

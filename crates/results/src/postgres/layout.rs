@@ -83,7 +83,7 @@ impl BodyLayout {
 
     /// Returns the chunks that contain these bytes.
     pub(super) fn chunks_in(&self, range: &Range<u64>) -> Range<i32> {
-        let number = |place: u64| i32::try_from(place).unwrap_or(i32::MAX);
+        let number = |index: u64| i32::try_from(index).unwrap_or(i32::MAX);
         let first = number(range.start / self.chunk_bytes);
         let end = number(range.end.div_ceil(self.chunk_bytes));
         first.min(end)..end.min(self.chunks)
@@ -103,12 +103,12 @@ impl BodyLayout {
         let mut first = chunks.start;
         while first < chunks.end {
             let end = first.saturating_add(CHECKED_CHUNKS_MAX).min(chunks.end);
-            let asked = [
+            let parameters = [
                 (&self.draft as _, Type::INT8),
                 (&first as _, Type::INT4),
                 (&end as _, Type::INT4),
             ];
-            let rows = pool.query(CHECK_CHUNKS, &asked).await?;
+            let rows = pool.query(CHECK_CHUNKS, &parameters).await?;
             let row = rows.first().ok_or(ChunkError::Damaged)?;
             let (count, bytes, is_sound): (i64, i64, bool) = (row.get(0), row.get(1), row.get(2));
             let expected =
@@ -137,8 +137,8 @@ impl BodyLayout {
         pool: &StatementPool,
         n: i32,
     ) -> Result<Bytes, ChunkError> {
-        let asked = [(&self.draft as _, Type::INT8), (&n as _, Type::INT4)];
-        let rows = pool.query(SELECT_CHUNK, &asked).await?;
+        let parameters = [(&self.draft as _, Type::INT8), (&n as _, Type::INT4)];
+        let rows = pool.query(SELECT_CHUNK, &parameters).await?;
         let row = rows.first().ok_or(ChunkError::Damaged)?;
         let (hash, bytes): (&[u8], &[u8]) = (row.get(0), row.get(1));
         let expected =

@@ -73,9 +73,9 @@ fn saturating_i64(count: usize) -> i64 {
 impl TaskLogs for PostgresLogs {
     async fn append(&self, lines: &[LogLine]) -> Result<(), Error> {
         let bytes_max = i64::try_from(LOG_BYTES_MAX).unwrap_or(i64::MAX);
-        for lines in lines.chunk_by(|one, two| one.execution == two.execution) {
-            let taken = self.append_lines(lines, bytes_max).await?;
-            let is_last = taken.is_some_and(|(bytes, added)| {
+        for lines in lines.chunk_by(|first, second| first.execution == second.execution) {
+            let appended = self.append_lines(lines, bytes_max).await?;
+            let is_last = appended.is_some_and(|(bytes, added)| {
                 bytes >= bytes_max && bytes.saturating_sub(added) < bytes_max
             });
             if let (true, Some(line)) = (is_last, lines.last()) {

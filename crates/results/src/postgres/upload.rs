@@ -215,12 +215,12 @@ impl<'p> BodyUpload<'p> {
 
     /// Determines which draft the body's row refers to. Returns the draft that is not needed any more.
     async fn resolve_conflict(&self, hash: &[u8]) -> Result<Option<i64>, Error> {
-        let found = match BodyLayout::find(self.pool, hash).await {
-            Ok(found) => found,
+        let existing = match BodyLayout::find(self.pool, hash).await {
+            Ok(existing) => existing,
             Err(ChunkError::Failed(error)) => return Err(error),
             Err(ChunkError::Damaged) => None,
         };
-        let head = found.ok_or_else(swept_error)?;
+        let head = existing.ok_or_else(swept_error)?;
         if head.draft == self.id {
             // The response to an earlier attempt was lost.
             return Ok(None);

@@ -38,7 +38,7 @@ fn count_files(dir: &TempDir) -> usize {
 }
 
 #[tokio::test]
-async fn a_text_that_passes_is_kept_like_a_value_that_is_held() {
+async fn a_streamed_result_is_stored_like_a_value_in_memory() {
     let dir = TempDir::new().unwrap();
     let rows: Vec<Value> = (0..20_000).map(|n| json!({"id": n, "t": "x"})).collect();
     let value = json!({"status": "done", "n": 1, "rows": rows, "deep": {"x": [true]}});
@@ -47,16 +47,16 @@ async fn a_text_that_passes_is_kept_like_a_value_that_is_held() {
         let keeper = result_writer(&dir, control.clone());
         assert!(keeper.can_stream());
         let streamed = keeper.write(&mut text.as_bytes()).await.unwrap();
-        let place = ResultOrigin {
+        let origin = ResultOrigin {
             execution: ExecutionId(1),
             location: &EventLocation::default(),
             now: Time(0),
         };
         let bodies = keeper.store.as_ref();
-        let held = LargeResult::new(&value, &control).unwrap();
-        let held = held.store(bodies, place).await.unwrap();
-        let uri = held.uri.clone();
-        assert_eq!(ResultRef { uri, ..streamed }, held);
+        let large = LargeResult::new(&value, &control).unwrap();
+        let large = large.store(bodies, origin).await.unwrap();
+        let uri = large.uri.clone();
+        assert_eq!(ResultRef { uri, ..streamed }, large);
     }
 }
 

@@ -213,9 +213,9 @@ fn unauthenticated(detail: &str) -> ApiError {
     )
 }
 
-async fn audit_denial(parts: &Parts, api: &ApiState, who: &str) {
+async fn audit_denial(parts: &Parts, api: &ApiState, caller: &str) {
     let entry = AuditEntry {
-        actor: who.to_owned(),
+        actor: caller.to_owned(),
         action: "api.call".into(),
         resource: format!("{} {}", parts.method, parts.uri.path()),
         outcome: AuditOutcome::Denied,
@@ -268,21 +268,21 @@ impl AccessTokenCache {
             name: row.name,
             role,
         };
-        let mut seen = self
+        let mut cache = self
             .entries
             .lock()
             .expect("no holder of the token cache lock panics");
-        seen.retain(|_, (since, _)| since.elapsed() < CACHE_TTL);
-        seen.insert(hash, (Instant::now(), principal.clone()));
+        cache.retain(|_, (since, _)| since.elapsed() < CACHE_TTL);
+        cache.insert(hash, (Instant::now(), principal.clone()));
         Ok(Some(principal))
     }
 
     fn cached(&self, hash: &[u8; 32]) -> Option<Principal> {
-        let seen = self
+        let cache = self
             .entries
             .lock()
             .expect("no holder of the token cache lock panics");
-        let (since, principal) = seen.get(hash)?;
+        let (since, principal) = cache.get(hash)?;
         (since.elapsed() < CACHE_TTL).then(|| principal.clone())
     }
 
@@ -443,11 +443,12 @@ mod tests {
 
     #[test]
     fn fresh_tokens_differ_and_only_their_hash_is_kept() {
-        let one = generate_access_token("a", Role::Viewer, Time(0), Some(Duration::from_secs(5)));
-        let two = generate_access_token("a", Role::Viewer, Time(0), None);
-        assert_ne!(one.text, two.text);
-        assert_eq!(one.row.hash, token_digest(&one.text));
-        assert!(is_live(&one.row, Time(4_999_999)));
-        assert!(!is_live(&one.row, Time(5_000_000)));
+        let first_token =
+            generate_access_token("a", Role::Viewer, Time(0), Some(Duration::from_secs(5)));
+        let second_token = generate_access_token("a", Role::Viewer, Time(0), None);
+        assert_ne!(first_token.text, second_token.text);
+        assert_eq!(first_token.row.hash, token_digest(&first_token.text));
+        assert!(is_live(&first_token.row, Time(4_999_999)));
+        assert!(!is_live(&first_token.row, Time(5_000_000)));
     }
 }

@@ -132,7 +132,7 @@ pub(crate) async fn validate(
 ) -> ApiResult<ValidateResponse> {
     let parsed = language::playbook::parse("playbook.yaml", request.content.as_bytes());
     let diagnostics = parsed.diagnostics.iter();
-    let diagnostics = diagnostics.filter_map(|found| serde_json::to_value(found).ok());
+    let diagnostics = diagnostics.filter_map(|diagnostic| serde_json::to_value(diagnostic).ok());
     Ok(Json(ValidateResponse {
         valid: !parsed.has_errors(),
         diagnostics: diagnostics.collect(),

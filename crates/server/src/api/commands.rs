@@ -109,10 +109,10 @@ pub(crate) async fn keep(
     check_worker_name(&request.worker)?;
     let lease_epoch = claimed_epoch(&api, &caller, command, &request).await?;
     api.renew_session_if_due(&caller, &request.worker).await?;
-    let held = api.store().worker_claims(&request.worker).await?;
-    let claim = held
+    let claims = api.store().worker_claims(&request.worker).await?;
+    let claim = claims
         .iter()
-        .find(|held| held.claim.command == command && held.claim.lease_epoch == lease_epoch);
+        .find(|claims| claims.claim.command == command && claims.claim.lease_epoch == lease_epoch);
     let claim = claim.ok_or_else(|| fenced_error(command))?;
     let notices = crate::transport::notice_for(claim).into_iter().collect();
     Ok(Json(NoticesResponse { notices }))
@@ -125,11 +125,11 @@ async fn claimed_epoch(
     command: CommandId,
     request: &CommandRequest,
 ) -> Result<LeaseEpoch, ApiError> {
-    let held = ClaimId {
+    let claim = ClaimId {
         command,
         lease_epoch: request.lease_epoch,
     };
-    api.check_lease(&caller.principal, &request.worker, held)
+    api.check_lease(&caller.principal, &request.worker, claim)
         .await
 }
 
@@ -213,13 +213,13 @@ async fn apply_heartbeat(
 ) -> Result<(), ApiError> {
     api.workers.record_heartbeat(&request);
     let mut claims = Vec::with_capacity(request.claims.len());
-    for held in request.claims {
+    for claim in request.claims {
         let opened = api
-            .open_lease(&caller.principal, &request.worker, held)
+            .open_lease(&caller.principal, &request.worker, claim)
             .await?;
         claims.extend(opened.map(|lease_epoch| ClaimId {
             lease_epoch,
-            ..held
+            ..claim
         }));
     }
     let request = HeartbeatRequest::new(request.worker, claims);
@@ -360,7 +360,7 @@ pub(crate) async fn build(
     _may: Authorized<ClusterPeer>,
     JsonBody(request): JsonBody<BuildCommandsRequest>,
 ) -> ApiResult<BuildCommandsResponse> {
-    let (reply, answer) = tokio::sync::oneshot::channel();
+    let (reply, response) = tokio::sync::oneshot::channel();
     let claims = request.commands.into_iter();
     let order = DriverRequest::BuildCommands {
         worker: request.worker,
@@ -373,6 +373,6 @@ pub(crate) async fn build(
         reply,
     };
     api.server.shared.driver.send(order).await?;
-    let commands = answer.await.unwrap_or_default();
+    let commands = response.await.unwrap_or_default();
     Ok(Json(BuildCommandsResponse { commands }))
 }

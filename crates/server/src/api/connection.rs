@@ -36,13 +36,13 @@ pub(crate) struct ClientConnection {
 }
 
 impl ClientConnection {
-    pub(crate) fn new(socket: ClientSocket, place: OwnedSemaphorePermit) -> Self {
+    pub(crate) fn new(socket: ClientSocket, permit: OwnedSemaphorePermit) -> Self {
         let activity = ConnectionActivity::default();
         Self {
             socket,
             timer: Box::pin(sleep_until(Instant::now() + HEAD_MAX)),
             activity: Arc::new(activity),
-            _permit: place,
+            _permit: permit,
         }
     }
 
@@ -248,8 +248,8 @@ mod tests {
         let _client = TcpStream::connect(address).await.unwrap();
         let (accepted, _) = listener.accept().await.unwrap();
         let places = Arc::new(tokio::sync::Semaphore::new(1));
-        let place = Arc::clone(&places).acquire_owned().await.unwrap();
-        let mut connection = ClientConnection::new(ClientSocket::Plain(accepted), place);
+        let permit = Arc::clone(&places).acquire_owned().await.unwrap();
+        let mut connection = ClientConnection::new(ClientSocket::Plain(accepted), permit);
         let start = Instant::now();
         let mut byte = [0_u8; 1];
         let read = tokio::io::AsyncReadExt::read(&mut connection, &mut byte).await;

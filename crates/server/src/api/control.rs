@@ -17,7 +17,6 @@ use crate::api::extract::{ExecutionPath, ExecutionSubPath, JsonBody, OptionalJso
 use crate::api::state::ApiState;
 use crate::api::{ApiResult, Json};
 use crate::control::Control;
-use crate::rerun::Rerun;
 
 /// Sends a control request and returns the run afterwards.
 async fn apply_control(
@@ -106,13 +105,7 @@ pub(crate) async fn rerun(
     ExecutionPath(id): ExecutionPath,
     OptionalJsonBody(request): OptionalJsonBody<RerunRequest>,
 ) -> ApiResult<ExecuteResponse> {
-    let rerun = Rerun {
-        from_step: request.from_step,
-        from_iteration: request.from_iteration,
-        payload: request.payload,
-        version: request.version,
-    };
-    let execution_id = api.server.rerun(id, rerun).await?;
+    let execution_id = api.server.rerun(id, request).await?;
     Ok(Json(ExecuteResponse {
         execution_id,
         status: RunStatus::Running,

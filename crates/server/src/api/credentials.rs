@@ -94,11 +94,7 @@ pub(crate) async fn rotate(
     OptionalJsonBody(_): OptionalJsonBody<IgnoredAny>,
 ) -> ApiResult<RotateKeyResponse> {
     let rotated = api.server.rotate_master_key(actor(&may, &parts)).await?;
-    Ok(Json(RotateKeyResponse {
-        key_id: rotated.key_id,
-        rewrapped: rotated.rewrapped,
-        remaining: rotated.remaining,
-    }))
+    Ok(Json(rotated))
 }
 
 /// Catalog path of the playbook that a catalog ID names.
@@ -152,11 +148,11 @@ pub(crate) async fn set_keychain(
         path: &path,
         name: &name,
     };
-    let life = request.expires_in_s.map(Duration::from_secs);
+    let ttl = request.expires_in_s.map(Duration::from_secs);
     let actor = actor(&may, &parts);
     let set = api
         .server
-        .set_keychain_entry(entry, &request.data, life, actor);
+        .set_keychain_entry(entry, &request.data, ttl, actor);
     Ok(Json(set.await?))
 }
 
@@ -192,12 +188,12 @@ pub(crate) async fn secrets(
     may: Authorized<Work>,
     JsonBody(request): JsonBody<SecretsRequest>,
 ) -> ApiResult<SecretsResponse> {
-    let held = model::command::ClaimId {
+    let claim = model::command::ClaimId {
         command: request.command,
         lease_epoch: request.lease_epoch,
     };
     let lease_epoch = api
-        .check_lease(&may.principal, &request.worker, held)
+        .check_lease(&may.principal, &request.worker, claim)
         .await?;
     let request = SecretsRequest {
         lease_epoch,

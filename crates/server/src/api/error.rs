@@ -159,9 +159,9 @@ impl From<KeychainError> for ApiError {
                 StatusCode::UNPROCESSABLE_ENTITY
             }
         };
-        let mut answer = Self::new(status, error.code(), error.to_string());
-        answer.remedy = error.remedy();
-        answer
+        let mut response = Self::new(status, error.code(), error.to_string());
+        response.remedy = error.remedy();
+        response
     }
 }
 
@@ -214,10 +214,12 @@ impl From<SubmitError> for ApiError {
 
 /// Error for an invalid playbook, with all diagnostics.
 pub(crate) fn invalid_playbook(diagnostics: &[Diagnostic]) -> ApiError {
-    let first = diagnostics.iter().find(|found| found.is_error());
-    let detail = first.map_or("the playbook has errors", |found| found.message.as_str());
+    let first = diagnostics.iter().find(|diagnostic| diagnostic.is_error());
+    let detail = first.map_or("the playbook has errors", |diagnostic| {
+        diagnostic.message.as_str()
+    });
     let errors = diagnostics.iter();
-    let errors = errors.filter_map(|found| serde_json::to_value(found).ok());
+    let errors = errors.filter_map(|diagnostic| serde_json::to_value(diagnostic).ok());
     ApiError::invalid("PLAYBOOK_INVALID", detail).with_errors(errors.collect())
 }
 
@@ -237,7 +239,7 @@ impl From<wire::Error> for ApiError {
     fn from(error: wire::Error) -> Self {
         match error {
             wire::Error::Fenced(_) => Self::conflict("FENCED", error.to_string()),
-            wire::Error::NotFound(what) => Self::not_found("NOT_FOUND", what),
+            wire::Error::NotFound(missing) => Self::not_found("NOT_FOUND", missing),
             wire::Error::SecretsRefused {
                 code,
                 detail,
@@ -254,7 +256,7 @@ impl From<wire::Error> for ApiError {
             wire::Error::SessionReplaced(_) => {
                 Self::new(StatusCode::FORBIDDEN, "SESSION_MISMATCH", error.to_string())
             }
-            wire::Error::Refused(why) => Self::invalid("REPORT_REFUSED", why),
+            wire::Error::Refused(reason) => Self::invalid("REPORT_REFUSED", reason),
             wire::Error::Unavailable(source) => {
                 tracing::warn!(error = %source, "worker request failed");
                 Self::unavailable("the server is temporarily unavailable; retry")

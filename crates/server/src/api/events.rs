@@ -44,9 +44,9 @@ pub(crate) async fn one(
     let mut request = single_event_batch(event);
     fill_claim(&mut request)?;
     check_claim(&api, &caller, &mut request).await?;
-    let mut answer = ingest_events(&api, request, &headers).await?;
-    let answer = answer.events.pop();
-    answer
+    let mut response = ingest_events(&api, request, &headers).await?;
+    let response = response.events.pop();
+    response
         .map(Json)
         .ok_or_else(|| ApiError::unavailable("the event was accepted, but its `seq` is unknown"))
 }
@@ -89,15 +89,15 @@ pub(crate) async fn batch(
     }
     check_batch(&request)?;
     if is_report(&request, &headers) {
-        let answer = apply_report(&api, &caller.principal, request, &headers).await?;
-        return Ok(Json(answer).into_response());
+        let response = apply_report(&api, &caller.principal, request, &headers).await?;
+        return Ok(Json(response).into_response());
     }
     fill_claim(&mut request)?;
     check_claim(&api, &caller, &mut request).await?;
     if wants_async(&headers) {
-        let answer =
+        let response =
             ingest::store_batch(&api.server.shared, request_id(&api, &headers), request).await?;
-        return Ok((StatusCode::ACCEPTED, Json(answer)).into_response());
+        return Ok((StatusCode::ACCEPTED, Json(response)).into_response());
     }
     Ok(Json(ingest_events(&api, request, &headers).await?).into_response())
 }
@@ -164,11 +164,11 @@ async fn check_claim(
             Some(worker) => worker.clone(),
             None => find_holder(api, command).await?,
         };
-        let held = ClaimId {
+        let claim = ClaimId {
             command,
             lease_epoch,
         };
-        let opened = api.check_lease(&caller.principal, &worker, held).await?;
+        let opened = api.check_lease(&caller.principal, &worker, claim).await?;
         request.lease_epoch = Some(opened);
         request.worker_id = Some(worker);
         return Ok(());
@@ -197,8 +197,8 @@ async fn check_claim(
 /// Finds the holder of a command.
 async fn find_holder(api: &ApiState, command: CommandId) -> Result<WorkerId, ApiError> {
     let open = api.store().open_commands(command.execution).await?;
-    let found = open.into_iter().find(|open| open.command.id == command);
-    let holder = found.and_then(|open| open.worker);
+    let open_command = open.into_iter().find(|open| open.command.id == command);
+    let holder = open_command.and_then(|open| open.worker);
     holder.ok_or_else(|| fenced_error(command))
 }
 
@@ -255,12 +255,12 @@ async fn apply_report(
 ) -> Result<BatchResponse, ApiError> {
     let request_id = request_id(api, headers).to_string();
     let mut report = to_report(api, request)?;
-    let held = ClaimId {
+    let claim = ClaimId {
         command: report.command,
         lease_epoch: report.lease_epoch,
     };
     let worker = report.worker.clone();
-    report.lease_epoch = api.check_lease(principal, &worker, held).await?;
+    report.lease_epoch = api.check_lease(principal, &worker, claim).await?;
     let transport = api.transport_for(headers.contains_key(FORWARDED_HEADER));
     let mut receipt = transport.report(report).await?;
     api.seal_leases(principal, &worker, &mut receipt.next)
@@ -329,10 +329,10 @@ async fn ingest_events(
         events: request.events.clone(),
     };
     match ingest::ingest_batch(shared, incoming).await {
-        Ok(taken) => Ok(BatchResponse {
+        Ok(acknowledged) => Ok(BatchResponse {
             request_id: request_id(api, headers).to_string(),
             status: BatchState::Completed,
-            events: taken.events,
+            events: acknowledged.events,
             verdict: None,
             next: Vec::new(),
         }),
@@ -373,9 +373,11 @@ impl From<IngestError> for ApiError {
         let detail = refused.to_string();
         match refused {
             IngestError::Invalid(wrong) => {
-                let first = wrong.first().map_or(String::new(), |(_, why)| why.clone());
+                let first = wrong
+                    .first()
+                    .map_or(String::new(), |(_, reason)| reason.clone());
                 let wrong = wrong.into_iter();
-                let wrong = wrong.map(|(index, why)| json!({"index": index, "detail": why}));
+                let wrong = wrong.map(|(index, reason)| json!({"index": index, "detail": reason}));
                 Self::invalid("EVENT_INVALID", first).with_errors(wrong.collect())
             }
             IngestError::ServerOnly(_) => {

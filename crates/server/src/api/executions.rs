@@ -110,7 +110,7 @@ async fn start_execution(
     }
     let (path, version) = resolve_playbook(api, &request).await?;
     let execution = match &request.dedup {
-        Some(word) => deduplicated_id(api, word).await?,
+        Some(key) => deduplicated_id(api, key).await?,
         None => api.server.new_execution_id(),
     };
     if request.dedup.is_some() && api.store().execution(execution).await?.is_some() {
@@ -155,9 +155,9 @@ async fn resolve_playbook(
 }
 
 /// ID of the run that the first request with this `dedup` key started, or a new one.
-async fn deduplicated_id(api: &ApiState, word: &str) -> Result<ExecutionId, ApiError> {
+async fn deduplicated_id(api: &ApiState, request_key: &str) -> Result<ExecutionId, ApiError> {
     let fresh = api.server.new_execution_id().to_string();
-    let key = format!("{}{word}", store::DEDUP_PREFIX);
+    let key = format!("{}{request_key}", store::DEDUP_PREFIX);
     let first = api.store().set_setting_once(&key, &fresh).await?;
     parse_execution_id(&first)
 }
@@ -211,9 +211,9 @@ pub(crate) async fn list(
         limit: limit + 1,
     };
     let mut rows = api.store().executions(&filter).await?;
-    let more = rows.len() > limit;
+    let has_more = rows.len() > limit;
     rows.truncate(limit);
-    let next_cursor = more
+    let next_cursor = has_more
         .then(|| rows.last().map(|row| row.id.to_string()))
         .flatten();
     Ok(Json(ExecutionPage {
@@ -349,14 +349,14 @@ pub(crate) async fn events(
     let mut looked_at = 0;
     let mut events = Vec::new();
     while events.len() < limit && after < end && looked_at < SCANNED_EVENTS_MAX {
-        let wanted = if kind.is_some() { PAGE_MAX } else { limit };
-        let found = api.store().events(id, after, wanted).await?;
-        let Some(last) = found.last().map(|event| event.seq) else {
+        let page_max = if kind.is_some() { PAGE_MAX } else { limit };
+        let page = api.store().events(id, after, page_max).await?;
+        let Some(last) = page.last().map(|event| event.seq) else {
             break;
         };
-        looked_at += found.len();
+        looked_at += page.len();
         after = last;
-        for event in found {
+        for event in page {
             if kind.is_some_and(|kind| event.kind() != kind) {
                 continue;
             }
@@ -433,11 +433,11 @@ pub(crate) async fn loops(
     ExecutionSubPath(id, step): ExecutionSubPath,
 ) -> ApiResult<Value> {
     find_row(&api, id).await?;
-    let found = api
+    let loop_rows = api
         .server
         .loop_status(id, &Name::from(step.as_str()))
         .await?;
-    found.map(Json).ok_or_else(|| {
+    loop_rows.map(Json).ok_or_else(|| {
         let detail = format!("run {id} has no loop at step `{step}`");
         ApiError::not_found("LOOP_NOT_FOUND", detail)
     })
@@ -488,15 +488,15 @@ mod tests {
     #[test]
     fn a_traceparent_gives_its_trace_and_a_malformed_one_nothing() {
         let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
-        let whole = format!("00-{trace}-00f067aa0ba902b7-01");
-        assert_eq!(parse_traceparent(&whole), Some(trace));
+        let traceparent = format!("00-{trace}-00f067aa0ba902b7-01");
+        assert_eq!(parse_traceparent(&traceparent), Some(trace));
         for malformed in [
             "",
             "00",
-            &whole.replace("4b", "4B"),
-            &whole.replace("00-4", "ff-4"),
-            &whole.replace(trace, &"0".repeat(32)),
-            &whole.replace("-01", ""),
+            &traceparent.replace("4b", "4B"),
+            &traceparent.replace("00-4", "ff-4"),
+            &traceparent.replace(trace, &"0".repeat(32)),
+            &traceparent.replace("-01", ""),
         ] {
             assert_eq!(parse_traceparent(malformed), None, "{malformed}");
         }

@@ -145,16 +145,16 @@ pub(crate) struct AllowedHosts {
 impl AllowedHosts {
     /// On loopback: the loopback names and the configured ones. Otherwise, access tokens protect the server, so any
     /// name is accepted unless some are configured.
-    pub(crate) fn new(is_loopback: bool, given: &[String]) -> Self {
-        if !is_loopback && given.is_empty() {
+    pub(crate) fn new(is_loopback: bool, names_given: &[String]) -> Self {
+        if !is_loopback && names_given.is_empty() {
             return Self { names: None };
         }
         let own = ["localhost", "127.0.0.1", "[::1]"];
         let own = own.iter().filter(|_| is_loopback);
         let names = own.map(|name| (*name).to_owned());
-        let given = given.iter().map(|name| name.to_ascii_lowercase());
+        let names_given = names_given.iter().map(|name| name.to_ascii_lowercase());
         Self {
-            names: Some(names.chain(given).collect()),
+            names: Some(names.chain(names_given).collect()),
         }
     }
 

@@ -93,14 +93,14 @@ impl ApiState {
         &self,
         principal: &Principal,
         worker: &WorkerId,
-        held: model::command::ClaimId,
+        claim: model::command::ClaimId,
     ) -> Result<Option<LeaseEpoch>, ApiError> {
         // The server that forwarded the call has decoded it already.
         if *principal == Principal::Server {
-            return Ok(Some(held.lease_epoch));
+            return Ok(Some(claim.lease_epoch));
         }
         let key = self.lease_seal.key(&**self.store()).await?;
-        Ok(open_epoch(key, held.command, worker, held.lease_epoch))
+        Ok(open_epoch(key, claim.command, worker, claim.lease_epoch))
     }
 
     /// Like `open_lease`, but returns an error instead of `None`.
@@ -108,10 +108,10 @@ impl ApiState {
         &self,
         principal: &Principal,
         worker: &WorkerId,
-        held: model::command::ClaimId,
+        claim: model::command::ClaimId,
     ) -> Result<LeaseEpoch, ApiError> {
-        let opened = self.open_lease(principal, worker, held).await?;
-        opened.ok_or_else(|| fenced_error(held.command))
+        let opened = self.open_lease(principal, worker, claim).await?;
+        opened.ok_or_else(|| fenced_error(claim.command))
     }
 }
 
@@ -127,23 +127,26 @@ mod tests {
             execution: ExecutionId(7),
             seq: Seq(seq),
         };
-        let (one, two) = (WorkerId("one".into()), WorkerId("two".into()));
-        let sealed = seal_epoch("key", command(4), &one, LeaseEpoch(3));
+        let (first_worker, second_worker) = (WorkerId("one".into()), WorkerId("two".into()));
+        let sealed = seal_epoch("key", command(4), &first_worker, LeaseEpoch(3));
         assert!(
             sealed.0 < 1 << 53,
             "a sealed epoch fits into a 64-bit float"
         );
         assert_eq!(
-            open_epoch("key", command(4), &one, sealed),
+            open_epoch("key", command(4), &first_worker, sealed),
             Some(LeaseEpoch(3))
         );
-        assert_eq!(open_epoch("key", command(4), &two, sealed), None);
-        assert_eq!(open_epoch("key", command(5), &one, sealed), None);
-        assert_eq!(open_epoch("other", command(4), &one, sealed), None);
+        assert_eq!(open_epoch("key", command(4), &second_worker, sealed), None);
+        assert_eq!(open_epoch("key", command(5), &first_worker, sealed), None);
+        assert_eq!(open_epoch("other", command(4), &first_worker, sealed), None);
         for guess in 0..1_000 {
-            assert_eq!(open_epoch("key", command(4), &one, LeaseEpoch(guess)), None);
+            assert_eq!(
+                open_epoch("key", command(4), &first_worker, LeaseEpoch(guess)),
+                None
+            );
         }
-        let newer = seal_epoch("key", command(4), &one, LeaseEpoch(4));
+        let newer = seal_epoch("key", command(4), &first_worker, LeaseEpoch(4));
         assert!(newer > sealed, "a later claim has a higher number");
     }
 }

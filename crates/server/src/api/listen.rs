@@ -184,7 +184,7 @@ async fn accept_connections(
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         // The semaphore is never closed.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+        let Ok(permit) = Arc::clone(&places).acquire_owned().await else {
             return;
         };
         let (stream, peer) = match listener.accept().await {
@@ -198,7 +198,7 @@ async fn accept_connections(
         // Responses are small, and clients wait for them.
         let _ = stream.set_nodelay(true);
         let Some(acceptor) = acceptor.clone() else {
-            let connection = ClientConnection::new(ClientSocket::Plain(stream), place);
+            let connection = ClientConnection::new(ClientSocket::Plain(stream), permit);
             if ready.send((connection, peer)).await.is_err() {
                 return;
             }
@@ -210,7 +210,7 @@ async fn accept_connections(
                 Ok(Ok(stream)) => {
                     // A server that is stopping accepts no more connections.
                     let connection =
-                        ClientConnection::new(ClientSocket::Tls(Box::new(stream)), place);
+                        ClientConnection::new(ClientSocket::Tls(Box::new(stream)), permit);
                     let _ = ready.send((connection, peer)).await;
                 }
                 Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake failed"),

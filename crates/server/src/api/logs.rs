@@ -79,14 +79,14 @@ pub(crate) async fn take(
     _may: Authorized<Work>,
     JsonBody(request): JsonBody<AppendLogsRequest>,
 ) -> ApiResult<AppendLogsResponse> {
-    let mut known = BTreeMap::new();
+    let mut owners = BTreeMap::new();
     let mut lines = Vec::with_capacity(request.lines.len());
     for line in request.lines {
-        let is_known = if let Some(is_known) = known.get(&line.execution) {
+        let is_known = if let Some(is_known) = owners.get(&line.execution) {
             *is_known
         } else {
             let is_known = api.store().execution(line.execution).await?.is_some();
-            *known.entry(line.execution).or_insert(is_known)
+            *owners.entry(line.execution).or_insert(is_known)
         };
         if is_known {
             lines.push(line);

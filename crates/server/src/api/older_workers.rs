@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_without_the_header_speaks_version_one() {
+    fn a_client_without_the_header_uses_version_1() {
         let mut headers = HeaderMap::new();
         assert_eq!(protocol_version(&headers), 1);
         headers.insert(PROTOCOL_HEADER, HeaderValue::from_static("7"));

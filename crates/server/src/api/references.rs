@@ -68,7 +68,7 @@ pub(crate) async fn resolve(
     headers: HeaderMap,
     QueryParams(params): QueryParams<ResolveParams>,
 ) -> Result<Response, ApiError> {
-    let found = if params.reference.trim_start().starts_with('{') {
+    let requested = if params.reference.trim_start().starts_with('{') {
         let reference: ResultRef = serde_json::from_str(&params.reference)
             .map_err(|error| ApiError::invalid("REFERENCE_INVALID", error.to_string()))?;
         LocatedResult::from_reference(reference)
@@ -76,7 +76,7 @@ pub(crate) async fn resolve(
         find_result(&api, &params.reference).await?
     };
     let reader = api.server.reader();
-    match (&found, params.form) {
+    match (&requested, params.form) {
         (LocatedResult::Body(reference), _) => {
             let range = range::parse_range_header(&headers, reference.meta.bytes)?;
             let is_part = range.is_some();
@@ -96,7 +96,7 @@ pub(crate) async fn resolve(
             Ok(stream_response(pieces))
         }
         _ => {
-            let pieces = reader.stream(found).await?;
+            let pieces = reader.stream(requested).await?;
             Ok(stream_response(pieces))
         }
     }
@@ -119,8 +119,8 @@ async fn find_result(api: &ApiState, uri: &str) -> Result<LocatedResult, ApiErro
         let detail = format!("`{uri}` does not contain a valid run ID");
         return Err(ApiError::invalid("ID_INVALID", detail));
     }
-    let found = api.server.reader().resolve(uri).await?;
-    found.ok_or_else(|| {
+    let located = api.server.reader().resolve(uri).await?;
+    located.ok_or_else(|| {
         let detail = format!("result `{uri}` not found");
         ApiError::not_found("REFERENCE_NOT_AVAILABLE", detail)
             .with_remedy("GET /api/result/{id}/list lists the results of a run")
@@ -171,7 +171,7 @@ pub(crate) async fn put(
         attempt: params.attempt.unwrap_or(1),
         ..EventLocation::default()
     };
-    let place = ::results::ResultOrigin {
+    let origin = ::results::ResultOrigin {
         execution: id,
         location: &at,
         now: api.store().now(),
@@ -179,13 +179,13 @@ pub(crate) async fn put(
     let keeper = ::results::ResultWriter {
         store: api.server.shared.bodies.clone(),
         control: ResultControl::default(),
-        uri: place.uri(),
+        uri: origin.uri(),
         bytes_max: PUT_BYTES_MAX,
         missing_paths: ::results::MissingPaths::default(),
     };
     let chunks = body.into_data_stream().map_err(io::Error::other);
-    let kept = keeper.write(&mut StreamReader::new(chunks)).await;
-    kept.map(Json).map_err(|error| match error {
+    let stored = keeper.write(&mut StreamReader::new(chunks)).await;
+    stored.map(Json).map_err(|error| match error {
         ::results::Error::TooLarge { .. } => {
             let detail = format!("result exceeds {PUT_BYTES_MAX} bytes");
             ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", detail)
@@ -212,19 +212,19 @@ pub(crate) async fn step_result(
     QueryParams(selector): QueryParams<ResultSelector>,
 ) -> Result<Response, ApiError> {
     find_row(&api, id).await?;
-    let wanted = ResultAddress {
+    let address = ResultAddress {
         step: Some(Name::from(step.as_str())),
         selector,
         visit: None,
     };
     let reader = api.server.reader();
-    let found = reader.find(id, &wanted).await?;
-    let found = found.ok_or_else(|| {
+    let located = reader.find(id, &address).await?;
+    let located = located.ok_or_else(|| {
         let detail = format!("run {id} has no such result at step `{step}`");
         ApiError::not_found("RESULT_NOT_FOUND", detail)
             .with_remedy("GET /api/result/{id}/list?step=… lists the results of a step")
     })?;
-    let pieces = reader.stream_json(found).await?;
+    let pieces = reader.stream_json(located).await?;
     let head = json!({"execution_id": id, "step": step}).to_string();
     let head = format!("{},\"result\":", head.trim_end_matches('}'));
     Ok(stream_response(wrap_stream(head, pieces, "}")))
@@ -275,20 +275,20 @@ pub(crate) async fn list(
         let detail = "`step` is required with the other filters";
         return Err(ApiError::invalid("PARAMETER_INVALID", detail));
     }
-    let wanted = ResultAddress {
+    let address = ResultAddress {
         step: params.step.map(Name::from),
         selector,
         visit: None,
     };
     let after = Seq(params.after_seq.unwrap_or(0));
-    let listed = api
+    let entries = api
         .server
         .reader()
-        .list_references(id, &wanted, after, limit)
+        .list_references(id, &address, after, limit)
         .await?;
     Ok(Json(ReferenceList {
         execution_id: id,
-        results: listed.entries,
-        next_after_seq: listed.next,
+        results: entries.entries,
+        next_after_seq: entries.next,
     }))
 }

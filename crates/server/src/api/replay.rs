@@ -38,10 +38,10 @@ pub(crate) struct ReplayParams {
 }
 
 impl ReplayParams {
-    fn is_beyond(&self, event: &Event, reached: Option<EventId>) -> bool {
+    fn is_beyond(&self, event: &Event, cutoff: Option<EventId>) -> bool {
         self.as_of_seq.is_some_and(|seq| event.seq.0 > seq)
             || self.as_of_time.is_some_and(|time| event.recorded_at > time)
-            || (self.as_of_event_id.is_some() && reached == self.as_of_event_id)
+            || (self.as_of_event_id.is_some() && cutoff == self.as_of_event_id)
     }
 }
 
@@ -58,20 +58,20 @@ pub(crate) async fn state(
     find_row(&api, id).await?;
     let mut state: Option<engine::ExecutionState> = None;
     let mut after = Seq(0);
-    let mut reached = None;
+    let mut cutoff = None;
     'log: loop {
         let events = api.store().events(id, after, PAGE).await?;
         let Some(last) = events.last() else { break };
         after = last.seq;
         for event in &events {
-            if params.is_beyond(event, reached) {
+            if params.is_beyond(event, cutoff) {
                 break 'log;
             }
-            reached = Some(event.event_id);
+            cutoff = Some(event.event_id);
             state = engine::fold(state, event);
         }
     }
-    if params.as_of_event_id.is_some() && reached != params.as_of_event_id {
+    if params.as_of_event_id.is_some() && cutoff != params.as_of_event_id {
         let detail = "the log of the run has no event with this ID";
         return Err(ApiError::not_found("EVENT_NOT_FOUND", detail));
     }

@@ -183,7 +183,7 @@ impl ApiState {
         let session = self.store().session(worker).await?;
         Ok(match session.and_then(|session| session.holder) {
             None => SessionOwner::Nobody,
-            Some(found) if found == holder => SessionOwner::Caller,
+            Some(owner) if owner == holder => SessionOwner::Caller,
             Some(_) => SessionOwner::Another,
         })
     }
@@ -211,17 +211,26 @@ mod tests {
 
     #[test]
     fn a_secret_opens_for_its_worker_and_access_token_only() {
-        let (one, two) = (WorkerId("one".into()), WorkerId("two".into()));
-        let secret = seal_secret("key", "token 1", &one, "ab");
-        assert_eq!(open_secret("key", "token 1", &one, &secret), Some("ab"));
-        assert_eq!(open_secret("key", "token 1", &two, &secret), None);
-        assert_eq!(open_secret("key", "token 2", &one, &secret), None);
-        assert_eq!(open_secret("other", "token 1", &one, &secret), None);
-        let moved = secret.replacen("ab.", "cd.", 1);
-        assert_eq!(open_secret("key", "token 1", &one, &moved), None);
+        let (first_worker, second_worker) = (WorkerId("one".into()), WorkerId("two".into()));
+        let secret = seal_secret("key", "token 1", &first_worker, "ab");
+        assert_eq!(
+            open_secret("key", "token 1", &first_worker, &secret),
+            Some("ab")
+        );
+        assert_eq!(open_secret("key", "token 1", &second_worker, &secret), None);
+        assert_eq!(open_secret("key", "token 2", &first_worker, &secret), None);
+        assert_eq!(
+            open_secret("other", "token 1", &first_worker, &secret),
+            None
+        );
+        let other_secret = secret.replacen("ab.", "cd.", 1);
+        assert_eq!(
+            open_secret("key", "token 1", &first_worker, &other_secret),
+            None
+        );
         for broken in ["", ".", "ab.", "ab.zz", "ab"] {
             assert_eq!(
-                open_secret("key", "token 1", &one, broken),
+                open_secret("key", "token 1", &first_worker, broken),
                 None,
                 "{broken}"
             );

@@ -118,8 +118,8 @@ struct ChangeWaiter {
 
 impl ChangeWaiter {
     fn new(api: &ApiState) -> Result<Self, ApiError> {
-        let place = Arc::clone(&api.streams).try_acquire_owned();
-        let place = place.map_err(|_| {
+        let permit = Arc::clone(&api.streams).try_acquire_owned();
+        let permit = permit.map_err(|_| {
             let status = StatusCode::SERVICE_UNAVAILABLE;
             let detail = "too many open streams on this server";
             ApiError::new(status, "TOO_MANY_STREAMS", detail)
@@ -130,17 +130,21 @@ impl ChangeWaiter {
             ended_executions: api.server.shared.ended_executions.subscribe(),
             changes: store::ChangeWatch::default(),
             closing: api.closing.clone(),
-            _permit: place,
+            _permit: permit,
         })
     }
 
     /// Waits for a change of one run, or of any run.
-    async fn wait_for_signal(&mut self, server: &Server, of: Option<ExecutionId>) -> StreamSignal {
+    async fn wait_for_signal(
+        &mut self,
+        server: &Server,
+        execution: Option<ExecutionId>,
+    ) -> StreamSignal {
         loop {
             tokio::select! {
                 biased;
                 published = self.commits.recv() => match published {
-                    Ok(news) if of.is_none_or(|id| news.execution == id) => return StreamSignal::Commit(news),
+                    Ok(news) if execution.is_none_or(|id| news.execution == id) => return StreamSignal::Commit(news),
                     Ok(_) => {}
                     Err(RecvError::Lagged(_)) => return StreamSignal::StoreChanged,
                     Err(RecvError::Closed) => return StreamSignal::Closed,
@@ -152,10 +156,10 @@ impl ChangeWaiter {
     }
 
     /// Returns a pending change of a run without waiting.
-    fn ready_signal(&mut self, of: ExecutionId) -> Option<StreamSignal> {
+    fn ready_signal(&mut self, execution: ExecutionId) -> Option<StreamSignal> {
         loop {
             match self.commits.try_recv() {
-                Ok(news) if news.execution == of => return Some(StreamSignal::Commit(news)),
+                Ok(news) if news.execution == execution => return Some(StreamSignal::Commit(news)),
                 Ok(_) => {}
                 Err(TryRecvError::Empty) => return None,
                 Err(TryRecvError::Lagged(_)) => return Some(StreamSignal::StoreChanged),
@@ -171,9 +175,9 @@ impl ChangeWaiter {
 
     /// Sleeps until the given time, the end of the followed run, or shutdown. Other commits do not wake the stream:
     /// most of them are about other runs, and each wake-up would delay the caller of the commit.
-    async fn wait_to_batch(&mut self, until: Instant, of: Option<ExecutionId>) {
+    async fn wait_to_batch(&mut self, until: Instant, execution: Option<ExecutionId>) {
         let ended = async {
-            while matches!(self.ended_executions.recv().await, Ok(id) if of != Some(id)) {}
+            while matches!(self.ended_executions.recv().await, Ok(id) if execution != Some(id)) {}
         };
         tokio::select! {
             () = sleep_until(until) => {}
@@ -227,7 +231,7 @@ impl ExecutionFollower {
             let store = &self.server.shared.store;
             // The status is read first: the log read after it contains everything up to the end.
             let has_ended = match self.has_ended.take() {
-                Some(known) => known,
+                Some(signal) => signal,
                 None => store.execution(self.id).await.ok()??.status.is_terminal(),
             };
             let events = store.events(self.id, self.after, PAGE).await.ok()?;
@@ -243,9 +247,9 @@ impl ExecutionFollower {
 
     /// Waits until there is something to send or to read; returns false when the server shuts down.
     async fn wait(&mut self) -> bool {
-        if let Some(told) = self.last_sent_at {
+        if let Some(sent_at) = self.last_sent_at {
             self.waiter
-                .wait_to_batch(told + BATCH_DELAY, Some(self.id))
+                .wait_to_batch(sent_at + BATCH_DELAY, Some(self.id))
                 .await;
         }
         while self.is_caught_up && !self.is_ended {
@@ -306,9 +310,9 @@ impl ExecutionFollower {
     fn push_event(&mut self, event: &Event) {
         self.after = event.seq;
         let text = event.to_raw();
-        let shown = SseEvent::default().id(event.seq.to_string());
+        let sse_event = SseEvent::default().id(event.seq.to_string());
         self.ready_events
-            .push_back(shown.event(event.kind().name()).data(text.text()));
+            .push_back(sse_event.event(event.kind().name()).data(text.text()));
     }
 }
 
@@ -356,9 +360,9 @@ impl AllExecutionsFollower {
             if let Some(event) = self.ready_events.pop_front() {
                 return Some(event);
             }
-            if let Some(looked) = self.polled_at {
+            if let Some(polled_at) = self.polled_at {
                 self.waiter
-                    .wait_to_batch(looked + BATCH_DELAY_ALL, None)
+                    .wait_to_batch(polled_at + BATCH_DELAY_ALL, None)
                     .await;
                 if matches!(
                     self.waiter.wait_for_signal(&self.server, None).await,

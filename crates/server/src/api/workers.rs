@@ -35,13 +35,13 @@ struct Renewal {
 impl WorkerSessions {
     /// Records the data of a heartbeat.
     pub(crate) fn record_heartbeat(&self, request: &HeartbeatRequest) {
-        let holds = u32::try_from(request.claims.len()).unwrap_or(u32::MAX);
-        self.update(&request.worker, |known| {
-            known.entry.claims = holds;
+        let claim_count = u32::try_from(request.claims.len()).unwrap_or(u32::MAX);
+        self.update(&request.worker, |entry| {
+            entry.entry.claims = claim_count;
             if request.pool.is_some() {
-                known.entry.pool.clone_from(&request.pool);
+                entry.entry.pool.clone_from(&request.pool);
             }
-            known.entry.slots = request.slots.or(known.entry.slots);
+            entry.entry.slots = request.slots.or(entry.entry.slots);
         });
     }
 
@@ -51,13 +51,15 @@ impl WorkerSessions {
             renewed_at: Instant::now(),
             holder: holder.clone(),
         };
-        self.update(worker, |known| known.renewal = Some(renewal));
+        self.update(worker, |entry| entry.renewal = Some(renewal));
     }
 
     /// Whether this holder's session was renewed so recently that a claim does not have to renew it.
     pub(crate) fn is_recently_renewed(&self, worker: &WorkerId, holder: &SessionHolder) -> bool {
-        let known = self.lock();
-        let renewal = known.get(worker).and_then(|known| known.renewal.as_ref());
+        let workers = self.lock();
+        let renewal = workers
+            .get(worker)
+            .and_then(|workers| workers.renewal.as_ref());
         renewal.is_some_and(|renewal| {
             renewal.holder == *holder && renewal.renewed_at.elapsed() < RENEWAL_AGE_MAX
         })
@@ -73,25 +75,27 @@ impl WorkerSessions {
         let mut list: Vec<WorkerEntry> = self
             .lock()
             .values()
-            .map(|known| known.entry.clone())
+            .map(|worker| worker.entry.clone())
             .collect();
         list.sort_by(|a, b| a.worker.cmp(&b.worker));
         list
     }
 
     fn update<T>(&self, worker: &WorkerId, change: impl FnOnce(&mut WorkerRecord) -> T) -> T {
-        let mut known = self.lock();
-        known.retain(|_, known| known.heard_at.elapsed() < SILENT_MAX);
-        let entry = known.entry(worker.clone()).or_insert_with(|| WorkerRecord {
-            heard_at: Instant::now(),
-            renewal: None,
-            entry: WorkerEntry {
-                worker: worker.clone(),
-                pool: None,
-                slots: None,
-                claims: 0,
-            },
-        });
+        let mut workers = self.lock();
+        workers.retain(|_, workers| workers.heard_at.elapsed() < SILENT_MAX);
+        let entry = workers
+            .entry(worker.clone())
+            .or_insert_with(|| WorkerRecord {
+                heard_at: Instant::now(),
+                renewal: None,
+                entry: WorkerEntry {
+                    worker: worker.clone(),
+                    pool: None,
+                    slots: None,
+                    claims: 0,
+                },
+            });
         entry.heard_at = Instant::now();
         change(entry)
     }

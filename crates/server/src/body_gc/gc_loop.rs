@@ -34,7 +34,7 @@ pub(crate) async fn run_gc(shared: Arc<ServerShared>, retention: Duration) {
         if Instant::now() < next {
             continue;
         }
-        let begun = Instant::now();
+        let started_at = Instant::now();
         match run_round(&shared, retention).await {
             Ok(collected) if collected.bodies > 0 => {
                 tracing::info!(
@@ -46,7 +46,7 @@ pub(crate) async fn run_gc(shared: Arc<ServerShared>, retention: Duration) {
             Ok(_) => {}
             Err(error) => tracing::warn!(%error, "failed to collect garbage; retrying later"),
         }
-        next = Instant::now() + ROUND_INTERVAL.max(begun.elapsed() * TIME_SHARE);
+        next = Instant::now() + ROUND_INTERVAL.max(started_at.elapsed() * TIME_SHARE);
     }
 }
 

@@ -141,8 +141,8 @@ impl GcPass<'_> {
             Some(parent) => self.root_end(parent).await?,
             None => end,
         };
-        let life = self.retention_state(self.is_retained(end), self.is_retained(root));
-        if !life.is_execution_retained && !life.is_root_retained {
+        let retention = self.retention_state(self.is_retained(end), self.is_retained(root));
+        if !retention.is_execution_retained && !retention.is_root_retained {
             return Ok(());
         }
         let (marks, seq) = self.read_log(row.id, Seq(0)).await?;
@@ -153,9 +153,9 @@ impl GcPass<'_> {
             .filter(|pinned| **pinned != row.id)
         {
             let marks = self.read_log(*pinned, Seq(0)).await?.0;
-            self.retain(&marks, life);
+            self.retain(&marks, retention);
         }
-        self.retain(&marks, life);
+        self.retain(&marks, retention);
         if row.finished_at.is_none() {
             self.open_executions.push((row.id, seq));
         }
@@ -165,17 +165,17 @@ impl GcPass<'_> {
     /// When the root of a tree of executions ended.
     async fn root_end(&self, parent: ExecutionId) -> Result<ExecutionEnd, Error> {
         let mut above = Some(parent);
-        let mut found = ExecutionEnd::Running;
+        let mut root_end = ExecutionEnd::Running;
         for _ in 0..DEPTH_MAX {
             let Some(id) = above else { break };
             let Some(row) = self.store.execution(id).await? else {
                 // The end is unknown, so its bodies are retained.
                 return Ok(ExecutionEnd::Running);
             };
-            found = execution_end(&row);
+            root_end = execution_end(&row);
             above = row.parent;
         }
-        Ok(found)
+        Ok(root_end)
     }
 
     /// Reads the log after a seq; returns its references and its last seq.
@@ -210,8 +210,8 @@ impl GcPass<'_> {
         end.is_retained(self.now, self.retention)
     }
 
-    fn retain(&mut self, marks: &LiveReferences, life: RetentionState) {
-        for hash in marks.retained_hashes(life) {
+    fn retain(&mut self, marks: &LiveReferences, retention: RetentionState) {
+        for hash in marks.retained_hashes(retention) {
             self.candidates.remove(hash);
         }
     }

@@ -66,15 +66,61 @@ impl LiveReferences {
     /// Adds the references of an event.
     pub(super) fn add_event(&mut self, event: &Event) {
         match &event.body {
-            EventBody::NextEvaluated(next) if !next.held && next.error.is_none() => {
-                self.routed.extend(event.location.step_run_id());
+            EventBody::NextEvaluated(next) => {
+                if !next.held && next.error.is_none() {
+                    self.routed.extend(event.location.step_run_id());
+                }
             }
             EventBody::ExecutionRequested(requested) => {
                 if let Some(rerun) = &requested.rerun {
                     self.pinned_executions.extend(&rerun.pins);
                 }
             }
-            _ => {}
+            EventBody::RequestEvaluated(_)
+            | EventBody::PlaybookStarted(_)
+            | EventBody::PlaybookPaused(_)
+            | EventBody::PlaybookResumed(_)
+            | EventBody::PlaybookSwitched(_)
+            | EventBody::PlaybookFinished(_)
+            | EventBody::PlaybookProcessed(_)
+            | EventBody::WorkflowStarted(_)
+            | EventBody::WorkflowFinished(_)
+            | EventBody::CancelRequested(_)
+            | EventBody::ExecutionRetried(_)
+            | EventBody::StepReused(_)
+            | EventBody::SignalReceived(_)
+            | EventBody::TimerSet(_)
+            | EventBody::TimerFired(_)
+            | EventBody::AdmitEvaluated(_)
+            | EventBody::StepScheduled(_)
+            | EventBody::CtxPatched(_)
+            | EventBody::CommandIssued(_)
+            | EventBody::CommandClaimed(_)
+            | EventBody::CommandExpired(_)
+            | EventBody::CommandFailed(_)
+            | EventBody::StepStarted(_)
+            | EventBody::StepDone(_)
+            | EventBody::StepFailed(_)
+            | EventBody::TaskStarted(_)
+            | EventBody::AttemptStarted(_)
+            | EventBody::AttemptDone(_)
+            | EventBody::AttemptFailed(_)
+            | EventBody::TaskDone(_)
+            | EventBody::TaskFailed(_)
+            | EventBody::PolicyEvaluated(_)
+            | EventBody::LoopStarted(_)
+            | EventBody::FrameClaimed(_)
+            | EventBody::IterationScheduled(_)
+            | EventBody::IterationStarted(_)
+            | EventBody::IterationDone(_)
+            | EventBody::IterationFailed(_)
+            | EventBody::LoopDone(_)
+            | EventBody::ResultStored(_)
+            | EventBody::ManifestUpdated(_)
+            | EventBody::BatchAccepted(_)
+            | EventBody::BatchProcessing(_)
+            | EventBody::BatchCompleted(_)
+            | EventBody::BatchFailed(_) => {}
         }
         let payload = event.body.payload();
         if payload.text().contains(RELEASED_KIND) || find_hashes(payload.text()).next().is_some() {
@@ -99,9 +145,9 @@ impl LiveReferences {
             self.released.insert(uri.to_owned());
         } else if let Some(reference) = ResultRef::from_map(map) {
             // The parts of a manifest are in the log of the execution that its URI names.
-            let named = manifest::execution_of_uri(&reference.uri);
-            let named = named.filter(|_| reference.kind == RefKind::Manifest);
-            self.pinned_executions.extend(named);
+            let manifest_owner = manifest::execution_of_uri(&reference.uri);
+            let manifest_owner = manifest_owner.filter(|_| reference.kind == RefKind::Manifest);
+            self.pinned_executions.extend(manifest_owner);
             for sha256 in reference.hashes() {
                 self.references.push(ReferenceUse {
                     sha256,
@@ -117,33 +163,35 @@ impl LiveReferences {
     }
 
     /// Hashes of the bodies that the log retains.
-    pub(super) fn retained_hashes(&self, life: RetentionState) -> impl Iterator<Item = &str> {
+    pub(super) fn retained_hashes(&self, retention: RetentionState) -> impl Iterator<Item = &str> {
         let alive = self
             .references
             .iter()
-            .filter(move |found| self.is_alive(found, life));
+            .filter(move |reference_use| self.is_alive(reference_use, retention));
         let loose = self
             .unattributed_hashes
             .iter()
-            .filter(move |_| life.is_execution_retained);
+            .filter(move |_| retention.is_execution_retained);
         alive
-            .map(|found| found.sha256.as_str())
+            .map(|reference_use| reference_use.sha256.as_str())
             .chain(loose.map(String::as_str))
     }
 
-    fn is_alive(&self, found: &ReferenceUse, life: RetentionState) -> bool {
-        let has_expired = found.expires_at.is_some_and(|time| time <= life.now);
-        if has_expired || self.released.contains(&found.uri) {
+    fn is_alive(&self, reference_use: &ReferenceUse, retention: RetentionState) -> bool {
+        let has_expired = reference_use
+            .expires_at
+            .is_some_and(|time| time <= retention.now);
+        if has_expired || self.released.contains(&reference_use.uri) {
             return false;
         }
-        match found.scope {
+        match reference_use.scope {
             BodyScope::Permanent => true,
-            BodyScope::Execution => life.is_execution_retained,
-            BodyScope::Workflow => life.is_execution_retained || life.is_root_retained,
+            BodyScope::Execution => retention.is_execution_retained,
+            BodyScope::Workflow => retention.is_execution_retained || retention.is_root_retained,
             // Without a step run, the reference is retained as long as the execution.
             BodyScope::Step => {
-                life.is_execution_retained
-                    && !found
+                retention.is_execution_retained
+                    && !reference_use
                         .run
                         .as_ref()
                         .is_some_and(|run| self.routed.contains(run))
@@ -167,12 +215,15 @@ mod tests {
     fn retained_hashes(reference: &Value) -> Vec<String> {
         let mut marks = LiveReferences::default();
         marks.scan_value(reference, None);
-        let life = RetentionState {
+        let retention = RetentionState {
             is_execution_retained: true,
             is_root_retained: true,
             now: Time(0),
         };
-        marks.retained_hashes(life).map(str::to_owned).collect()
+        marks
+            .retained_hashes(retention)
+            .map(str::to_owned)
+            .collect()
     }
 
     #[test]

@@ -199,8 +199,8 @@ impl DriverMachine {
             if !self.is_assignable(command) {
                 continue;
             }
-            let takes = |waiting: &WaitingClaim| waiting.may_take(pool, &kinds);
-            let Some(position) = self.claim_table.waiting_claims.iter().position(takes) else {
+            let accepts = |waiting: &WaitingClaim| waiting.may_take(pool, &kinds);
+            let Some(position) = self.claim_table.waiting_claims.iter().position(accepts) else {
                 left.push_back((command, kinds));
                 if self
                     .claim_table

@@ -23,6 +23,7 @@ use crate::driver::write_batch::{BatchEntry, FinishedCommit, PostCommit, record_
 use crate::error::Error;
 use crate::loading::{SNAPSHOT_VERSION, UnconfirmedCommit};
 use crate::snapshot;
+use crate::tamper::DriverBug;
 
 /// Number of events between two snapshots of an execution.
 const SNAPSHOT_EVERY: u64 = 5_000;
@@ -46,6 +47,7 @@ impl DriverMachine {
         let Some(net) = open.decision_net(&queued) else {
             return;
         };
+        let is_hasty = self.settings.hooks.has_bug(DriverBug::ReplyBeforeCommit);
         self.uncommitted.insert(execution);
         let priority = open.priority(&queued);
         open.add_recent_events(&decision);
@@ -65,8 +67,7 @@ impl DriverMachine {
         };
         // Holders are looked up before commands are closed, because closing removes them.
         let stops = std::mem::take(&mut decision.commands_to_stop).into_iter();
-        let stops =
-            stops.map(|(seq, _)| (seq, self.claim_table.holder(CommandId { execution, seq })));
+        let stops = stops.map(|seq| (seq, self.claim_table.holder(CommandId { execution, seq })));
         pending.commands_to_stop.extend(stops);
         for seq in std::mem::take(&mut decision.closed) {
             self.claim_table.forget_holder(CommandId { execution, seq });
@@ -82,6 +83,9 @@ impl DriverMachine {
         let consumed = decided.queued_input.attachments.consumed_message;
         pending.commit.consumed.extend(consumed);
         let state = pending.add_records(execution, decision);
+        let reply = decided.queued_input.reply.take_if(|_| is_hasty);
+        let reply = reply.map(|sender| Reply::Input(sender, Ok(InputReply::unchanged())));
+        self.effects.extend(reply.map(Effect::Reply));
         pending.decided_inputs.push(decided);
         pending.status = state.status();
         open.progress = Some(ExecutionProgress { net, state });
@@ -141,7 +145,13 @@ impl DriverMachine {
             let loaded = self.executions.get_mut(&execution);
             let open = loaded.and_then(LoadedExecution::open_mut);
             // If a commit is being written, its end leads to the next flush.
-            let pending = open.and_then(|open| open.commit.start_writing());
+            let overlaps = self.settings.hooks.has_bug(DriverBug::CommitTwiceAtOnce);
+            let pending = open.and_then(|open| {
+                if overlaps {
+                    open.commit.finish_writing();
+                }
+                open.commit.start_writing()
+            });
             batch.extend(pending.map(PendingCommit::into_batch_entry));
         }
         if !batch.is_empty() {
@@ -186,10 +196,19 @@ impl DriverMachine {
                 recovery.is_fenced = true;
                 CommitError::Retry
             }
-            Ok(CommitStatus::VersionConflict { .. }) => CommitError::Retry,
+            Ok(CommitStatus::VersionConflict { .. }) => {
+                if self.has_bug(DriverBug::PublishRefusedCommit) {
+                    let events = post_commit.events.clone();
+                    self.publish_events(execution, events, post_commit.status);
+                }
+                CommitError::Retry
+            }
             Err(error) if error.as_write_refusal().is_some() => {
                 tracing::debug!(%execution, %error, "commit was not written");
                 CommitError::StoreUnwritable(error)
+            }
+            Err(error) if error.is_passing() && self.has_bug(DriverBug::TrustUnknownCommit) => {
+                return self.publish_commit(execution, decided, post_commit);
             }
             Err(error) if error.is_passing() => {
                 tracing::warn!(%execution, %error, "commit outcome unknown; retrying");
@@ -243,6 +262,7 @@ impl DriverMachine {
                         .into_reply(Err(InputError::Failed(error)));
                     self.effects.extend(reply);
                 }
+                None if self.has_bug(DriverBug::DropFailedInputs) => {}
                 None => queue.push_back(entry.queued_input),
             }
         }
@@ -252,6 +272,9 @@ impl DriverMachine {
             loaded.put_control_first();
         }
         self.load_later(execution, loaded.queue, recovery);
+        if self.has_bug(DriverBug::KeepFailedAssignments) {
+            return;
+        }
         for seq in assigned {
             self.unassign(CommandId { execution, seq });
         }

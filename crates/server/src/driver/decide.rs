@@ -32,7 +32,10 @@ impl DecisionTask {
     pub(super) fn decide(self) -> TimedDecision {
         let start = Instant::now();
         let state = self.state.as_ref();
-        let result = engine::decide(&self.net, state, self.input, self.stamp, &self.loaded);
+        let (input, stamp) = (self.input, self.stamp);
+        let result = self
+            .hooks
+            .decide(&self.net, state, input, stamp, &self.loaded);
         TimedDecision {
             result,
             is_slow: start.elapsed() > DECISION_TIME_MAX,
@@ -133,6 +136,7 @@ impl DriverMachine {
                 input,
                 stamp,
                 loaded: values.clone(),
+                hooks: self.settings.hooks.clone(),
             };
             open.decision = DecisionStage::OnThread(ticket, values);
             let effect = Effect::DecideOnThread(ticket, Box::new(task));
@@ -143,7 +147,8 @@ impl DriverMachine {
             return false;
         };
         let start = self.stamps.elapsed();
-        let result = engine::decide(&net, open.state(), input, stamp, values);
+        let hooks = &self.settings.hooks;
+        let result = hooks.decide(&net, open.state(), input, stamp, values);
         open.is_slow = self.stamps.elapsed().saturating_sub(start) > DECISION_TIME_MAX;
         self.apply_decision(execution, result)
     }

@@ -15,6 +15,7 @@ use crate::driver::decide::TimedDecision;
 use crate::driver::handle::{
     Assignments, CommitNotice, DriverRequest, InputError, InputReply, PendingClaim,
 };
+use crate::driver::hooks::Hooks;
 use crate::driver::remote_commands::RemoteCommands;
 use crate::driver::write_batch::{BatchEntry, FinishedCommit};
 use crate::error::Error;
@@ -130,6 +131,7 @@ pub(super) struct DecisionTask {
     pub(super) input: Input,
     pub(super) stamp: Stamp,
     pub(super) loaded: LoadedValues,
+    pub(super) hooks: Hooks,
 }
 
 /// Source of time and of event IDs.

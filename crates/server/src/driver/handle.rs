@@ -62,6 +62,17 @@ pub(crate) struct InputReply {
     pub(crate) recorded: Vec<(EventId, Seq)>,
 }
 
+impl InputReply {
+    /// Reply to an input from which nothing follows for its caller.
+    pub(crate) fn unchanged() -> Self {
+        Self {
+            verdict: Verdict::Proceed,
+            next_commands: Vec::new(),
+            recorded: Vec::new(),
+        }
+    }
+}
+
 /// Data that accompanies an input.
 #[derive(Debug, Default)]
 pub(crate) struct InputAttachments {

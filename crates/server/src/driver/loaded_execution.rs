@@ -193,11 +193,11 @@ impl LoadedExecution {
     /// Queues the continuation of a decision before all other inputs except cancellations.
     pub(super) fn enqueue_continuation(&mut self) {
         let inputs = std::mem::take(&mut self.queue).into_iter();
-        let (cancellations, others): (Vec<_>, Vec<_>) =
+        let (cancellations, other_inputs): (Vec<_>, Vec<_>) =
             inputs.partition(|queued| matches!(queued.input, Input::Cancel(_)));
         self.queue.extend(cancellations);
         self.queue.push_back(QueuedInput::new(Input::Continue));
-        self.queue.extend(others);
+        self.queue.extend(other_inputs);
     }
 
     /// Moves control requests to the front of the queue: on a full disk, only they can be committed. The submission of
@@ -207,10 +207,10 @@ impl LoadedExecution {
             return;
         }
         let inputs = std::mem::take(&mut self.queue).into_iter();
-        let (control, others): (Vec<_>, Vec<_>) =
+        let (control, other_inputs): (Vec<_>, Vec<_>) =
             inputs.partition(|queued| queued.priority() == Priority::Control);
         self.queue.extend(control);
-        self.queue.extend(others);
+        self.queue.extend(other_inputs);
     }
 
     /// Whether the execution is still being submitted.
@@ -237,8 +237,8 @@ impl LoadedExecution {
             _ => false,
         };
         let inputs = std::mem::take(&mut self.queue).into_iter();
-        let (fenced, others): (Vec<_>, Vec<_>) = inputs.partition(is_fenced);
-        self.queue.extend(others);
+        let (fenced, other_inputs): (Vec<_>, Vec<_>) = inputs.partition(is_fenced);
+        self.queue.extend(other_inputs);
         fenced
     }
 }
@@ -335,8 +335,8 @@ impl OpenExecution {
 
     /// Returns the seq of a recent event.
     pub(super) fn seq_of(&self, id: EventId) -> Option<Seq> {
-        let found = self.recent_events.iter().find(|event| event.event_id == id);
-        found.map(|event| event.seq)
+        let recent = self.recent_events.iter().find(|event| event.event_id == id);
+        recent.map(|event| event.seq)
     }
 
     /// Returns the execution's data for the workers of a step run. The value is shared until `ctx` or a step's result

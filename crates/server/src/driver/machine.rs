@@ -13,8 +13,10 @@ use tokio::sync::oneshot;
 use crate::driver::claim_table::ClaimTable;
 use crate::driver::effect::{DriverInput, DriverTimer, Effect, Reply, StampSource, Ticket};
 use crate::driver::handle::{DriverRequest, InputAttachments};
+use crate::driver::hooks::Hooks;
 use crate::driver::loaded_execution::LoadedExecution;
 use crate::driver::queued_input::QueuedInput;
+use crate::tamper::DriverBug;
 
 /// Properties of this process that decide how executions are driven.
 pub(super) struct DriverSettings {
@@ -24,6 +26,8 @@ pub(super) struct DriverSettings {
     pub(super) has_peers: bool,
     /// Whether a bus is configured.
     pub(super) has_bus: bool,
+    /// What a simulation changes.
+    pub(super) hooks: Hooks,
 }
 
 /// The executions and claims of this process.
@@ -115,6 +119,9 @@ impl DriverMachine {
                     ..InputAttachments::from_message(consumed_message)
                 };
                 let queued = QueuedInput::with_reply(Input::Submit(submit), attachments, reply);
+                if self.has_bug(DriverBug::OverwriteExecution) {
+                    self.executions.remove(&execution);
+                }
                 // Another request may have submitted the same execution, so an existing entry is never replaced.
                 self.executions
                     .entry(execution)
@@ -163,6 +170,11 @@ impl DriverMachine {
             }
             DriverRequest::Drain(reply) => self.drain_replies.push(reply),
         }
+    }
+
+    /// Whether a simulation has built this bug into the driver.
+    pub(super) fn has_bug(&self, bug: DriverBug) -> bool {
+        self.settings.hooks.has_bug(bug)
     }
 
     /// Sends a reply after this step.

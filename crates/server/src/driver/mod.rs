@@ -16,8 +16,11 @@ mod commits;
 mod decide;
 mod effect;
 mod handle;
+mod hooks;
 mod loaded_execution;
 mod machine;
+#[cfg(test)]
+mod machine_tests;
 mod pending_commit;
 mod queued_input;
 mod reload;
@@ -30,4 +33,5 @@ pub(crate) use handle::{
     DriverHandle, DriverRequest, InputAttachments, InputError, PendingClaim, WorkerCapacity,
     driver_channel, input_priority,
 };
+pub(crate) use hooks::Hooks;
 pub(crate) use shell::run;

@@ -5,7 +5,6 @@ use model::command::Fence;
 use model::id::{EventId, Seq};
 use store::Priority;
 use tokio::sync::oneshot;
-use wire::Verdict;
 
 use crate::driver::effect::{Effect, Reply};
 use crate::driver::handle::{InputAttachments, InputError, InputReply, input_priority};
@@ -50,11 +49,7 @@ impl QueuedInput {
 
     /// The reply to an input that had no effect.
     pub(super) fn into_unchanged_reply(self) -> Option<Effect> {
-        self.into_reply(Ok(InputReply {
-            verdict: Verdict::Proceed,
-            next_commands: Vec::new(),
-            recorded: Vec::new(),
-        }))
+        self.into_reply(Ok(InputReply::unchanged()))
     }
 
     /// The decided input, before anything follows from it.

@@ -20,6 +20,7 @@ use crate::driver::machine::DriverMachine;
 use crate::driver::queued_input::QueuedInput;
 use crate::error::Error;
 use crate::loading::{self, EventPosition, FoldedExecution, LoadResult, ReloadChecks};
+use crate::tamper::DriverBug;
 
 /// Pause before an operation is retried that the store or the disk rejected.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
@@ -241,7 +242,8 @@ impl DriverMachine {
         let mut unconfirmed = VecDeque::with_capacity(queue.len());
         for queued in queue {
             let mut commits = queued.unconfirmed.iter();
-            if !commits.any(|commit| confirmed.contains(commit)) {
+            let repeats = self.has_bug(DriverBug::DecideConfirmedInputs);
+            if repeats || !commits.any(|commit| confirmed.contains(commit)) {
                 unconfirmed.push_back(queued);
                 continue;
             }
@@ -264,16 +266,16 @@ impl DriverMachine {
     /// Replies to submissions that are already in the store; the other inputs will be decided on the state just
     /// loaded.
     fn accept_submissions(&mut self, queue: VecDeque<QueuedInput>) -> VecDeque<QueuedInput> {
-        let mut others = VecDeque::with_capacity(queue.len());
+        let mut other_inputs = VecDeque::with_capacity(queue.len());
         for mut queued in queue {
             queued.is_checked = true;
             if matches!(queued.input, Input::Submit(_)) {
                 self.effects.extend(queued.into_unchanged_reply());
             } else {
-                others.push_back(queued);
+                other_inputs.push_back(queued);
             }
         }
-        others
+        other_inputs
     }
 
     fn refuse_all(&mut self, queue: VecDeque<QueuedInput>, mut error: impl FnMut() -> Error) {

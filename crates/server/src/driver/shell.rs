@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use crate::ServerShared;
 use crate::driver::effect::{DecisionTask, DriverInput, Effect, Reply, StampSource, Sweep, Ticket};
 use crate::driver::handle::{CommitNotice, DriverRequest, PendingClaim};
+use crate::driver::hooks::Hooks;
 use crate::driver::machine::{DriverMachine, DriverSettings};
 use crate::driver::remote_commands::fetch_remote_commands;
 use crate::driver::write_batch::write_batch;
@@ -35,13 +36,18 @@ struct DriverShell {
 }
 
 /// Runs until every handle is dropped or the server stops.
-pub(crate) async fn run(shared: Arc<ServerShared>, mut requests: mpsc::Receiver<DriverRequest>) {
+pub(crate) async fn run(
+    shared: Arc<ServerShared>,
+    mut requests: mpsc::Receiver<DriverRequest>,
+    hooks: Hooks,
+) {
     let stop = shared.stop.clone();
     let mut machine = DriverMachine::new(
         DriverSettings {
             owner: shared.owner.clone(),
             has_peers: shared.peer_clients.is_some(),
             has_bus: shared.bus.is_some(),
+            hooks,
         },
         Box::new(StoreStamps {
             store: shared.store.clone(),

@@ -37,11 +37,11 @@ pub(super) async fn write_batch(
 ) -> Vec<(ExecutionId, FinishedCommit)> {
     let mut outcomes = Vec::with_capacity(batch.len());
     let mut commits = Vec::with_capacity(batch.len());
-    let mut rests = Vec::with_capacity(batch.len());
-    for (commit, bodies, rest) in batch {
+    let mut remainders = Vec::with_capacity(batch.len());
+    for (commit, bodies, remainder) in batch {
         match store_bodies(shared, bodies).await {
             Ok(()) => {
-                rests.push((commit.execution, rest));
+                remainders.push((commit.execution, remainder));
                 commits.push(commit);
             }
             Err(error) => {
@@ -50,22 +50,22 @@ pub(super) async fn write_batch(
                     commit.execution,
                     FinishedCommit {
                         result,
-                        post_commit: rest,
+                        post_commit: remainder,
                     },
                 ));
             }
         }
     }
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let committed = shared.store.commit_all(commits).await;
-    metrics::histogram!(crate::metrics::COMMIT_SECONDS).record(begun.elapsed().as_secs_f64());
-    for ((execution, rest), result) in rests.into_iter().zip(committed) {
+    metrics::histogram!(crate::metrics::COMMIT_SECONDS).record(started_at.elapsed().as_secs_f64());
+    for ((execution, remainder), result) in remainders.into_iter().zip(committed) {
         let result = result.map_err(Error::from);
         outcomes.push((
             execution,
             FinishedCommit {
                 result,
-                post_commit: rest,
+                post_commit: remainder,
             },
         ));
     }

@@ -121,8 +121,12 @@ pub(crate) async fn ingest_batch(
         });
         event.event_id = event.event_id.or(id);
     }
-    let known = find_duplicates(shared, execution, &events, &hashes).await?;
-    let is_known = |event: &WireEvent| event.event_id.is_some_and(|id| known.contains_key(&id));
+    let duplicates = find_duplicates(shared, execution, &events, &hashes).await?;
+    let is_known = |event: &WireEvent| {
+        event
+            .event_id
+            .is_some_and(|id| duplicates.contains_key(&id))
+    };
     let news = events.iter().enumerate();
     let news = news.map(|(index, event)| NewEvent { index, event });
     let news = news.filter(|new| !needs_no_row(new.event) && !is_known(new.event));
@@ -140,12 +144,12 @@ pub(crate) async fn ingest_batch(
             report_events(shared, claim, &news, foreign.collect()).await?
         }
     };
-    let answers = events.iter().map(|event| {
-        let before = event.event_id.and_then(|id| known.get(&id).copied());
+    let statuses = events.iter().map(|event| {
+        let before = event.event_id.and_then(|id| duplicates.get(&id).copied());
         event_response(event, before, &reported)
     });
     Ok(IngestedBatch {
-        events: answers.collect(),
+        events: statuses.collect(),
     })
 }
 
@@ -180,7 +184,7 @@ fn check_events(events: &[WireEvent]) -> Result<(), IngestError> {
         }
         let kind = event.kind().err().map(|error| error.to_string());
         let at = || event.location().err().map(|error| error.to_string());
-        kind.or_else(at).map(|why| (index, why))
+        kind.or_else(at).map(|reason| (index, reason))
     });
     let wrong: Vec<(usize, String)> = wrong.collect();
     if wrong.is_empty() {
@@ -227,8 +231,8 @@ async fn find_claim(
     incoming: &IncomingEvents,
 ) -> Result<Result<ReportedClaim, IngestError>, IngestError> {
     let execution = incoming.execution;
-    let named = incoming.command;
-    if named.is_some_and(|id| id.execution != execution) {
+    let command_id = incoming.command;
+    if command_id.is_some_and(|id| id.execution != execution) {
         return Err(IngestError::SeveralCommands);
     }
     let open = shared.store.open_commands(execution).await;
@@ -236,15 +240,15 @@ async fn find_claim(
     let speaker = incoming.worker.as_ref();
     let step = incoming.events.iter().find_map(WireEvent::step);
     let is_meant = |open: &&store::OpenCommand| {
-        if let Some(id) = named {
+        if let Some(id) = command_id {
             return open.command.id == id;
         }
         let is_theirs = speaker.is_none() || open.worker.as_ref() == speaker;
         step.as_ref() == Some(&open.command.run.step) && is_theirs
     };
-    let Some(found) = open.iter().find(is_meant) else {
+    let Some(open_command) = open.iter().find(is_meant) else {
         // The command has ended. Its claim still determines the derived event IDs.
-        let claim = named.zip(incoming.lease_epoch).zip(speaker);
+        let claim = command_id.zip(incoming.lease_epoch).zip(speaker);
         let claim = claim.map(|((command, lease_epoch), worker)| ReportedClaim {
             command,
             lease_epoch,
@@ -253,13 +257,13 @@ async fn find_claim(
         });
         return Ok(claim.ok_or(IngestError::Fenced));
     };
-    let command = found.command.id;
-    let Some(holder) = &found.worker else {
+    let command = open_command.command.id;
+    let Some(holder) = &open_command.worker else {
         return Ok(Err(IngestError::Unclaimed(command)));
     };
     let is_current = incoming
         .lease_epoch
-        .is_none_or(|epoch| epoch == found.lease_epoch);
+        .is_none_or(|epoch| epoch == open_command.lease_epoch);
     if speaker.is_some_and(|speaker| speaker != holder) || !is_current {
         // Events that it sent while it held the command are recognized by the claim it had then.
         let stale = incoming.lease_epoch.zip(speaker);
@@ -273,7 +277,7 @@ async fn find_claim(
     }
     Ok(Ok(ReportedClaim {
         command,
-        lease_epoch: found.lease_epoch,
+        lease_epoch: open_command.lease_epoch,
         worker: holder.clone(),
         is_stale: false,
     }))
@@ -287,23 +291,23 @@ async fn find_duplicates(
     hashes: &[[u8; 32]],
 ) -> Result<HashMap<EventId, Seq>, IngestError> {
     let ids: Vec<EventId> = events.iter().filter_map(|event| event.event_id).collect();
-    let found = shared
+    let recorded = shared
         .store
         .external_events(execution, &ids)
         .await
         .map_err(Error::from)?;
-    let mut known = HashMap::new();
+    let mut duplicates = HashMap::new();
     for (event, hash) in events.iter().zip(hashes) {
         let Some(id) = event.event_id else { continue };
-        match found.iter().find(|found| found.event_id == id) {
-            Some(found) if found.hash != *hash => return Err(IngestError::Conflict(id)),
-            Some(found) => {
-                known.insert(id, found.seq);
+        match recorded.iter().find(|recorded| recorded.event_id == id) {
+            Some(recorded) if recorded.hash != *hash => return Err(IngestError::Conflict(id)),
+            Some(recorded) => {
+                duplicates.insert(id, recorded.seq);
             }
             None => {}
         }
     }
-    Ok(known)
+    Ok(duplicates)
 }
 
 /// Result of a report.
@@ -426,8 +430,8 @@ async fn translate_events(
             }
             Ok(TranslationResult::AlreadyRecorded) => Disposition::AlreadyRecorded(None),
             Err(TranslateError::StepEnded) => return Err(IngestError::Fenced),
-            Err(why) => {
-                wrong.push((*index, why.to_string()));
+            Err(reason) => {
+                wrong.push((*index, reason.to_string()));
                 continue;
             }
         };

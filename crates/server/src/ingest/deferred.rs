@@ -76,12 +76,12 @@ pub(crate) async fn store_batch(
         to: execution,
         body: RawJson::from_serializable(&deferred),
     };
-    let sent = shared.store.send_message(message, Priority::Normal).await;
-    sent.map_err(Error::from)?;
+    let delivery = shared.store.send_message(message, Priority::Normal).await;
+    delivery.map_err(Error::from)?;
     // The message is stored first, because the description of a batch without a message would never be removed.
     let (key_text, text) = (start_key(&request_id), RawJson::from_serializable(&begin));
-    let kept = shared.store.set_setting_once(&key_text, text.text()).await;
-    kept.map_err(Error::from)?;
+    let stored_text = shared.store.set_setting_once(&key_text, text.text()).await;
+    stored_text.map_err(Error::from)?;
     shared.sweep_signals.messages.notify_one();
     Ok(BatchResponse {
         request_id: request_id.to_string(),
@@ -132,8 +132,8 @@ pub(crate) async fn decide_batch(
         lease_epoch: request.lease_epoch,
         events: request.events.clone(),
     };
-    let taken = ingest_batch(shared, incoming);
-    let (end, body) = match taken.await {
+    let ingested = ingest_batch(shared, incoming);
+    let (end, body) = match ingested.await {
         Ok(_) => {
             let status = BatchState::Completed;
             (

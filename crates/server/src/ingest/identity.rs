@@ -80,21 +80,21 @@ mod tests {
     }
 
     #[test]
-    fn the_same_content_has_the_same_hash_however_it_is_spelled() {
+    fn the_same_content_has_the_same_hash_in_every_notation() {
         let mut other: WireEvent = serde_json::from_str(
             r#"{"execution_id":"1","node_name":"a","event_type":"step.done","payload":{"y":[1],"x":2}}"#,
         )
         .unwrap();
-        let one = event(&json!({"x": 2, "y": [1]}));
-        assert_eq!(event_hash(&one), event_hash(&other));
+        let first = event(&json!({"x": 2, "y": [1]}));
+        assert_eq!(event_hash(&first), event_hash(&other));
         other.status = Some(wire::WireStatus::Success);
         assert_eq!(
-            event_hash(&one),
+            event_hash(&first),
             event_hash(&other),
             "a status that follows from the type may be left out"
         );
         other.step = Some("b".into());
-        assert_ne!(event_hash(&one), event_hash(&other));
+        assert_ne!(event_hash(&first), event_hash(&other));
     }
 
     #[test]
@@ -109,11 +109,11 @@ mod tests {
                 lease_epoch: LeaseEpoch(epoch),
             }
         };
-        let one = event(&json!({"x": 1}));
-        let id = derive_event_id(&one, claim(4, 1));
-        assert_eq!(id, derive_event_id(&one, claim(4, 1)));
-        assert_ne!(id, derive_event_id(&one, claim(4, 2)));
-        assert_ne!(id, derive_event_id(&one, claim(5, 1)));
+        let first = event(&json!({"x": 1}));
+        let id = derive_event_id(&first, claim(4, 1));
+        assert_eq!(id, derive_event_id(&first, claim(4, 1)));
+        assert_ne!(id, derive_event_id(&first, claim(4, 2)));
+        assert_ne!(id, derive_event_id(&first, claim(5, 1)));
         assert_ne!(id, derive_event_id(&event(&json!({"x": 2})), claim(4, 1)));
         assert!(id.0 >= 0);
     }

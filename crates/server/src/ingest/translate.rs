@@ -204,8 +204,8 @@ impl<'s> Translation<'s> {
         wire: &WireEvent,
         iteration: Option<u64>,
     ) -> Result<Vec<Event>, TranslateError> {
-        let begun = Continuation::default();
-        let continuation = self.continuation(iteration).unwrap_or(&begun);
+        let initial = Continuation::default();
+        let continuation = self.continuation(iteration).unwrap_or(&initial);
         if self.has_run_all(continuation) {
             return Ok(Vec::new());
         }
@@ -243,8 +243,8 @@ impl<'s> Translation<'s> {
     fn start_task(&self, wire: &WireEvent, kind: EventKind) -> Result<Vec<Event>, TranslateError> {
         let at = self.reported_location(wire)?;
         let mut events = self.start_events(at.iteration);
-        let begun = Continuation::default();
-        let continuation = self.continuation(at.iteration).unwrap_or(&begun);
+        let initial = Continuation::default();
+        let continuation = self.continuation(at.iteration).unwrap_or(&initial);
         if kind == EventKind::TaskStarted {
             if is_task_running(continuation, &at) {
                 return Ok(Vec::new());
@@ -271,8 +271,8 @@ impl<'s> Translation<'s> {
     fn end_task(&self, wire: &WireEvent, kind: EventKind) -> Result<Vec<Event>, TranslateError> {
         let at = self.reported_location(wire)?;
         let mut events = self.start_events(at.iteration);
-        let begun = Continuation::default();
-        let continuation = self.continuation(at.iteration).unwrap_or(&begun);
+        let initial = Continuation::default();
+        let continuation = self.continuation(at.iteration).unwrap_or(&initial);
         let label = at.task.as_ref();
         let has_outcome = label.is_some_and(|label| continuation.outcomes.contains_key(label));
         let is_begun = is_task_running(continuation, &at);
@@ -355,7 +355,7 @@ impl<'s> Translation<'s> {
             is_retrying = false;
         }
         while current < next {
-            let here = EventLocation {
+            let current_location = EventLocation {
                 attempt: current,
                 ..at.clone()
             };
@@ -370,7 +370,10 @@ impl<'s> Translation<'s> {
                     set_ctx: None,
                     set: None,
                 };
-                events.push(self.event(here, EventBody::PolicyEvaluated(Box::new(policy))));
+                events.push(self.event(
+                    current_location,
+                    EventBody::PolicyEvaluated(Box::new(policy)),
+                ));
             }
             current += 1;
             if current < next {
@@ -416,8 +419,8 @@ impl<'s> Translation<'s> {
                 return Err(self.unknown_task(label));
             }
         }
-        let begun = Continuation::default();
-        let continuation = self.continuation(at.iteration).unwrap_or(&begun);
+        let initial = Continuation::default();
+        let continuation = self.continuation(at.iteration).unwrap_or(&initial);
         if at.task.is_none() && matches!(entity, EntityType::Task | EntityType::Policy) {
             at.task = self.current_task(continuation);
         }
@@ -438,8 +441,8 @@ impl<'s> Translation<'s> {
             PipelineCursor::At(label) => Some(label.clone()),
             PipelineCursor::Start => tasks.first().map(|task| task.label.clone()),
             PipelineCursor::After(label) => {
-                let place = tasks.iter().position(|task| task.label == *label);
-                let next = place.and_then(|place| tasks.get(place + 1));
+                let index = tasks.iter().position(|task| task.label == *label);
+                let next = index.and_then(|index| tasks.get(index + 1));
                 Some(next.map_or_else(|| label.clone(), |task| task.label.clone()))
             }
         }
@@ -462,9 +465,13 @@ impl<'s> Translation<'s> {
         iteration: Option<u64>,
         continuation: &Continuation,
     ) -> EventLocation {
-        let known = continuation.visits.get(&label).copied().unwrap_or(0);
+        let earlier_visits = continuation.visits.get(&label).copied().unwrap_or(0);
         let is_here = continuation.cursor == PipelineCursor::At(label.clone());
-        let visit = if is_here { known.max(1) } else { known + 1 };
+        let visit = if is_here {
+            earlier_visits.max(1)
+        } else {
+            earlier_visits + 1
+        };
         EventLocation {
             task: Some(label),
             visit,

@@ -136,25 +136,25 @@ impl Keychain {
         &self,
         scope: &str,
         name: &str,
-        kept: &CachedValue,
+        cached: &CachedValue,
     ) -> Result<(), Error> {
-        let place = sealed_location(scope, name);
-        let value = kept.to_sealed();
+        let location = sealed_location(scope, name);
+        let value = cached.to_sealed();
         for _ in 0..SEALS_MAX {
             let row = KeychainRow {
                 scope: scope.to_owned(),
                 name: name.to_owned(),
-                sealed: self.seal_value(&place, &value)?,
+                sealed: self.seal_value(&location, &value)?,
                 resolved_at: self.store.now(),
-                expires_at: kept.expires_at,
+                expires_at: cached.expires_at,
             };
             let sealed = row.sealed.clone();
             self.store.sealed_store().put_keychain(row).await?;
-            if self.rewrap_if_rotated(&place, &sealed).await? {
+            if self.rewrap_if_rotated(&location, &sealed).await? {
                 return Ok(());
             }
         }
-        Err(Error::Conflict(seal::describe_location(&place)))
+        Err(Error::Conflict(seal::describe_location(&location)))
     }
 }
 
@@ -193,18 +193,18 @@ impl Server {
         &self,
         entry: SharedEntry<'_>,
         data: &Value,
-        life: Option<Duration>,
+        ttl: Option<Duration>,
         actor: Actor,
     ) -> Result<KeychainEntryStatus, Error> {
         check_name("name", entry.name)?;
         let keychain = &self.shared.keychain;
-        let kept = CachedValue {
+        let cached = CachedValue {
             value: check_data(data)?.clone(),
-            expires_at: life.map(|life| self.shared.store.now().after(life)),
+            expires_at: ttl.map(|ttl| self.shared.store.now().after(ttl)),
             request_digest: None,
         };
         keychain
-            .cache_value(&playbook_scope(entry.path), entry.name, &kept)
+            .cache_value(&playbook_scope(entry.path), entry.name, &cached)
             .await?;
         keychain
             .audit(actor, audit_record("keychain.set", &entry))

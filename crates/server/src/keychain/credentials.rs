@@ -95,7 +95,7 @@ impl Keychain {
         for _ in 0..TRIES_MAX {
             let before = safe.credential(&request.name).await?;
             let version = before.as_ref().map_or(1, |row| row.version + 1);
-            let place = SealedLocation::Credential {
+            let location = SealedLocation::Credential {
                 name: request.name.clone(),
                 version,
             };
@@ -104,14 +104,14 @@ impl Keychain {
                 name: request.name.clone(),
                 kind: request.kind.clone(),
                 version,
-                sealed: self.seal_value(&place, data)?,
+                sealed: self.seal_value(&location, data)?,
                 created_at: before.map_or(now, |row| row.created_at),
                 updated_at: now,
                 last_used_at: None,
             };
             // If the value can no longer be decrypted, it is encrypted again as the next version.
             let is_kept = safe.put_credential(row.clone()).await?;
-            if is_kept && self.rewrap_if_rotated(&place, &row.sealed).await? {
+            if is_kept && self.rewrap_if_rotated(&location, &row.sealed).await? {
                 return Ok(row);
             }
         }
@@ -122,11 +122,11 @@ impl Keychain {
     pub(super) async fn credential(&self, name: &str) -> Result<Value, Error> {
         let row = self.store.sealed_store().credential(name).await?;
         let row = row.ok_or_else(|| Error::NotFound(name.to_owned()))?;
-        let place = SealedLocation::Credential {
+        let location = SealedLocation::Credential {
             name: row.name,
             version: row.version,
         };
-        let mut data = match self.open_value(&place, &row.sealed)? {
+        let mut data = match self.open_value(&location, &row.sealed)? {
             Value::Object(data) => data,
             other => Map::from_iter([("value".to_owned(), other)]),
         };
@@ -150,10 +150,10 @@ impl Keychain {
 }
 
 /// Checks a name; credentials, entries and types have names of the same form.
-pub(super) fn check_name(what: &str, name: &str) -> Result<(), Error> {
+pub(super) fn check_name(subject: &str, name: &str) -> Result<(), Error> {
     if !is_credential_name(name) {
         return Err(Error::Invalid(format!(
-            "invalid `{what}`: expected 1 to {NAME_BYTES_MAX} letters, digits, `_`, `-`, `.`, `:` or `@`"
+            "invalid `{subject}`: expected 1 to {NAME_BYTES_MAX} letters, digits, `_`, `-`, `.`, `:` or `@`"
         )));
     }
     Ok(())

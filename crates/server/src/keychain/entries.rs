@@ -71,19 +71,19 @@ impl<'k> EntryResolver<'k> {
         let name = entry.name.as_str();
         let path = self.owner.path.clone();
         let (set, shared) = match self.keychain.shared_value(&path, name).await? {
-            Some(kept) if kept.request_digest.is_none() => (Some(kept), None),
+            Some(cached) if cached.request_digest.is_none() => (Some(cached), None),
             shared => (None, shared),
         };
-        if let Some(kept) = set {
-            return Ok(self.add_resolved(entry, kept));
+        if let Some(cached) = set {
+            return Ok(self.add_resolved(entry, cached));
         }
         let fields = self.render_fields(position).await?;
-        let kept = match entry.kind {
+        let cached = match entry.kind {
             KeychainKind::Credential => {
-                let named = text_field(&fields, &["credential", "ref", "key", "auth"]);
-                let named = named.unwrap_or(name);
-                let opened = self.resolve_credential(named).await;
-                permanent_value(opened.map_err(|error| hide_name(entry, named, error))?)
+                let credential_name = text_field(&fields, &["credential", "ref", "key", "auth"]);
+                let credential_name = credential_name.unwrap_or(name);
+                let opened = self.resolve_credential(credential_name).await;
+                permanent_value(opened.map_err(|error| hide_name(entry, credential_name, error))?)
             }
             KeychainKind::Static => permanent_value(static_value(fields)),
             KeychainKind::Env => permanent_value(self.read_each(entry, &fields, |this, variable| {
@@ -102,13 +102,13 @@ impl<'k> EntryResolver<'k> {
                 self.fetch_entry(entry, &fields, shared).await?
             }
         };
-        Ok(self.add_resolved(entry, kept))
+        Ok(self.add_resolved(entry, cached))
     }
 
-    fn add_resolved(&mut self, entry: &KeychainEntry, kept: CachedValue) -> CachedValue {
+    fn add_resolved(&mut self, entry: &KeychainEntry, cached: CachedValue) -> CachedValue {
         self.resolved_values
-            .insert(entry.name.to_string(), kept.value.clone());
-        kept
+            .insert(entry.name.to_string(), cached.value.clone());
+        cached
     }
 
     /// Renders an entry's fields; resolves the entries that they read first.
@@ -122,14 +122,14 @@ impl<'k> EntryResolver<'k> {
             let at = declared
                 .entries
                 .iter()
-                .position(|known| known.name == *name);
+                .position(|earlier| earlier.name == *name);
             let value = match at {
                 Some(before) if before < position => {
                     Box::pin(self.resolve_entry(before)).await?.value
                 }
                 Some(_) => {
-                    let why = format!("it uses `{name}`, which must be declared before it");
-                    return Err(unresolved_error(entry.name.as_str(), why));
+                    let reason = format!("it uses `{name}`, which must be declared before it");
+                    return Err(unresolved_error(entry.name.as_str(), reason));
                 }
                 None => self.resolve_credential(&name).await?,
             };
@@ -141,11 +141,11 @@ impl<'k> EntryResolver<'k> {
         let mut fields = Map::new();
         for (key, tree) in &entry.fields {
             // The error of a template may quote its input.
-            let why = |_| {
-                let why = format!("cannot render its `{key}`");
-                unresolved_error(entry.name.as_str(), why)
+            let reason = |_| {
+                let reason = format!("cannot render its `{key}`");
+                unresolved_error(entry.name.as_str(), reason)
             };
-            let rendered = tree.render(&scope).map_err(why)?;
+            let rendered = tree.render(&scope).map_err(reason)?;
             fields.insert(key.clone(), rendered.value);
         }
         Ok(fields)
@@ -159,21 +159,22 @@ impl<'k> EntryResolver<'k> {
         read: impl Fn(&Self, &str) -> Result<Value, String>,
     ) -> Result<Value, Error> {
         let name = entry.name.as_str();
-        let read = |place: &str| read(self, place).map_err(|why| unresolved_error(name, why));
+        let read =
+            |location: &str| read(self, location).map_err(|reason| unresolved_error(name, reason));
         if let Some(Value::Object(map)) = fields.get("map").or_else(|| fields.get("data")) {
             let mut all = Map::new();
-            for (key, place) in map {
-                let place = place.as_str().unwrap_or_default();
-                all.insert(key.clone(), read(place)?);
+            for (key, location) in map {
+                let location = location.as_str().unwrap_or_default();
+                all.insert(key.clone(), read(location)?);
             }
             return Ok(Value::Object(all));
         }
         let keys = ["variable", "var", "env", "path", "file", "key"];
-        let Some(place) = text_field(fields, &keys) else {
-            let why = "it needs a `map`, a `variable` or a `path`";
-            return Err(unresolved_error(name, why.to_owned()));
+        let Some(location) = text_field(fields, &keys) else {
+            let reason = "it needs a `map`, a `variable` or a `path`";
+            return Err(unresolved_error(name, reason.to_owned()));
         };
-        Ok(match read(place)? {
+        Ok(match read(location)? {
             Value::Object(map) => Value::Object(map),
             value => Value::Object(Map::from_iter([("value".to_owned(), value)])),
         })
@@ -184,8 +185,8 @@ impl<'k> EntryResolver<'k> {
         let Some(folder) = &self.keychain.config.secrets_dir else {
             return Err("NOETL_SECRETS_DIR is not set on the server".to_owned());
         };
-        let told = display_location(entry, path);
-        let missing = || format!("file {told} not found in NOETL_SECRETS_DIR");
+        let displayed_path = display_location(entry, path);
+        let missing = || format!("file {displayed_path} not found in NOETL_SECRETS_DIR");
         let folder = folder.canonicalize().map_err(|_| missing())?;
         let file = folder.join(path).canonicalize().map_err(|_| missing())?;
         if !file.starts_with(&folder) {
@@ -193,7 +194,9 @@ impl<'k> EntryResolver<'k> {
         }
         let size = file.metadata().map(|meta| meta.len());
         if size.map_err(|_| missing())? > FILE_BYTES_MAX {
-            return Err(format!("file {told} exceeds {FILE_BYTES_MAX} bytes"));
+            return Err(format!(
+                "file {displayed_path} exceeds {FILE_BYTES_MAX} bytes"
+            ));
         }
         let text = std::fs::read_to_string(&file).map_err(|_| missing())?;
         let text = text.trim_end_matches(['\r', '\n']);
@@ -241,26 +244,26 @@ fn names_read_by(entry: &KeychainEntry) -> Vec<String> {
     names
 }
 
-pub(super) fn unresolved_error(name: &str, why: impl Into<String>) -> Error {
+pub(super) fn unresolved_error(name: &str, reason: impl Into<String>) -> Error {
     Error::Unresolved {
         name: name.to_owned(),
-        why: why.into(),
+        why: reason.into(),
     }
 }
 
 /// A source in error messages: shown if it is written literally in the playbook. The result of a template may be a
 /// secret.
-pub(super) fn display_location(entry: &KeychainEntry, place: &str) -> String {
-    if is_written_location(entry, place) {
-        format!("`{place}`")
+pub(super) fn display_location(entry: &KeychainEntry, location: &str) -> String {
+    if is_written_location(entry, location) {
+        format!("`{location}`")
     } else {
         "(from a template)".to_owned()
     }
 }
 
-fn is_written_location(entry: &KeychainEntry, place: &str) -> bool {
+fn is_written_location(entry: &KeychainEntry, location: &str) -> bool {
     let mut trees = entry.fields.values();
-    entry.name == *place || trees.any(|tree| is_written(tree, place))
+    entry.name == *location || trees.any(|tree| is_written(tree, location))
 }
 
 fn is_written(tree: &Tree, text: &str) -> bool {
@@ -285,14 +288,14 @@ fn contains_text(value: &Value, text: &str) -> bool {
 fn hide_name(entry: &KeychainEntry, name: &str, error: Error) -> Error {
     match error {
         Error::NotFound(_) if !is_written_location(entry, name) => {
-            let why = format!("credential {} not found", display_location(entry, name));
-            unresolved_error(entry.name.as_str(), why)
+            let reason = format!("credential {} not found", display_location(entry, name));
+            unresolved_error(entry.name.as_str(), reason)
         }
         error => error,
     }
 }
 
 pub(super) fn text_field<'m>(fields: &'m Map<String, Value>, keys: &[&str]) -> Option<&'m str> {
-    let mut found = keys.iter().filter_map(|key| fields.get(*key));
-    found.find_map(Value::as_str)
+    let mut values = keys.iter().filter_map(|key| fields.get(*key));
+    values.find_map(Value::as_str)
 }

@@ -29,36 +29,40 @@ impl EntryResolver<'_> {
         shared: Option<CachedValue>,
     ) -> Result<CachedValue, Error> {
         let name = entry.name.as_str();
-        let asked = FetchKey {
+        let fetch_key = FetchKey {
             scope: self.keychain.scope_key(&self.owner, entry.scope).await?,
             name: name.to_owned(),
             request_digest: self.request_digest(entry, fields),
         };
-        let fits = |kept: &CachedValue| kept.request_digest.as_ref() == Some(&asked.request_digest);
-        if let Some(kept) = shared.filter(fits) {
-            return Ok(kept);
+        let fits = |cached_value: &CachedValue| {
+            cached_value.request_digest.as_ref() == Some(&fetch_key.request_digest)
+        };
+        if let Some(cached_value) = shared.filter(fits) {
+            return Ok(cached_value);
         }
-        let cached = self.keychain.cached_value(&asked.scope, name).await?;
-        if let Some(kept) = cached.filter(fits) {
-            return Ok(kept);
+        let cached = self.keychain.cached_value(&fetch_key.scope, name).await?;
+        if let Some(cached_value) = cached.filter(fits) {
+            return Ok(cached_value);
         }
-        let alone = self.keychain.fetch_lock(&asked);
+        let alone = self.keychain.fetch_lock(&fetch_key);
         let _alone = alone.lock().await;
-        let cached = self.keychain.cached_value(&asked.scope, name).await?;
-        if let Some(kept) = cached.filter(fits) {
-            return Ok(kept);
+        let cached = self.keychain.cached_value(&fetch_key.scope, name).await?;
+        if let Some(cached_value) = cached.filter(fits) {
+            return Ok(cached_value);
         }
-        let (value, life) = match entry.kind {
+        let (value, ttl) = match entry.kind {
             KeychainKind::Vault => (self.fetch_from_vault(entry, fields).await?, CACHE_DEFAULT),
             _ => self.fetch_token(name, fields).await?,
         };
-        let kept = CachedValue {
+        let cached_value = CachedValue {
             value,
-            expires_at: Some(self.keychain.store.now().after(life)),
-            request_digest: Some(asked.request_digest),
+            expires_at: Some(self.keychain.store.now().after(ttl)),
+            request_digest: Some(fetch_key.request_digest),
         };
-        self.keychain.cache_value(&asked.scope, name, &kept).await?;
-        Ok(kept)
+        self.keychain
+            .cache_value(&fetch_key.scope, name, &cached_value)
+            .await?;
+        Ok(cached_value)
     }
 
     /// Digest of the request. A cached value is only used for the same request.
@@ -81,19 +85,19 @@ impl EntryResolver<'_> {
                 "this process sends no network requests",
             ));
         };
-        let answer = fetch.fetch(request).await;
-        let FetchResponse { status, body } = answer.map_err(|error| {
+        let response = fetch.fetch(request).await;
+        let FetchResponse { status, body } = response.map_err(|error| {
             if error.is_passing {
                 unavailable(name, error.why)
             } else {
                 unresolved_error(name, error.why)
             }
         })?;
-        let why = || format!("the endpoint returned status {status}");
+        let reason = || format!("the endpoint returned status {status}");
         match status {
             200..300 => Ok(body),
-            408 | 429 | 500.. => Err(unavailable(name, why())),
-            _ => Err(unresolved_error(name, why())),
+            408 | 429 | 500.. => Err(unavailable(name, reason())),
+            _ => Err(unresolved_error(name, reason())),
         }
     }
 
@@ -151,25 +155,26 @@ impl EntryResolver<'_> {
             && !matches!(provider, "vault" | "hashicorp")
         {
             let provider = display_location(entry, provider);
-            let why = format!("secret manager {provider} is not supported; use `vault`");
-            return Err(unresolved_error(name, why));
+            let reason = format!("secret manager {provider} is not supported; use `vault`");
+            return Err(unresolved_error(name, reason));
         }
         if let Some(map) = fields.get("map").and_then(Value::as_object) {
             let mut all = Map::new();
             let mut paths = BTreeMap::new();
-            for (key, place) in map {
-                let place = place.as_str().unwrap_or_default();
-                let (path, field) = place.split_once('#').unwrap_or((place, key));
+            for (key, location) in map {
+                let location = location.as_str().unwrap_or_default();
+                let (path, field) = location.split_once('#').unwrap_or((location, key));
                 if !paths.contains_key(path) {
                     paths.insert(path, self.fetch_vault_path(name, fields, path).await?);
                 }
                 let value = paths[path].get(field).cloned();
-                let why = || {
-                    let place = display_location(entry, place);
-                    let why = format!("its `{key}` names a field that does not exist: {place}");
-                    unresolved_error(name, why)
+                let reason = || {
+                    let location = display_location(entry, location);
+                    let reason =
+                        format!("its `{key}` names a field that does not exist: {location}");
+                    unresolved_error(name, reason)
                 };
-                all.insert(key.clone(), value.ok_or_else(why)?);
+                all.insert(key.clone(), value.ok_or_else(reason)?);
             }
             return Ok(Value::Object(all));
         }
@@ -186,8 +191,8 @@ impl EntryResolver<'_> {
         path: &str,
     ) -> Result<Map<String, Value>, Error> {
         let Some(vault) = &self.keychain.config.vault else {
-            let why = "no secret manager configured: set NOETL_VAULT_ADDR and NOETL_VAULT_TOKEN on the server";
-            return Err(unresolved_error(name, why));
+            let reason = "no secret manager configured: set NOETL_VAULT_ADDR and NOETL_VAULT_TOKEN on the server";
+            return Err(unresolved_error(name, reason));
         };
         let mount = text_field(fields, &["mount"]).unwrap_or("secret");
         let is_plain = |text: &str| {
@@ -215,15 +220,15 @@ impl EntryResolver<'_> {
         };
         let body = self.send_request(name, request).await?;
         let values = body.pointer("/data/data").and_then(Value::as_object);
-        let why = || unresolved_error(name, "the response of the secret manager has no values");
-        values.cloned().ok_or_else(why)
+        let reason = || unresolved_error(name, "the response of the secret manager has no values");
+        values.cloned().ok_or_else(reason)
     }
 }
 
-fn unavailable(name: &str, why: String) -> Error {
+fn unavailable(name: &str, reason: String) -> Error {
     Error::Unavailable {
         name: name.to_owned(),
-        why,
+        why: reason,
     }
 }
 
@@ -245,10 +250,10 @@ fn parse_token(name: &str, body: Value) -> Result<(Value, Duration), Error> {
     answer.insert("access_token".to_owned(), token.clone());
     answer.insert("token".to_owned(), token);
     answer.insert("type".to_owned(), "bearer".into());
-    let life = expires.map_or(CACHE_DEFAULT, |life| {
-        life.saturating_sub(RENEWAL_MARGIN.max(life / 10))
+    let seconds = expires.map_or(CACHE_DEFAULT, |seconds| {
+        seconds.saturating_sub(RENEWAL_MARGIN.max(seconds / 10))
     });
-    Ok((Value::Object(answer), life.min(CACHE_MAX)))
+    Ok((Value::Object(answer), seconds.min(CACHE_MAX)))
 }
 
 /// Parses a number of seconds, given as a number or as a string.
@@ -262,17 +267,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_asked_for_anew_before_it_expires() {
-        let life = |expires: Value| {
-            let answer = json!({"access_token": "canary", "expires_in": expires});
-            parse_token("t", answer)
-                .map(|(_, life)| life.as_secs())
+    fn a_token_is_fetched_again_before_it_expires() {
+        let ttl_of = |expires: Value| {
+            let body = json!({"access_token": "canary", "expires_in": expires});
+            parse_token("t", body)
+                .map(|(_, ttl_of)| ttl_of.as_secs())
                 .unwrap()
         };
-        assert_eq!(life(json!(3_600)), 3_240);
-        assert_eq!(life(json!("100")), 70);
-        assert_eq!(life(json!(10)), 0);
-        assert_eq!(life(Value::Null), CACHE_DEFAULT.as_secs());
+        assert_eq!(ttl_of(json!(3_600)), 3_240);
+        assert_eq!(ttl_of(json!("100")), 70);
+        assert_eq!(ttl_of(json!(10)), 0);
+        assert_eq!(ttl_of(Value::Null), CACHE_DEFAULT.as_secs());
         let (value, _) = parse_token("t", json!({"token": "canary"})).unwrap();
         assert_eq!(value["access_token"], "canary");
         let refused = parse_token("t", json!({"error": "canary"})).unwrap_err();

@@ -105,12 +105,12 @@ impl MasterKeys {
 
     /// Finds a key by ID; `None` if this process does not have it.
     pub(super) fn find(&self, id: &str) -> Result<Option<MasterKey>, Error> {
-        let known = match self {
+        let current_key = match self {
             Self::Missing => return Err(Error::MasterKeyMissing),
             Self::Given { current, old } => [Some(current.clone()), old.clone()],
             Self::File(file) => [read_key(file)?, read_key(&old_key_path(file))?],
         };
-        Ok(known.into_iter().flatten().find(|key| key.id() == id))
+        Ok(current_key.into_iter().flatten().find(|key| key.id() == id))
     }
 }
 
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_makes_its_key_once_and_for_its_owner_alone() {
+    fn a_store_creates_its_key_once_and_only_its_owner_can_read_it() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("master.key");
         let keys = MasterKeys::File(file.clone());

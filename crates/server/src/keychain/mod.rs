@@ -23,6 +23,5 @@ pub use config::{
 };
 pub use error::Error as KeychainError;
 pub use keys::{MasterKey, MasterKeys};
-pub use rotate::Rotated;
 pub(crate) use secrets::{SecretsError, resolve_secrets};
 pub(crate) use shared::Keychain;

@@ -7,6 +7,8 @@ use std::path::Path;
 use serde_json::json;
 use store::{AuditOutcome, SealedLocation, SealedValue};
 
+use wire::api::RotateKeyResponse;
+
 use crate::Server;
 use crate::access_tokens::Actor;
 use crate::keychain::credentials::AuditRecord;
@@ -20,21 +22,10 @@ use crate::keychain::shared::Keychain;
 /// Maximum number of passes over values that other processes encrypt in the meantime.
 const ROUNDS_MAX: usize = 16;
 
-/// Result of a rotation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rotated {
-    /// ID of the current master key.
-    pub key_id: String,
-    /// Number of re-encrypted data keys.
-    pub rewrapped: u64,
-    /// Number of data keys that another key still encrypts; the old master key is needed until it is 0.
-    pub remaining: u64,
-}
-
 impl Server {
     /// Re-encrypts all data keys: with a new master key if the store generates its own, otherwise with the configured
     /// one.
-    pub async fn rotate_master_key(&self, actor: Actor) -> Result<Rotated, Error> {
+    pub async fn rotate_master_key(&self, actor: Actor) -> Result<RotateKeyResponse, Error> {
         let keychain = &self.shared.keychain;
         let rotated = keychain.rotate().await;
         let (outcome, detail) = match &rotated {
@@ -56,7 +47,7 @@ impl Server {
 }
 
 impl Keychain {
-    async fn rotate(&self) -> Result<Rotated, Error> {
+    async fn rotate(&self) -> Result<RotateKeyResponse, Error> {
         let _alone = self.rotation_lock.lock().await;
         let _locked = match &self.config.keys {
             MasterKeys::File(file) => Some(lock_key_file(file).await?),
@@ -69,7 +60,7 @@ impl Keychain {
             }
             MasterKeys::Missing | MasterKeys::Given { .. } => None,
         };
-        let mut rotated = Rotated {
+        let mut rotated = RotateKeyResponse {
             key_id: self.config.keys.current()?.id(),
             rewrapped: 0,
             remaining: 0,
@@ -82,8 +73,8 @@ impl Keychain {
                 .await?;
             rotated.remaining = old.len() as u64;
             let mut wrapped = 0;
-            for (place, sealed) in &old {
-                wrapped += u64::from(self.rewrap(place, sealed).await?);
+            for (location, sealed) in &old {
+                wrapped += u64::from(self.rewrap(location, sealed).await?);
             }
             rotated.rewrapped += wrapped;
             if wrapped == 0 {
@@ -99,16 +90,16 @@ impl Keychain {
     }
 
     /// Re-encrypts one data key. Returns false if no available key decrypts it.
-    async fn rewrap(&self, place: &SealedLocation, sealed: &SealedValue) -> Result<bool, Error> {
+    async fn rewrap(&self, location: &SealedLocation, sealed: &SealedValue) -> Result<bool, Error> {
         let Some(old) = self.config.keys.find(&sealed.key_id)? else {
             return Ok(false);
         };
         let new = self.config.keys.current()?;
-        let again = seal::rewrap(&old, &new, place, sealed)?;
+        let rewrapped = seal::rewrap(&old, &new, location, sealed)?;
         Ok(self
             .store
             .sealed_store()
-            .rewrap(place, sealed, &again)
+            .rewrap(location, sealed, &rewrapped)
             .await?)
     }
 
@@ -116,7 +107,7 @@ impl Keychain {
     /// value must then be encrypted again.
     pub(super) async fn rewrap_if_rotated(
         &self,
-        place: &SealedLocation,
+        location: &SealedLocation,
         sealed: &SealedValue,
     ) -> Result<bool, Error> {
         let mut sealed = sealed.clone();
@@ -126,27 +117,31 @@ impl Keychain {
                 return Ok(true);
             }
             let Some(old) = self.config.keys.find(&sealed.key_id)? else {
-                return Ok(!self.is_stored(place, &sealed).await?);
+                return Ok(!self.is_stored(location, &sealed).await?);
             };
-            let again = seal::rewrap(&old, &current, place, &sealed)?;
+            let rewrapped = seal::rewrap(&old, &current, location, &sealed)?;
             if !self
                 .store
                 .sealed_store()
-                .rewrap(place, &sealed, &again)
+                .rewrap(location, &sealed, &rewrapped)
                 .await?
             {
                 // The rotation re-encrypted it first, or it was replaced.
                 return Ok(true);
             }
-            sealed = again;
+            sealed = rewrapped;
         }
         Ok(false)
     }
 
     /// Whether the store has exactly this encrypted value.
-    async fn is_stored(&self, place: &SealedLocation, sealed: &SealedValue) -> Result<bool, Error> {
+    async fn is_stored(
+        &self,
+        location: &SealedLocation,
+        sealed: &SealedValue,
+    ) -> Result<bool, Error> {
         let safe = self.store.sealed_store();
-        let kept = match place {
+        let stored_row = match location {
             SealedLocation::Credential { name, .. } => {
                 safe.credential(name).await?.map(|row| row.sealed)
             }
@@ -154,7 +149,7 @@ impl Keychain {
                 safe.keychain(scope, name).await?.map(|row| row.sealed)
             }
         };
-        Ok(kept.is_some_and(|kept| kept.data_key == sealed.data_key))
+        Ok(stored_row.is_some_and(|stored_row| stored_row.data_key == sealed.data_key))
     }
 }
 
@@ -266,8 +261,8 @@ mod tests {
         assert_eq!((last.rewrapped, last.remaining), (28, 0));
         for n in 0..4 {
             let name = format!("before-{n}");
-            let found = both[1].cached_value("run:1", &name).await.unwrap().unwrap();
-            assert_eq!(found.value["pin"], "a");
+            let cached = both[1].cached_value("run:1", &name).await.unwrap().unwrap();
+            assert_eq!(cached.value["pin"], "a");
         }
     }
 
@@ -286,13 +281,13 @@ mod tests {
             .await
             .unwrap()
             .unwrap();
-        let place = SealedLocation::Keychain {
+        let location = SealedLocation::Keychain {
             scope: "run:1".to_owned(),
             name: "pin".to_owned(),
         };
         assert!(
             keychain
-                .rewrap_if_rotated(&place, &row.sealed)
+                .rewrap_if_rotated(&location, &row.sealed)
                 .await
                 .unwrap()
         );
@@ -300,7 +295,7 @@ mod tests {
         fs::remove_file(dir.path().join("master.key")).unwrap();
         assert!(
             !keychain
-                .rewrap_if_rotated(&place, &row.sealed)
+                .rewrap_if_rotated(&location, &row.sealed)
                 .await
                 .unwrap()
         );
@@ -311,15 +306,15 @@ mod tests {
         // A value that replaced this one does not have to be confirmed.
         assert!(
             keychain
-                .rewrap_if_rotated(&place, &row.sealed)
+                .rewrap_if_rotated(&location, &row.sealed)
                 .await
                 .unwrap()
         );
-        let found = keychain
+        let cached = keychain
             .cached_value("run:1", "pin")
             .await
             .unwrap()
             .unwrap();
-        assert_eq!(found.value["pin"], "b");
+        assert_eq!(cached.value["pin"], "b");
     }
 }

@@ -11,50 +11,50 @@ use crate::keychain::error::Error;
 use crate::keychain::keys::{MasterKey, random_bytes};
 
 /// Encrypts a value for a location with a new data key.
-pub(super) fn seal(key: &MasterKey, place: &SealedLocation, value: &[u8]) -> SealedValue {
+pub(super) fn seal(key: &MasterKey, location: &SealedLocation, value: &[u8]) -> SealedValue {
     let data_key = random_bytes::<32>();
     SealedValue {
         key_id: key.id(),
-        data: encrypt(&data_key, &associated_data("data", place), value),
-        data_key: encrypt(key.bytes(), &associated_data("key", place), &*data_key),
+        data: encrypt(&data_key, &associated_data("data", location), value),
+        data_key: encrypt(key.bytes(), &associated_data("key", location), &*data_key),
     }
 }
 
 /// Decrypts a value that was encrypted for a location.
 pub(super) fn open(
     key: &MasterKey,
-    place: &SealedLocation,
+    location: &SealedLocation,
     sealed: &SealedValue,
 ) -> Result<Zeroizing<Vec<u8>>, Error> {
-    let tampered = || Error::Tampered(describe_location(place));
-    let data_key = unwrap_data_key(key, place, sealed)?;
-    decrypt(&data_key, &associated_data("data", place), &sealed.data).ok_or_else(tampered)
+    let tampered = || Error::Tampered(describe_location(location));
+    let data_key = unwrap_data_key(key, location, sealed)?;
+    decrypt(&data_key, &associated_data("data", location), &sealed.data).ok_or_else(tampered)
 }
 
 /// Re-encrypts the data key with another master key; the value stays as it is.
 pub(super) fn rewrap(
     from: &MasterKey,
     to: &MasterKey,
-    place: &SealedLocation,
+    location: &SealedLocation,
     sealed: &SealedValue,
 ) -> Result<SealedValue, Error> {
-    let data_key = unwrap_data_key(from, place, sealed)?;
+    let data_key = unwrap_data_key(from, location, sealed)?;
     Ok(SealedValue {
         key_id: to.id(),
-        data_key: encrypt(to.bytes(), &associated_data("key", place), &*data_key),
+        data_key: encrypt(to.bytes(), &associated_data("key", location), &*data_key),
         data: sealed.data.clone(),
     })
 }
 
 fn unwrap_data_key(
     key: &MasterKey,
-    place: &SealedLocation,
+    location: &SealedLocation,
     sealed: &SealedValue,
 ) -> Result<Zeroizing<[u8; 32]>, Error> {
-    let tampered = || Error::Tampered(describe_location(place));
+    let tampered = || Error::Tampered(describe_location(location));
     let bytes = decrypt(
         key.bytes(),
-        &associated_data("key", place),
+        &associated_data("key", location),
         &sealed.data_key,
     );
     let bytes = bytes.ok_or_else(tampered)?;
@@ -63,16 +63,16 @@ fn unwrap_data_key(
 }
 
 /// Name of an encrypted value in messages.
-pub(super) fn describe_location(place: &SealedLocation) -> String {
-    match place {
+pub(super) fn describe_location(location: &SealedLocation) -> String {
+    match location {
         SealedLocation::Credential { name, .. } => format!("credential `{name}`"),
         SealedLocation::Keychain { name, .. } => format!("keychain entry `{name}`"),
     }
 }
 
 /// Additional authenticated data. The lengths make it unambiguous.
-fn associated_data(part: &str, place: &SealedLocation) -> String {
-    match place {
+fn associated_data(part: &str, location: &SealedLocation) -> String {
+    match location {
         SealedLocation::Credential { name, version } => {
             format!("noetl {part} credential {} {name} {version}", name.len())
         }
@@ -87,29 +87,29 @@ fn cipher(key: &[u8; 32]) -> LessSafeKey {
     LessSafeKey::new(key)
 }
 
-fn encrypt(key: &[u8; 32], bound: &str, value: &[u8]) -> Vec<u8> {
+fn encrypt(key: &[u8; 32], associated_data: &str, value: &[u8]) -> Vec<u8> {
     let nonce = *random_bytes::<NONCE_LEN>();
     let mut sealed = value.to_vec();
     cipher(key)
         .seal_in_place_append_tag(
             Nonce::assume_unique_for_key(nonce),
-            Aad::from(bound),
+            Aad::from(associated_data),
             &mut sealed,
         )
         .expect("a value that fits into memory can be encrypted");
     [nonce.as_slice(), &sealed].concat()
 }
 
-fn decrypt(key: &[u8; 32], bound: &str, sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
-    let (nonce, rest) = sealed.split_at_checked(NONCE_LEN)?;
+fn decrypt(key: &[u8; 32], associated_data: &str, sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    let (nonce, ciphertext) = sealed.split_at_checked(NONCE_LEN)?;
     let nonce = Nonce::try_assume_unique_for_key(nonce).ok()?;
-    let mut rest = Zeroizing::new(rest.to_vec());
+    let mut ciphertext = Zeroizing::new(ciphertext.to_vec());
     let bytes = cipher(key)
-        .open_in_place(nonce, Aad::from(bound), &mut rest)
+        .open_in_place(nonce, Aad::from(associated_data), &mut ciphertext)
         .ok()?
         .len();
-    rest.truncate(bytes);
-    Some(rest)
+    ciphertext.truncate(bytes);
+    Some(ciphertext)
 }
 
 #[cfg(test)]
@@ -124,23 +124,26 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sealed_opens_in_its_place_under_its_key_alone() {
+    fn a_sealed_value_opens_only_at_its_location_and_with_its_key() {
         let (key, other) = (MasterKey::generate(), MasterKey::generate());
         let sealed = seal(&key, &credential_location("a", 1), b"canary-value");
         assert_eq!(
             *open(&key, &credential_location("a", 1), &sealed).unwrap(),
             b"canary-value"
         );
-        for (key, place) in [
+        for (key, location) in [
             (&key, credential_location("a", 2)),
             (&key, credential_location("b", 1)),
             (&other, credential_location("a", 1)),
         ] {
-            let refused = open(key, &place, &sealed).map(|_| ()).unwrap_err();
+            let refused = open(key, &location, &sealed).map(|_| ()).unwrap_err();
             assert_eq!(refused.code(), "CREDENTIAL_TAMPERED");
         }
-        let again = seal(&key, &credential_location("a", 1), b"canary-value");
-        assert_ne!((again.data, again.data_key), (sealed.data, sealed.data_key));
+        let resealed = seal(&key, &credential_location("a", 1), b"canary-value");
+        assert_ne!(
+            (resealed.data, resealed.data_key),
+            (sealed.data, sealed.data_key)
+        );
     }
 
     #[test]
@@ -157,22 +160,22 @@ mod tests {
             }
         }
         for length in 0..NONCE_LEN {
-            let mut cut = sealed.clone();
-            cut.data.truncate(length);
-            assert!(open(&key, &credential_location("a", 1), &cut).is_err());
+            let mut damaged = sealed.clone();
+            damaged.data.truncate(length);
+            assert!(open(&key, &credential_location("a", 1), &damaged).is_err());
         }
     }
 
     #[test]
-    fn a_data_key_wrapped_anew_opens_under_the_new_key_alone() {
+    fn a_rewrapped_data_key_opens_only_with_the_new_key() {
         let (old, new) = (MasterKey::generate(), MasterKey::generate());
         let sealed = seal(&old, &credential_location("a", 1), b"value");
-        let again = rewrap(&old, &new, &credential_location("a", 1), &sealed).unwrap();
+        let rewrapped = rewrap(&old, &new, &credential_location("a", 1), &sealed).unwrap();
         assert_eq!(
-            *open(&new, &credential_location("a", 1), &again).unwrap(),
+            *open(&new, &credential_location("a", 1), &rewrapped).unwrap(),
             b"value"
         );
-        assert!(open(&old, &credential_location("a", 1), &again).is_err());
+        assert!(open(&old, &credential_location("a", 1), &rewrapped).is_err());
         assert!(rewrap(&new, &old, &credential_location("a", 1), &sealed).is_err());
     }
 }

@@ -84,9 +84,9 @@ pub(crate) async fn resolve_secrets(
     let mut resolving = EntryResolver::new(&shared.keychain, declared, owner, scope);
     let mut secrets = Vec::with_capacity(request.names.len());
     for name in &request.names {
-        let kept = resolving.resolve(name).await;
-        audit_use(shared, request, name, &kept).await?;
-        secrets.push(to_resolved_secret(shared, name, kept?));
+        let resolved = resolving.resolve(name).await;
+        audit_use(shared, request, name, &resolved).await?;
+        secrets.push(to_resolved_secret(shared, name, resolved?));
     }
     for name in &resolving.opened_credentials {
         shared.store.sealed_store().touch_credential(name).await?;
@@ -99,12 +99,12 @@ fn needs_workload(declared: &DeclaredSecrets, names: &[String]) -> bool {
     names.iter().any(|name| declared.entry(name).is_some())
 }
 
-fn to_resolved_secret(shared: &ServerShared, name: &str, kept: CachedValue) -> ResolvedSecret {
+fn to_resolved_secret(shared: &ServerShared, name: &str, cached: CachedValue) -> ResolvedSecret {
     let now = shared.store.now();
-    let left = kept.expires_at.map(|expires| expires.since(now));
+    let left = cached.expires_at.map(|expires| expires.since(now));
     ResolvedSecret {
         name: name.to_owned(),
-        value: SecretValue::new(kept.value),
+        value: SecretValue::new(cached.value),
         valid_for: left.unwrap_or(VALID_MAX).min(VALID_MAX),
     }
 }
@@ -114,11 +114,11 @@ async fn claimed_command(
     shared: &ServerShared,
     request: &SecretsRequest,
 ) -> Result<Command, SecretsError> {
-    let held = shared.store.worker_claims(&request.worker).await?;
-    let is_held = held.iter().any(|held| {
-        held.claim.command == request.command
-            && held.claim.lease_epoch == request.lease_epoch
-            && !held.is_cancelling
+    let claims = shared.store.worker_claims(&request.worker).await?;
+    let is_held = claims.iter().any(|claims| {
+        claims.claim.command == request.command
+            && claims.claim.lease_epoch == request.lease_epoch
+            && !claims.is_cancelling
     });
     if !is_held {
         return Err(SecretsError::Fenced);

@@ -50,42 +50,43 @@ impl Keychain {
     /// Encrypts a value for a location.
     pub(super) fn seal_value(
         &self,
-        place: &SealedLocation,
+        location: &SealedLocation,
         value: &Value,
     ) -> Result<SealedValue, Error> {
         let key = self.config.keys.current()?;
         let text = zeroize::Zeroizing::new(value.to_string());
-        Ok(seal::seal(&key, place, text.as_bytes()))
+        Ok(seal::seal(&key, location, text.as_bytes()))
     }
 
     /// Decrypts a value that was encrypted for a location.
     pub(super) fn open_value(
         &self,
-        place: &SealedLocation,
+        location: &SealedLocation,
         sealed: &SealedValue,
     ) -> Result<Value, Error> {
         let key = self.config.keys.find(&sealed.key_id)?;
         let key = key.ok_or_else(|| Error::MasterKeyWrong {
-            what: seal::describe_location(place),
+            what: seal::describe_location(location),
             key_id: sealed.key_id.clone(),
         })?;
-        let text = seal::open(&key, place, sealed)?;
-        serde_json::from_slice(&text).map_err(|_| Error::Tampered(seal::describe_location(place)))
+        let text = seal::open(&key, location, sealed)?;
+        serde_json::from_slice(&text)
+            .map_err(|_| Error::Tampered(seal::describe_location(location)))
     }
 
     /// Lock for a network request, so that the same request is sent only once at a time; other requests do not wait
     /// for it.
-    pub(super) fn fetch_lock(&self, asked: &FetchKey) -> Arc<tokio::sync::Mutex<()>> {
+    pub(super) fn fetch_lock(&self, fetch_key: &FetchKey) -> Arc<tokio::sync::Mutex<()>> {
         let mut all = self
             .fetch_locks
             .lock()
             .expect("no holder of the lock panics");
         all.retain(|_, lock| lock.strong_count() > 0);
-        if let Some(lock) = all.get(asked).and_then(Weak::upgrade) {
+        if let Some(lock) = all.get(fetch_key).and_then(Weak::upgrade) {
             return lock;
         }
         let lock = Arc::default();
-        all.insert(asked.clone(), Arc::downgrade(&lock));
+        all.insert(fetch_key.clone(), Arc::downgrade(&lock));
         lock
     }
 
@@ -94,15 +95,15 @@ impl Keychain {
         &self,
         playbook: &language::playbook::Playbook,
     ) -> Arc<DeclaredSecrets> {
-        let mut known = self
+        let mut secrets_by_step = self
             .declared_secrets
             .lock()
             .expect("no holder of the lock panics");
-        if let Some(declared) = known.get(&playbook.hash) {
+        if let Some(declared) = secrets_by_step.get(&playbook.hash) {
             return declared;
         }
         let declared = Arc::new(DeclaredSecrets::from_playbook(playbook));
-        known.insert(playbook.hash.clone(), declared.clone(), 1);
+        secrets_by_step.insert(playbook.hash.clone(), declared.clone(), 1);
         declared
     }
 }

@@ -1,6 +1,6 @@
 //! Addresses: which of an execution's results is meant.
 
-use model::event::{Event, EventBody};
+use model::event::{Event, EventBody, RecordedResult};
 use model::id::{ExecutionId, Name, Seq};
 use model::manifest::is_pipeline_outcome;
 pub use wire::api::ResultSelector;
@@ -44,14 +44,14 @@ impl ResultAddress {
     /// Whether an event records a result that fits.
     pub(crate) fn matches(&self, event: &Event) -> bool {
         let (at, place) = (&event.location, &self.selector);
-        let is_task = match &event.body {
-            EventBody::TaskDone(_) | EventBody::TaskFailed(_) => true,
-            EventBody::AttemptDone(_) | EventBody::AttemptFailed(_) => place.attempt.is_some(),
-            EventBody::ManifestUpdated(_) => {
+        let is_task = match event.body.recorded_result() {
+            Some(RecordedResult::TaskDone(_) | RecordedResult::TaskFailed(_)) => true,
+            Some(RecordedResult::Attempt(_)) => place.attempt.is_some(),
+            Some(RecordedResult::Manifest(_)) => {
                 let is_part = place.page.is_some() || place.attempt.is_some();
                 at.task.is_some() && !is_part && self.visit.is_none()
             }
-            _ => false,
+            None => false,
         };
         let page = at.page.unwrap_or(at.visit.into());
         is_task

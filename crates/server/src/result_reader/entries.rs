@@ -1,6 +1,6 @@
-//! Results listed: those outside the log by their index, all that fit a place through the log.
+//! Lists results: bodies outside the log through the index, all matching results of a step through the log.
 
-use model::event::{Event, EventBody};
+use model::event::{Event, RecordedResult};
 use model::id::{ExecutionId, Name, Seq};
 use model::raw::RawJson;
 use model::result_ref::ResultRef;
@@ -10,29 +10,30 @@ use wire::api::ReferenceEntry;
 use crate::error::Error;
 use crate::result_reader::{ResultAddress, ResultReader};
 
-/// How many events are read at once.
+/// Maximum number of events per read.
 const PAGE: usize = 1_000;
 
-/// Some of a run's results, oldest first.
+/// A page of a run's results, oldest first.
 #[derive(Debug)]
 pub struct ReferencePage {
     /// The results.
     pub entries: Vec<ReferenceEntry>,
-    /// Where the next ones begin, if there may be more.
+    /// Start of the next page, if there may be one.
     pub next: Option<Seq>,
 }
 
 impl ResultReader {
-    /// The references of a run; with a step, all of its results that fit, inline ones too.
+    /// Lists the references of a run. If the address names a step, lists all its matching results, inline results
+    /// included.
     pub async fn list_references(
         &self,
         id: ExecutionId,
-        wanted: &ResultAddress,
+        address: &ResultAddress,
         after: Seq,
         limit: usize,
     ) -> Result<ReferencePage, Error> {
-        if wanted.step.is_some() && wanted.selector.iteration.is_some() {
-            let mut events = self.iteration_events(id, wanted).await?;
+        if address.step.is_some() && address.selector.iteration.is_some() {
+            let mut events = self.iteration_events(id, address).await?;
             events.retain(|event| event.seq > after);
             let has_more = events.len() > limit;
             events.truncate(limit);
@@ -40,27 +41,27 @@ impl ResultReader {
             let entries = events.iter().filter_map(entry_from_event).collect();
             return Ok(ReferencePage { entries, next });
         }
-        if wanted.step.is_some() {
-            return self.list_from_log(id, wanted, after, limit).await;
+        if address.step.is_some() {
+            return self.list_from_log(id, address, after, limit).await;
         }
         let rows = self.store.results(id).await?;
         let rows = rows.into_iter().filter(|row| row.seq > after);
         let mut entries: Vec<ReferenceEntry> = rows.take(limit + 1).map(entry_from_row).collect();
-        let more = entries.len() > limit;
+        let is_cut = entries.len() > limit;
         entries.truncate(limit);
-        let next = entries.last().map(|entry| entry.seq).filter(|_| more);
+        let next = entries.last().map(|entry| entry.seq).filter(|_| is_cut);
         Ok(ReferencePage { entries, next })
     }
 
     async fn list_from_log(
         &self,
         id: ExecutionId,
-        wanted: &ResultAddress,
+        address: &ResultAddress,
         mut after: Seq,
         limit: usize,
     ) -> Result<ReferencePage, Error> {
         let mut entries = Vec::new();
-        let has_iterations = !self.loop_runs(id, wanted).await?.is_empty();
+        let has_iterations = !self.loop_runs(id, address).await?.is_empty();
         loop {
             let page = if has_iterations {
                 self.store.events(id, after, PAGE).await?
@@ -74,7 +75,7 @@ impl ResultReader {
                 });
             };
             after = last.seq;
-            for event in page.iter().filter(|event| wanted.matches(event)) {
+            for event in page.iter().filter(|event| address.matches(event)) {
                 entries.extend(entry_from_event(event));
                 if entries.len() == limit {
                     let next = Some(event.seq);
@@ -85,17 +86,14 @@ impl ResultReader {
     }
 }
 
-/// A result as its event records it.
+/// The entry of a result that an event records.
 fn entry_from_event(event: &Event) -> Option<ReferenceEntry> {
-    let (bytes, reference) = match &event.body {
-        EventBody::TaskDone(ended) | EventBody::TaskFailed(ended) => {
+    let (bytes, reference) = match event.body.recorded_result()? {
+        RecordedResult::TaskDone(ended) | RecordedResult::TaskFailed(ended) => {
             (ended.outcome.text().len(), ended.result_ref.as_deref())
         }
-        EventBody::AttemptDone(ended) | EventBody::AttemptFailed(ended) => {
-            (ended.outcome.text().len(), ended.result_ref.as_deref())
-        }
-        EventBody::ManifestUpdated(stored) => (0, Some(&*stored.result_ref)),
-        _ => return None,
+        RecordedResult::Attempt(ended) => (ended.outcome.text().len(), ended.result_ref.as_deref()),
+        RecordedResult::Manifest(stored) => (0, Some(&*stored.result_ref)),
     };
     let at = &event.location;
     Some(ReferenceEntry {
@@ -114,7 +112,7 @@ fn entry_from_event(event: &Event) -> Option<ReferenceEntry> {
     })
 }
 
-/// A result as the index has it.
+/// The entry of a result in the index.
 fn entry_from_row(row: ResultRow) -> ReferenceEntry {
     let reference: Option<ResultRef> = row.result_ref.parse_as().ok();
     ReferenceEntry {

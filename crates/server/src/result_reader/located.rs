@@ -1,6 +1,6 @@
-//! What an address leads to.
+//! Results that were found by an address.
 
-use model::event::Event;
+use model::event::{Event, RecordedResult};
 use model::id::ExecutionId;
 use model::manifest::{self, ManifestRule};
 use model::outcome::Outcome;
@@ -8,21 +8,21 @@ use model::result_ref::ResultRef;
 use model::step_pointer::LoopPointer;
 use serde_json::Value;
 
-/// A result, as far as it is known without its bodies.
+/// A result before its bodies are loaded.
 #[derive(Debug, Clone)]
 pub enum LocatedResult {
-    /// A value at hand: an inline result, or the error of a task that failed.
+    /// An available value: an inline result, or the error of a task that failed.
     Value(Value),
     /// A body outside the log.
     Body(Box<ResultRef>),
-    /// What the parts of a manifest come to.
+    /// The combined parts of a manifest.
     Manifest(Box<ResultRef>, ManifestRule),
     /// The results of a loop's iterations, by index.
     Loop(ExecutionId, LoopPointer),
 }
 
 impl LocatedResult {
-    /// What an outcome is; of a failure, its error.
+    /// Locates the result of an outcome; a failure gives its error.
     pub(crate) fn from_outcome(outcome: Outcome) -> Self {
         match outcome {
             Outcome::Ok(success) => match success.reference {
@@ -35,7 +35,7 @@ impl LocatedResult {
         }
     }
 
-    /// What a reference leads to.
+    /// Locates the result of a reference.
     pub fn from_reference(reference: ResultRef) -> Self {
         match ManifestRule::from_reference(&reference) {
             Some(rule) => Self::Manifest(Box::new(reference), rule),
@@ -43,21 +43,20 @@ impl LocatedResult {
         }
     }
 
-    /// What an event records.
+    /// Locates the result that an event records.
     pub(crate) fn from_event(event: &Event) -> Option<Self> {
-        use model::event::EventBody;
-        match &event.body {
-            EventBody::AttemptDone(ended) | EventBody::AttemptFailed(ended) => {
-                ended.outcome.parse_as().ok().map(Self::from_outcome)
-            }
-            EventBody::ManifestUpdated(stored) => {
+        match event.body.recorded_result()? {
+            RecordedResult::Attempt(ended) => ended.outcome.parse_as().ok().map(Self::from_outcome),
+            RecordedResult::Manifest(stored) => {
                 Some(Self::from_reference((*stored.result_ref).clone()))
             }
-            _ => manifest::outcome_from_event(event).map(Self::from_outcome),
+            RecordedResult::TaskDone(_) | RecordedResult::TaskFailed(_) => {
+                manifest::outcome_from_event(event).map(Self::from_outcome)
+            }
         }
     }
 
-    /// The media type of its bytes.
+    /// The media type of the result's bytes.
     pub(crate) fn content_type(&self) -> &str {
         match self {
             Self::Body(reference) => &reference.meta.content_type,

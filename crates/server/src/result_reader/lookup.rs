@@ -1,4 +1,4 @@
-//! Looking up addresses: what `noetl://execution/…` leads to, whether it is a body, a small result in the log, or a list.
+//! Resolves addresses: `noetl://execution/…` names a body, a small result in the log, or a list.
 
 use model::event::EventBody;
 use model::id::{ExecutionId, Name, Seq};
@@ -12,23 +12,23 @@ use crate::loading;
 use crate::result_reader::parts;
 use crate::result_reader::{LocatedResult, ResultAddress, ResultReader, ResultSelector};
 
-/// An address, taken apart.
+/// A parsed address.
 #[derive(Debug, PartialEq, Eq)]
 enum ParsedAddress<'u> {
     /// The bodies of a run, or of one of its steps.
     List { step: Option<&'u str> },
-    /// The result of a step: its own, or that of a task by its label or by the place of its event.
+    /// The result of a step: its own, or that of a task by its label or by the location of its event.
     Result { step: &'u str, id: Option<&'u str> },
     /// One attempt of a task.
     Attempt(Box<ResultAddress>),
     /// The manifest of a loop's results.
     LoopManifest { step: &'u str, run: u32 },
-    /// Something that only its reference knows.
+    /// An object that is only found by its reference.
     Other,
 }
 
 impl ResultReader {
-    /// What an address leads to; none if it leads nowhere, or is no address.
+    /// Returns the result at an address; `None` if there is none or the text is not an address.
     pub async fn resolve(&self, uri: &str) -> Result<Option<LocatedResult>, Error> {
         let Some((execution, address)) = parse_address(uri) else {
             return Ok(None);
@@ -36,13 +36,13 @@ impl ResultReader {
         match address {
             ParsedAddress::List { step } => self.list_bodies(execution, step).await,
             ParsedAddress::Result { step, id } => self.find_result(execution, step, id).await,
-            ParsedAddress::Attempt(wanted) => match self.find_indexed(execution, uri).await? {
-                Some(found) => Ok(Some(found)),
-                None => self.find_best_match(execution, &wanted).await,
+            ParsedAddress::Attempt(attempt) => match self.find_indexed(execution, uri).await? {
+                Some(located) => Ok(Some(located)),
+                None => self.find_best_match(execution, &attempt).await,
             },
             ParsedAddress::LoopManifest { step, run } => {
                 match self.find_indexed(execution, uri).await? {
-                    Some(found) => Ok(Some(found)),
+                    Some(located) => Ok(Some(located)),
                     None => self.find_inline_loop(execution, step, run).await,
                 }
             }
@@ -50,7 +50,7 @@ impl ResultReader {
         }
     }
 
-    /// What the index knows under this very address.
+    /// Looks up this exact address in the index.
     async fn find_indexed(
         &self,
         execution: ExecutionId,
@@ -60,11 +60,11 @@ impl ResultReader {
         let references = rows.iter().rev();
         let mut references =
             references.filter_map(|row| row.result_ref.parse_as::<ResultRef>().ok());
-        let found = references.find(|reference| reference.uri == uri);
-        Ok(found.map(LocatedResult::from_reference))
+        let indexed = references.find(|reference| reference.uri == uri);
+        Ok(indexed.map(LocatedResult::from_reference))
     }
 
-    /// The results of a loop that are so few that its `loop.done` event holds them.
+    /// The results of a loop whose `loop.done` event contains them because they are few.
     async fn find_inline_loop(
         &self,
         execution: ExecutionId,
@@ -91,7 +91,7 @@ impl ResultReader {
         Ok(results)
     }
 
-    /// The bodies of a run, or of one of its steps, as a list.
+    /// Lists the bodies of a run, or of one of its steps.
     async fn list_bodies(
         &self,
         execution: ExecutionId,
@@ -121,21 +121,21 @@ impl ResultReader {
             return Ok(event.and_then(LocatedResult::from_event));
         }
         let label = id.filter(|id| *id != "latest").map(Name::from);
-        let wanted = ResultAddress {
+        let address = ResultAddress {
             selector: ResultSelector {
                 task: label,
                 ..ResultSelector::default()
             },
             ..ResultAddress::for_step(Name::from(step))
         };
-        self.find(execution, &wanted).await
+        self.find(execution, &address).await
     }
 }
 
 fn parse_address(uri: &str) -> Option<(ExecutionId, ParsedAddress<'_>)> {
     let execution = execution_of_uri(uri)?;
     let mut parts = uri.trim_end_matches('/').split('/');
-    // `noetl:`, nothing, `execution`, and its id.
+    // The first parts are `noetl:`, an empty one, `execution`, and the ID.
     let parts: Vec<&str> = parts.by_ref().skip(4).collect();
     let address = match parts[..] {
         [] => ParsedAddress::List { step: None },
@@ -147,14 +147,14 @@ fn parse_address(uri: &str) -> Option<(ExecutionId, ParsedAddress<'_>)> {
             Err(_) => ParsedAddress::Other,
         },
         _ => match ResultAddress::parse(uri) {
-            Some((_, wanted)) => ParsedAddress::Attempt(Box::new(wanted)),
+            Some((_, attempt)) => ParsedAddress::Attempt(Box::new(attempt)),
             None => ParsedAddress::Other,
         },
     };
     Some((execution, address))
 }
 
-/// A body as a list shows it.
+/// The list entry of a body.
 fn to_json(row: &ResultRow) -> Value {
     let reference = row.result_ref.to_value();
     json!({
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn addresses_are_taken_apart() {
         fn parse_test_address(uri: &str) -> Option<ParsedAddress<'_>> {
-            parse_address(uri).map(|(_, found)| found)
+            parse_address(uri).map(|(_, address)| address)
         }
         let list = ParsedAddress::List { step: None };
         assert_eq!(parse_test_address("noetl://execution/7"), Some(list));

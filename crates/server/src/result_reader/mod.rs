@@ -1,7 +1,7 @@
-//! Results read: found by their address, and handed out piece by piece, however many parts they have.
+//! Reads results: finds them by their address and streams them, however many parts they have.
 //!
-//! Enters: an execution and which of its results is meant. Leaves: bytes of JSON. What is inline is found through the
-//! log, what is outside by its reference, and a manifest by its rule; nothing of a list is held but one part at a time.
+//! Input: an execution and an address. Output: bytes of JSON. Inline results are found through the log, bodies by their
+//! reference, and the parts of a manifest by its rule. Only a few parts of a list are in memory at a time.
 
 mod address;
 mod entries;

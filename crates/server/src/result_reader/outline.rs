@@ -1,5 +1,5 @@
-//! The outline of a run: every event but those of iterations, and for each loop its counts, its failures and what it
-//! waits for. What it costs does not depend on the number of iterations.
+//! The outline of a run: all events except those of iterations, and for each loop its counts, failures and waits. Its
+//! cost does not depend on the number of iterations.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::loading;
 use crate::result_reader::ResultReader;
 
-/// So many failed or waiting iterations of a loop are described.
+/// Maximum number of failed or waiting iterations of a loop that are described.
 const DESCRIBED_MAX: usize = 100;
 
 /// A page of the outline of a run.
@@ -21,32 +21,32 @@ pub struct ExecutionOutline {
     pub seq: Seq,
     /// The loops; only on the first page.
     pub loops: Vec<LoopOutline>,
-    /// Events that are of no iteration, in order.
+    /// Events that belong to no iteration, in order.
     pub events: Vec<Event>,
-    /// Where the next page begins, if there is one.
+    /// Start of the next page, if there is one.
     pub next: Option<Seq>,
 }
 
 /// One run of a loop.
 #[derive(Debug)]
 pub struct LoopOutline {
-    /// How many iterations ended, and how.
+    /// Number of ended iterations, by outcome.
     pub progress: LoopProgress,
-    /// How many iterations have begun and not ended.
+    /// Number of iterations that started and have not ended.
     pub in_flight: u64,
-    /// The events of the first hundred iterations that failed, and the starts of a hundred tasks that wait.
+    /// The events of the first hundred failed iterations, and the start events of a hundred waiting tasks.
     pub events: Vec<Event>,
 }
 
 impl ResultReader {
-    /// The outline of a run after an event, at most so many events of it.
+    /// Returns the outline of a run after an event; at most `limit` events.
     pub async fn outline(
         &self,
         id: ExecutionId,
         after: Seq,
         limit: usize,
     ) -> Result<ExecutionOutline, Error> {
-        // Counts are read before the position, so that an event after the position is never counted already.
+        // Counts are read before the position, so that an event after the position is never counted.
         let loops = if after == Seq(0) {
             self.loop_outlines(id).await?
         } else {
@@ -93,7 +93,7 @@ impl ResultReader {
         let run = &progress.run;
         let failed = self.store.failed_iterations(id, run, DESCRIBED_MAX).await?;
         let mut events = Vec::new();
-        for iterations in failed.chunk_by(|one, next| one + 1 == *next) {
+        for iterations in failed.chunk_by(|first, next| first + 1 == *next) {
             let range = iterations[0]..iterations[iterations.len() - 1] + 1;
             events.extend(self.store.iteration_events(id, run, range).await?);
         }
@@ -101,7 +101,7 @@ impl ResultReader {
         Ok(events)
     }
 
-    /// Adds what only the state of a run that has not ended knows.
+    /// Adds values that only the state of a live run contains.
     async fn add_live_loops(
         &self,
         id: ExecutionId,

@@ -1,4 +1,4 @@
-//! Pieces: a list of parts on its way out, one part at a time.
+//! Streams a list of parts, one part at a time.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,19 +17,19 @@ use crate::error::Error;
 use crate::result_reader::parts::{PARTS_AT_ONCE, PartIndex};
 use crate::result_reader::{LocatedResult, ResultReader};
 
-/// A smaller part is read whole.
+/// Smaller parts are read whole.
 const WHOLE_BYTES_MAX: u64 = 256 * 1024;
 
-/// Small parts leave together, in pieces of about this size.
+/// Small parts are joined into chunks of about this size.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// What becomes of each part.
+/// How a part is written.
 enum PartForm {
-    /// Its value, as one element; null where there is none.
+    /// Its value as one element; null if it has none.
     Value,
-    /// The elements that it adds, and the way to them if no search is needed.
+    /// The elements that it adds, and the path to them if no search is needed.
     Elements(PartCombiner, Option<Vec<PathSegment>>),
-    /// Where it is.
+    /// Its location.
     Location,
 }
 
@@ -40,7 +40,7 @@ struct PartFrame {
 }
 
 impl PartFrame {
-    /// The frame of a JSON list.
+    /// The brackets of a JSON list.
     fn list() -> Self {
         Self {
             head: "[".to_owned(),
@@ -49,7 +49,7 @@ impl PartFrame {
     }
 }
 
-/// Parts on their way out.
+/// The parts that remain to be streamed.
 struct PartStream {
     reader: ResultReader,
     parts: PartIndex,
@@ -57,9 +57,9 @@ struct PartStream {
     frame: PartFrame,
     next_index: usize,
     ready_events: VecDeque<Option<Box<Event>>>,
-    /// How many parts are read at once.
+    /// Maximum number of parts per read.
     batch: usize,
-    /// A large part on its way.
+    /// Stream of a large part that is being written.
     current_stream: Option<ByteStream>,
     is_first: bool,
     is_ended: bool,
@@ -70,7 +70,7 @@ pub(super) fn stream_values(reader: &ResultReader, parts: PartIndex) -> ByteStre
     stream_parts(reader, parts, PartForm::Value, PartFrame::list())
 }
 
-/// What parts add to a list, one after the other.
+/// Streams the elements that the parts add to a list, in order.
 pub(super) fn stream_appended(
     reader: &ResultReader,
     parts: PartIndex,
@@ -97,12 +97,12 @@ pub(super) fn stream_manifest(
     stream_parts(reader, parts, PartForm::Location, frame)
 }
 
-/// One piece that is at hand.
+/// A stream of one available chunk.
 pub(super) fn single_chunk(text: impl Into<Bytes>) -> ByteStream {
     Box::pin(stream::iter([Ok(text.into())]))
 }
 
-/// Pieces with others before and behind them.
+/// A stream with a text before it and a text after it.
 pub(crate) fn wrap_stream(before: String, pieces: ByteStream, behind: &'static str) -> ByteStream {
     use futures_util::StreamExt as _;
     let pieces = single_chunk(before).chain(pieces);
@@ -134,13 +134,13 @@ fn stream_parts(
 }
 
 impl PartStream {
-    /// The next piece; none when all are out.
+    /// Returns the next chunk; `None` at the end.
     async fn next_chunk(&mut self) -> Result<Option<Bytes>, Error> {
         if self.is_ended {
             return Ok(None);
         }
-        if let Some(passing) = &mut self.current_stream {
-            let piece = ::results::next_chunk(passing).await?;
+        if let Some(stream) = &mut self.current_stream {
+            let piece = ::results::next_chunk(stream).await?;
             if piece.is_some() {
                 return Ok(piece);
             }
@@ -153,7 +153,7 @@ impl PartStream {
         Ok(Some(text.into()))
     }
 
-    /// Adds the next part to the text, or what comes after the last.
+    /// Adds the next part to the text, or the closing text after the last part.
     async fn add_part(&mut self, text: &mut Vec<u8>) -> Result<(), Error> {
         if self.ready_events.is_empty() {
             let store = &*self.reader.store;
@@ -162,7 +162,7 @@ impl PartStream {
                 .load_events(store, self.next_index, self.batch)
                 .await?;
             self.next_index += self.ready_events.len();
-            // Where fewer fit, the next ones are as large.
+            // If a read returned fewer parts than allowed, the next parts are similar in size.
             self.batch = self.batch.min(self.ready_events.len().max(1));
         }
         let Some(event) = self.ready_events.pop_front() else {
@@ -188,7 +188,7 @@ impl PartStream {
         Ok(())
     }
 
-    /// What a part adds, as JSON text.
+    /// The JSON text that a part adds.
     async fn part_content(
         &mut self,
         index: usize,
@@ -196,9 +196,9 @@ impl PartStream {
     ) -> Result<PartContent, Error> {
         if let PartForm::Location = self.form {
             let page = self.parts.page(index);
-            let place = event.as_deref().map(|event| manifest_entry(event, page));
+            let origin = event.as_deref().map(|event| manifest_entry(event, page));
             return Ok(PartContent::Elements(
-                place.iter().map(to_json_bytes).collect(),
+                origin.iter().map(to_json_bytes).collect(),
             ));
         }
         if let PartForm::Value = self.form
@@ -215,8 +215,8 @@ impl PartStream {
                 _ => Vec::new(),
             }));
         };
-        let found = LocatedResult::from_outcome(outcome);
-        let large = match &found {
+        let located = LocatedResult::from_outcome(outcome);
+        let large = match &located {
             LocatedResult::Body(reference) if is_large_json(reference) => Some(reference),
             _ => None,
         };
@@ -225,7 +225,7 @@ impl PartStream {
                 stream_elements(&self.reader, reference, path).await
             }
             (PartForm::Elements(collect, _), _) => {
-                let value = self.reader.load_value(found).await?;
+                let value = self.reader.load_value(located).await?;
                 let elements = collect.part_elements(value);
                 Ok(PartContent::Elements(
                     elements.iter().map(to_json_bytes).collect(),
@@ -236,13 +236,13 @@ impl PartStream {
                 Ok(PartContent::Stream(reading.chunks))
             }
             _ => Ok(PartContent::Elements(vec![
-                self.reader.load_text(found).await?,
+                self.reader.load_text(located).await?,
             ])),
         }
     }
 }
 
-/// The elements of the list at this place of a large body, or what else is there, as they stand in its text.
+/// The elements of the list at this position of a large body, or any other value there, as text.
 async fn stream_elements(
     reader: &ResultReader,
     reference: &ResultRef,
@@ -257,7 +257,7 @@ async fn stream_elements(
         }) if list.total == 0 => {
             return Ok(PartContent::Elements(Vec::new()));
         }
-        // Between its brackets.
+        // The text between the brackets.
         Some(LocatedValue {
             range,
             list: Some(_),
@@ -269,11 +269,11 @@ async fn stream_elements(
     Ok(PartContent::Stream(reading.chunks))
 }
 
-/// What a part adds.
+/// The content that a part adds.
 enum PartContent {
-    /// Elements at hand.
+    /// Elements that are in memory.
     Elements(Vec<Bytes>),
-    /// One element or more with commas between them, as they are read.
+    /// One or more elements, separated by commas, as a stream.
     Stream(ByteStream),
 }
 
@@ -281,9 +281,9 @@ fn is_large_json(reference: &ResultRef) -> bool {
     reference.meta.bytes > WHOLE_BYTES_MAX && reference.meta.content_type == "application/json"
 }
 
-/// A part as the manifest lists it.
+/// The entry of a part in the list of a manifest.
 fn manifest_entry(event: &Event, page: Option<i64>) -> Value {
-    let place = ::results::ResultOrigin {
+    let origin = ::results::ResultOrigin {
         execution: event.execution_id,
         location: &event.location,
         now: event.timestamp,
@@ -293,7 +293,7 @@ fn manifest_entry(event: &Event, page: Option<i64>) -> Value {
         Some(Outcome::Ok(success)) => success.reference.as_ref(),
         _ => None,
     };
-    let uri = reference.map_or_else(|| place.uri(), |reference| reference.uri.clone());
+    let uri = reference.map_or_else(|| origin.uri(), |reference| reference.uri.clone());
     let mut entry = Map::from_iter([("ref".to_owned(), uri.into())]);
     if let Some(index) = event.location.iteration {
         entry.insert("iteration".to_owned(), index.into());

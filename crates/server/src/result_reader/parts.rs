@@ -1,4 +1,4 @@
-//! Parts: which events of which logs record the parts of a manifest, in order. Nothing of the parts is held.
+//! Finds the events that record the parts of a manifest, in order, without loading the parts.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -11,16 +11,16 @@ use store::{OutcomeRange, Store};
 use crate::error::Error;
 use crate::loading;
 
-/// How many events are read at once.
+/// Maximum number of events per read.
 const PAGE: usize = 1_000;
 
-/// At most this many parts are read at once.
+/// Maximum number of parts per read.
 pub(crate) const PARTS_AT_ONCE: usize = 2_048;
 
-/// At most this many bytes of them are held, unless a few are larger.
+/// Maximum number of bytes of these parts; a few larger parts may exceed it.
 const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
-/// At most this many pages are read at once.
+/// Maximum number of pages per read.
 const PAGES_AT_ONCE: usize = 128;
 
 /// Where the parts of a result are recorded, in order.
@@ -30,14 +30,14 @@ pub(crate) enum PartIndex {
     Pages {
         /// The log that records them.
         log: ExecutionId,
-        /// The number of each page, and its event.
+        /// The number of each page and its event.
         pages: Vec<(i64, Seq)>,
     },
     /// The iterations of a loop.
     Iterations {
-        /// How many there are.
+        /// The number of iterations.
         total: usize,
-        /// The logs that record them; of two that record the same iteration, the later one counts.
+        /// The logs that record them; if two logs record the same iteration, the later log counts.
         logs: Vec<IterationLog>,
     },
 }
@@ -62,7 +62,7 @@ impl PartIndex {
         }
     }
 
-    /// The events of the next parts from one on, in order; at most `count` of them.
+    /// Returns the events of the parts from this one on, in order; at most `count`.
     pub(crate) async fn load_events(
         &self,
         store: &dyn Store,
@@ -75,23 +75,25 @@ impl PartIndex {
                 let pages = &pages[from..until.min(from + PAGES_AT_ONCE)];
                 let seqs: Vec<Seq> = pages.iter().map(|(_, seq)| *seq).collect();
                 let events = store.events_at(*log, &seqs).await?.into_iter();
-                let mut found: BTreeMap<Seq, Box<Event>> =
+                let mut events_by_seq: BTreeMap<Seq, Box<Event>> =
                     events.map(|event| (event.seq, Box::new(event))).collect();
-                Ok(seqs.iter().map(|seq| found.remove(seq)).collect())
+                Ok(seqs.iter().map(|seq| events_by_seq.remove(seq)).collect())
             }
             Self::Iterations { logs, .. } => {
-                let mut found = BTreeMap::new();
-                let mut wanted = from as u64..until as u64;
+                let mut events_by_seq = BTreeMap::new();
+                let mut missing = from as u64..until as u64;
                 for log in logs {
-                    let end = log.find_outcomes(store, &wanted, &mut found).await?;
-                    wanted.end = wanted.end.min(end);
+                    let end = log
+                        .find_outcomes(store, &missing, &mut events_by_seq)
+                        .await?;
+                    missing.end = missing.end.min(end);
                 }
-                Ok(wanted.map(|index| found.remove(&index)).collect())
+                Ok(missing.map(|index| events_by_seq.remove(&index)).collect())
             }
         }
     }
 
-    /// The page that a part is, if it is one.
+    /// The page number of a part, if it is a page.
     pub(crate) fn page(&self, index: usize) -> Option<i64> {
         match self {
             Self::Pages { pages, .. } => pages.get(index).map(|(page, _)| *page),
@@ -120,8 +122,12 @@ impl PartIndex {
             });
         }
         let mut by_page: BTreeMap<i64, Seq> = BTreeMap::new();
-        let said = store.events_at(execution, &[rule.seq]).await?;
-        let Some(at) = said.into_iter().next().map(|event| event.location) else {
+        let manifest_events = store.events_at(execution, &[rule.seq]).await?;
+        let Some(at) = manifest_events
+            .into_iter()
+            .next()
+            .map(|event| event.location)
+        else {
             return Ok(Self::empty());
         };
         let is_part = |event: &Event| {
@@ -152,15 +158,16 @@ impl PartIndex {
         })
     }
 
-    /// The iterations of a loop, by index: each one's last outcome.
+    /// The iterations of a loop, by index: the last outcome of each.
     pub(crate) async fn from_loop(
         store: &dyn Store,
         execution: ExecutionId,
         started: Seq,
         until: Seq,
     ) -> Result<Self, Error> {
-        let said = store.events_at(execution, &[started]).await?;
-        let Some(EventBody::LoopStarted(begun)) = said.into_iter().next().map(|event| event.body)
+        let start_events = store.events_at(execution, &[started]).await?;
+        let Some(EventBody::LoopStarted(loop_started)) =
+            start_events.into_iter().next().map(|event| event.body)
         else {
             return Ok(Self::empty());
         };
@@ -171,13 +178,13 @@ impl PartIndex {
             ranges: vec![(0, u64::MAX)],
         };
         let mut logs = Vec::new();
-        let mut total = begun.total;
-        for items in loading::reused_iterations(store, execution, begun.reused).await? {
+        let mut total = loop_started.total;
+        for items in loading::reused_iterations(store, execution, loop_started.reused).await? {
             logs.extend(IterationLog::find(store, items).await?);
         }
         logs.extend(IterationLog::find(store, own).await?);
-        if begun.more {
-            // A loop that claims its rows begins before it knows how many there are.
+        if loop_started.more {
+            // A cursor loop starts before the number of its rows is known.
             for log in &logs {
                 let count = store.iteration_count(log.execution, &log.run).await?;
                 total = total.max(count);
@@ -208,23 +215,24 @@ impl IterationLog {
         }))
     }
 
-    /// Adds the last outcome of each of these iterations that the log records; answers the end of those that were read.
+    /// Adds the last outcome of each of these iterations that the log records; returns the end of the range that was
+    /// read.
     async fn find_outcomes(
         &self,
         store: &dyn Store,
-        wanted: &Range<u64>,
-        found: &mut BTreeMap<u64, Box<Event>>,
+        indices: &Range<u64>,
+        outcome_events: &mut BTreeMap<u64, Box<Event>>,
     ) -> Result<u64, Error> {
-        let overlaps = |(from, to): &(u64, u64)| *from < wanted.end && wanted.start < *to;
+        let overlaps = |(from, to): &(u64, u64)| *from < indices.end && indices.start < *to;
         if !self.ranges.iter().any(overlaps) {
-            return Ok(wanted.end);
+            return Ok(indices.end);
         }
         let is_meant = |index: u64| {
             let mut ranges = self.ranges.iter();
             ranges.any(|(from, to)| (*from..*to).contains(&index))
         };
         let range = OutcomeRange {
-            iterations: wanted.clone(),
+            iterations: indices.clone(),
             after: self.started_seq,
             until: self.last_seq,
             bytes_max: BATCH_BYTES,
@@ -232,12 +240,12 @@ impl IterationLog {
         let read = store.iteration_outcomes(self.execution, &self.run, &range);
         let read = read.await?;
         let outcomes = read.outcomes.into_iter();
-        found.extend(outcomes.filter(|(index, _)| is_meant(*index)));
+        outcome_events.extend(outcomes.filter(|(index, _)| is_meant(*index)));
         Ok(read.end)
     }
 }
 
-/// Shows every event after one seq and up to another.
+/// Calls a function with each event after one position, up to another.
 pub(crate) async fn for_each_event(
     store: &dyn Store,
     execution: ExecutionId,
@@ -246,9 +254,9 @@ pub(crate) async fn for_each_event(
     mut show: impl FnMut(&Event),
 ) -> Result<(), Error> {
     while after < until {
-        // A part of a log row costs as much to read as the row, so no more is asked for than is needed.
-        let wanted = usize::try_from(until.0 - after.0).unwrap_or(PAGE);
-        let page = store.events(execution, after, wanted.min(PAGE)).await?;
+        // Reading part of a log row costs as much as reading the row, so the limit is exact.
+        let limit = usize::try_from(until.0 - after.0).unwrap_or(PAGE);
+        let page = store.events(execution, after, limit.min(PAGE)).await?;
         let Some(last) = page.last() else { break };
         after = last.seq;
         page.iter()
@@ -258,7 +266,7 @@ pub(crate) async fn for_each_event(
     Ok(())
 }
 
-/// Shows every event of a run but those of iterations.
+/// Calls a function with each event of a run except those of iterations.
 pub(crate) async fn for_each_outline_event(
     store: &dyn Store,
     execution: ExecutionId,

@@ -1,4 +1,4 @@
-//! Text on its way out as a JSON string, piece by piece.
+//! Quotes a stream of text as a JSON string.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use futures_util::{StreamExt as _, stream};
 /// Text that is being quoted.
 struct JsonQuoter {
     text: ByteStream,
-    /// The beginning of a character whose rest has not come yet.
+    /// The first bytes of a character that is split between two chunks.
     partial_char: Vec<u8>,
     stage: QuoteStage,
 }
@@ -20,7 +20,7 @@ enum QuoteStage {
     Done,
 }
 
-/// The bytes as a JSON string; what is no UTF-8 shows as the replacement character.
+/// The bytes as a JSON string; invalid UTF-8 becomes the replacement character.
 pub(super) fn quote_stream(text: ByteStream) -> ByteStream {
     let quoting = JsonQuoter {
         text,
@@ -56,7 +56,7 @@ impl JsonQuoter {
         }
     }
 
-    /// The text as it stands between quotes. Keeps back a character that is cut off, unless nothing follows.
+    /// The escaped text. An incomplete character at the end waits for the next chunk, unless this is the last one.
     fn escape(&mut self, mut bytes: &[u8], is_last: bool) -> String {
         let mut text = String::new();
         loop {
@@ -67,16 +67,16 @@ impl JsonQuoter {
                 }
                 Err(error) => error,
             };
-            let (valid, rest) = bytes.split_at(error.valid_up_to());
+            let (valid, invalid) = bytes.split_at(error.valid_up_to());
             text.push_str(&String::from_utf8_lossy(valid));
             match error.error_len() {
                 None if !is_last => {
-                    self.partial_char = rest.to_vec();
+                    self.partial_char = invalid.to_vec();
                     break;
                 }
                 length => {
                     text.push(char::REPLACEMENT_CHARACTER);
-                    bytes = &rest[length.unwrap_or(rest.len())..];
+                    bytes = &invalid[length.unwrap_or(invalid.len())..];
                 }
             }
         }
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn text_in_pieces_becomes_the_string_that_the_whole_text_is() {
+    async fn a_text_in_chunks_is_quoted_like_the_whole_text() {
         let text = "a \"quoted\" line\nü 漢 \u{1F600} end".as_bytes();
         let broken = [text, b"\xff\xe6\xbc", b"x\xe6"].concat();
         for size in 1..9 {

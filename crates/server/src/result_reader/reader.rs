@@ -1,4 +1,4 @@
-//! The reader: results of runs in one store, with their bodies.
+//! Reads results of runs in one store, with their bodies.
 
 use std::sync::Arc;
 
@@ -23,13 +23,13 @@ use crate::result_reader::parts::{self, PartIndex};
 use crate::result_reader::quoting::quote_stream;
 use crate::result_reader::{LocatedResult, ResultAddress, part_stream};
 
-/// A result up to this size stands in the description of its run.
+/// Maximum size of a result that the description of its run contains.
 const SMALL_BYTES_MAX: u64 = 1024 * 1024;
 
-/// The results of a loop with more iterations are not small, whatever their size.
+/// A loop with more iterations has no small result, whatever its size.
 const SMALL_PARTS_MAX: u64 = 1_000;
 
-/// Reads results. Cheap to clone.
+/// Reads results. Clones are cheap.
 #[derive(Clone)]
 pub struct ResultReader {
     pub(super) store: Arc<dyn Store>,
@@ -37,21 +37,21 @@ pub struct ResultReader {
 }
 
 impl ResultReader {
-    /// A reader of runs in a store.
+    /// Creates a reader for a store.
     pub fn new(store: Arc<dyn Store>, bodies: Arc<dyn BodyStore>) -> Self {
         Self { store, bodies }
     }
 
-    /// The result that is meant: a step's own, or the latest of those that fit which ended well, else the latest.
+    /// Finds the selected result: a step's own, or the latest successful match, otherwise the latest match.
     pub async fn find(
         &self,
         id: ExecutionId,
-        wanted: &ResultAddress,
+        address: &ResultAddress,
     ) -> Result<Option<LocatedResult>, Error> {
-        if let Some(step) = wanted.step.as_ref().filter(|_| wanted.is_whole()) {
+        if let Some(step) = address.step.as_ref().filter(|_| address.is_whole()) {
             return self.find_step_result(id, step).await;
         }
-        self.find_best_match(id, wanted).await
+        self.find_best_match(id, address).await
     }
 
     async fn find_step_result(
@@ -73,7 +73,7 @@ impl ResultReader {
         }
     }
 
-    /// A step's latest result.
+    /// Loads a step's latest result.
     pub(crate) async fn load_latest(
         &self,
         id: ExecutionId,
@@ -82,8 +82,8 @@ impl ResultReader {
         Ok(match Envelope::from(latest).content {
             EnvelopeContent::Event(seq) => {
                 let events = loading::load_events(&*self.store, id, &[seq]).await?;
-                let found = events.first().and_then(LocatedResult::from_event);
-                found.unwrap_or(LocatedResult::Value(Value::Null))
+                let located = events.first().and_then(LocatedResult::from_event);
+                located.unwrap_or(LocatedResult::Value(Value::Null))
             }
             EnvelopeContent::Loop(pointer) => {
                 let (log, pointer) = loading::loop_source(&*self.store, id, &pointer).await?;
@@ -96,38 +96,38 @@ impl ResultReader {
         })
     }
 
-    /// Looks for the result that fits best.
+    /// Finds the best match in the log.
     pub(super) async fn find_best_match(
         &self,
         id: ExecutionId,
-        wanted: &ResultAddress,
+        address: &ResultAddress,
     ) -> Result<Option<LocatedResult>, Error> {
-        if wanted.selector.iteration.is_some() {
-            let events = self.iteration_events(id, wanted).await?;
+        if address.selector.iteration.is_some() {
+            let events = self.iteration_events(id, address).await?;
             let mut best = BestMatch::default();
-            let meant = events.iter().filter(|event| wanted.may_select(event));
-            meant.for_each(|event| best.consider(event));
+            let candidates = events.iter().filter(|event| address.may_select(event));
+            candidates.for_each(|event| best.consider(event));
             let mut events = events.iter();
-            let found = events.find(|event| Some(event.seq) == best.seq());
-            return Ok(found.and_then(LocatedResult::from_event));
+            let matching = events.find(|event| Some(event.seq) == best.seq());
+            return Ok(matching.and_then(LocatedResult::from_event));
         }
-        if let Some((step, task)) = wanted.task_of_step()
+        if let Some((step, task)) = address.task_of_step()
             && let Some(ends) = self
                 .store
-                .loop_task(id, step, wanted.selector.run, task)
+                .loop_task(id, step, address.selector.run, task)
                 .await?
         {
-            // Every result of a loop's task is one of an iteration, so there is none to look for elsewhere.
+            // Every result of a loop's task belongs to an iteration, so no other event needs to be searched.
             return self.in_log(id, ends.succeeded.or(ends.failed)).await;
         }
         let mut best = BestMatch::default();
         let meet = |event: &Event| {
-            if wanted.matches(event) && wanted.may_select(event) {
+            if address.matches(event) && address.may_select(event) {
                 best.consider(event);
             }
         };
         let is_part_of_loop =
-            wanted.task_of_step().is_none() && !self.loop_runs(id, wanted).await?.is_empty();
+            address.task_of_step().is_none() && !self.loop_runs(id, address).await?.is_empty();
         if is_part_of_loop {
             parts::for_each_event(&*self.store, id, Seq(0), Seq(u64::MAX), meet).await?;
         } else {
@@ -136,7 +136,7 @@ impl ResultReader {
         self.in_log(id, best.seq()).await
     }
 
-    /// The result that an event of the log records.
+    /// Loads the result that an event of the log records.
     async fn in_log(
         &self,
         id: ExecutionId,
@@ -149,44 +149,44 @@ impl ResultReader {
         Ok(events.first().and_then(LocatedResult::from_event))
     }
 
-    /// The results that fit an address with an iteration, by seq.
+    /// The results that match an address with an iteration, by seq.
     pub(super) async fn iteration_events(
         &self,
         id: ExecutionId,
-        wanted: &ResultAddress,
+        address: &ResultAddress,
     ) -> Result<Vec<Event>, Error> {
-        let Some(index) = wanted.selector.iteration else {
+        let Some(index) = address.selector.iteration else {
             return Ok(Vec::new());
         };
         let mut events = Vec::new();
-        for run in self.loop_runs(id, wanted).await? {
-            let found = self.store.iteration_events(id, &run, index..index + 1);
-            events.extend(found.await?);
+        for run in self.loop_runs(id, address).await? {
+            let ends = self.store.iteration_events(id, &run, index..index + 1);
+            events.extend(ends.await?);
         }
-        events.retain(|event| wanted.matches(event));
+        events.retain(|event| address.matches(event));
         events.sort_by_key(|event| event.seq);
         Ok(events)
     }
 
-    /// The runs of loops that an address may mean.
+    /// The runs of loops that an address may select.
     pub(super) async fn loop_runs(
         &self,
         id: ExecutionId,
-        wanted: &ResultAddress,
+        address: &ResultAddress,
     ) -> Result<Vec<StepRunId>, Error> {
-        let step = wanted.step.as_ref();
+        let step = address.step.as_ref();
         let runs = self.store.loops(id).await?.into_iter();
         let runs = runs.map(|progress| progress.run);
         let runs = runs.filter(|run| step.is_none_or(|step| run.step == *step));
-        let number = wanted.selector.run;
+        let number = address.selector.run;
         Ok(runs
             .filter(|run| number.is_none_or(|number| run.run == number))
             .collect())
     }
 
-    /// A result as it is, piece by piece: JSON text, or the bytes of a body that is none.
-    pub async fn stream(&self, found: LocatedResult) -> Result<ByteStream, Error> {
-        match found {
+    /// Streams a result unchanged: JSON text, or the bytes of a body that is not JSON.
+    pub async fn stream(&self, located: LocatedResult) -> Result<ByteStream, Error> {
+        match located {
             LocatedResult::Body(reference) => Ok(self.bodies.read(&reference, None).await?.chunks),
             LocatedResult::Manifest(reference, rule)
                 if rule.strategy == CombineStrategy::Append =>
@@ -203,16 +203,16 @@ impl ResultReader {
                 let parts = PartIndex::from_loop(&*self.store, log, started, done).await?;
                 Ok(part_stream::stream_values(self, parts))
             }
-            found => Ok(part_stream::single_chunk(
-                self.load_value(found).await?.to_string(),
+            located => Ok(part_stream::single_chunk(
+                self.load_value(located).await?.to_string(),
             )),
         }
     }
 
-    /// A result as JSON text even where its body is none: then it is text that a task stored.
-    pub async fn stream_json(&self, found: LocatedResult) -> Result<ByteStream, Error> {
-        let is_json = found.content_type() == "application/json";
-        let pieces = self.stream(found).await?;
+    /// Streams a result as JSON text. A body that is not JSON is text that a task stored, and is quoted.
+    pub async fn stream_json(&self, located: LocatedResult) -> Result<ByteStream, Error> {
+        let is_json = located.content_type() == "application/json";
+        let pieces = self.stream(located).await?;
         Ok(if is_json {
             pieces
         } else {
@@ -220,12 +220,15 @@ impl ResultReader {
         })
     }
 
-    /// A result as JSON text if it is small, without reading the rest of one that is not.
-    pub(crate) async fn small_text(&self, found: LocatedResult) -> Result<Option<Vec<u8>>, Error> {
-        if self.is_large(&found).await? {
+    /// Returns a small result as JSON text; `None` for a large one, of which only the start is read.
+    pub(crate) async fn small_text(
+        &self,
+        located: LocatedResult,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        if self.is_large(&located).await? {
             return Ok(None);
         }
-        let mut pieces = self.stream_json(found).await?;
+        let mut pieces = self.stream_json(located).await?;
         let mut text = Vec::new();
         while let Some(piece) = pieces.next().await {
             text.extend_from_slice(&piece.map_err(Error::from_read_error)?);
@@ -236,8 +239,8 @@ impl ResultReader {
         Ok(Some(text))
     }
 
-    async fn is_large(&self, found: &LocatedResult) -> Result<bool, Error> {
-        match found {
+    async fn is_large(&self, located: &LocatedResult) -> Result<bool, Error> {
+        match located {
             LocatedResult::Value(_) => Ok(false),
             LocatedResult::Body(reference) | LocatedResult::Manifest(reference, _) => {
                 Ok(reference.meta.bytes > SMALL_BYTES_MAX)
@@ -252,7 +255,7 @@ impl ResultReader {
         }
     }
 
-    /// A manifest with the address of each part, piece by piece.
+    /// Streams a manifest with the address of each part.
     pub async fn stream_manifest(
         &self,
         reference: &ResultRef,
@@ -276,10 +279,10 @@ impl ResultReader {
         PartIndex::from_task(&*self.store, execution, rule).await
     }
 
-    /// A result, all of it.
-    pub fn load_value(&self, found: LocatedResult) -> BoxFuture<'_, Result<Value, Error>> {
+    /// Loads a whole result.
+    pub fn load_value(&self, located: LocatedResult) -> BoxFuture<'_, Result<Value, Error>> {
         Box::pin(async move {
-            match found {
+            match located {
                 LocatedResult::Value(value) => Ok(value),
                 LocatedResult::Body(reference) => {
                     let bytes = self.bodies.get(&reference).await?;
@@ -288,14 +291,14 @@ impl ResultReader {
                 LocatedResult::Manifest(reference, rule) => {
                     self.combine_parts(&reference, &rule).await
                 }
-                found @ LocatedResult::Loop(..) => collect_elements(self.stream(found).await?)
+                located @ LocatedResult::Loop(..) => collect_elements(self.stream(located).await?)
                     .await
                     .map(Value::Array),
             }
         })
     }
 
-    /// What the parts of a manifest come to.
+    /// Loads the combined value of the parts of a manifest.
     async fn combine_parts(
         &self,
         reference: &ResultRef,
@@ -314,18 +317,18 @@ impl ResultReader {
         })
     }
 
-    /// A result as JSON text, all of it.
-    pub(super) async fn load_text(&self, found: LocatedResult) -> Result<Bytes, Error> {
-        if let LocatedResult::Body(reference) = &found
+    /// Loads a whole result as JSON text.
+    pub(super) async fn load_text(&self, located: LocatedResult) -> Result<Bytes, Error> {
+        if let LocatedResult::Body(reference) = &located
             && reference.meta.content_type == "application/json"
         {
             return Ok(self.bodies.get(reference).await?);
         }
-        Ok(self.load_value(found).await?.to_string().into())
+        Ok(self.load_value(located).await?.to_string().into())
     }
 }
 
-/// The elements of a list that comes piece by piece.
+/// Parses the elements of a list that arrives as a stream.
 async fn collect_elements(mut pieces: ByteStream) -> Result<Vec<Value>, Error> {
     let mut text = Vec::new();
     while let Some(piece) = pieces.next().await {

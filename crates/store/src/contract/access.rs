@@ -29,25 +29,28 @@ fn access_token(id: i64, byte: u8) -> AccessTokenRow {
 
 /// A token is found by its hash, even after revocation.
 pub async fn a_token_is_found_by_its_hash_and_keeps_its_revocation(site: &dyn StoreFixture) {
-    let (here, there) = (site.join(), site.join());
-    expect_ok(here.put_token(access_token(2, 7)).await);
-    expect_ok(here.put_token(access_token(1, 8)).await);
+    let (first_store, second_store) = (site.join(), site.join());
+    expect_ok(first_store.put_token(access_token(2, 7)).await);
+    expect_ok(first_store.put_token(access_token(1, 8)).await);
     assert_eq!(
-        expect_ok(there.token_by_hash(&[7; 32]).await),
+        expect_ok(second_store.token_by_hash(&[7; 32]).await),
         Some(access_token(2, 7))
     );
-    assert_eq!(expect_ok(there.token_by_hash(&[9; 32]).await), None);
+    assert_eq!(expect_ok(second_store.token_by_hash(&[9; 32]).await), None);
     assert_eq!(
-        expect_ok(there.tokens().await),
+        expect_ok(second_store.tokens().await),
         [access_token(1, 8), access_token(2, 7)]
     );
-    expect_ok(there.touch_token(AccessTokenId(2)).await);
-    expect_ok(there.revoke_token(AccessTokenId(2)).await);
-    let first = expect_ok(here.token_by_hash(&[7; 32]).await).expect("the token exists");
+    expect_ok(second_store.touch_token(AccessTokenId(2)).await);
+    expect_ok(second_store.revoke_token(AccessTokenId(2)).await);
+    let first = expect_ok(first_store.token_by_hash(&[7; 32]).await).expect("the token exists");
     assert!(first.last_used_at.is_some() && first.revoked_at.is_some());
-    expect_ok(here.revoke_token(AccessTokenId(2)).await);
-    assert_eq!(expect_ok(here.token_by_hash(&[7; 32]).await), Some(first));
-    let untouched = expect_ok(here.token_by_hash(&[8; 32]).await).expect("the token exists");
+    expect_ok(first_store.revoke_token(AccessTokenId(2)).await);
+    assert_eq!(
+        expect_ok(first_store.token_by_hash(&[7; 32]).await),
+        Some(first)
+    );
+    let untouched = expect_ok(first_store.token_by_hash(&[8; 32]).await).expect("the token exists");
     assert_eq!((untouched.last_used_at, untouched.revoked_at), (None, None));
 }
 
@@ -91,23 +94,26 @@ pub async fn the_audit_trail_is_one_chain(site: &dyn StoreFixture) {
 
 /// The first value of a setting stays.
 pub async fn a_setting_is_set_once(site: &dyn StoreFixture) {
-    let (here, there) = (site.join(), site.join());
-    assert_eq!(expect_ok(here.setting("color").await), None);
+    let (first_store, second_store) = (site.join(), site.join());
+    assert_eq!(expect_ok(first_store.setting("color").await), None);
     assert_eq!(
-        expect_ok(here.set_setting_once("color", "red").await),
+        expect_ok(first_store.set_setting_once("color", "red").await),
         "red"
     );
     assert_eq!(
-        expect_ok(there.set_setting_once("color", "blue").await),
+        expect_ok(second_store.set_setting_once("color", "blue").await),
         "red"
     );
     assert_eq!(
-        expect_ok(there.setting("color").await).as_deref(),
+        expect_ok(second_store.setting("color").await).as_deref(),
         Some("red")
     );
-    let secret = expect_ok(here.setting("cluster_secret").await);
+    let secret = expect_ok(first_store.setting("cluster_secret").await);
     assert!(secret.as_ref().is_some_and(|secret| secret.len() >= 16));
-    assert_eq!(expect_ok(there.setting("cluster_secret").await), secret);
+    assert_eq!(
+        expect_ok(second_store.setting("cluster_secret").await),
+        secret
+    );
 }
 
 /// Creates an execution with an offered command at sequence number 4 that requires the given kinds.
@@ -171,14 +177,14 @@ pub async fn a_worker_sees_what_it_holds(site: &dyn StoreFixture) {
         let turn = vec![(EventLocation::default(), body)];
         expect_ok(store.commit(next_commit(&*store, id, Seq(4), turn)).await);
     }
-    let held = expect_ok(site.join().worker_claims(&WorkerId("w".into())).await);
-    let standing: Vec<_> = held
+    let claims = expect_ok(site.join().worker_claims(&WorkerId("w".into())).await);
+    let standing: Vec<_> = claims
         .iter()
-        .map(|held| {
+        .map(|claims| {
             (
-                held.claim.command.execution,
-                held.is_paused,
-                held.is_cancelling,
+                claims.claim.command.execution,
+                claims.is_paused,
+                claims.is_cancelling,
             )
         })
         .collect();
@@ -190,17 +196,18 @@ pub async fn a_worker_sees_what_it_holds(site: &dyn StoreFixture) {
     ];
     assert_eq!(standing, expected);
     assert!(
-        held.iter()
-            .all(|held| held.claimed_at >= before && held.claim.lease_epoch == LeaseEpoch(1))
+        claims
+            .iter()
+            .all(|claims| claims.claimed_at >= before && claims.claim.lease_epoch == LeaseEpoch(1))
     );
     expect_ok(
         store
-            .release_claim(held[3].claim.command, held[3].claim.lease_epoch)
+            .release_claim(claims[3].claim.command, claims[3].claim.lease_epoch)
             .await,
     );
     assert_eq!(
         expect_ok(store.worker_claims(&WorkerId("w".into())).await),
-        held[..3]
+        claims[..3]
     );
     assert!(expect_ok(store.worker_claims(&WorkerId("x".into())).await).is_empty());
 }
@@ -217,10 +224,13 @@ pub async fn a_command_issued_to_a_worker_is_held_by_it(site: &dyn StoreFixture)
         issue.claimed = Some((worker.clone(), LeaseEpoch(1)));
     }
     expect_ok(store.commit(commit).await);
-    let held = expect_ok(store.worker_claims(&worker).await);
-    assert_eq!(held.len(), 1);
+    let claims = expect_ok(store.worker_claims(&worker).await);
+    assert_eq!(claims.len(), 1);
     assert_eq!(
-        (held[0].claim.command.execution, held[0].claim.lease_epoch),
+        (
+            claims[0].claim.command.execution,
+            claims[0].claim.lease_epoch
+        ),
         (id, LeaseEpoch(1))
     );
 }
@@ -238,10 +248,10 @@ pub async fn work_withdrawn_first_may_be_offered_again_in_one_commit(site: &dyn 
         Err(crate::Error::Invariant(model::event::UniqueKey::Work(_)))
     );
     assert!(is_named, "{refused:?}");
-    let mut again = PlainStep::new("a", 1).schedule(&*store, id, Seq(4));
-    again.commands.insert(0, close);
+    let mut reissue = PlainStep::new("a", 1).schedule(&*store, id, Seq(4));
+    reissue.commands.insert(0, close);
     assert_eq!(
-        expect_ok(store.commit(again).await),
+        expect_ok(store.commit(reissue).await),
         CommitStatus::Committed
     );
     let open = expect_ok(store.open_commands(id).await);
@@ -254,11 +264,14 @@ pub async fn work_withdrawn_first_may_be_offered_again_in_one_commit(site: &dyn 
 }
 
 /// A process sees the live processes and the owners of executions.
-pub async fn processes_know_of_each_other(site: &dyn StoreFixture) {
-    let (here, there) = (site.join(), site.join());
-    let (me, other) = (expect_ok(here.owner()), expect_ok(there.owner()));
+pub async fn processes_see_each_other(site: &dyn StoreFixture) {
+    let (first_store, second_store) = (site.join(), site.join());
+    let (me, other) = (
+        expect_ok(first_store.owner()),
+        expect_ok(second_store.owner()),
+    );
     let alive = |peer: &StoreProcess, owner| peer.owner == owner && peer.is_alive;
-    let peers = expect_ok(here.processes().await);
+    let peers = expect_ok(first_store.processes().await);
     assert!(
         peers.iter().any(|peer| alive(peer, me.clone())),
         "{peers:?}"
@@ -267,23 +280,40 @@ pub async fn processes_know_of_each_other(site: &dyn StoreFixture) {
         peers.iter().any(|peer| alive(peer, other.clone())),
         "{peers:?}"
     );
-    let mut first = creation_commit(&*there);
+    let mut first = creation_commit(&*second_store);
     first.creation.owner = Some(other.clone());
-    let theirs = first.execution;
-    expect_ok(there.commit(first).await);
-    let driver = expect_ok(here.owner_of(theirs).await).expect("the execution has an owner");
+    let other_owner_run = first.execution;
+    expect_ok(second_store.commit(first).await);
+    let driver =
+        expect_ok(first_store.owner_of(other_owner_run).await).expect("the execution has an owner");
     assert!(alive(&driver, other));
-    let mut first = creation_commit(&*there);
+    let mut first = creation_commit(&*second_store);
     first.creation.owner = Some(crate::OwnerId("nobody".into()));
     let orphan = first.execution;
-    expect_ok(there.commit(first).await);
-    let driver = expect_ok(here.owner_of(orphan).await).expect("the owner is recorded");
+    expect_ok(second_store.commit(first).await);
+    let driver = expect_ok(first_store.owner_of(orphan).await).expect("the owner is recorded");
     assert!(!driver.is_alive);
-    let free = creation_commit(&*there);
+    let free = creation_commit(&*second_store);
     let id = free.execution;
-    expect_ok(there.commit(free).await);
-    assert_eq!(expect_ok(here.owner_of(id).await), None);
-    assert_eq!(expect_ok(here.owner_of(ExecutionId(1)).await), None);
+    expect_ok(second_store.commit(free).await);
+    assert_eq!(expect_ok(first_store.owner_of(id).await), None);
+    assert_eq!(expect_ok(first_store.owner_of(ExecutionId(1)).await), None);
+}
+
+/// Every process sees which processes publish events.
+pub async fn processes_that_publish_are_marked(site: &dyn StoreFixture) {
+    let (silent_store, publishing_store) = (site.join(), site.join_publishing());
+    let silent = expect_ok(silent_store.owner());
+    let publishing = expect_ok(publishing_store.owner());
+    for store in [&silent_store, &publishing_store] {
+        let processes = expect_ok(store.processes().await);
+        let publishes = |owner| {
+            let process = processes.iter().find(|process| process.owner == owner);
+            process.map(|process| (process.is_alive, process.publishes))
+        };
+        assert_eq!(publishes(silent.clone()), Some((true, false)));
+        assert_eq!(publishes(publishing.clone()), Some((true, true)));
+    }
 }
 
 /// A publisher reads each append once and in order, until it confirms the publication.

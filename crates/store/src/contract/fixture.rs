@@ -22,7 +22,7 @@ macro_rules! contract_suite {
     ($site:expr) => {
         $crate::contract_suite!(@each $site;
             a_commit_is_read_back_as_it_was_written,
-            a_commit_on_an_old_version_leaves_nothing,
+            a_commit_on_an_old_version_writes_nothing,
             creating_twice_creates_once,
             seqs_with_a_gap_are_refused,
             a_cause_after_its_effect_is_refused,
@@ -51,7 +51,7 @@ macro_rules! contract_suite {
             timers_are_due_in_order_until_cleared,
             a_message_arrives_once,
             a_message_to_a_new_execution_goes_to_its_senders_driver,
-            a_message_to_what_a_dead_process_drove_goes_to_the_living,
+            a_message_to_an_execution_of_a_dead_process_goes_to_a_live_one,
             a_refused_message_is_answered,
             old_rows_are_removed,
             keys_of_consumed_messages_are_removed,
@@ -68,7 +68,8 @@ macro_rules! contract_suite {
             a_worker_sees_what_it_holds,
             a_command_issued_to_a_worker_is_held_by_it,
             work_withdrawn_first_may_be_offered_again_in_one_commit,
-            processes_know_of_each_other,
+            processes_see_each_other,
+            processes_that_publish_are_marked,
             appends_wait_in_the_outbox_until_they_are_published,
             a_store_that_does_not_publish_leaves_the_outbox_empty,
             a_store_that_works_is_healthy,

@@ -110,8 +110,8 @@ pub async fn finish_loop(store: &dyn Store, iterations: u64) -> FinishedLoop {
     let mut scheduled = step.schedule(store, execution, seq);
     scheduled.commands.clear();
     let seq = write_commit(store, scheduled).await;
-    let begun = loop_started(iterations);
-    let started = write_commit(store, next_commit(store, execution, seq, vec![begun])).await;
+    let started_at = loop_started(iterations);
+    let started = write_commit(store, next_commit(store, execution, seq, vec![started_at])).await;
     let mut seq = started;
     let mut from = 0;
     while from < iterations {
@@ -207,15 +207,15 @@ pub async fn iterations_are_found_by_their_index(site: &dyn StoreFixture) {
     let store = site.join();
     let (id, _) = create_loop(&*store).await;
     for range in [0..1, 63..65, 149..152, 40..160, 199..300, 7..7] {
-        let found = expect_ok(store.iteration_events(id, &loop_run(), range.clone()).await);
-        let mut indices: Vec<u64> = found
+        let outcomes = expect_ok(store.iteration_events(id, &loop_run(), range.clone()).await);
+        let mut indices: Vec<u64> = outcomes
             .iter()
             .filter_map(|event| event.location.iteration)
             .collect();
         indices.sort_unstable();
-        let wanted: Vec<u64> = range.clone().filter(|index| *index < 200).collect();
-        assert_eq!(indices, wanted, "{range:?}");
-        assert!(found.is_sorted_by_key(|event| event.seq), "{range:?}");
+        let expected: Vec<u64> = range.clone().filter(|index| *index < 200).collect();
+        assert_eq!(indices, expected, "{range:?}");
+        assert!(outcomes.is_sorted_by_key(|event| event.seq), "{range:?}");
     }
     assert_eq!(expect_ok(store.iteration_count(id, &loop_run()).await), 200);
     let other = StepRunId {
@@ -286,27 +286,27 @@ pub async fn an_outline_has_everything_but_iterations(site: &dyn StoreFixture) {
     let seq = append_ends(&*store, id, seq, vec![iteration_done(301)]).await;
     let events = expect_ok(store.events(id, Seq(0), usize::MAX).await);
     assert_eq!(events.last().map(|event| event.seq), Some(seq));
-    let wanted: Vec<Seq> = events
+    let expected: Vec<Seq> = events
         .iter()
         .filter(|event| event.location.iteration.is_none())
         .map(|event| event.seq)
         .collect();
     for limit in [1, 3, 1_000] {
-        let mut found = Vec::new();
+        let mut outline = Vec::new();
         let mut after = Seq(0);
         loop {
             let page = expect_ok(store.outline(id, after, limit).await);
             assert!(page.len() <= limit);
             let Some(last) = page.last() else { break };
             after = last.seq;
-            found.extend(page);
+            outline.extend(page);
         }
-        assert!(found.is_sorted_by_key(|event| event.seq));
-        let plain = found
+        assert!(outline.is_sorted_by_key(|event| event.seq));
+        let plain = outline
             .iter()
             .filter(|event| event.location.iteration.is_none());
         let seqs: Vec<Seq> = plain.map(|event| event.seq).collect();
-        assert_eq!(seqs, wanted, "{limit}");
+        assert_eq!(seqs, expected, "{limit}");
     }
 }
 
@@ -346,25 +346,25 @@ pub async fn outcomes_of_iterations_are_read_in_bounded_memory(site: &dyn StoreF
     )
     .await;
     let end_of = |index: u64| Seq(finished.started.0 + 3 * index + 2);
-    let wanted = |range: Range<u64>| -> Vec<(u64, Seq)> {
+    let expected = |range: Range<u64>| -> Vec<(u64, Seq)> {
         range.map(|index| (index, end_of(index))).collect()
     };
     for range in [0..200, 63..65, 7..8, 199..200] {
-        let found = outcomes(&*store, &finished, range.clone(), done, usize::MAX).await;
-        assert_eq!(found, (wanted(range.clone()), range.end));
+        let actual = outcomes(&*store, &finished, range.clone(), done, usize::MAX).await;
+        assert_eq!(actual, (expected(range.clone()), range.end));
     }
-    let found = outcomes(&*store, &finished, 5..5, done, usize::MAX).await;
-    assert_eq!(found, (Vec::new(), 5));
-    let found = outcomes(&*store, &finished, 190..300, done, usize::MAX).await;
-    assert_eq!(found, (wanted(190..200), 300));
+    let actual = outcomes(&*store, &finished, 5..5, done, usize::MAX).await;
+    assert_eq!(actual, (Vec::new(), 5));
+    let actual = outcomes(&*store, &finished, 190..300, done, usize::MAX).await;
+    assert_eq!(actual, (expected(190..200), 300));
     let few = outcomes(&*store, &finished, 30..200, done, 1).await;
-    assert_eq!(few, (wanted(30..94), 94));
+    assert_eq!(few, (expected(30..94), 94));
     let half = outcomes(&*store, &finished, 0..200, done, 150 * 600).await;
-    assert_eq!(half, (wanted(0..100), 100));
+    assert_eq!(half, (expected(0..100), 100));
     let early = outcomes(&*store, &finished, 50..100, end_of(60), usize::MAX).await;
-    assert_eq!(early, (wanted(50..61), 100));
-    let again = outcomes(&*store, &finished, 5..6, last, usize::MAX).await;
-    assert_eq!(again, (vec![(5, last)], 6));
+    assert_eq!(early, (expected(50..61), 100));
+    let repeated = outcomes(&*store, &finished, 5..6, last, usize::MAX).await;
+    assert_eq!(repeated, (vec![(5, last)], 6));
 }
 
 /// The store finds the last result and the last failure of a loop task, in the latest run or in a given run.
@@ -413,7 +413,7 @@ pub async fn the_latest_ends_of_a_loop_task_are_found(site: &dyn StoreFixture) {
 pub async fn rows_of_iterations_rebuilt_are_the_same(site: &dyn StoreFixture) {
     let store = site.join();
     let (id, _) = create_loop(&*store).await;
-    let shown = async || {
+    let rows = async || {
         (
             expect_ok(store.loops(id).await),
             expect_ok(store.failed_iterations(id, &loop_run(), 9).await),
@@ -421,7 +421,7 @@ pub async fn rows_of_iterations_rebuilt_are_the_same(site: &dyn StoreFixture) {
             expect_ok(store.outline(id, Seq(0), 1_000).await),
         )
     };
-    let before = shown().await;
+    let before = rows().await;
     expect_ok(store.rebuild_projections().await);
-    assert_eq!(shown().await, before);
+    assert_eq!(rows().await, before);
 }

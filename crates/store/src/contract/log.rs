@@ -42,7 +42,7 @@ pub async fn a_commit_is_read_back_as_it_was_written(site: &dyn StoreFixture) {
 }
 
 /// A decision based on an old state is not written.
-pub async fn a_commit_on_an_old_version_leaves_nothing(site: &dyn StoreFixture) {
+pub async fn a_commit_on_an_old_version_writes_nothing(site: &dyn StoreFixture) {
     let store = site.join();
     let first = creation_commit(&*store);
     let id = first.execution;
@@ -50,11 +50,11 @@ pub async fn a_commit_on_an_old_version_leaves_nothing(site: &dyn StoreFixture) 
     let step = PlainStep::new("a", 1);
     expect_ok(store.commit(step.schedule(&*store, id, Seq(2))).await);
     let late = PlainStep::new("b", 1).schedule(&*store, id, Seq(2));
-    let moved = CommitStatus::VersionConflict { version: Seq(4) };
-    assert_eq!(expect_ok(store.commit(late).await), moved);
+    let conflict = CommitStatus::VersionConflict { version: Seq(4) };
+    assert_eq!(expect_ok(store.commit(late).await), conflict);
     let turn = vec![execution_finished(1, EndStatus::Success)];
     let late = next_commit(&*store, id, Seq(3), turn);
-    assert_eq!(expect_ok(store.commit(late).await), moved);
+    assert_eq!(expect_ok(store.commit(late).await), conflict);
     assert_eq!(expect_ok(store.events(id, Seq(0), 100).await).len(), 4);
     assert_eq!(expect_ok(store.open_commands(id).await).len(), 1);
     let stray = next_commit(
@@ -63,8 +63,8 @@ pub async fn a_commit_on_an_old_version_leaves_nothing(site: &dyn StoreFixture) 
         Seq(7),
         vec![execution_finished(1, EndStatus::Success)],
     );
-    let moved = CommitStatus::VersionConflict { version: Seq(0) };
-    assert_eq!(expect_ok(store.commit(stray).await), moved);
+    let conflict = CommitStatus::VersionConflict { version: Seq(0) };
+    assert_eq!(expect_ok(store.commit(stray).await), conflict);
 }
 
 /// The same request, sent twice, starts one execution.
@@ -75,8 +75,8 @@ pub async fn creating_twice_creates_once(site: &dyn StoreFixture) {
         expect_ok(store.commit(first.clone()).await),
         CommitStatus::Committed
     );
-    let moved = CommitStatus::VersionConflict { version: Seq(2) };
-    assert_eq!(expect_ok(store.commit(first).await), moved);
+    let conflict = CommitStatus::VersionConflict { version: Seq(2) };
+    assert_eq!(expect_ok(store.commit(first).await), conflict);
     assert_eq!(
         expect_ok(store.executions(&ExecutionFilter::default()).await).len(),
         1
@@ -113,11 +113,11 @@ pub async fn an_event_from_outside_is_found_by_its_id_and_kept_once(site: &dyn S
     };
     first.external_events.push(foreign);
     expect_ok(store.commit(first).await);
-    let found = expect_ok(store.external_events(id, &[EventId(78), EventId(77)]).await);
-    assert_eq!(found, [foreign]);
-    let mut again = PlainStep::new("a", 1).schedule(&*store, id, Seq(2));
-    again.external_events.push(foreign);
-    let refused = store.commit(again).await;
+    let events = expect_ok(store.external_events(id, &[EventId(78), EventId(77)]).await);
+    assert_eq!(events, [foreign]);
+    let mut repeat = PlainStep::new("a", 1).schedule(&*store, id, Seq(2));
+    repeat.external_events.push(foreign);
+    let refused = store.commit(repeat).await;
     let is_named = matches!(
         &refused,
         Err(Error::Invariant(UniqueKey::Event(EventId(77))))
@@ -263,8 +263,8 @@ pub async fn lists_are_narrowed_and_newest_first(site: &dyn StoreFixture) {
     );
     expect_ok(store.commit(end).await);
     let list = async |filter: ExecutionFilter| -> Vec<_> {
-        let found = expect_ok(store.executions(&filter).await);
-        found.into_iter().map(|row| row.id).collect()
+        let listed_rows = expect_ok(store.executions(&filter).await);
+        listed_rows.into_iter().map(|row| row.id).collect()
     };
     assert_eq!(
         list(ExecutionFilter::default()).await,
@@ -298,7 +298,7 @@ pub async fn projections_rebuilt_are_the_same(site: &dyn StoreFixture) {
     expect_ok(store.commit(step.schedule(&*store, id, Seq(2))).await);
     expect_ok(store.commit(step.collect(&*store, id, Seq(4))).await);
     expect_ok(store.commit(step.finish(&*store, id, Seq(6))).await);
-    let shown = async || {
+    let projections = async || {
         let row = expect_ok(store.execution(id).await);
         (
             row,
@@ -306,7 +306,7 @@ pub async fn projections_rebuilt_are_the_same(site: &dyn StoreFixture) {
             expect_ok(store.results(id).await),
         )
     };
-    let before = shown().await;
+    let before = projections().await;
     assert_eq!((before.1.len(), before.2.len()), (1, 3));
     assert!(before.1[0].last_result_ref.is_some());
     let pages: Vec<Option<i64>> = before.2.iter().map(|row| row.page).collect();
@@ -315,7 +315,7 @@ pub async fn projections_rebuilt_are_the_same(site: &dyn StoreFixture) {
     assert_eq!(manifest, Some(&before.2[1].result_ref));
     let rebuilt = expect_ok(store.rebuild_projections().await);
     assert_eq!((rebuilt.executions, rebuilt.events), (1, 8));
-    assert_eq!(shown().await, before);
+    assert_eq!(projections().await, before);
 }
 
 /// An execution is lasting if one of its bodies is permanent.

@@ -7,7 +7,7 @@ use model::id::ExecutionId;
 
 static LOG_ROWS: Mutex<BTreeMap<ExecutionId, u64>> = Mutex::new(BTreeMap::new());
 
-/// How many rows of the log of an execution this process has read from databases so far.
+/// Number of log rows of an execution that this process has read from databases.
 pub fn log_rows_read(id: ExecutionId) -> u64 {
     let rows = LOG_ROWS.lock().unwrap_or_else(PoisonError::into_inner);
     rows.get(&id).copied().unwrap_or(0)

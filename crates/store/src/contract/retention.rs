@@ -49,8 +49,8 @@ pub async fn old_rows_are_removed(site: &dyn StoreFixture) {
     }
     let lives = start_execution(&*store, None).await;
     let never = ExecutionId(store.ids(1).0);
-    for (word, id) in [("dedup:lives", lives), ("dedup:never", never)] {
-        expect_ok(store.set_setting_once(word, &id.to_string()).await);
+    for (key, id) in [("dedup:lives", lives), ("dedup:never", never)] {
+        expect_ok(store.set_setting_once(key, &id.to_string()).await);
     }
     let (long_ago, later) = (long_ago(&*store), far_future(&*store));
     assert_eq!(

@@ -40,27 +40,41 @@ fn keychain_entry(scope: &str, name: &str, expires_at: Option<Time>) -> Keychain
 
 /// If two writers set the same version, one succeeds and the other gets `false`.
 pub async fn a_credential_is_kept_version_by_version(site: &dyn StoreFixture) {
-    let (here, there) = (site.join(), site.join());
-    let (here, there) = (here.sealed_store(), there.sealed_store());
-    assert!(!expect_ok(here.put_credential(credential("b", 2)).await));
-    assert!(expect_ok(here.put_credential(credential("b", 1)).await));
-    assert!(!expect_ok(there.put_credential(credential("b", 1)).await));
-    assert!(!expect_ok(there.put_credential(credential("b", 3)).await));
-    assert!(expect_ok(there.put_credential(credential("b", 2)).await));
-    assert!(expect_ok(there.put_credential(credential("a", 1)).await));
+    let (first_store, second_store) = (site.join(), site.join());
+    let (first_store, second_store) = (first_store.sealed_store(), second_store.sealed_store());
+    assert!(!expect_ok(
+        first_store.put_credential(credential("b", 2)).await
+    ));
+    assert!(expect_ok(
+        first_store.put_credential(credential("b", 1)).await
+    ));
+    assert!(!expect_ok(
+        second_store.put_credential(credential("b", 1)).await
+    ));
+    assert!(!expect_ok(
+        second_store.put_credential(credential("b", 3)).await
+    ));
+    assert!(expect_ok(
+        second_store.put_credential(credential("b", 2)).await
+    ));
+    assert!(expect_ok(
+        second_store.put_credential(credential("a", 1)).await
+    ));
     assert_eq!(
-        expect_ok(here.credential("b").await),
+        expect_ok(first_store.credential("b").await),
         Some(credential("b", 2))
     );
-    let all = expect_ok(here.credentials().await);
+    let all = expect_ok(first_store.credentials().await);
     assert_eq!(all, [credential("a", 1), credential("b", 2)]);
-    expect_ok(here.touch_credential("b").await);
-    let used = expect_ok(there.credential("b").await).expect("the credential exists");
+    expect_ok(first_store.touch_credential("b").await);
+    let used = expect_ok(second_store.credential("b").await).expect("the credential exists");
     assert!(used.last_used_at.is_some());
-    assert!(expect_ok(here.remove_credential("b").await));
-    assert!(!expect_ok(there.remove_credential("b").await));
-    assert_eq!(expect_ok(there.credential("b").await), None);
-    assert!(expect_ok(there.put_credential(credential("b", 1)).await));
+    assert!(expect_ok(first_store.remove_credential("b").await));
+    assert!(!expect_ok(second_store.remove_credential("b").await));
+    assert_eq!(expect_ok(second_store.credential("b").await), None);
+    assert!(expect_ok(
+        second_store.put_credential(credential("b", 1)).await
+    ));
 }
 
 /// A resolved entry belongs to its scope and is removed after its expiry.
@@ -87,8 +101,8 @@ pub async fn a_resolved_entry_is_kept_by_scope_until_it_expires(site: &dyn Store
         safe.put_keychain(keychain_entry("run:2", "token", None))
             .await,
     );
-    let kept = expect_ok(safe.keychain("run:2", "token").await);
-    assert_eq!(kept, Some(keychain_entry("run:2", "token", None)));
+    let entry = expect_ok(safe.keychain("run:2", "token").await);
+    assert_eq!(entry, Some(keychain_entry("run:2", "token", None)));
     assert_eq!(expect_ok(safe.keychain("run:3", "token").await), None);
     assert!(expect_ok(safe.remove_keychain("run:2", "token").await));
     assert!(!expect_ok(safe.remove_keychain("run:2", "token").await));
@@ -107,7 +121,7 @@ pub async fn data_keys_are_wrapped_anew_one_by_one(site: &dyn StoreFixture) {
             .await,
     );
     let old = expect_ok(safe.sealed_with_other_keys("k2").await);
-    let places: Vec<_> = old.iter().map(|(place, _)| place.clone()).collect();
+    let places: Vec<_> = old.iter().map(|(location, _)| location.clone()).collect();
     let a = SealedLocation::Credential {
         name: "a".to_owned(),
         version: 1,
@@ -126,12 +140,12 @@ pub async fn data_keys_are_wrapped_anew_one_by_one(site: &dyn StoreFixture) {
         data_key: vec![77; 60],
         ..from.clone()
     };
-    for (place, from) in &old {
-        assert!(expect_ok(safe.rewrap(place, from, &new(from)).await));
-        assert!(!expect_ok(safe.rewrap(place, from, &new(from)).await));
+    for (location, from) in &old {
+        assert!(expect_ok(safe.rewrap(location, from, &new(from)).await));
+        assert!(!expect_ok(safe.rewrap(location, from, &new(from)).await));
     }
     assert!(expect_ok(safe.sealed_with_other_keys("k2").await).is_empty());
     assert_eq!(expect_ok(safe.sealed_with_other_keys("k1").await).len(), 3);
-    let kept = expect_ok(safe.credential("a").await).expect("the credential exists");
-    assert_eq!(kept.sealed, new(&old[0].1));
+    let row = expect_ok(safe.credential("a").await).expect("the credential exists");
+    assert_eq!(row.sealed, new(&old[0].1));
 }

@@ -43,9 +43,9 @@ pub async fn a_message_arrives_once(site: &dyn StoreFixture) {
         std::slice::from_ref(&letter)
     );
     assert!(expect_ok(store.is_pending(letter.key).await));
-    let mut answer = PlainStep::new("a", 1).schedule(&*store, receiver, Seq(2));
-    answer.consumed.push(letter.key);
-    expect_ok(store.commit(answer).await);
+    let mut reply = PlainStep::new("a", 1).schedule(&*store, receiver, Seq(2));
+    reply.consumed.push(letter.key);
+    expect_ok(store.commit(reply).await);
     assert!(!expect_ok(store.is_pending(letter.key).await));
     expect_ok(store.send_message(letter, Priority::Normal).await);
     assert!(expect_ok(store.inbox(None, 9).await).is_empty());
@@ -53,34 +53,60 @@ pub async fn a_message_arrives_once(site: &dyn StoreFixture) {
 
 /// Each process receives the messages to the executions it owns.
 pub async fn a_message_to_a_new_execution_goes_to_its_senders_driver(site: &dyn StoreFixture) {
-    let (here, there) = (site.join(), site.join());
-    let (me, other) = (expect_ok(here.owner()), expect_ok(there.owner()));
-    let mine = start_execution(&*here, Some(me.clone())).await;
-    let theirs = start_execution(&*there, Some(other.clone())).await;
-    let fresh = ExecutionId(here.ids(1).0);
-    let to_fresh = message(mine, 0, fresh);
-    let to_theirs = message(mine, 1, theirs);
-    expect_ok(here.send_message(to_fresh.clone(), Priority::Normal).await);
-    expect_ok(here.send_message(to_theirs.clone(), Priority::Normal).await);
-    let to_me = expect_ok(here.inbox(Some(&me), 9).await);
+    let (first_store, second_store) = (site.join(), site.join());
+    let (me, other) = (
+        expect_ok(first_store.owner()),
+        expect_ok(second_store.owner()),
+    );
+    let own_run = start_execution(&*first_store, Some(me.clone())).await;
+    let other_run = start_execution(&*second_store, Some(other.clone())).await;
+    let fresh = ExecutionId(first_store.ids(1).0);
+    let to_fresh = message(own_run, 0, fresh);
+    let to_theirs = message(own_run, 1, other_run);
+    expect_ok(
+        first_store
+            .send_message(to_fresh.clone(), Priority::Normal)
+            .await,
+    );
+    expect_ok(
+        first_store
+            .send_message(to_theirs.clone(), Priority::Normal)
+            .await,
+    );
+    let to_me = expect_ok(first_store.inbox(Some(&me), 9).await);
     assert_eq!(to_me, std::slice::from_ref(&to_fresh));
-    let to_other = expect_ok(there.inbox(Some(&other), 9).await);
+    let to_other = expect_ok(second_store.inbox(Some(&other), 9).await);
     assert_eq!(to_other, std::slice::from_ref(&to_theirs));
-    assert_eq!(expect_ok(there.inbox(None, 9).await), [to_fresh, to_theirs]);
+    assert_eq!(
+        expect_ok(second_store.inbox(None, 9).await),
+        [to_fresh, to_theirs]
+    );
 }
 
 /// A message to an execution whose owner is dead goes to the live processes.
-pub async fn a_message_to_what_a_dead_process_drove_goes_to_the_living(site: &dyn StoreFixture) {
-    let (here, there) = (site.join(), site.join());
-    let (me, other) = (expect_ok(here.owner()), expect_ok(there.owner()));
-    let theirs = start_execution(&*there, Some(other)).await;
-    let orphan = start_execution(&*here, Some(OwnerId("nobody".into()))).await;
-    let fresh = || ExecutionId(here.ids(1).0);
-    let to_theirs = message(fresh(), 0, theirs);
+pub async fn a_message_to_an_execution_of_a_dead_process_goes_to_a_live_one(
+    site: &dyn StoreFixture,
+) {
+    let (first_store, second_store) = (site.join(), site.join());
+    let (me, other) = (
+        expect_ok(first_store.owner()),
+        expect_ok(second_store.owner()),
+    );
+    let other_run = start_execution(&*second_store, Some(other)).await;
+    let orphan = start_execution(&*first_store, Some(OwnerId("nobody".into()))).await;
+    let fresh = || ExecutionId(first_store.ids(1).0);
+    let to_theirs = message(fresh(), 0, other_run);
     let to_orphan = message(fresh(), 0, orphan);
-    expect_ok(here.send_message(to_theirs, Priority::Normal).await);
-    expect_ok(here.send_message(to_orphan.clone(), Priority::Normal).await);
-    assert_eq!(expect_ok(here.inbox(Some(&me), 9).await), [to_orphan]);
+    expect_ok(first_store.send_message(to_theirs, Priority::Normal).await);
+    expect_ok(
+        first_store
+            .send_message(to_orphan.clone(), Priority::Normal)
+            .await,
+    );
+    assert_eq!(
+        expect_ok(first_store.inbox(Some(&me), 9).await),
+        [to_orphan]
+    );
 }
 
 /// The sender can read that its message was refused, or withdraw a message that is not consumed yet.
@@ -104,9 +130,9 @@ pub async fn a_refused_message_is_answered(site: &dyn StoreFixture) {
             .send_message(carried_out.clone(), Priority::Normal)
             .await,
     );
-    let mut answer = PlainStep::new("a", 1).schedule(&*store, receiver, Seq(2));
-    answer.consumed.push(carried_out.key);
-    expect_ok(store.commit(answer).await);
+    let mut reply = PlainStep::new("a", 1).schedule(&*store, receiver, Seq(2));
+    reply.consumed.push(carried_out.key);
+    expect_ok(store.commit(reply).await);
     expect_ok(store.refuse_message(carried_out.key, "no").await);
     assert_eq!(expect_ok(store.refusal(carried_out.key).await), None);
 
@@ -123,10 +149,10 @@ pub async fn a_refused_message_is_answered(site: &dyn StoreFixture) {
 /// Registering the same text again changes nothing.
 pub async fn the_catalog_counts_only_changes(site: &dyn StoreFixture) {
     let store = site.join();
-    let one = expect_ok(store.put_playbook("a/b", "one").await);
-    assert_eq!(expect_ok(store.put_playbook("a/b", "one").await), one);
-    let two = expect_ok(store.put_playbook("a/b", "two").await);
-    assert_eq!((one.version, two.version), (1, 2));
+    let first = expect_ok(store.put_playbook("a/b", "one").await);
+    assert_eq!(expect_ok(store.put_playbook("a/b", "one").await), first);
+    let second_entry = expect_ok(store.put_playbook("a/b", "two").await);
+    assert_eq!((first.version, second_entry.version), (1, 2));
     let back = expect_ok(store.put_playbook("a/b", "one").await);
     assert_eq!(back.version, 3);
     assert_eq!(
@@ -135,39 +161,52 @@ pub async fn the_catalog_counts_only_changes(site: &dyn StoreFixture) {
     );
     assert_eq!(
         expect_ok(store.catalog_entry("a/b", Some(2)).await),
-        Some(two.clone())
+        Some(second_entry.clone())
     );
     assert_eq!(expect_ok(store.catalog_entry("a/c", None).await), None);
-    assert_eq!(expect_ok(store.playbook(&two.hash).await), Some(two));
+    assert_eq!(
+        expect_ok(store.playbook(&second_entry.hash).await),
+        Some(second_entry)
+    );
     assert_eq!(expect_ok(store.catalog().await), [back]);
 }
 
 /// Live processes keep their executions; those of dead processes can be adopted.
 pub async fn an_execution_of_a_dead_process_can_be_adopted(site: &dyn StoreFixture) {
-    let (here, there) = (site.join(), site.join());
-    let (me, other) = (expect_ok(here.owner()), expect_ok(there.owner()));
+    let (first_store, second_store) = (site.join(), site.join());
+    let (me, other) = (
+        expect_ok(first_store.owner()),
+        expect_ok(second_store.owner()),
+    );
     assert_ne!(me, other);
-    let mine = start_execution(&*here, Some(me.clone())).await;
-    let theirs = start_execution(&*there, Some(other.clone())).await;
+    let own_run = start_execution(&*first_store, Some(me.clone())).await;
+    let other_run = start_execution(&*second_store, Some(other.clone())).await;
     let dead = OwnerId("nobody".into());
-    let orphan = start_execution(&*here, Some(dead)).await;
+    let orphan = start_execution(&*first_store, Some(dead)).await;
     assert_eq!(
-        expect_ok(here.adopt(mine, &me, Priority::Normal).await),
+        expect_ok(first_store.adopt(own_run, &me, Priority::Normal).await),
         Adoption::Owned
     );
     assert_eq!(
-        expect_ok(here.adopt(theirs, &me, Priority::Normal).await),
+        expect_ok(first_store.adopt(other_run, &me, Priority::Normal).await),
         Adoption::OwnedBy(other)
     );
-    assert_eq!(expect_ok(here.abandoned_executions().await), [orphan]);
     assert_eq!(
-        expect_ok(here.adopt(orphan, &me, Priority::Normal).await),
+        expect_ok(first_store.abandoned_executions().await),
+        [orphan]
+    );
+    assert_eq!(
+        expect_ok(first_store.adopt(orphan, &me, Priority::Normal).await),
         Adoption::Owned
     );
-    assert!(expect_ok(here.abandoned_executions().await).is_empty());
-    let row = expect_ok(there.execution(orphan).await).expect("the execution exists");
+    assert!(expect_ok(first_store.abandoned_executions().await).is_empty());
+    let row = expect_ok(second_store.execution(orphan).await).expect("the execution exists");
     assert_eq!(row.owner, Some(me.clone()));
-    let nowhere = expect_ok(here.adopt(ExecutionId(1), &me, Priority::Normal).await);
+    let nowhere = expect_ok(
+        first_store
+            .adopt(ExecutionId(1), &me, Priority::Normal)
+            .await,
+    );
     assert_eq!(nowhere, Adoption::NotFound);
 }
 
@@ -211,17 +250,17 @@ pub async fn two_processes_appending_at_once_lose_nothing(site: &dyn StoreFixtur
 
 /// A waiting process is notified of other processes' commits.
 pub async fn another_processes_commit_is_noticed(site: &dyn StoreFixture) {
-    let (here, there) = (site.join(), site.join());
-    expect_ok(here.put_playbook("mine", "x").await);
+    let (first_store, second_store) = (site.join(), site.join());
+    expect_ok(first_store.put_playbook("mine", "x").await);
     let waiting = {
-        let here = Arc::clone(&here);
-        tokio::spawn(async move { here.wait_for_change().await })
+        let first_store = Arc::clone(&first_store);
+        tokio::spawn(async move { first_store.wait_for_change().await })
     };
     let mut n = 0;
     while !waiting.is_finished() {
         n += 1;
         assert!(n < 1_000_000, "the waiting process was not notified");
-        expect_ok(there.put_playbook("theirs", &n.to_string()).await);
+        expect_ok(second_store.put_playbook("theirs", &n.to_string()).await);
     }
     waiting.await.expect("waiting does not panic");
 }

@@ -172,33 +172,37 @@ pub async fn a_session_belongs_to_its_holder(site: &dyn StoreFixture) {
     let store = site.join();
     create_offered_command(&*store).await;
     let worker = WorkerId("w".into());
-    let (one, two) = (session_holder("one"), session_holder("two"));
+    let (first_holder, second_holder) = (session_holder("one"), session_holder("two"));
     assert_eq!(expect_ok(store.session(&worker).await), None);
     assert!(expect_ok(
-        store.renew_session(&worker, &one, LONG_TTL).await
+        store.renew_session(&worker, &first_holder, LONG_TTL).await
     ));
     assert!(!expect_ok(
-        store.renew_session(&worker, &two, LONG_TTL).await
+        store.renew_session(&worker, &second_holder, LONG_TTL).await
     ));
     let claim = expect_ok(store.claim_commands(&claim_query("w", 1)).await).remove(0);
     let session = expect_ok(store.session(&worker).await);
     assert_eq!(
         session.map(|session| (session.holder, session.is_alive)),
-        Some((Some(one.clone()), true))
+        Some((Some(first_holder.clone()), true))
     );
     assert!(!expect_ok(
-        store.replace_session(&worker, &two, &one, LONG_TTL).await
+        store
+            .replace_session(&worker, &second_holder, &first_holder, LONG_TTL)
+            .await
     ));
     assert!(expect_ok(store.lost_claims(None).await).is_empty());
 
     assert!(expect_ok(
-        store.replace_session(&worker, &one, &two, LONG_TTL).await
+        store
+            .replace_session(&worker, &first_holder, &second_holder, LONG_TTL)
+            .await
     ));
     assert!(!expect_ok(
-        store.renew_session(&worker, &one, LONG_TTL).await
+        store.renew_session(&worker, &first_holder, LONG_TTL).await
     ));
     assert!(expect_ok(
-        store.renew_session(&worker, &two, LONG_TTL).await
+        store.renew_session(&worker, &second_holder, LONG_TTL).await
     ));
     assert!(expect_ok(store.worker_claims(&worker).await).is_empty());
     let lost = expect_ok(store.lost_claims(None).await).remove(0);
@@ -213,7 +217,9 @@ pub async fn a_session_belongs_to_its_holder(site: &dyn StoreFixture) {
     assert!(expect_ok(store.lost_claims(None).await).is_empty());
     assert_eq!(expect_ok(store.worker_claims(&worker).await).len(), 1);
     assert!(expect_ok(
-        store.renew_session(&worker, &two, Duration::ZERO).await
+        store
+            .renew_session(&worker, &second_holder, Duration::ZERO)
+            .await
     ));
     let session = expect_ok(store.session(&worker).await);
     assert!(session.is_some_and(|session| !session.is_alive));
@@ -248,8 +254,8 @@ pub async fn a_pending_command_becomes_overdue(site: &dyn StoreFixture) {
 pub async fn the_same_work_is_not_offered_twice_at_once(site: &dyn StoreFixture) {
     let store = site.join();
     let id = create_offered_command(&*store).await;
-    let again = PlainStep::new("a", 1).schedule(&*store, id, Seq(4));
-    let refused = store.commit(again).await;
+    let repeat = PlainStep::new("a", 1).schedule(&*store, id, Seq(4));
+    let refused = store.commit(repeat).await;
     let is_named = matches!(&refused, Err(Error::Invariant(UniqueKey::Work(_))));
     assert!(is_named, "{refused:?}");
     assert_eq!(expect_ok(store.open_commands(id).await).len(), 1);

@@ -69,8 +69,8 @@ impl AdminTables {
         if has_retention(key) && !self.settings.contains_key(key) {
             self.retained_from.insert(key.to_owned(), now);
         }
-        let kept = self.settings.entry(key.to_owned());
-        kept.or_insert_with(|| value.to_owned()).clone()
+        let current = self.settings.entry(key.to_owned());
+        current.or_insert_with(|| value.to_owned()).clone()
     }
 
     /// Removes a setting whose retention has passed, and the settings that depend on it.

@@ -4,14 +4,48 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use model::event::{Event, EventHead};
-use model::id::{Name, StepRunId};
+use model::id::{Name, Seq, StepRunId};
 
 use crate::iterations::{
-    IterationDelta, ProgressChange, ProgressRow, block_indices, is_indexed, is_of_iterations,
+    IterationDelta, ProgressChange, ProgressCount, block_indices, is_indexed, is_of_iterations,
     is_of_run,
 };
 use crate::outcomes::OutcomeCollector;
 use crate::rows::{IterationOutcomes, LoopProgress, LoopTask, OutcomeRange};
+
+/// The progress of a loop run, as the table `loop_progress` has it.
+#[derive(Debug, Default)]
+struct ProgressRow {
+    succeeded: u64,
+    failed: u64,
+    retries: u64,
+    /// Failures before this event belong to an earlier generation.
+    failed_since: Seq,
+    /// Whether the counted failures belong to an earlier generation.
+    is_stale: bool,
+}
+
+impl ProgressRow {
+    fn apply(&mut self, count: &ProgressCount) {
+        if self.is_stale {
+            self.failed = 0;
+            self.failed_since = count.seq;
+            self.is_stale = false;
+        }
+        self.succeeded += count.succeeded;
+        self.failed += count.failed;
+        self.retries += count.retries;
+    }
+
+    fn into_progress(self, run: StepRunId) -> LoopProgress {
+        LoopProgress {
+            run,
+            succeeded: self.succeeded,
+            failed: self.failed,
+            retries: self.retries,
+        }
+    }
+}
 
 pub(super) fn loops(log: &[Event]) -> Vec<LoopProgress> {
     let rows = progress_rows(log).into_iter();
@@ -24,8 +58,9 @@ pub(super) fn iteration_events(
     iterations: &Range<u64>,
 ) -> Vec<Event> {
     let events = log.iter();
-    let wanted = events.filter(|event| is_of_iterations(EventHead::of(event), run, iterations));
-    wanted.cloned().collect()
+    let iteration_events =
+        events.filter(|event| is_of_iterations(EventHead::of(event), run, iterations));
+    iteration_events.cloned().collect()
 }
 
 pub(super) fn iteration_outcomes(

@@ -1,6 +1,6 @@
 //! A store in memory with the same contract, for the simulator and for tests.
 //!
-//! No method awaits, and clock and IDs are injected, so every run is deterministic. A [`Memory`] is one process's
+//! No method awaits, and clock and IDs are injected, so every run is deterministic. A [`MemoryStore`] is one process's
 //! handle; [`MemoryStore::join_process`] adds another process on the same store, and [`MemoryStore::kill`] ends one.
 
 mod access;
@@ -12,4 +12,4 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-pub use process::{ClockFn, MemoryStore};
+pub use process::MemoryStore;

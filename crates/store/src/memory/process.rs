@@ -27,14 +27,12 @@ use crate::rows::{
     WorkerSession,
 };
 use crate::sealed::SealedStore;
+use crate::sqlite::ClockFn;
 use crate::store::refusal_key;
 use crate::{
     Store,
     memory::state::{MemoryState, SessionRow},
 };
-
-/// The source of time.
-pub type ClockFn = Arc<dyn Fn() -> Time + Send + Sync>;
 
 /// One process's handle to a store in memory.
 pub struct MemoryStore {
@@ -71,6 +69,7 @@ impl MemoryStore {
     #[must_use]
     pub fn with_outbox(mut self) -> Self {
         self.publishes = true;
+        self.state().publishers.insert(self.owner.clone());
         self
     }
 
@@ -179,12 +178,12 @@ impl Store for MemoryStore {
 
     async fn events_at(&self, id: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, Error> {
         let state = self.state();
-        let wanted: BTreeSet<Seq> = seqs.iter().copied().collect();
+        let seqs_left: BTreeSet<Seq> = seqs.iter().copied().collect();
         Ok(state
             .executions
             .get(&id)
             .map(|run| {
-                wanted
+                seqs_left
                     .into_iter()
                     .filter_map(|seq| run.event_at(seq))
                     .cloned()
@@ -235,10 +234,10 @@ impl Store for MemoryStore {
         &self,
         id: ExecutionId,
         run: &StepRunId,
-        wanted: Range<u64>,
+        indices: Range<u64>,
     ) -> Result<Vec<Event>, Error> {
         let state = self.state();
-        Ok(iterations::iteration_events(state.log(id), run, &wanted))
+        Ok(iterations::iteration_events(state.log(id), run, &indices))
     }
 
     async fn iteration_outcomes(
@@ -340,11 +339,11 @@ impl Store for MemoryStore {
         holder: &SessionHolder,
         ttl: Duration,
     ) -> Result<bool, Error> {
-        let begun = SessionRow {
+        let row = SessionRow {
             holder: holder.clone(),
             expires_at: self.now().after(ttl),
         };
-        let is_replaced = self.state().replace_session(worker, replaced, begun);
+        let is_replaced = self.state().replace_session(worker, replaced, row);
         self.notify_others();
         Ok(is_replaced)
     }
@@ -384,10 +383,10 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    async fn refuse_message(&self, key: MessageKey, answer: &str) -> Result<(), Error> {
+    async fn refuse_message(&self, key: MessageKey, reply: &str) -> Result<(), Error> {
         let mut state = self.state();
         if state.withdraw_message(key, self.now()) {
-            state.admin.set_once(&refusal_key(key), answer, self.now());
+            state.admin.set_once(&refusal_key(key), reply, self.now());
         }
         drop(state);
         self.notify_others();
@@ -418,8 +417,8 @@ impl Store for MemoryStore {
 
     async fn playbook(&self, hash: &PlaybookHash) -> Result<Option<CatalogEntry>, Error> {
         let state = self.state();
-        let found = state.catalog.iter().find(|entry| entry.hash == *hash);
-        Ok(found.cloned())
+        let catalog_entry = state.catalog.iter().find(|entry| entry.hash == *hash);
+        Ok(catalog_entry.cloned())
     }
 
     async fn catalog_entry(

@@ -18,7 +18,7 @@ impl MemoryState {
     fn remove_sessions(&mut self, old: OldRows) -> u64 {
         let is_held = |worker: &WorkerId| {
             let mut commands = self.commands(None);
-            commands.any(|held| held.worker.as_ref() == Some(worker))
+            commands.any(|record| record.worker.as_ref() == Some(worker))
         };
         let sessions = self.sessions.iter();
         let ended = sessions.filter(|(worker, session)| {

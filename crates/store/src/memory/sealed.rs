@@ -16,8 +16,8 @@ pub(super) struct SealedTables {
 }
 
 impl SealedTables {
-    fn sealed_mut(&mut self, place: &SealedLocation) -> Option<&mut SealedValue> {
-        match place {
+    fn sealed_mut(&mut self, location: &SealedLocation) -> Option<&mut SealedValue> {
+        match location {
             SealedLocation::Credential { name, version } => {
                 let row = self.credentials.get_mut(name)?;
                 (row.version == *version).then_some(&mut row.sealed)
@@ -34,12 +34,14 @@ impl SealedTables {
 impl SealedStore for MemoryStore {
     async fn put_credential(&self, row: CredentialRow) -> Result<bool, Error> {
         let mut state = self.state();
-        let kept = &mut state.sealed.credentials;
-        let before = kept.get(&row.name).map_or(0, |known| known.version);
+        let credentials = &mut state.sealed.credentials;
+        let before = credentials
+            .get(&row.name)
+            .map_or(0, |credential| credential.version);
         if row.version != before + 1 {
             return Ok(false);
         }
-        kept.insert(row.name.clone(), row);
+        credentials.insert(row.name.clone(), row);
         Ok(true)
     }
 
@@ -66,9 +68,9 @@ impl SealedStore for MemoryStore {
     async fn put_keychain(&self, row: KeychainRow) -> Result<(), Error> {
         let now = self.now();
         let mut state = self.state();
-        let kept = &mut state.sealed.keychain;
-        kept.retain(|_, row| row.expires_at.is_none_or(|expires| expires > now));
-        kept.insert((row.scope.clone(), row.name.clone()), row);
+        let entries = &mut state.sealed.keychain;
+        entries.retain(|_, row| row.expires_at.is_none_or(|expires| expires > now));
+        entries.insert((row.scope.clone(), row.name.clone()), row);
         Ok(())
     }
 
@@ -88,18 +90,18 @@ impl SealedStore for MemoryStore {
     ) -> Result<Vec<(SealedLocation, SealedValue)>, Error> {
         let state = self.state();
         let credentials = state.sealed.credentials.values().map(|row| {
-            let place = SealedLocation::Credential {
+            let location = SealedLocation::Credential {
                 name: row.name.clone(),
                 version: row.version,
             };
-            (place, row.sealed.clone())
+            (location, row.sealed.clone())
         });
         let keychain = state.sealed.keychain.values().map(|row| {
-            let place = SealedLocation::Keychain {
+            let location = SealedLocation::Keychain {
                 scope: row.scope.clone(),
                 name: row.name.clone(),
             };
-            (place, row.sealed.clone())
+            (location, row.sealed.clone())
         });
         let all = credentials.chain(keychain);
         Ok(all.filter(|(_, sealed)| sealed.key_id != key_id).collect())
@@ -107,12 +109,12 @@ impl SealedStore for MemoryStore {
 
     async fn rewrap(
         &self,
-        place: &SealedLocation,
+        location: &SealedLocation,
         from: &SealedValue,
         to: &SealedValue,
     ) -> Result<bool, Error> {
         let mut state = self.state();
-        match state.sealed.sealed_mut(place) {
+        match state.sealed.sealed_mut(location) {
             Some(sealed) if sealed.data_key == from.data_key => {
                 sealed.key_id.clone_from(&to.key_id);
                 sealed.data_key.clone_from(&to.data_key);

@@ -5,8 +5,8 @@ mod sessions;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::command::{ClaimId, TimerChange};
-use model::event::{Event, EventBody};
+use model::command::{ClaimId, TimerChange, serves_kinds};
+use model::event::{Event, EventBody, EventStatus};
 use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, WorkerId};
 use model::raw::RawJson;
 use model::status::RunStatus;
@@ -19,7 +19,7 @@ use crate::commit::{
 use crate::error::Error;
 use crate::memory::access::AdminTables;
 use crate::memory::sealed::SealedTables;
-use crate::projections::ProjectionDelta;
+use crate::projections::{ProjectionDelta, StepChange};
 use crate::rows::{
     Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionFilter, ExecutionRow, LostClaim,
     OpenCommand, OwnerId, RebuildStats, ResultRow, Snapshot, StepState,
@@ -34,6 +34,7 @@ pub(super) struct MemoryState {
     pub(super) sessions: BTreeMap<WorkerId, SessionRow>,
     pub(super) catalog: Vec<CatalogEntry>,
     pub(super) live_owners: BTreeSet<OwnerId>,
+    pub(super) publishers: BTreeSet<OwnerId>,
     pub(super) admin: AdminTables,
     pub(super) sealed: SealedTables,
     /// In order of arrival; the key of a consumed message remains in `message_states`.
@@ -112,7 +113,7 @@ impl ExecutionRecord {
         let delta = ProjectionDelta::from_events(events);
         self.row.apply(&delta, version);
         for change in &delta.steps {
-            let after = StepState::from_change(self.steps.get(&change.step), change);
+            let after = apply_step_change(self.steps.get(&change.step), change);
             self.steps.insert(change.step.clone(), after);
         }
         self.results.extend(delta.results);
@@ -288,7 +289,7 @@ impl MemoryState {
             .filter(|run| run.is_owned_by(ask.owner.as_ref()))
             .flat_map(|run| run.commands.values_mut())
             .filter(|held| held.worker.is_none() && held.issue.command.pool == ask.pool)
-            .filter(|held| ask.serves(&held.issue.kinds))
+            .filter(|held| serves_kinds(ask.kinds.as_deref(), &held.issue.kinds))
             .collect();
         pending.sort_by_key(|held| held.issue_order);
         pending
@@ -370,6 +371,7 @@ impl MemoryState {
     pub(super) fn process_of(&self, owner: &OwnerId) -> StoreProcess {
         StoreProcess {
             is_alive: self.live_owners.contains(owner),
+            publishes: self.publishers.contains(owner),
             address: None,
             owner: owner.clone(),
         }
@@ -548,5 +550,30 @@ impl MemoryState {
             run.log = log;
         }
         rebuilt
+    }
+}
+
+/// The row after this change, given the row before it, if any.
+fn apply_step_change(before: Option<&StepState>, change: &StepChange) -> StepState {
+    let was = |field: fn(&StepState) -> Option<RawJson>| before.and_then(field);
+    StepState {
+        step: change.step.clone(),
+        run: change
+            .run
+            .or(before.map(|before| before.run))
+            .unwrap_or_default(),
+        status: change
+            .status
+            .or(before.map(|before| before.status))
+            .unwrap_or(EventStatus::InProgress),
+        last_result_ref: change
+            .last_result_ref
+            .clone()
+            .or_else(|| was(|before| before.last_result_ref.clone())),
+        aggregate_result_ref: change
+            .aggregate_result_ref
+            .clone()
+            .or_else(|| was(|before| before.aggregate_result_ref.clone())),
+        seq: change.seq,
     }
 }

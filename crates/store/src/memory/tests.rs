@@ -33,11 +33,11 @@ fn fixture() -> MemoryFixture {
 crate::contract_suite!(fixture());
 
 #[test]
-fn a_process_that_dies_owns_nothing() {
-    let one = fixture().0;
-    let two = one.join_process();
-    let owner = one.owner().unwrap();
-    assert!(two.state().live_owners.contains(&owner));
-    one.kill();
-    assert!(!two.state().live_owners.contains(&owner));
+fn a_process_that_crashed_owns_no_execution() {
+    let store = fixture().0;
+    let second_store = store.join_process();
+    let owner = store.owner().unwrap();
+    assert!(second_store.state().live_owners.contains(&owner));
+    store.kill();
+    assert!(!second_store.state().live_owners.contains(&owner));
 }

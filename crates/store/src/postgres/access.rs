@@ -135,8 +135,8 @@ pub(super) async fn set_setting_once(
     const SET: &str = "INSERT INTO noetl.setting (key, value, retained_from)
         VALUES ($1, $2, CASE WHEN $3 THEN noetl.micros() END) ON CONFLICT DO NOTHING";
     execute(pool, SET, &[&key, &value, &has_retention(key)]).await?;
-    let kept = setting(pool, key).await?;
-    kept.ok_or_else(|| Error::Unavailable("a setting disappeared".into()))
+    let stored = setting(pool, key).await?;
+    stored.ok_or_else(|| Error::Unavailable("a setting disappeared".into()))
 }
 
 /// Returns only transactions older than every open one, so that no earlier row can appear later.
@@ -194,9 +194,9 @@ pub(super) async fn worker_claims(
             claimed_at: Time(row.try_get(5)?),
         })
     };
-    let mut held = query_rows(pool, HELD, &[&&*worker.0], read).await?;
-    held.sort_by_key(|held| (held.claimed_at, held.claim.command));
-    Ok(held)
+    let mut claims = query_rows(pool, HELD, &[&&*worker.0], read).await?;
+    claims.sort_by_key(|claims| (claims.claimed_at, claims.claim.command));
+    Ok(claims)
 }
 
 fn read_process(row: &Row) -> Result<StoreProcess, QueryError> {
@@ -204,11 +204,12 @@ fn read_process(row: &Row) -> Result<StoreProcess, QueryError> {
         owner: owner_id(row.try_get(0)?),
         address: row.try_get(1)?,
         is_alive: row.try_get(2)?,
+        publishes: row.try_get(3)?,
     })
 }
 
 pub(super) async fn processes(pool: &SessionPool, now: Time) -> Result<Vec<StoreProcess>, Error> {
-    const PEERS: &str = "SELECT owner, address, abs(heartbeat - $1) < 3000000
+    const PEERS: &str = "SELECT owner, address, abs(heartbeat - $1) < 3000000, publishes
         FROM noetl.runtime ORDER BY started_at, node";
     query_rows(pool, PEERS, &[&now.0], read_process).await
 }
@@ -219,7 +220,8 @@ pub(super) async fn owner_of(
     now: Time,
 ) -> Result<Option<StoreProcess>, Error> {
     const OWNER: &str =
-        "SELECT e.owner, r.address, coalesce(abs(r.heartbeat - $2) < 3000000, false)
+        "SELECT e.owner, r.address, coalesce(abs(r.heartbeat - $2) < 3000000, false),
+            coalesce(r.publishes, false)
         FROM noetl.execution e LEFT JOIN noetl.runtime r ON r.owner = e.owner
         WHERE e.execution_id = $1 AND e.owner IS NOT NULL";
     query_row(pool, OWNER, &[&id.0, &now.0], read_process).await

@@ -35,33 +35,37 @@ const FIND_APPEND: &str =
     "SELECT body FROM noetl.log WHERE execution_id = $1 AND seq_first = $2 AND seq_last = $3";
 
 /// The result of each commit.
-type Answers = Vec<Result<CommitStatus, Error>>;
+type CommitStatuses = Vec<Result<CommitStatus, Error>>;
 
 /// Writes commits in one transaction. Returns the results in the order of the commits.
-pub(super) async fn append(pool: &SessionPool, commits: Vec<Commit>, publishes: bool) -> Answers {
-    let mut answers: Vec<Option<Result<CommitStatus, Error>>> =
+pub(super) async fn append(
+    pool: &SessionPool,
+    commits: Vec<Commit>,
+    publishes: bool,
+) -> CommitStatuses {
+    let mut results: Vec<Option<Result<CommitStatus, Error>>> =
         commits.iter().map(|_| None).collect();
     let mut order: Vec<usize> = (0..commits.len()).collect();
-    order.sort_by_key(|place| commits[*place].execution);
+    order.sort_by_key(|index| commits[*index].execution);
     let mut batch = AppendBatch::default();
     let mut members = Vec::with_capacity(commits.len());
-    for place in order {
-        let commit = &commits[place];
+    for index in order {
+        let commit = &commits[index];
         match commit.check().and_then(|()| batch.add(commit)) {
-            Ok(()) => members.push(place),
-            Err(error) => answers[place] = Some(Err(error)),
+            Ok(()) => members.push(index),
+            Err(error) => results[index] = Some(Err(error)),
         }
     }
     if !members.is_empty() {
-        let asked: Vec<&Commit> = members.iter().map(|place| &commits[*place]).collect();
-        let written = write_or_split(pool, &batch, &asked, publishes).await;
-        for (place, answer) in members.into_iter().zip(written) {
-            answers[place] = Some(answer);
+        let batch_commits: Vec<&Commit> = members.iter().map(|index| &commits[*index]).collect();
+        let written = write_or_split(pool, &batch, &batch_commits, publishes).await;
+        for (index, result) in members.into_iter().zip(written) {
+            results[index] = Some(result);
         }
     }
-    let answered = answers.into_iter();
-    answered
-        .map(|answer| answer.expect("each commit has a result"))
+    let results_in_order = results.into_iter();
+    results_in_order
+        .map(|result| result.expect("each commit has a result"))
         .collect()
 }
 
@@ -71,26 +75,26 @@ async fn write_or_split(
     batch: &AppendBatch,
     commits: &[&Commit],
     publishes: bool,
-) -> Answers {
+) -> CommitStatuses {
     match write(pool, batch, commits, publishes).await {
-        Ok(answers) => answers,
+        Ok(results) => results,
         Err(QueryError::Permanent(_)) if commits.len() > 1 => {
-            let mut answers = Vec::with_capacity(commits.len());
+            let mut results = Vec::with_capacity(commits.len());
             for commit in commits {
                 let mut alone = AppendBatch::default();
-                answers.push(match alone.add(commit) {
+                results.push(match alone.add(commit) {
                     Ok(()) => match write(pool, &alone, &[commit], publishes).await {
-                        Ok(mut answer) => {
-                            answer.pop().expect("a batch of one commit has one result")
+                        Ok(mut result) => {
+                            result.pop().expect("a batch of one commit has one result")
                         }
-                        Err(fault) => Err(fault.into_store_error(pool.target())),
+                        Err(query_error) => Err(query_error.into_store_error(pool.target())),
                     },
                     Err(error) => Err(error),
                 });
             }
-            answers
+            results
         }
-        Err(fault) => fail_all(commits, pool, fault),
+        Err(query_error) => fail_all(commits, pool, query_error),
     }
 }
 
@@ -100,7 +104,7 @@ async fn write(
     batch: &AppendBatch,
     commits: &[&Commit],
     publishes: bool,
-) -> Result<Answers, QueryError> {
+) -> Result<CommitStatuses, QueryError> {
     let rare = batch.json_params();
     let iterations = Json(&batch.iterations);
     let has_iterations = !batch.iterations.is_empty();
@@ -115,7 +119,7 @@ async fn write(
         match pool.query_once(statement, &values).await {
             Ok(rows) if is_written(&rows) => return Ok(vec![Ok(CommitStatus::Committed)]),
             Ok(_) => {}
-            Err(fault) => is_unknown = fault.breaks_connection(),
+            Err(error) => is_unknown = error.breaks_connection(),
         }
     }
     let mut values = batch.values(&rare, &publishes);
@@ -124,9 +128,9 @@ async fn write(
         statement = APPEND_WITH_ITERATIONS;
         values.push(&iterations);
     }
-    let begun = instant();
+    let started_at = instant();
     loop {
-        let fault = match pool.query_once(statement, &values).await {
+        let error = match pool.query_once(statement, &values).await {
             Ok(rows) => {
                 let verdicts = read_statuses(&rows, batch)?;
                 if verdicts.len() != commits.len() {
@@ -140,34 +144,34 @@ async fn write(
                     verdicts
                 });
             }
-            Err(fault) => fault,
+            Err(error) => error,
         };
-        is_unknown |= fault.breaks_connection();
-        let may_help = fault.is_transient() || fault.breaks_connection();
+        is_unknown |= error.breaks_connection();
+        let may_help = error.is_transient() || error.breaks_connection();
         match waits.next() {
-            Some(wait) if may_help && begun.elapsed() < RETRIES_MAX_DURATION => {
+            Some(wait) if may_help && started_at.elapsed() < RETRIES_MAX_DURATION => {
                 tokio::time::sleep(*wait).await;
             }
-            _ => return Err(fault),
+            _ => return Err(error),
         }
     }
 }
 
 /// Returns the same error for each commit.
-fn fail_all(commits: &[&Commit], pool: &SessionPool, fault: QueryError) -> Answers {
+fn fail_all(commits: &[&Commit], pool: &SessionPool, query_error: QueryError) -> CommitStatuses {
     let target = pool.target();
-    let error = fault.into_store_error(target);
+    let error = query_error.into_store_error(target);
     tracing::warn!(%error, commits = commits.len(), "failed to write a batch of commits");
     let (text, mut first) = (crate::error::error_chain(&error), Some(error));
-    let mut answer = || {
+    let mut next_error = || {
         first
             .take()
             .unwrap_or_else(|| Error::Unavailable(text.clone().into()))
     };
-    commits.iter().map(|_| Err(answer())).collect()
+    commits.iter().map(|_| Err(next_error())).collect()
 }
 
-fn read_statuses(rows: &[Row], batch: &AppendBatch) -> Result<Answers, QueryError> {
+fn read_statuses(rows: &[Row], batch: &AppendBatch) -> Result<CommitStatuses, QueryError> {
     let row = rows
         .first()
         .ok_or_else(|| QueryError::BadRow("the database returned no verdict".into()))?;
@@ -190,7 +194,11 @@ fn read_statuses(rows: &[Row], batch: &AppendBatch) -> Result<Answers, QueryErro
 }
 
 /// Resolves an unknown result: a commit that is refused now may already be in the log.
-async fn confirm_refusals(pool: &SessionPool, commits: &[&Commit], verdicts: Answers) -> Answers {
+async fn confirm_refusals(
+    pool: &SessionPool,
+    commits: &[&Commit],
+    verdicts: CommitStatuses,
+) -> CommitStatuses {
     let mut settled = Vec::with_capacity(verdicts.len());
     for (commit, verdict) in commits.iter().zip(verdicts) {
         settled.push(match verdict {
@@ -202,7 +210,7 @@ async fn confirm_refusals(pool: &SessionPool, commits: &[&Commit], verdicts: Ans
             refused => match is_recorded(pool, commit).await {
                 Ok(true) => Ok(CommitStatus::Committed),
                 Ok(false) => refused,
-                Err(fault) => Err(fault.into_store_error(pool.target())),
+                Err(error) => Err(error.into_store_error(pool.target())),
             },
         });
     }
@@ -219,8 +227,8 @@ async fn is_recorded(pool: &SessionPool, commit: &Commit) -> Result<bool, QueryE
         return Ok(false);
     };
     let body: &str = row.try_get(0)?;
-    let found = unpack(commit.execution, commit.expected.next(), body)
+    let recorded = unpack(commit.execution, commit.expected.next(), body)
         .map_err(|error| QueryError::BadRow(error.into()))?;
     let ids = |events: &[model::event::Event]| events.first().map(|event| event.event_id);
-    Ok(ids(&found) == ids(&commit.events))
+    Ok(ids(&recorded) == ids(&commit.events))
 }

@@ -134,10 +134,10 @@ impl AppendBatch {
 
     /// The key that a verdict of the database refers to.
     pub(super) fn conflict(&self, verdict: i32, nth: i64) -> Option<UniqueKey> {
-        let place = usize::try_from(nth).ok()?.checked_sub(1)?;
+        let index = usize::try_from(nth).ok()?.checked_sub(1)?;
         match verdict {
-            3 => self.keys.key.get(place).cloned(),
-            4 => self.issues.key.get(place).cloned(),
+            3 => self.keys.key.get(index).cloned(),
+            4 => self.issues.key.get(index).cloned(),
             _ => None,
         }
     }
@@ -157,10 +157,10 @@ impl AppendBatch {
     }
 
     fn add_commands(&mut self, member: i32, commit: &Commit) {
-        for (place, change) in commit.commands.iter().enumerate() {
+        for (index, change) in commit.commands.iter().enumerate() {
             match change {
-                CommandChange::Issue(issue) if !is_closed_after(commit, place, issue) => {
-                    self.issues.add(member, to_i32(place), issue);
+                CommandChange::Issue(issue) if !is_closed_after(commit, index, issue) => {
+                    self.issues.add(member, to_i32(index), issue);
                 }
                 CommandChange::Issue(_) => {}
                 CommandChange::Assign {
@@ -176,7 +176,7 @@ impl AppendBatch {
                 CommandChange::Close { seq } => {
                     self.closes.0.push(member);
                     self.closes.1.push(to_i64(seq.0));
-                    self.closes.2.push(to_i32(place));
+                    self.closes.2.push(to_i32(index));
                 }
             }
         }
@@ -364,9 +364,9 @@ fn check_repeats(commit: &Commit) -> Result<(), Error> {
 }
 
 /// Whether the commit itself closes the command again; such a command is never written.
-fn is_closed_after(commit: &Commit, place: usize, issue: &IssuedCommand) -> bool {
+fn is_closed_after(commit: &Commit, index: usize, issue: &IssuedCommand) -> bool {
     let issued = issue.command.id.seq;
-    let mut later = commit.commands[place..].iter();
+    let mut later = commit.commands[index..].iter();
     later.any(|change| matches!(change, CommandChange::Close { seq } if *seq == issued))
 }
 
@@ -389,12 +389,12 @@ fn created_row(commit: &Commit) -> Result<Option<ExecutionRow>, Error> {
 }
 
 impl IssueColumns {
-    fn add(&mut self, member: i32, place: i32, issue: &IssuedCommand) {
+    fn add(&mut self, member: i32, index: i32, issue: &IssuedCommand) {
         let id = issue.command.id;
         let (worker, epoch) = issue.claimed.clone().unzip();
         self.member.push(member);
         self.seq.push(to_i64(id.seq.0));
-        self.position.push(place);
+        self.position.push(index);
         self.unit.push(issue.work_unit());
         self.pool.push(issue.command.pool.to_string());
         self.worker.push(worker.map(|worker| worker.0.to_string()));

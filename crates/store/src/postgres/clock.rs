@@ -30,9 +30,9 @@ impl DatabaseClock {
     }
 
     /// Corrects the clock with the database's time, read by a statement that took `round_trip`.
-    pub(super) fn correct(&self, shown: Time, round_trip: Duration) {
+    pub(super) fn correct(&self, server_time: Time, round_trip: Duration) {
         self.lock_state()
-            .correct(shown, round_trip, time_since_boot());
+            .correct(server_time, round_trip, time_since_boot());
     }
 
     /// Moves the clock forward to the time of another live server, if it is far ahead.
@@ -63,10 +63,11 @@ impl ClockState {
     }
 
     /// The database read its clock at some moment of the round trip. Within that interval, the count is kept.
-    fn correct(&mut self, shown: Time, round_trip: Duration, counted: Duration) {
-        let here = self.steady.time_at(counted);
-        let latest = shown.after(round_trip);
-        self.steady.advance_to(here.clamp(shown, latest), counted);
+    fn correct(&mut self, server_time: Time, round_trip: Duration, counted: Duration) {
+        let local_time = self.steady.time_at(counted);
+        let latest = server_time.after(round_trip);
+        self.steady
+            .advance_to(local_time.clamp(server_time, latest), counted);
     }
 
     fn catch_up(&mut self, other: Time, counted: Duration) {
@@ -99,8 +100,8 @@ mod tests {
     /// Simulates heartbeats every second, while the database's clock is off by `off` microseconds.
     fn send_heartbeats(count: &mut ClockState, beats: std::ops::RangeInclusive<u64>, off: i64) {
         for second in beats {
-            let shown = Time(START.after(seconds(second)).0 + off);
-            count.correct(shown, Duration::from_millis(1), seconds(second));
+            let server_time = Time(START.after(seconds(second)).0 + off);
+            count.correct(server_time, Duration::from_millis(1), seconds(second));
         }
     }
 
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_step_back_stands_still() {
+    fn a_small_backward_step_of_the_clock_repeats_the_time() {
         let mut count = ClockState::new(START, Duration::ZERO);
         let before = count.now(seconds(1));
         count.correct(Time(before.0 - 100_000), Duration::ZERO, seconds(1));

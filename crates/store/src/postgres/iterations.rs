@@ -218,8 +218,8 @@ pub(super) async fn iteration_outcomes(
     let blocks = blocks(pool, id, run, &range.iterations).await?;
     for blocks in blocks.chunks(APPENDS_AT_ONCE) {
         let is_wanted = |block: &&IterationBlock| block.has_any(collector.iterations());
-        let wanted = blocks.iter().filter(is_wanted);
-        let seqs: Vec<i64> = wanted.map(|block| to_i64(block.seq.0)).collect();
+        let wanted_blocks = blocks.iter().filter(is_wanted);
+        let seqs: Vec<i64> = wanted_blocks.map(|block| to_i64(block.seq.0)).collect();
         if seqs.is_empty() {
             continue;
         }
@@ -364,8 +364,8 @@ pub(super) async fn outline(
         let last = appends.last().and_then(|append| append.last());
         let last = last.map(|event| event.seq);
         let news = appends.into_iter().flatten();
-        let room = limit - events.len();
-        events.extend(news.filter(|event| event.seq > after).take(room));
+        let limit_left = limit - events.len();
+        events.extend(news.filter(|event| event.seq > after).take(limit_left));
         position = match (last.filter(|_| is_page), span) {
             (Some(last), _) | (None, Some((_, last))) => last,
             (None, None) => break,

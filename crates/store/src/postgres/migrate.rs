@@ -37,37 +37,55 @@ const MIGRATION_MAX: Duration = Duration::from_secs(600);
 pub(super) async fn migrate(connector: &Connector) -> Result<(), Error> {
     let target = &connector.target;
     let mut session = open_session(connector, MIGRATION_MAX).await?;
-    let known = u32::try_from(MIGRATIONS.len()).expect("the number of migrations fits into u32");
-    let named = |error: tokio_postgres::Error| QueryError::from(error).into_store_error(target);
-    let mut found = schema_version(&session.client).await.map_err(named)?;
-    if found < known {
-        let transaction = session.client.transaction().await.map_err(named)?;
-        transaction.batch_execute(LOCK).await.map_err(named)?;
-        found = schema_version(transaction.client()).await.map_err(named)?;
-        for (number, sql) in (1_i32..).zip(MIGRATIONS).skip(found as usize) {
+    let latest_version =
+        u32::try_from(MIGRATIONS.len()).expect("the number of migrations fits into u32");
+    let to_store_error =
+        |error: tokio_postgres::Error| QueryError::from(error).into_store_error(target);
+    let mut version = schema_version(&session.client)
+        .await
+        .map_err(to_store_error)?;
+    if version < latest_version {
+        let transaction = session.client.transaction().await.map_err(to_store_error)?;
+        transaction
+            .batch_execute(LOCK)
+            .await
+            .map_err(to_store_error)?;
+        version = schema_version(transaction.client())
+            .await
+            .map_err(to_store_error)?;
+        for (number, sql) in (1_i32..).zip(MIGRATIONS).skip(version as usize) {
             if number == 1 {
                 let begin = "CREATE SCHEMA IF NOT EXISTS noetl; CREATE TABLE noetl.migration (version integer PRIMARY KEY)";
-                transaction.batch_execute(begin).await.map_err(named)?;
+                transaction
+                    .batch_execute(begin)
+                    .await
+                    .map_err(to_store_error)?;
             }
-            transaction.batch_execute(sql).await.map_err(named)?;
+            transaction
+                .batch_execute(sql)
+                .await
+                .map_err(to_store_error)?;
             let done = "INSERT INTO noetl.migration (version) VALUES ($1)";
-            transaction.execute(done, &[&number]).await.map_err(named)?;
+            transaction
+                .execute(done, &[&number])
+                .await
+                .map_err(to_store_error)?;
         }
-        if (1..FIRST_WITH_ITERATIONS).contains(&found) {
+        if (1..FIRST_WITH_ITERATIONS).contains(&version) {
             let indexed = iterations::index_old_logs(&transaction).await;
-            indexed.map_err(|fault| fault.into_store_error(target))?;
+            indexed.map_err(|query_error| query_error.into_store_error(target))?;
         }
-        transaction.commit().await.map_err(named)?;
+        transaction.commit().await.map_err(to_store_error)?;
     }
-    check_version(target, found, known)
+    check_version(target, version, latest_version)
 }
 
-fn check_version(target: &ConnectTarget, found: u32, known: u32) -> Result<(), Error> {
-    if found > known {
+fn check_version(target: &ConnectTarget, version: u32, latest_version: u32) -> Result<(), Error> {
+    if version > latest_version {
         return Err(Error::SchemaTooNew {
             file: target.location().into(),
-            found,
-            known,
+            found: version,
+            known: latest_version,
         });
     }
     Ok(())
@@ -84,6 +102,6 @@ async fn schema_version(client: &Client) -> Result<u32, tokio_postgres::Error> {
         return Ok(0);
     }
     let latest = "SELECT coalesce(max(version), 0) FROM noetl.migration";
-    let found: i32 = client.query_one(latest, &[]).await?.try_get(0)?;
-    Ok(u32::try_from(found).unwrap_or(0))
+    let version: i32 = client.query_one(latest, &[]).await?.try_get(0)?;
+    Ok(u32::try_from(version).unwrap_or(0))
 }

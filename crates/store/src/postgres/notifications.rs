@@ -112,10 +112,10 @@ async fn serve_connection(
             }
         }
     };
-    let named =
+    let to_store_error =
         |error: tokio_postgres::Error| QueryError::from(error).into_store_error(&connector.target);
     tokio::select! {
-        ended = listening => ended.map_err(named),
+        ended = listening => ended.map_err(to_store_error),
         ended = send_notification(hints, connector, &client, owner) => ended,
     }
 }
@@ -126,12 +126,16 @@ async fn send_notification(
     client: &Client,
     owner: &OwnerId,
 ) -> Result<(), Error> {
-    let named =
+    let to_store_error =
         |error: tokio_postgres::Error| QueryError::from(error).into_store_error(&connector.target);
     let listen = client.batch_execute("LISTEN noetl");
-    limit_wait(connector, listen).await?.map_err(named)?;
+    limit_wait(connector, listen)
+        .await?
+        .map_err(to_store_error)?;
     let prepare = client.prepare("SELECT pg_notify('noetl', $1)");
-    let notify = limit_wait(connector, prepare).await?.map_err(named)?;
+    let notify = limit_wait(connector, prepare)
+        .await?
+        .map_err(to_store_error)?;
     // Changes from before LISTEN are checked for once.
     hints.on_notification();
     loop {
@@ -139,7 +143,9 @@ async fn send_notification(
         let name: &(dyn tokio_postgres::types::ToSql + Sync) = &&*owner.0;
         let values = [name];
         let notifying = client.query(&notify, &values);
-        limit_wait(connector, notifying).await?.map_err(named)?;
+        limit_wait(connector, notifying)
+            .await?
+            .map_err(to_store_error)?;
         tokio::time::sleep(NOTIFY_INTERVAL).await;
     }
 }

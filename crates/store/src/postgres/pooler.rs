@@ -15,28 +15,31 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Refuses a pooler that uses transaction pooling.
 pub(super) async fn refuse_pooler(connector: &Connector) -> Result<(), Error> {
-    let named =
+    let to_store_error =
         |error: tokio_postgres::Error| QueryError::from(error).into_store_error(&connector.target);
-    let one = open_session(connector, PROBE_TIMEOUT).await?.client;
-    let two = open_session(connector, PROBE_TIMEOUT).await?.client;
-    one.batch_execute("SET noetl.mark = 'one'")
+    let first_client = open_session(connector, PROBE_TIMEOUT).await?.client;
+    let second_client = open_session(connector, PROBE_TIMEOUT).await?.client;
+    first_client
+        .batch_execute("SET noetl.mark = 'one'")
         .await
-        .map_err(named)?;
-    two.batch_execute("SET noetl.mark = 'two'")
+        .map_err(to_store_error)?;
+    second_client
+        .batch_execute("SET noetl.mark = 'two'")
         .await
-        .map_err(named)?;
-    for (client, mark) in [(&one, "one"), (&two, "two")] {
-        let shown = client
+        .map_err(to_store_error)?;
+    for (client, mark) in [(&first_client, "one"), (&second_client, "two")] {
+        let settings = client
             .simple_query("SELECT current_setting('noetl.mark', true)")
             .await;
-        let found = shown
-            .map_err(named)?
-            .into_iter()
-            .find_map(|message| match message {
-                tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
-                _ => None,
-            });
-        if found.as_deref() != Some(mark) {
+        let setting =
+            settings
+                .map_err(to_store_error)?
+                .into_iter()
+                .find_map(|message| match message {
+                    tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+                    _ => None,
+                });
+        if setting.as_deref() != Some(mark) {
             return Err(Error::Pooler {
                 location: connector.target.location(),
             });

@@ -29,8 +29,8 @@ pub(super) async fn query_rows<T>(
     values: SqlValues<'_>,
     read: impl FnMut(&Row) -> Result<T, QueryError>,
 ) -> Result<Vec<T>, Error> {
-    let found = pool.query(RetrySafety::Idempotent, sql, values).await?;
-    read_all(&found, read).map_err(|fault| fault.into_store_error(pool.target()))
+    let rows = pool.query(RetrySafety::Idempotent, sql, values).await?;
+    read_all(&rows, read).map_err(|error| error.into_store_error(pool.target()))
 }
 
 pub(super) async fn query_row<T>(
@@ -66,8 +66,8 @@ pub(super) async fn load(
         LEFT JOIN noetl.snapshot s ON s.execution_id = e.execution_id AND s.version = $2
         WHERE e.execution_id = $1";
     let read = |row: &Row| Ok((rows::read_execution(row)?, read_snapshot(row, version)?));
-    let found = query_row(pool, ROW, &[&id.0, &rows::to_i32(version)], read).await?;
-    let Some((row, snapshot)) = found else {
+    let execution_row = query_row(pool, ROW, &[&id.0, &rows::to_i32(version)], read).await?;
+    let Some((row, snapshot)) = execution_row else {
         return Ok(None);
     };
     let from = snapshot.as_ref().map_or(Seq(0), |snapshot| snapshot.seq);
@@ -113,12 +113,12 @@ pub(super) async fn events_between(
 ) -> Result<Vec<Event>, Error> {
     const LOG: &str = "SELECT seq_first, body FROM noetl.log
         WHERE execution_id = $1 AND seq_last > $2 AND seq_first <= $3 ORDER BY seq_last LIMIT $4";
-    let mut found: Vec<Event> = Vec::new();
+    let mut events: Vec<Event> = Vec::new();
     let mut last = after;
     let mut reading = LogRowReader::starting_after(id, after);
-    while found.len() < limit {
-        let room = limit - found.len();
-        let page = PAGE.min(to_limit(room));
+    while events.len() < limit {
+        let limit_left = limit - events.len();
+        let page = PAGE.min(to_limit(limit_left));
         let values: SqlValues<'_> = &[&id.0, &to_i64(last.0), &to_i64(until.0), &page];
         let read = |row: &Row| rows::read_events(&mut reading, row);
         let appends = query_rows(pool, LOG, values, read).await?;
@@ -127,19 +127,19 @@ pub(super) async fn events_between(
             let ended = reading
                 .check_end(until)
                 .map_err(|damage| QueryError::BadRow(damage.into()));
-            ended.map_err(|fault| fault.into_store_error(pool.target()))?;
+            ended.map_err(|error| error.into_store_error(pool.target()))?;
         }
         let news = appends
             .into_iter()
             .flatten()
             .filter(|event| event.seq > after);
-        found.extend(news.take(room));
-        match found.last() {
+        events.extend(news.take(limit_left));
+        match events.last() {
             Some(event) if !is_end => last = event.seq,
             _ => break,
         }
     }
-    Ok(found)
+    Ok(events)
 }
 
 /// The appends that contain these sequence numbers, each once.
@@ -155,11 +155,11 @@ pub(super) async fn events_at(
     id: ExecutionId,
     seqs: &[Seq],
 ) -> Result<Vec<Event>, Error> {
-    let wanted: BTreeSet<Seq> = seqs.iter().copied().collect();
-    let places: Vec<i64> = wanted.iter().map(|seq| to_i64(seq.0)).collect();
+    let seqs_left: BTreeSet<Seq> = seqs.iter().copied().collect();
+    let places: Vec<i64> = seqs_left.iter().map(|seq| to_i64(seq.0)).collect();
     let appends = query_rows(pool, APPENDS_AT, &[&id.0, &places], |row| {
         rows::wanted_events(&mut LogRowReader::for_single_row(id), row, |head| {
-            wanted.contains(&head.seq)
+            seqs_left.contains(&head.seq)
         })
     })
     .await?;
@@ -182,11 +182,11 @@ pub(super) async fn external_events(
         .map(|id| UniqueKey::Event(*id).to_string())
         .collect();
     let read = |row: &Row| {
-        let place: i64 = row.try_get(0)?;
+        let index: i64 = row.try_get(0)?;
         let hash: &[u8] = row.try_get(2)?;
         Ok(ExternalEventKey {
             event_id: event_ids
-                [usize::try_from(place - 1).map_err(|error| QueryError::BadRow(error.into()))?],
+                [usize::try_from(index - 1).map_err(|error| QueryError::BadRow(error.into()))?],
             seq: read_seq(row, 1)?,
             hash: hash
                 .try_into()
@@ -359,8 +359,8 @@ pub(super) async fn is_pending(pool: &SessionPool, key: MessageKey) -> Result<bo
     const PENDING: &str = "SELECT 1 FROM noetl.message
         WHERE from_id = $1 AND seq = $2 AND n = $3 AND body IS NOT NULL";
     let values: SqlValues<'_> = &[&key.from.0, &to_i64(key.seq.0), &to_i32(key.n)];
-    let found = query_row(pool, PENDING, values, |_| Ok(())).await?;
-    Ok(found.is_some())
+    let row = query_row(pool, PENDING, values, |_| Ok(())).await?;
+    Ok(row.is_some())
 }
 
 pub(super) async fn playbook(

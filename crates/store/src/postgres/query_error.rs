@@ -47,35 +47,39 @@ impl IntoStoreError for ConnectError {
 
 /// Converts an error that a retry cannot fix.
 fn permanent_error(target: &ConnectTarget, error: tokio_postgres::Error) -> Error {
-    let place = target.location();
+    let database = target.location();
     let Some(code) = error.code() else {
         return connection_error(target, error);
     };
     match *code {
         SqlState::INVALID_PASSWORD | SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
             Error::Authentication {
-                location: place,
+                location: database,
                 user: target.user(),
             }
         }
-        SqlState::INVALID_CATALOG_NAME => Error::NoDatabase { location: place },
-        SqlState::READ_ONLY_SQL_TRANSACTION => Error::ReadOnly { file: place.into() },
+        SqlState::INVALID_CATALOG_NAME => Error::NoDatabase { location: database },
+        SqlState::READ_ONLY_SQL_TRANSACTION => Error::ReadOnly {
+            file: database.into(),
+        },
         SqlState::INSUFFICIENT_PRIVILEGE => {
             let message = error.as_db_error().map(|error| error.message().to_owned());
             Error::Permission {
-                location: place,
+                location: database,
                 missing: message.unwrap_or_default(),
             }
         }
-        SqlState::DISK_FULL => Error::Full { file: place.into() },
+        SqlState::DISK_FULL => Error::Full {
+            file: database.into(),
+        },
         SqlState::INVALID_SQL_STATEMENT_NAME | SqlState::DUPLICATE_PSTATEMENT => {
-            Error::Pooler { location: place }
+            Error::Pooler { location: database }
         }
         SqlState::PROTOCOL_VIOLATION if message_contains(&error, "startup parameter") => {
-            Error::Pooler { location: place }
+            Error::Pooler { location: database }
         }
         SqlState::DATA_CORRUPTED | SqlState::INDEX_CORRUPTED => Error::Corrupt {
-            file: place.into(),
+            file: database.into(),
             source: error.into(),
         },
         ref other if other.code().starts_with("22") => {
@@ -93,15 +97,15 @@ fn message_contains(error: &tokio_postgres::Error, text: &str) -> bool {
 
 /// Errors without an SQLSTATE come from the network or from the driver.
 fn connection_error(target: &ConnectTarget, error: tokio_postgres::Error) -> Error {
-    let place = target.location();
+    let database = target.location();
     if error.to_string().contains("password missing") {
         return Error::Authentication {
-            location: place,
+            location: database,
             user: target.user(),
         };
     }
     Error::Unreachable {
-        location: place,
+        location: database,
         source: error.into(),
     }
 }

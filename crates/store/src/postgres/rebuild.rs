@@ -19,26 +19,28 @@ use crate::rows::{ExecutionRow, RebuildStats};
 const PAGE: i64 = 1_000;
 
 pub(super) async fn rebuild(pool: &SessionPool) -> Result<RebuildStats, Error> {
-    let named = |fault: QueryError| fault.into_store_error(pool.target());
+    let to_store_error = |query_error: QueryError| query_error.into_store_error(pool.target());
     let mut rebuilt = RebuildStats::default();
-    let mut lease = pool.acquire().await.map_err(named)?;
+    let mut lease = pool.acquire().await.map_err(to_store_error)?;
     let list = "SELECT execution_id FROM noetl.execution ORDER BY execution_id";
     let client = &mut lease.client;
-    let found = client.query(list, &[]).await;
-    for row in found.map_err(|error| named(error.into()))? {
+    let rows = client.query(list, &[]).await;
+    for row in rows.map_err(|error| to_store_error(error.into()))? {
         let id = ExecutionId(
             row.try_get(0)
-                .map_err(|error| named(QueryError::from(error)))?,
+                .map_err(|error| to_store_error(QueryError::from(error)))?,
         );
         let transaction = client
             .transaction()
             .await
-            .map_err(|error| named(error.into()))?;
-        rebuilt.events += rebuild_one(&transaction, id).await.map_err(named)?;
+            .map_err(|error| to_store_error(error.into()))?;
+        rebuilt.events += rebuild_one(&transaction, id)
+            .await
+            .map_err(to_store_error)?;
         transaction
             .commit()
             .await
-            .map_err(|error| named(error.into()))?;
+            .map_err(|error| to_store_error(error.into()))?;
         rebuilt.executions += 1;
     }
     Ok(rebuilt)
@@ -48,10 +50,10 @@ async fn rebuild_one(transaction: &Transaction<'_>, id: ExecutionId) -> Result<u
     let lock = "SELECT execution_id, version, status, cancelling, generation, name, path, playbook_version, hash,
             parent_id, owner, started_at, finished_at, current, error
         FROM noetl.execution WHERE execution_id = $1 FOR NO KEY UPDATE";
-    let Some(found) = transaction.query_opt(lock, &[&id.0]).await? else {
+    let Some(execution_row) = transaction.query_opt(lock, &[&id.0]).await? else {
         return Ok(0);
     };
-    let before = rows::read_execution(&found)?;
+    let before = rows::read_execution(&execution_row)?;
     for table in [
         "step_state",
         "result_index",

@@ -42,6 +42,7 @@ pub(super) struct ProcessRegistration {
     pub(super) owner: OwnerId,
     pub(super) clock: DatabaseClock,
     address: Option<String>,
+    publishes: bool,
     number: RwLock<(u8, IdGenerator)>,
     last_heartbeat: Mutex<Instant>,
     /// The last known heartbeat of each other process.
@@ -55,25 +56,31 @@ impl ProcessRegistration {
     pub(super) async fn register(
         connector: &Connector,
         address: Option<String>,
+        publishes: bool,
     ) -> Result<Arc<Self>, Error> {
         let mut session = open_session(connector, HEARTBEAT_TIMEOUT).await?;
-        let named = |error: tokio_postgres::Error| {
+        let to_store_error = |error: tokio_postgres::Error| {
             QueryError::from(error).into_store_error(&connector.target)
         };
-        let shown = session.client.query_one(ENTER, &[]).await.map_err(named)?;
-        let owner: String = shown.try_get(1).map_err(named)?;
-        let mut life = Self {
+        let row = session
+            .client
+            .query_one(ENTER, &[])
+            .await
+            .map_err(to_store_error)?;
+        let owner: String = row.try_get(1).map_err(to_store_error)?;
+        let mut registration = Self {
             owner: OwnerId(owner.into()),
-            clock: DatabaseClock::new(Time(shown.try_get(0).map_err(named)?)),
+            clock: DatabaseClock::new(Time(row.try_get(0).map_err(to_store_error)?)),
             address,
+            publishes,
             number: RwLock::new((0, IdGenerator::new(0))),
             last_heartbeat: Mutex::new(instant()),
             other_heartbeats: Mutex::default(),
             refusal: Mutex::default(),
         };
-        let number = life.claim_number(&mut session, connector).await?;
-        life.number = RwLock::new((number, IdGenerator::new(number)));
-        Ok(Arc::new(life))
+        let number = registration.claim_number(&mut session, connector).await?;
+        registration.number = RwLock::new((number, IdGenerator::new(number)));
+        Ok(Arc::new(registration))
     }
 
     pub(super) fn ids(&self, count: u32) -> EventId {
@@ -141,28 +148,28 @@ impl ProcessRegistration {
     async fn send_heartbeat(
         &self,
         connector: &Connector,
-        kept: &mut Option<PgSession>,
+        idle_session: &mut Option<PgSession>,
     ) -> Result<(), Error> {
         const BEAT: &str = "UPDATE noetl.runtime SET heartbeat = $3, clock_offset = $3 - noetl.micros()
             WHERE node = $1 AND owner = $2
             RETURNING noetl.micros(),
                 ARRAY(SELECT r.owner FROM noetl.runtime r WHERE r.heartbeat > 0 AND r.owner <> $2 ORDER BY r.node),
                 ARRAY(SELECT r.heartbeat FROM noetl.runtime r WHERE r.heartbeat > 0 AND r.owner <> $2 ORDER BY r.node)";
-        let session = match kept {
+        let session = match idle_session {
             Some(session) => session,
-            None => kept.insert(open_session(connector, HEARTBEAT_TIMEOUT).await?),
+            None => idle_session.insert(open_session(connector, HEARTBEAT_TIMEOUT).await?),
         };
         let node = self.number.read().expect("drawing ids does not panic").0;
-        let asked = instant();
+        let sent_at = instant();
         let rows = session
             .query(
                 BEAT,
                 &[&i32::from(node), &&*self.owner.0, &self.clock.now().0],
             )
             .await;
-        let rows = rows.map_err(|fault| fault.into_store_error(&connector.target))?;
+        let rows = rows.map_err(|query_error| query_error.into_store_error(&connector.target))?;
         if let Some(row) = rows.first() {
-            let round_trip = instant().saturating_duration_since(asked);
+            let round_trip = instant().saturating_duration_since(sent_at);
             self.set_clock(row, round_trip)
                 .map_err(|error| QueryError::from(error).into_store_error(&connector.target))?;
         } else {
@@ -181,16 +188,16 @@ impl ProcessRegistration {
     async fn unregister(
         &self,
         connector: &Connector,
-        kept: Option<PgSession>,
+        idle_session: Option<PgSession>,
     ) -> Result<(), Error> {
         const LEAVE: &str = "UPDATE noetl.runtime SET heartbeat = -abs(heartbeat) WHERE owner = $1";
-        let mut session = match kept {
+        let mut session = match idle_session {
             Some(session) => session,
             None => open_session(connector, HEARTBEAT_TIMEOUT).await?,
         };
         let left = session.query(LEAVE, &[&&*self.owner.0]).await;
         left.map(drop)
-            .map_err(|fault| fault.into_store_error(&connector.target))
+            .map_err(|error| error.into_store_error(&connector.target))
     }
 
     /// Takes a number that no live process has.
@@ -199,34 +206,37 @@ impl ProcessRegistration {
         session: &mut PgSession,
         connector: &Connector,
     ) -> Result<u8, Error> {
-        let named = |error: tokio_postgres::Error| {
+        let to_store_error = |error: tokio_postgres::Error| {
             QueryError::from(error).into_store_error(&connector.target)
         };
-        let transaction = session.client.transaction().await.map_err(named)?;
+        let transaction = session.client.transaction().await.map_err(to_store_error)?;
         let lock = "LOCK TABLE noetl.runtime IN SHARE ROW EXCLUSIVE MODE";
-        transaction.batch_execute(lock).await.map_err(named)?;
+        transaction
+            .batch_execute(lock)
+            .await
+            .map_err(to_store_error)?;
         let free =
             "SELECT n FROM generate_series(0, $1) AS n LEFT JOIN noetl.runtime r ON r.node = n
             WHERE r.node IS NULL OR abs(r.heartbeat - $2) >= 3000000
             ORDER BY abs(r.heartbeat) NULLS FIRST, n LIMIT 1";
         let (last, now) = (i32::from(SLOTS) - 1, self.clock.now().0);
         let free = transaction.query_opt(free, &[&last, &now]).await;
-        let Some(row) = free.map_err(named)? else {
+        let Some(row) = free.map_err(to_store_error)? else {
             let message = format!("{SLOTS} processes already use the database, which is the limit");
             return Err(Error::Unavailable(message.into()));
         };
-        let node: i32 = row.try_get(0).map_err(named)?;
+        let node: i32 = row.try_get(0).map_err(to_store_error)?;
         let clear = "DELETE FROM noetl.runtime WHERE node = $1 OR owner = $2";
         let owner = &*self.owner.0;
         let clear = transaction.execute(clear, &[&node, &owner]).await;
-        clear.map_err(named)?;
+        clear.map_err(to_store_error)?;
         let enter =
-            "INSERT INTO noetl.runtime (node, owner, address, started_at, heartbeat, clock_offset)
-            VALUES ($1, $2, $3, $4, $4, $4 - noetl.micros())";
-        let values: SqlValues<'_> = &[&node, &owner, &self.address, &now];
+            "INSERT INTO noetl.runtime (node, owner, address, started_at, heartbeat, clock_offset, publishes)
+            VALUES ($1, $2, $3, $4, $4, $4 - noetl.micros(), $5)";
+        let values: SqlValues<'_> = &[&node, &owner, &self.address, &now, &self.publishes];
         let enter = transaction.execute(enter, values).await;
-        enter.map_err(named)?;
-        transaction.commit().await.map_err(named)?;
+        enter.map_err(to_store_error)?;
+        transaction.commit().await.map_err(to_store_error)?;
         u8::try_from(node).map_err(|error| Error::Unavailable(error.into()))
     }
 
@@ -235,19 +245,19 @@ impl ProcessRegistration {
         let owners: Vec<String> = row.try_get(1)?;
         let heartbeats: Vec<i64> = row.try_get(2)?;
         let latest: BTreeMap<String, i64> = owners.into_iter().zip(heartbeats).collect();
-        let mut others = self
+        let mut other_servers = self
             .other_heartbeats
             .lock()
             .expect("a heartbeat does not panic");
         // Only a process whose heartbeat has changed is known to be alive.
-        let moved = latest.iter().filter(|(owner, heartbeat)| {
-            let before = others.get(*owner);
+        let changed = latest.iter().filter(|(owner, heartbeat)| {
+            let before = other_servers.get(*owner);
             before.is_some_and(|before| before < *heartbeat)
         });
-        if let Some(ahead) = moved.map(|(_, heartbeat)| *heartbeat).max() {
+        if let Some(ahead) = changed.map(|(_, heartbeat)| *heartbeat).max() {
             self.clock.catch_up(Time(ahead));
         }
-        *others = latest;
+        *other_servers = latest;
         self.clock.correct(Time(row.try_get(0)?), round_trip);
         Ok(())
     }

@@ -164,8 +164,8 @@ pub(super) fn read_catalog_entry(row: &Row) -> Result<CatalogEntry, QueryError> 
         registered_at: Time(row.try_get(4)?),
     };
     if !entry.matches_hash() {
-        let what = format!("playbook `{}` does not match its hash", entry.path);
-        return Err(QueryError::BadRow(what.into()));
+        let message = format!("playbook `{}` does not match its hash", entry.path);
+        return Err(QueryError::BadRow(message.into()));
     }
     Ok(entry)
 }

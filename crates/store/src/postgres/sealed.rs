@@ -18,8 +18,8 @@ async fn has_changed_rows(
     sql: &'static str,
     values: SqlValues<'_>,
 ) -> Result<bool, Error> {
-    let found = query_row(pool, sql, values, |_| Ok(())).await?;
-    Ok(found.is_some())
+    let row = query_row(pool, sql, values, |_| Ok(())).await?;
+    Ok(row.is_some())
 }
 
 fn read_sealed(row: &Row) -> Result<SealedValue, QueryError> {
@@ -153,14 +153,14 @@ impl SealedStore for PostgresStore {
             UNION ALL SELECT data, data_key, key_id, scope, name, 0 FROM noetl.keychain WHERE key_id <> $1";
         let read = |row: &Row| {
             let name: String = row.try_get(4)?;
-            let place = match row.try_get(3)? {
+            let location = match row.try_get(3)? {
                 Some(scope) => SealedLocation::Keychain { scope, name },
                 None => SealedLocation::Credential {
                     name,
                     version: read_count(row, 5)?,
                 },
             };
-            Ok((place, read_sealed(row)?))
+            Ok((location, read_sealed(row)?))
         };
         let mut all = query_rows(self.work_pool(), ALL, &[&key_id], read).await?;
         all.sort_by(|a, b| a.0.cmp(&b.0));
@@ -169,7 +169,7 @@ impl SealedStore for PostgresStore {
 
     async fn rewrap(
         &self,
-        place: &SealedLocation,
+        location: &SealedLocation,
         from: &SealedValue,
         to: &SealedValue,
     ) -> Result<bool, Error> {
@@ -178,7 +178,7 @@ impl SealedStore for PostgresStore {
         const KEYCHAIN: &str = "UPDATE noetl.keychain SET data_key = $1, key_id = $2
             WHERE data_key = $3 AND scope = $4 AND name = $5 RETURNING 1";
         let (new, id, before) = (&to.data_key, &to.key_id, &from.data_key);
-        match place {
+        match location {
             SealedLocation::Credential { name, version: of } => {
                 let values: SqlValues<'_> = &[new, id, before, name, &to_sql_version(*of)];
                 has_changed_rows(self.work_pool(), CREDENTIAL, values).await

@@ -59,14 +59,15 @@ impl PostgresStore {
         let connector = Connector::from_url(&options.url)?;
         pooler::refuse_pooler(&connector).await?;
         migrate::migrate(&connector).await?;
-        let life = ProcessRegistration::register(&connector, options.address).await?;
+        let registered =
+            ProcessRegistration::register(&connector, options.address, options.publishes).await?;
         let hints = Arc::new(ChangeNotifier::default());
         let (stop, stopped) = watch::channel(());
-        let beats = Arc::clone(&life).run_heartbeats(connector.clone(), stopped.clone());
+        let beats = Arc::clone(&registered).run_heartbeats(connector.clone(), stopped.clone());
         let hearing = notifications::run_notifications(
             Arc::clone(&hints),
             connector.clone(),
-            life.owner.clone(),
+            registered.owner.clone(),
             stopped,
         );
         let lists = (options.pool_size / 3).max(1);
@@ -74,7 +75,7 @@ impl PostgresStore {
         Ok(Self {
             work_pool: SessionPool::new(connector.clone(), work, WORK_TIMEOUT, PlanMode::Generic),
             list_pool: SessionPool::new(connector, lists, LIST_TIMEOUT, PlanMode::Custom),
-            registration: life,
+            registration: registered,
             notifier: hints,
             publishes: options.publishes,
             tasks: [tokio::spawn(beats), tokio::spawn(hearing)],
@@ -111,14 +112,14 @@ impl Store for PostgresStore {
     }
 
     async fn commit_all(&self, commits: Vec<Commit>) -> Vec<Result<CommitStatus, Error>> {
-        let answers = append::append(&self.work_pool, commits, self.publishes).await;
-        if answers
+        let results = append::append(&self.work_pool, commits, self.publishes).await;
+        if results
             .iter()
-            .any(|answer| matches!(answer, Ok(CommitStatus::Committed)))
+            .any(|result| matches!(result, Ok(CommitStatus::Committed)))
         {
             self.notifier.notify_peers();
         }
-        answers
+        results
     }
 
     async fn load(
@@ -169,9 +170,9 @@ impl Store for PostgresStore {
         &self,
         id: ExecutionId,
         run: &StepRunId,
-        wanted: Range<u64>,
+        indices: Range<u64>,
     ) -> Result<Vec<Event>, Error> {
-        iterations::iteration_events(&self.list_pool, id, run, wanted).await
+        iterations::iteration_events(&self.list_pool, id, run, indices).await
     }
 
     async fn iteration_outcomes(
@@ -289,8 +290,8 @@ impl Store for PostgresStore {
         self.notify_if_written(writes::send(&self.work_pool, &message).await)
     }
 
-    async fn refuse_message(&self, key: MessageKey, answer: &str) -> Result<(), Error> {
-        self.notify_if_written(writes::refuse_message(&self.work_pool, key, answer).await)
+    async fn refuse_message(&self, key: MessageKey, reply: &str) -> Result<(), Error> {
+        self.notify_if_written(writes::refuse_message(&self.work_pool, key, reply).await)
     }
 
     async fn withdraw_message(&self, key: MessageKey) -> Result<bool, Error> {

@@ -31,10 +31,10 @@ pub(super) async fn claim(
         &&*ask.worker.0,
         &kinds,
     ];
-    let taken = pool
+    let rows = pool
         .query(RetrySafety::NotIdempotent, CLAIM, values)
         .await?;
-    read_all(&taken, rows::read_claim).map_err(|fault| fault.into_store_error(pool.target()))
+    read_all(&rows, rows::read_claim).map_err(|error| error.into_store_error(pool.target()))
 }
 
 async fn execute_rows(
@@ -112,7 +112,7 @@ pub(super) async fn send(pool: &SessionPool, message: &Message) -> Result<(), Er
 pub(super) async fn refuse_message(
     pool: &SessionPool,
     key: MessageKey,
-    answer: &str,
+    reply: &str,
 ) -> Result<(), Error> {
     const REFUSE: &str = "WITH refused AS (
             UPDATE noetl.message SET body = NULL
@@ -126,7 +126,7 @@ pub(super) async fn refuse_message(
         &to_i64(key.seq.0),
         &to_i32(key.n),
         &setting,
-        &answer,
+        &reply,
     ];
     execute_rows(pool, REFUSE, values).await.map(drop)
 }
@@ -137,10 +137,10 @@ pub(super) async fn withdraw_message(pool: &SessionPool, key: MessageKey) -> Res
         WHERE from_id = $1 AND seq = $2 AND n = $3 AND body IS NOT NULL RETURNING 1";
     let values: SqlValues<'_> = &[&key.from.0, &to_i64(key.seq.0), &to_i32(key.n)];
     // Not repeated after a lost reply: the second statement would find the message consumed by the first.
-    let taken = pool
+    let withdrawn = pool
         .query(RetrySafety::NotIdempotent, TAKE_BACK, values)
         .await?;
-    Ok(!taken.is_empty())
+    Ok(!withdrawn.is_empty())
 }
 
 /// Removes rows whose retention has passed.
@@ -159,7 +159,7 @@ pub(super) async fn remove_old(pool: &SessionPool, old: OldRows) -> Result<Remov
             postponed: rows::read_unsigned(row, 1)?,
         })
     };
-    let counts = read_all(&counts, read).map_err(|fault| fault.into_store_error(pool.target()))?;
+    let counts = read_all(&counts, read).map_err(|error| error.into_store_error(pool.target()))?;
     Ok(counts.into_iter().next().unwrap_or_default())
 }
 
@@ -188,7 +188,7 @@ pub(super) async fn put_playbook(
     for _ in 0..REGISTRATIONS_MAX {
         let put = execute_rows(pool, PUT, &[&path, &&*hash.0, &text]).await?;
         let entries = read_all(&put, rows::read_catalog_entry)
-            .map_err(|fault| fault.into_store_error(pool.target()))?;
+            .map_err(|error| error.into_store_error(pool.target()))?;
         if let Some(entry) = entries.into_iter().next() {
             return Ok(entry);
         }
@@ -216,14 +216,14 @@ pub(super) async fn adopt(
             RETURNING 1
         )
         SELECT was.owner, EXISTS (SELECT FROM taken) FROM was";
-    let found = execute_rows(pool, ADOPT, &[&id.0, &&*me.0, &now.0]).await?;
+    let rows = execute_rows(pool, ADOPT, &[&id.0, &&*me.0, &now.0]).await?;
     let read = |row: &Row| -> Result<_, postgres::QueryError> {
         Ok((
             row.try_get::<_, Option<String>>(0)?,
             row.try_get::<_, bool>(1)?,
         ))
     };
-    let was = read_all(&found, read).map_err(|fault| fault.into_store_error(pool.target()))?;
+    let was = read_all(&rows, read).map_err(|error| error.into_store_error(pool.target()))?;
     Ok(match was.into_iter().next() {
         None => Adoption::NotFound,
         Some((Some(owner), false)) => Adoption::OwnedBy(owner_id(&owner)),

@@ -46,8 +46,8 @@ pub(super) fn tokens(db: &Connection) -> Result<Vec<AccessTokenRow>, ReadError> 
     let mut statement = db.prepare_cached(&format!(
         "SELECT {TOKEN} FROM token ORDER BY created_at, id"
     ))?;
-    let found = statement.query_map([], read_token)?;
-    Ok(found.collect::<rusqlite::Result<_>>()?)
+    let rows = statement.query_map([], read_token)?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
 fn read_token(row: &Row<'_>) -> rusqlite::Result<AccessTokenRow> {
@@ -102,7 +102,7 @@ pub(super) fn audit_entries(
     let mut statement = db.prepare_cached(
         "SELECT id, at, body, hash FROM audit WHERE id > ?1 ORDER BY id LIMIT ?2",
     )?;
-    let found = statement.query_map(params![to_i64(after), to_i64(limit as u64)], |row| {
+    let rows = statement.query_map(params![to_i64(after), to_i64(limit as u64)], |row| {
         Ok(AuditRow {
             id: read_unsigned(row, 0)?,
             recorded_at: Time(row.get(1)?),
@@ -110,7 +110,7 @@ pub(super) fn audit_entries(
             hash: row.get(3)?,
         })
     })?;
-    Ok(found.collect::<rusqlite::Result<_>>()?)
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
 pub(super) fn setting(db: &Connection, key: &str) -> Result<Option<String>, ReadError> {
@@ -129,10 +129,10 @@ pub(super) fn set_setting_once(
         "INSERT INTO setting (key, value, retained_from) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
     )?
     .execute(params![key, value, retained_from])?;
-    let kept = db
+    let stored = db
         .prepare_cached("SELECT value FROM setting WHERE key = ?1")?
         .query_row([key], |row| row.get(0))?;
-    Ok(kept)
+    Ok(stored)
 }
 
 pub(super) fn outbox(
@@ -143,7 +143,7 @@ pub(super) fn outbox(
     let mut statement = db.prepare_cached(
         "SELECT position, execution_id, seq_first, seq_last FROM outbox WHERE position > ?1 ORDER BY position LIMIT ?2",
     )?;
-    let found = statement.query_map(params![to_i64(after), to_i64(limit as u64)], |row| {
+    let rows = statement.query_map(params![to_i64(after), to_i64(limit as u64)], |row| {
         Ok(OutboxRow {
             position: read_unsigned(row, 0)?,
             execution: ExecutionId(row.get(1)?),
@@ -151,7 +151,7 @@ pub(super) fn outbox(
             seq_last: Seq(read_unsigned(row, 3)?),
         })
     })?;
-    Ok(found.collect::<rusqlite::Result<_>>()?)
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
 pub(super) fn mark_published(db: &Connection, upto: u64) -> Result<(), WriteError> {
@@ -170,7 +170,7 @@ pub(super) fn worker_claims(
          FROM command c JOIN execution e USING (execution_id)
          WHERE c.worker = ?1 AND c.claimed_at IS NOT 0 ORDER BY 6, c.execution_id, c.seq",
     )?;
-    let found = statement.query_map([&*worker.0], |row| {
+    let rows = statement.query_map([&*worker.0], |row| {
         Ok(WorkerClaim {
             claim: ClaimId {
                 command: CommandId {
@@ -184,7 +184,7 @@ pub(super) fn worker_claims(
             claimed_at: Time(row.get(5)?),
         })
     })?;
-    Ok(found.collect::<rusqlite::Result<_>>()?)
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
 pub(super) fn owner_of(
@@ -197,9 +197,5 @@ pub(super) fn owner_of(
         .query_row([id.0], |row| row.get(0))
         .optional()?;
     let owner = owner.flatten().map(|owner| OwnerId(owner.into()));
-    Ok(owner.map(|owner| StoreProcess {
-        is_alive: owners.is_alive(&owner),
-        address: None,
-        owner,
-    }))
+    Ok(owner.map(|owner| owners.process(owner)))
 }

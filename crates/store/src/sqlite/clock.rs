@@ -7,7 +7,9 @@ use model::steady_time::SteadyTime;
 use model::time::Time;
 
 use crate::boot_time::time_since_boot;
-use crate::memory::ClockFn;
+
+/// The source of time.
+pub type ClockFn = Arc<dyn Fn() -> Time + Send + Sync>;
 
 /// A clock that starts with the wall clock and then counts with a monotonic clock, so that timers and leases of a live
 /// process do not jump with the wall clock.

@@ -47,8 +47,8 @@ pub(super) fn is_writable(file: &Path) -> bool {
 
 /// Number of bytes that can still be written in the directory of a file, if the file system reports it.
 pub(super) fn free_bytes(file: &Path) -> Option<u64> {
-    let found = rustix::fs::statvfs(file.parent()?).ok()?;
-    Some(found.f_bavail.saturating_mul(found.f_frsize))
+    let stats = rustix::fs::statvfs(file.parent()?).ok()?;
+    Some(stats.f_bavail.saturating_mul(stats.f_frsize))
 }
 
 fn network_name(magic: u64) -> Option<&'static str> {

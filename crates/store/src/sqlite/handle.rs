@@ -12,7 +12,7 @@ use tokio::sync::{Notify, Semaphore, oneshot};
 use crate::commit::Priority;
 use crate::error::Error;
 use crate::ids::IdGenerator;
-use crate::memory::ClockFn;
+use crate::sqlite::clock::ClockFn;
 use crate::sqlite::function_job::FunctionJob;
 use crate::sqlite::open::ConnectionRole;
 use crate::sqlite::owner_locks::{OwnerLock, OwnerLocks};
@@ -114,8 +114,8 @@ impl SqliteStore {
     }
 
     pub(super) async fn enqueue(&self, job: Box<dyn WriteJob>) -> Result<(), Error> {
-        let room = Arc::clone(&self.queue_permits).acquire_owned().await;
-        let permit = room.map_err(|_| stopped_error())?;
+        let queue_permit = Arc::clone(&self.queue_permits).acquire_owned().await;
+        let permit = queue_permit.map_err(|_| stopped_error())?;
         self.send_request(WriterRequest::Job(job, permit))
     }
 
@@ -134,10 +134,10 @@ impl SqliteStore {
         T: Send + 'static,
         F: FnMut(&Connection) -> Result<T, WriteError> + Send + 'static,
     {
-        let (answer, answered) = oneshot::channel();
-        let job = FunctionJob::new(run, priority, answer);
+        let (reply, reply_receiver) = oneshot::channel();
+        let job = FunctionJob::new(run, priority, reply);
         self.enqueue(Box::new(job)).await?;
-        answered.await.map_err(|_| stopped_error())?
+        reply_receiver.await.map_err(|_| stopped_error())?
     }
 
     /// Runs a query on its own connection, outside the async threads.

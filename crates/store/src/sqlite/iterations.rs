@@ -119,9 +119,9 @@ pub(super) fn rebuild(db: &Connection, id: ExecutionId) -> Result<(), ReadError>
     let mut appends = db.prepare_cached(
         "SELECT seq_first, body FROM log WHERE execution_id = ?1 ORDER BY seq_last",
     )?;
-    let mut found = appends.query([id.0])?;
+    let mut rows = appends.query([id.0])?;
     let mut reading = LogRowReader::starting_after(id, Seq(0));
-    while let Some(row) = found.next()? {
+    while let Some(row) = rows.next()? {
         let events = queries::read_append(&mut reading, id, row)?;
         write_iterations(db, id, &IterationDelta::from_events(&events))?;
     }
@@ -150,7 +150,7 @@ pub(super) fn loops(db: &Connection, id: ExecutionId) -> Result<Vec<LoopProgress
         "SELECT step_name, run, succeeded, failed, retries FROM loop_progress
          WHERE execution_id = ?1 ORDER BY step_name, run",
     )?;
-    let found = statement.query_map([id.0], |row| {
+    let rows = statement.query_map([id.0], |row| {
         Ok(LoopProgress {
             run: StepRunId {
                 step: Name::from(row.get_ref(0)?.as_str()?),
@@ -161,7 +161,7 @@ pub(super) fn loops(db: &Connection, id: ExecutionId) -> Result<Vec<LoopProgress
             retries: read_unsigned(row, 4)?,
         })
     })?;
-    Ok(found.collect::<rusqlite::Result<_>>()?)
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
 pub(super) fn iteration_events(
@@ -216,7 +216,7 @@ pub(super) fn loop_task(
     )?;
     let (first, last) = run.map_or((0, u32::MAX), |run| (run, run));
     let values = params![id.0, step.as_str(), task.as_str(), first, last];
-    let found = statement.query_row(values, |row| {
+    let event_row = statement.query_row(values, |row| {
         let seq = |column: usize| -> rusqlite::Result<Option<Seq>> {
             let seq: Option<i64> = row.get(column)?;
             Ok(seq.map(|seq| Seq(seq.cast_unsigned())))
@@ -227,7 +227,7 @@ pub(super) fn loop_task(
             failed: seq(2)?,
         })
     });
-    Ok(found.optional()?)
+    Ok(event_row.optional()?)
 }
 
 /// The rows of the index for these iterations, by seq.
@@ -252,8 +252,8 @@ fn blocks(
         to_i64(first),
         to_i64(last)
     ];
-    let found = statement.query_map(values, |row| read_block(row, run))?;
-    let mut blocks: Vec<IterationBlock> = found.collect::<rusqlite::Result<_>>()?;
+    let rows = statement.query_map(values, |row| read_block(row, run))?;
+    let mut blocks: Vec<IterationBlock> = rows.collect::<rusqlite::Result<_>>()?;
     blocks.sort_by_key(|block| block.seq);
     Ok(blocks)
 }
@@ -282,9 +282,9 @@ pub(super) fn failed_iterations(
                  WHERE p.execution_id = ?1 AND p.step_name = ?2 AND p.run = ?3)
          ORDER BY block",
     )?;
-    let mut found = statement.query(params![id.0, run.step.as_str(), run.run])?;
+    let mut rows = statement.query(params![id.0, run.step.as_str(), run.run])?;
     let mut failed = BTreeSet::new();
-    while let Some(row) = found.next()? {
+    while let Some(row) = rows.next()? {
         let block = read_block(row, run)?;
         if failed.len() >= limit
             && failed
@@ -310,9 +310,9 @@ pub(super) fn iteration_count(
     )?;
     let values = params![id.0, run.step.as_str(), run.run];
     let mut count = 0;
-    for found in statement.query_map(values, |row| read_block(row, run))? {
-        let found = found?;
-        let last = block_indices(found.block, found.iterations).last();
+    for block in statement.query_map(values, |row| read_block(row, run))? {
+        let block = block?;
+        let last = block_indices(block.block, block.iterations).last();
         count = count.max(last.map_or(0, |index| index + 1));
     }
     Ok(count)
@@ -341,15 +341,15 @@ pub(super) fn outline(
             None => None,
         };
         let until = span.map_or(i64::MAX, |(first, _)| to_i64(first));
-        let mut found = appends.query(params![id.0, to_i64(position.0), until])?;
+        let mut rows = appends.query(params![id.0, to_i64(position.0), until])?;
         let mut reading = LogRowReader::starting_after(id, position);
         while events.len() < limit
-            && let Some(row) = found.next()?
+            && let Some(row) = rows.next()?
         {
             let unpacked = queries::read_append(&mut reading, id, row)?;
-            let room = limit - events.len();
+            let limit_left = limit - events.len();
             let news = unpacked.into_iter().filter(|event| event.seq > after);
-            events.extend(news.take(room));
+            events.extend(news.take(limit_left));
         }
         match span {
             Some((_, last)) if events.len() < limit => position = Seq(last),

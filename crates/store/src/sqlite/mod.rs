@@ -25,4 +25,5 @@ mod tests;
 mod writer;
 mod writes;
 
+pub use clock::ClockFn;
 pub use handle::SqliteStore;

@@ -102,7 +102,7 @@ pub(super) fn connect_to_read(file: &Path) -> Result<Connection, Error> {
 fn has_log(file: &Path) -> bool {
     let mut log = file.as_os_str().to_owned();
     log.push("-wal");
-    fs::metadata(log).is_ok_and(|found| found.len() > 0)
+    fs::metadata(log).is_ok_and(|metadata| metadata.len() > 0)
 }
 
 /// A file as a SQLite URI with a parameter.
@@ -118,48 +118,54 @@ fn uri(file: &Path, parameter: &str) -> OsString {
 
 /// Refuses a schema version other than this binary's, for a store that cannot be written.
 pub(super) fn check_schema(db: &Connection, file: &Path) -> Result<(), Error> {
-    let known = u32::try_from(MIGRATIONS.len()).expect("the number of migrations fits into u32");
-    let found = db.pragma_query_value(None, "user_version", |row| row.get(0));
-    let found: u32 = found.map_err(|error| store_error::into_store_error(file, error))?;
+    let latest_version =
+        u32::try_from(MIGRATIONS.len()).expect("the number of migrations fits into u32");
+    let version = db.pragma_query_value(None, "user_version", |row| row.get(0));
+    let version: u32 = version.map_err(|error| store_error::into_store_error(file, error))?;
     let file = file.to_owned();
-    match found.cmp(&known) {
+    match version.cmp(&latest_version) {
         Ordering::Equal => Ok(()),
         Ordering::Less => Err(Error::ReadOnly { file }),
-        Ordering::Greater => Err(Error::SchemaTooNew { file, found, known }),
+        Ordering::Greater => Err(Error::SchemaTooNew {
+            file,
+            found: version,
+            known: latest_version,
+        }),
     }
 }
 
 /// Updates the schema, one process at a time; refuses one that is newer than this binary.
 pub(super) fn migrate(db: &mut Connection, file: &Path) -> Result<(), Error> {
-    let known = u32::try_from(MIGRATIONS.len()).expect("the number of migrations fits into u32");
+    let latest_version =
+        u32::try_from(MIGRATIONS.len()).expect("the number of migrations fits into u32");
     let version = |db: &Connection| db.pragma_query_value(None, "user_version", |row| row.get(0));
     let name = |error| store_error::into_store_error(file, error);
-    let mut found: u32 = version(db).map_err(name)?;
-    if found < known {
+    let mut schema_version: u32 = version(db).map_err(name)?;
+    if schema_version < latest_version {
         let transaction = db
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .map_err(name)?;
-        found = version(&transaction).map_err(name)?;
-        for (done, sql) in (1_u32..).zip(MIGRATIONS).skip(found as usize) {
+        schema_version = version(&transaction).map_err(name)?;
+        for (done, sql) in (1_u32..).zip(MIGRATIONS).skip(schema_version as usize) {
             transaction.execute_batch(sql).map_err(name)?;
             transaction
                 .pragma_update(None, "user_version", done)
                 .map_err(name)?;
         }
-        if (1..FIRST_WITH_ITERATIONS).contains(&found) {
+        if (1..FIRST_WITH_ITERATIONS).contains(&schema_version) {
             iterations::index_old_logs(&transaction).map_err(name)?;
         }
         transaction
-            .execute(RECORD_SCHEMA, [known.to_string()])
+            .execute(RECORD_SCHEMA, [latest_version.to_string()])
             .map_err(name)?;
         transaction.commit().map_err(name)?;
     }
-    if found > known {
-        check_recorded(db, file, found)?;
+    if schema_version > latest_version {
+        check_recorded(db, file, schema_version)?;
         return Err(Error::SchemaTooNew {
             file: file.to_owned(),
-            found,
-            known,
+            found: schema_version,
+            known: latest_version,
         });
     }
     Ok(())
@@ -170,17 +176,17 @@ const RECORD_SCHEMA: &str =
     "INSERT OR REPLACE INTO setting (key, value) VALUES ('schema_version', ?1)";
 
 /// A version in the header that the migrations did not record means a damaged header, not a newer binary.
-fn check_recorded(db: &Connection, file: &Path, found: u32) -> Result<(), Error> {
+fn check_recorded(db: &Connection, file: &Path, version: u32) -> Result<(), Error> {
     let sql = "SELECT value FROM setting WHERE key = 'schema_version'";
     let recorded = db.query_row(sql, [], |row| row.get::<_, String>(0));
     let recorded = recorded
         .optional()
         .map_err(|error| store_error::into_store_error(file, error))?;
     match recorded {
-        Some(recorded) if recorded != found.to_string() => Err(Error::Corrupt {
+        Some(recorded) if recorded != version.to_string() => Err(Error::Corrupt {
             file: file.to_owned(),
             source: format!(
-                "the header has schema version {found}, but the settings have {recorded}"
+                "the header has schema version {version}, but the settings have {recorded}"
             )
             .into(),
         }),

@@ -1,14 +1,20 @@
-//! Tracks which processes are alive: each holds a locked file, which the kernel unlocks when the process exits.
+//! Tracks which processes are alive: each holds a locked file, which the kernel unlocks when the process exits. The file
+//! of a process that publishes events says so.
 
 use std::fs::{self, File, TryLockError};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use model::time::Time;
 
+use crate::access::StoreProcess;
 use crate::error::Error;
 use crate::ids::SLOTS;
 use crate::rows::OwnerId;
 use crate::sqlite::{private_files, store_error};
+
+/// Content of the lock file of a process that publishes events.
+const PUBLISHES: &str = "publishes";
 
 /// The lock files of a store.
 #[derive(Debug, Clone)]
@@ -39,28 +45,31 @@ impl OwnerLocks {
     }
 
     /// Registers this process as an owner.
-    pub(super) fn register(&self, now: Time) -> Result<OwnerLock, Error> {
+    pub(super) fn register(&self, now: Time, publishes: bool) -> Result<OwnerLock, Error> {
         self.remove_dead();
         for n in 0..u32::MAX {
             let owner = OwnerId(format!("{}-{:x}-{n}", std::process::id(), now.0).into());
-            if let Some(life) = self.try_register(owner)? {
-                return Ok(life);
+            if let Some(registration) = self.try_register(owner, publishes)? {
+                return Ok(registration);
             }
         }
         unreachable!("one of 2^32 names is free")
     }
 
-    fn try_register(&self, owner: OwnerId) -> Result<Option<OwnerLock>, Error> {
+    fn try_register(&self, owner: OwnerId, publishes: bool) -> Result<Option<OwnerLock>, Error> {
         let file = self.path(&owner);
         let fresh = self.dir.join(format!("{owner}.new"));
         let name = |error| store_error::io_store_error(&fresh, &error);
-        let Ok(lock) = private_files::create_new(&fresh) else {
+        let Ok(mut lock) = private_files::create_new(&fresh) else {
             return match fresh.try_exists() {
                 Ok(true) => Ok(None),
                 _ => Err(name(std::io::ErrorKind::PermissionDenied.into())),
             };
         };
         lock.lock().map_err(name)?;
+        if publishes {
+            lock.write_all(PUBLISHES.as_bytes()).map_err(name)?;
+        }
         // Under its final name, the file is always locked while its process is alive.
         let is_taken = fs::hard_link(&fresh, &file).is_err();
         fs::remove_file(&fresh).map_err(name)?;
@@ -80,15 +89,25 @@ impl OwnerLocks {
         matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
     }
 
-    /// All processes with a lock file, and whether they are alive.
-    pub(super) fn all(&self) -> Vec<(OwnerId, bool)> {
+    /// The process with this ID.
+    pub(super) fn process(&self, owner: OwnerId) -> StoreProcess {
+        let content = fs::read_to_string(self.path(&owner));
+        StoreProcess {
+            is_alive: self.is_alive(&owner),
+            publishes: content.is_ok_and(|content| content == PUBLISHES),
+            address: None,
+            owner,
+        }
+    }
+
+    /// All processes with a lock file.
+    pub(super) fn all(&self) -> Vec<StoreProcess> {
         let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
         let locks = entries.filter_map(|entry| {
             let name = entry.file_name().into_string().ok()?;
             Some(OwnerId(name.strip_suffix(".lock")?.into()))
         });
-        let judged = locks.map(|owner| (owner.clone(), self.is_alive(&owner)));
-        judged.collect()
+        locks.map(|owner| self.process(owner)).collect()
     }
 
     /// An ID slot that no other live process has, with the lock that reserves it; `None` if all are taken.

@@ -76,9 +76,9 @@ mod tests {
     }
 
     #[test]
-    fn a_store_is_its_owners_alone_also_one_that_was_open_to_others() {
-        let home = tempfile::tempdir().unwrap();
-        let dir = home.path().join("store");
+    fn only_the_owner_can_read_a_store_even_if_others_could_before() {
+        let temp_dir = tempfile::tempdir().unwrap();
+        let dir = temp_dir.path().join("store");
         let check = || {
             let store = SqliteStore::open(&dir).unwrap();
             assert_eq!((mode(&dir), mode(&dir.join("owners"))), (0o700, 0o700));

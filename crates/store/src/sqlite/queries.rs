@@ -65,15 +65,15 @@ pub(super) fn execution(
     db: &Connection,
     id: ExecutionId,
 ) -> Result<Option<ExecutionRow>, ReadError> {
-    let found = rows::execution_row(db, id)?;
-    if found.is_none() {
+    let row = rows::execution_row(db, id)?;
+    if row.is_none() {
         let mut logged = db.prepare_cached("SELECT 1 FROM log WHERE execution_id = ?1")?;
         if logged.exists([id.0])? {
-            let what = format!("run {id} has a log but no row in `execution`");
-            return Err(ReadError::Damaged(what.into()));
+            let message = format!("run {id} has a log but no row in `execution`");
+            return Err(ReadError::Damaged(message.into()));
         }
     }
-    Ok(found)
+    Ok(row)
 }
 
 /// The snapshot, if its checksum matches. A damaged one is ignored, because the log has all data.
@@ -82,7 +82,7 @@ fn read_snapshot(
     id: ExecutionId,
     version: u32,
 ) -> rusqlite::Result<Option<Snapshot>> {
-    let found = db
+    let blob = db
         .prepare_cached(
             "SELECT seq, bytes, sha256 FROM snapshot WHERE execution_id = ?1 AND version = ?2",
         )?
@@ -95,7 +95,7 @@ fn read_snapshot(
             Ok((snapshot, row.get::<_, Vec<u8>>(2)?))
         })
         .optional()?;
-    Ok(found.and_then(|(snapshot, sha256)| {
+    Ok(blob.and_then(|(snapshot, sha256)| {
         (rows::checksum(&snapshot.bytes)[..] == sha256[..]).then_some(snapshot)
     }))
 }
@@ -109,23 +109,23 @@ pub(super) fn events(
     let mut statement = db.prepare_cached(
         "SELECT seq_first, body FROM log WHERE execution_id = ?1 AND seq_last > ?2 ORDER BY seq_last",
     )?;
-    let mut found = statement.query(params![id.0, to_i64(after.0)])?;
+    let mut rows = statement.query(params![id.0, to_i64(after.0)])?;
     let mut events = Vec::new();
     let mut reading = LogRowReader::starting_after(id, after);
     while events.len() < limit {
-        let Some(row) = found.next()? else {
+        let Some(row) = rows.next()? else {
             if let Some(version) = version(db, id)? {
                 reading.check_end(version)?;
             }
             break;
         };
         let unpacked = read_append(&mut reading, id, row)?;
-        let room = limit - events.len();
+        let limit_left = limit - events.len();
         events.extend(
             unpacked
                 .into_iter()
                 .filter(|event| event.seq > after)
-                .take(room),
+                .take(limit_left),
         );
     }
     Ok(events)
@@ -163,12 +163,12 @@ pub(super) fn events_at(
     id: ExecutionId,
     seqs: &[Seq],
 ) -> Result<Vec<Event>, ReadError> {
-    let wanted: BTreeSet<Seq> = seqs.iter().copied().collect();
-    let mut events: Vec<Event> = Vec::with_capacity(wanted.len());
+    let seqs_left: BTreeSet<Seq> = seqs.iter().copied().collect();
+    let mut events: Vec<Event> = Vec::with_capacity(seqs_left.len());
     let mut last = Seq(0);
-    for seq in &wanted {
+    for seq in &seqs_left {
         if *seq > last {
-            let is_wanted = |head: EventHead<'_>| wanted.contains(&head.seq);
+            let is_wanted = |head: EventHead<'_>| seqs_left.contains(&head.seq);
             let append = append_containing(db, id, *seq, is_wanted)?;
             last = append.last;
             events.extend(append.events);
@@ -194,8 +194,8 @@ pub(super) fn append_containing(
     let mut statement = db.prepare_cached(
         "SELECT seq_first, body, seq_last FROM log WHERE execution_id = ?1 AND seq_last >= ?2 ORDER BY seq_last LIMIT 1",
     )?;
-    let mut found = statement.query(params![id.0, to_i64(seq.0)])?;
-    let Some(row) = found.next()? else {
+    let mut rows = statement.query(params![id.0, to_i64(seq.0)])?;
+    let Some(row) = rows.next()? else {
         return Ok(AppendEvents {
             events: Vec::new(),
             last: Seq(u64::MAX),
@@ -220,10 +220,10 @@ pub(super) fn external_events(
     let mut statement = db.prepare_cached(
         "SELECT seq, hash FROM event_key WHERE execution_id = ?1 AND key = ?2 AND hash IS NOT NULL",
     )?;
-    let mut found = Vec::new();
+    let mut events = Vec::new();
     for event_id in event_ids {
         let key = UniqueKey::Event(*event_id).to_string();
-        found.extend(
+        events.extend(
             statement
                 .query_row(params![id.0, key], |row| {
                     Ok(ExternalEventKey {
@@ -235,7 +235,7 @@ pub(super) fn external_events(
                 .optional()?,
         );
     }
-    Ok(found)
+    Ok(events)
 }
 
 pub(super) fn executions(
@@ -267,8 +267,8 @@ pub(super) fn executions(
     let limit = to_i64(filter.limit as u64).into();
     narrow(" ORDER BY execution_id DESC LIMIT ?", Some(limit));
     let mut statement = db.prepare_cached(&sql)?;
-    let found = statement.query_map(params_from_iter(values), rows::read_execution)?;
-    Ok(found.collect::<rusqlite::Result<_>>()?)
+    let rows = statement.query_map(params_from_iter(values), rows::read_execution)?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
 pub(super) fn steps(db: &Connection, id: ExecutionId) -> Result<Vec<StepState>, ReadError> {
@@ -276,8 +276,8 @@ pub(super) fn steps(db: &Connection, id: ExecutionId) -> Result<Vec<StepState>, 
         "SELECT step_name, run, status, last_result_ref, aggregate_result_ref, seq
          FROM step_state WHERE execution_id = ?1 ORDER BY step_name",
     )?;
-    let found = statement.query_map([id.0], rows::read_step)?;
-    Ok(found.collect::<rusqlite::Result<_>>()?)
+    let rows = statement.query_map([id.0], rows::read_step)?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
 pub(super) fn results(db: &Connection, id: ExecutionId) -> Result<Vec<ResultRow>, ReadError> {
@@ -285,8 +285,8 @@ pub(super) fn results(db: &Connection, id: ExecutionId) -> Result<Vec<ResultRow>
         "SELECT seq, step_name, run, task_label, visit, iteration, page, attempt, result_ref, status, created_at
          FROM result_index WHERE execution_id = ?1 ORDER BY seq",
     )?;
-    let found = statement.query_map([id.0], rows::read_result)?;
-    Ok(found.collect::<rusqlite::Result<_>>()?)
+    let rows = statement.query_map([id.0], rows::read_result)?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
 pub(super) fn executions_with_permanent_bodies(
@@ -296,8 +296,8 @@ pub(super) fn executions_with_permanent_bodies(
         "SELECT DISTINCT execution_id FROM result_index WHERE result_ref ->> '$.scope' = 'permanent'
          ORDER BY execution_id",
     )?;
-    let found = statement.query_map([], |row| Ok(ExecutionId(row.get(0)?)))?;
-    Ok(found.collect::<rusqlite::Result<_>>()?)
+    let rows = statement.query_map([], |row| Ok(ExecutionId(row.get(0)?)))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
 fn owner_name(owner: Option<&OwnerId>) -> Option<&str> {
@@ -316,7 +316,7 @@ pub(super) fn lost_claims(
            AND (?2 IS NULL OR e.owner = ?2)
          ORDER BY c.execution_id, c.seq",
     )?;
-    let found = statement.query_map(params![now.0, owner_name(owner)], |row| {
+    let rows = statement.query_map(params![now.0, owner_name(owner)], |row| {
         Ok(LostClaim {
             command: CommandId {
                 execution: ExecutionId(row.get(0)?),
@@ -326,7 +326,7 @@ pub(super) fn lost_claims(
             lease_epoch: LeaseEpoch(u64::from(row.get::<_, u32>(3)?)),
         })
     })?;
-    Ok(found.collect::<rusqlite::Result<_>>()?)
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
 pub(super) fn session(
@@ -334,7 +334,7 @@ pub(super) fn session(
     worker: &WorkerId,
     now: Time,
 ) -> Result<Option<WorkerSession>, ReadError> {
-    let found = db
+    let session_row = db
         .prepare_cached("SELECT holder, expires_at > ?2 FROM session WHERE worker = ?1")?
         .query_row(params![&*worker.0, now.0], |row| {
             let holder: Option<String> = row.get(0)?;
@@ -343,7 +343,7 @@ pub(super) fn session(
                 is_alive: row.get(1)?,
             })
         });
-    Ok(found.optional()?)
+    Ok(session_row.optional()?)
 }
 
 pub(super) fn overdue_commands(
@@ -356,13 +356,13 @@ pub(super) fn overdue_commands(
          WHERE c.worker IS NULL AND c.start_by <= ?1 AND (?2 IS NULL OR e.owner = ?2)
          ORDER BY c.execution_id, c.seq",
     )?;
-    let found = statement.query_map(params![now.0, owner_name(owner)], |row| {
+    let rows = statement.query_map(params![now.0, owner_name(owner)], |row| {
         Ok(CommandId {
             execution: ExecutionId(row.get(0)?),
             seq: Seq(read_unsigned(row, 1)?),
         })
     })?;
-    Ok(found.collect::<rusqlite::Result<_>>()?)
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
 pub(super) fn open_commands(
@@ -372,7 +372,7 @@ pub(super) fn open_commands(
     let mut statement = db.prepare_cached(
         "SELECT body, worker, lease_epoch, issued_at FROM command WHERE execution_id = ?1 ORDER BY seq",
     )?;
-    let found = statement.query_map([id.0], |row| {
+    let rows = statement.query_map([id.0], |row| {
         let worker: Option<String> = row.get(1)?;
         Ok(OpenCommand {
             command: read_json(row, 0)?,
@@ -381,7 +381,7 @@ pub(super) fn open_commands(
             issued_at: Time(row.get(3)?),
         })
     })?;
-    Ok(found.collect::<rusqlite::Result<_>>()?)
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
 /// Timers with their due times, earliest first, up to `until`.
@@ -397,11 +397,11 @@ pub(super) fn timers(
          ORDER BY t.due, t.execution_id, t.seq LIMIT ?3",
     )?;
     let limit = to_i64(limit as u64);
-    let found = statement.query_map(params![until.0, owner_name(owner), limit], |row| {
+    let rows = statement.query_map(params![until.0, owner_name(owner), limit], |row| {
         let due = Time(row.get(2)?);
         Ok((ExecutionId(row.get(0)?), Seq(read_unsigned(row, 1)?), due))
     })?;
-    Ok(found.collect::<rusqlite::Result<_>>()?)
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
 pub(super) fn inbox(
@@ -417,10 +417,10 @@ pub(super) fn inbox(
          LEFT JOIN execution sender ON sender.execution_id = m.from_id
          WHERE m.body IS NOT NULL ORDER BY m.ordinal",
     )?;
-    let mut found = statement.query([])?;
+    let mut rows = statement.query([])?;
     let mut messages = Vec::new();
     while messages.len() < limit
-        && let Some(row) = found.next()?
+        && let Some(row) = rows.next()?
     {
         let exists = row.get::<_, Option<i64>>(5)?.is_some();
         let driver: Option<String> = row.get(if exists { 6 } else { 7 })?;
@@ -480,8 +480,8 @@ pub(super) fn catalog(db: &Connection) -> Result<Vec<CatalogEntry>, ReadError> {
         "SELECT {CATALOG} FROM catalog c
          WHERE version = (SELECT max(version) FROM catalog WHERE path = c.path) ORDER BY path"
     ))?;
-    let found = statement.query_map([], rows::read_catalog_entry)?;
-    Ok(found.collect::<rusqlite::Result<_>>()?)
+    let rows = statement.query_map([], rows::read_catalog_entry)?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
 pub(super) fn abandoned_executions(
@@ -491,9 +491,9 @@ pub(super) fn abandoned_executions(
     let mut statement = db.prepare_cached(
         "SELECT execution_id, owner FROM execution WHERE status IN ('RUNNING', 'PAUSED') ORDER BY execution_id",
     )?;
-    let mut found = statement.query([])?;
+    let mut rows = statement.query([])?;
     let mut abandoned = Vec::new();
-    while let Some(row) = found.next()? {
+    while let Some(row) = rows.next()? {
         let owner: Option<String> = row.get(1)?;
         if owner.is_none_or(|owner| !owners.is_alive(&OwnerId(owner.into()))) {
             abandoned.push(ExecutionId(row.get(0)?));
@@ -506,27 +506,27 @@ pub(super) fn abandoned_executions(
 pub(super) fn find_damage(db: &Connection) -> Result<Vec<Damage>, ReadError> {
     let mut pages = db.prepare("PRAGMA integrity_check(20)")?;
     let findings = pages.query_map([], |row| row.get::<_, String>(0))?;
-    let mut found = Vec::new();
+    let mut damage = Vec::new();
     for finding in findings {
-        let what = finding?;
-        if what != "ok" {
-            found.push(Damage {
+        let message = finding?;
+        if message != "ok" {
+            damage.push(Damage {
                 execution: None,
-                description: what,
+                description: message,
             });
         }
     }
     let mut snapshots = db.prepare("SELECT execution_id, bytes, sha256 FROM snapshot")?;
-    let mut kept = snapshots.query([])?;
-    while let Some(row) = kept.next()? {
+    let mut snapshot_rows = snapshots.query([])?;
+    while let Some(row) = snapshot_rows.next()? {
         let (bytes, sha256): (Vec<u8>, Vec<u8>) = (row.get(1)?, row.get(2)?);
         if rows::checksum(&bytes)[..] != sha256[..] {
-            found.push(Damage {
+            damage.push(Damage {
                 execution: Some(ExecutionId(row.get(0)?)),
                 description: "the snapshot does not match its checksum; the log is used instead"
                     .to_owned(),
             });
         }
     }
-    Ok(found)
+    Ok(damage)
 }

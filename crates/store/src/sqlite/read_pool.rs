@@ -48,22 +48,22 @@ impl ReadPool {
         let idle = Arc::clone(&self.idle);
         let (file, connect) = (self.file.clone(), self.connect);
         let job = move || {
-            let kept = idle
+            let idle_connection = idle
                 .lock()
                 .expect("accessing the idle readers does not panic")
                 .pop();
-            let mut db = match kept {
+            let mut db = match idle_connection {
                 Some(db) => db,
                 None => connect(&file)?,
             };
-            let found =
-                in_transaction(&mut db, query).map_err(|fault| into_store_error(&file, fault));
+            let result = in_transaction(&mut db, query)
+                .map_err(|read_error| into_store_error(&file, read_error));
             idle.lock()
                 .expect("accessing the idle readers does not panic")
                 .push(db);
             // The caller may have gone away, but this thread was busy until here.
             drop(turn);
-            found
+            result
         };
         tokio::task::spawn_blocking(job)
             .await
@@ -76,13 +76,13 @@ fn in_transaction<T>(
     query: impl FnOnce(&Connection) -> Result<T, ReadError>,
 ) -> Result<T, ReadError> {
     let transaction = db.transaction()?;
-    let found = query(&transaction)?;
+    let result = query(&transaction)?;
     transaction.commit()?;
-    Ok(found)
+    Ok(result)
 }
 
-fn into_store_error(file: &Path, fault: ReadError) -> Error {
-    match fault {
+fn into_store_error(file: &Path, read_error: ReadError) -> Error {
+    match read_error {
         ReadError::Sqlite(error) => store_error::into_store_error(file, error),
         ReadError::Damaged(source) => Error::Corrupt {
             file: file.to_owned(),

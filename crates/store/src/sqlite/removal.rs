@@ -65,22 +65,27 @@ fn old_settings(db: &Connection, old: OldRows) -> rusqlite::Result<Vec<OldSettin
     let mut statement = db.prepare_cached(
         "SELECT key, value FROM setting WHERE retained_from < ?1 ORDER BY retained_from LIMIT ?2",
     )?;
-    let found = statement.query_map(params![old.requests_before.0, old.limit], |row| {
+    let rows = statement.query_map(params![old.requests_before.0, old.limit], |row| {
         Ok(OldSetting {
             key: row.get(0)?,
             value: row.get(1)?,
         })
     })?;
-    found.collect()
+    rows.collect()
 }
 
 /// Postpones the retention of a `dedup` key, which starts when its execution ends. Returns whether it was postponed.
-fn postpone(db: &Connection, word: &OldSetting, before: Time, now: Time) -> rusqlite::Result<bool> {
+fn postpone(
+    db: &Connection,
+    setting: &OldSetting,
+    before: Time,
+    now: Time,
+) -> rusqlite::Result<bool> {
     let finished_at: Option<Option<i64>> = db
         .prepare_cached(
             "SELECT finished_at FROM execution WHERE execution_id = CAST(?1 AS INTEGER)",
         )?
-        .query_row([&word.value], |row| row.get(0))
+        .query_row([&setting.value], |row| row.get(0))
         .optional()?;
     let Some(finished_at) = finished_at else {
         return Ok(false);
@@ -89,7 +94,7 @@ fn postpone(db: &Connection, word: &OldSetting, before: Time, now: Time) -> rusq
         return Ok(false);
     }
     db.prepare_cached("UPDATE setting SET retained_from = ?2 WHERE key = ?1")?
-        .execute(params![word.key, finished_at.unwrap_or(now.0)])?;
+        .execute(params![setting.key, finished_at.unwrap_or(now.0)])?;
     Ok(true)
 }
 

@@ -82,7 +82,7 @@ impl Reserve {
 impl LockedReserve<'_> {
     /// Releases some of the space to the disk. Returns false if none is left.
     pub(super) fn release(&self) -> bool {
-        let Ok(bytes) = self.0.metadata().map(|found| found.len()) else {
+        let Ok(bytes) = self.0.metadata().map(|metadata| metadata.len()) else {
             return false;
         };
         let remaining = bytes.saturating_sub(RELEASE_BYTES);
@@ -99,7 +99,7 @@ impl Drop for LockedReserve<'_> {
 
 fn is_full_file(file: &File) -> bool {
     file.metadata()
-        .is_ok_and(|found| found.len() == RESERVE_BYTES)
+        .is_ok_and(|metadata| metadata.len() == RESERVE_BYTES)
 }
 
 /// Reserves all of the space, or leaves the file as it was.
@@ -143,8 +143,8 @@ mod tests {
 
     #[test]
     fn a_reserve_is_released_in_parts_until_nothing_is_left_and_is_refilled() {
-        let home = tempfile::tempdir().unwrap();
-        let reserve = Reserve::open(&home.path().join("noetl.db"));
+        let temp_dir = tempfile::tempdir().unwrap();
+        let reserve = Reserve::open(&temp_dir.path().join("noetl.db"));
         assert!(reserve.is_full());
         let locked = reserve.lock().unwrap();
         let mut released = 0;
@@ -159,8 +159,8 @@ mod tests {
 
     #[test]
     fn a_reserve_is_not_refilled_while_another_process_takes_from_it() {
-        let home = tempfile::tempdir().unwrap();
-        let database = home.path().join("noetl.db");
+        let temp_dir = tempfile::tempdir().unwrap();
+        let database = temp_dir.path().join("noetl.db");
         let (reserve, other) = (Reserve::open(&database), Reserve::open(&database));
         let locked = reserve.lock().unwrap();
         assert!(locked.release());
@@ -172,16 +172,16 @@ mod tests {
     #[test]
     fn a_reserve_takes_space_on_the_disk_also_where_it_was_a_hole_or_is_written() {
         use std::os::unix::fs::MetadataExt as _;
-        let home = tempfile::tempdir().unwrap();
-        let path = home.path().join(FILE_NAME);
-        let taken = || std::fs::metadata(&path).unwrap().blocks() * 512;
+        let temp_dir = tempfile::tempdir().unwrap();
+        let path = temp_dir.path().join(FILE_NAME);
+        let bytes_on_disk = || std::fs::metadata(&path).unwrap().blocks() * 512;
         File::create(&path).unwrap().set_len(RESERVE_BYTES).unwrap();
-        assert!(taken() < RESERVE_BYTES);
-        let reserve = Reserve::open(&home.path().join("noetl.db"));
-        assert!(reserve.is_full() && taken() >= RESERVE_BYTES);
+        assert!(bytes_on_disk() < RESERVE_BYTES);
+        let reserve = Reserve::open(&temp_dir.path().join("noetl.db"));
+        assert!(reserve.is_full() && bytes_on_disk() >= RESERVE_BYTES);
         let file = reserve.file.as_ref().unwrap();
         file.set_len(0).unwrap();
         write_noise(file, 0).unwrap();
-        assert!(reserve.is_full() && taken() >= RESERVE_BYTES);
+        assert!(reserve.is_full() && bytes_on_disk() >= RESERVE_BYTES);
     }
 }

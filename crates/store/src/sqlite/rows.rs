@@ -67,7 +67,7 @@ fn read_step_status(row: &Row<'_>, column: usize) -> rusqlite::Result<EventStatu
 
 pub(super) fn read_execution(row: &Row<'_>) -> rusqlite::Result<ExecutionRow> {
     let status = row.get_ref(2)?.as_str()?.parse::<RunStatus>();
-    let found = ExecutionRow {
+    let row_data = ExecutionRow {
         id: ExecutionId(row.get(0)?),
         version: Seq(read_unsigned(row, 1)?),
         status: status.map_err(|error| {
@@ -89,16 +89,16 @@ pub(super) fn read_execution(row: &Row<'_>) -> rusqlite::Result<ExecutionRow> {
         current: read_optional_name(row, 13)?,
         error: row.get(14)?,
     };
-    let told: Option<u32> = row.get(15)?;
-    if told.is_some_and(|told| told != found.checksum()) {
-        let what = format!("the row of run {} does not match its checksum", found.id);
+    let checksum: Option<u32> = row.get(15)?;
+    if checksum.is_some_and(|checksum| checksum != row_data.checksum()) {
+        let message = format!("the row of run {} does not match its checksum", row_data.id);
         return Err(rusqlite::Error::FromSqlConversionFailure(
             15,
             Type::Integer,
-            what.into(),
+            message.into(),
         ));
     }
-    Ok(found)
+    Ok(row_data)
 }
 
 pub(super) fn execution_row(
@@ -246,11 +246,11 @@ pub(super) fn read_catalog_entry(row: &Row<'_>) -> rusqlite::Result<CatalogEntry
         registered_at: Time(row.get(4)?),
     };
     if !entry.matches_hash() {
-        let what = format!("playbook `{}` does not match its hash", entry.path);
+        let message = format!("playbook `{}` does not match its hash", entry.path);
         return Err(rusqlite::Error::FromSqlConversionFailure(
             3,
             Type::Text,
-            what.into(),
+            message.into(),
         ));
     }
     Ok(entry)

@@ -90,8 +90,8 @@ impl SealedStore for SqliteStore {
         self.read(|db| {
             let sql = format!("SELECT {CREDENTIAL_COLUMNS} FROM credential ORDER BY name");
             let mut statement = db.prepare_cached(&sql)?;
-            let found = statement.query_map([], read_credential)?;
-            Ok(found.collect::<rusqlite::Result<_>>()?)
+            let rows = statement.query_map([], read_credential)?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
         })
         .await
     }
@@ -167,11 +167,11 @@ impl SealedStore for SqliteStore {
         let key_id = key_id.to_owned();
         self.read(move |db| {
             let mut statement = db.prepare_cached(ALL)?;
-            let found = statement.query_map([key_id], |row| {
+            let rows = statement.query_map([key_id], |row| {
                 let (scope, name, version) = (row.get(3)?, row.get(4)?, row.get(5)?);
                 Ok((to_location(scope, name, version), read_sealed(row)?))
             })?;
-            Ok(found.collect::<rusqlite::Result<_>>()?)
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
         })
         .await
     }

@@ -50,38 +50,38 @@ impl Store for SqliteStore {
     }
 
     fn owner(&self) -> Result<OwnerId, Error> {
-        let mut life = self.lock_owner();
-        if let Some(life) = &*life {
-            return Ok(life.owner.clone());
+        let mut registration = self.lock_owner();
+        if let Some(registration) = &*registration {
+            return Ok(registration.owner.clone());
         }
-        let entered = self.owners.register(self.now())?;
-        Ok(life.insert(entered).owner.clone())
+        let entered = self.owners.register(self.now(), self.publishes)?;
+        Ok(registration.insert(entered).owner.clone())
     }
 
     async fn commit_all(&self, commits: Vec<Commit>) -> Vec<Result<CommitStatus, Error>> {
         let mut group: Vec<Box<dyn WriteJob>> = Vec::with_capacity(commits.len());
-        let mut answers = Vec::with_capacity(commits.len());
+        let mut results = Vec::with_capacity(commits.len());
         for commit in commits {
-            let (answer, answered) = oneshot::channel();
+            let (reply, replies) = oneshot::channel();
             match commit.check() {
                 Ok(()) => group.push(Box::new(CommitJob::new(
                     commit,
                     self.now(),
                     self.publishes,
-                    answer,
+                    reply,
                 ))),
                 // The receiver cannot be closed yet.
-                Err(error) => drop(answer.send(Err(error))),
+                Err(error) => drop(reply.send(Err(error))),
             }
-            answers.push(answered);
+            results.push(replies);
         }
         let pen = self.write_connection.as_ref().expect("a store has its pen");
         pen.lock()
             .expect("writing does not panic")
             .write_group(&mut group);
-        let answered = answers.into_iter().map(|mut answered| answered.try_recv());
-        answered
-            .map(|answer| answer.unwrap_or_else(|_| Err(stopped_error())))
+        let replies = results.into_iter().map(|mut replies| replies.try_recv());
+        replies
+            .map(|reply| reply.unwrap_or_else(|_| Err(stopped_error())))
             .collect()
     }
 
@@ -139,10 +139,10 @@ impl Store for SqliteStore {
         &self,
         id: ExecutionId,
         run: &StepRunId,
-        wanted: Range<u64>,
+        indices: Range<u64>,
     ) -> Result<Vec<Event>, Error> {
         let run = run.clone();
-        self.read(move |db| iterations::iteration_events(db, id, &run, &wanted))
+        self.read(move |db| iterations::iteration_events(db, id, &run, &indices))
             .await
     }
 
@@ -289,9 +289,9 @@ impl Store for SqliteStore {
         .await
     }
 
-    async fn refuse_message(&self, key: MessageKey, answer: &str) -> Result<(), Error> {
-        let (answer, now) = (answer.to_owned(), self.now());
-        self.write(move |db| writes::refuse_message(db, key, &answer, now))
+    async fn refuse_message(&self, key: MessageKey, reply: &str) -> Result<(), Error> {
+        let (reply, now) = (reply.to_owned(), self.now());
+        self.write(move |db| writes::refuse_message(db, key, &reply, now))
             .await
     }
 
@@ -377,14 +377,7 @@ impl Store for SqliteStore {
     }
 
     async fn processes(&self) -> Result<Vec<StoreProcess>, Error> {
-        let all = self.owners.all().into_iter();
-        Ok(all
-            .map(|(owner, is_alive)| StoreProcess {
-                owner,
-                address: None,
-                is_alive,
-            })
-            .collect())
+        Ok(self.owners.all())
     }
 
     async fn owner_of(&self, id: ExecutionId) -> Result<Option<StoreProcess>, Error> {

@@ -98,14 +98,14 @@ async fn a_store_of_the_first_schema_is_brought_up_to_date() {
     let first = create_first_schema(&site);
     let store = site.join();
     let db = site.connect_raw();
-    let found: (i64, String, Option<i64>) = db
+    let migrated: (i64, String, Option<i64>) = db
         .query_row(
             "SELECT (SELECT user_version FROM pragma_user_version), kinds, claimed_at FROM command",
             [],
             |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
         )
         .unwrap();
-    assert_eq!(found, (9, "[]".to_owned(), None));
+    assert_eq!(migrated, (9, "[]".to_owned(), None));
     assert!(store.setting("cluster_secret").await.unwrap().is_some());
     assert_eq!(store.commit(first).await.unwrap(), CommitStatus::Committed);
 }
@@ -233,11 +233,14 @@ async fn a_damaged_page_is_reported_as_corrupt() {
     let mut bytes = std::fs::read(&file).unwrap();
     bytes[4096..].fill(0xAA);
     std::fs::write(&file, bytes).unwrap();
-    let found = match SqliteStore::open(site.0.path()) {
+    let open_error = match SqliteStore::open(site.0.path()) {
         Ok(store) => store.execution(id).await.map(|_| ()),
         Err(error) => Err(error),
     };
-    assert!(matches!(found, Err(Error::Corrupt { .. })), "{found:?}");
+    assert!(
+        matches!(open_error, Err(Error::Corrupt { .. })),
+        "{open_error:?}"
+    );
 }
 
 #[tokio::test]
@@ -260,7 +263,7 @@ async fn a_damaged_snapshot_is_passed_over() {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_said_and_passes() {
+async fn a_full_disk_is_reported_until_there_is_space() {
     let site = fixture();
     let mut db = super::open::connect(
         &super::open::prepare_directory(site.0.path()).unwrap(),
@@ -308,23 +311,23 @@ async fn what_was_committed_is_there_after_reopening() {
 }
 
 #[tokio::test]
-async fn a_process_that_is_gone_no_longer_holds_its_executions() {
+async fn a_process_that_ended_no_longer_owns_its_executions() {
     let site = fixture();
-    let there = site.join();
-    let mut first = creation_commit(&*there);
-    first.creation.owner = Some(there.owner().unwrap());
+    let other_store = site.join();
+    let mut first = creation_commit(&*other_store);
+    first.creation.owner = Some(other_store.owner().unwrap());
     let id = first.execution;
-    there.commit(first).await.unwrap();
-    let here = site.join();
-    let me = here.owner().unwrap();
+    other_store.commit(first).await.unwrap();
+    let first_store = site.join();
+    let me = first_store.owner().unwrap();
     assert!(matches!(
-        here.adopt(id, &me, Priority::Normal).await.unwrap(),
+        first_store.adopt(id, &me, Priority::Normal).await.unwrap(),
         Adoption::OwnedBy(_)
     ));
-    drop(there);
-    assert_eq!(here.abandoned_executions().await.unwrap(), [id]);
+    drop(other_store);
+    assert_eq!(first_store.abandoned_executions().await.unwrap(), [id]);
     assert_eq!(
-        here.adopt(id, &me, Priority::Normal).await.unwrap(),
+        first_store.adopt(id, &me, Priority::Normal).await.unwrap(),
         Adoption::Owned
     );
 }
@@ -352,24 +355,24 @@ async fn the_event_view_shows_what_the_api_shows() {
     assert_eq!(events.len(), 6);
     for event in events {
         let row = rows.next().unwrap().unwrap();
-        let shown = event.to_json();
+        let json = event.to_json();
         for (index, column) in columns.iter().enumerate() {
             let stored = match row.get_ref(index).unwrap() {
                 rusqlite::types::ValueRef::Null => serde_json::Value::Null,
                 rusqlite::types::ValueRef::Integer(number) => number.into(),
                 other => other.as_str().unwrap().into(),
             };
-            let wanted = &shown[column];
+            let expected = &json[column];
             let same = match column.as_str() {
                 "payload" | "meta" if !stored.is_null() => {
                     serde_json::from_str::<serde_json::Value>(stored.as_str().unwrap()).unwrap()
-                        == *wanted
+                        == *expected
                 }
-                _ => stored == *wanted || wanted.as_str() == Some(&stored.to_string()),
+                _ => stored == *expected || expected.as_str() == Some(&stored.to_string()),
             };
             assert!(
                 same,
-                "{column} of {}: {stored} is not {wanted}",
+                "{column} of {}: {stored} is not {expected}",
                 event.kind()
             );
         }

@@ -233,11 +233,11 @@ impl WriterThread {
 
     /// Notifies of commits by other connections; this connection's own commits do not count.
     fn check_foreign_commits(&mut self) {
-        let Some(seen) = self.watched_version else {
+        let Some(last_version) = self.watched_version else {
             return;
         };
         let version = self.lock_connection().foreign_version();
-        if let Some(version) = version.filter(|version| *version != seen) {
+        if let Some(version) = version.filter(|version| *version != last_version) {
             self.watched_version = Some(version);
             self.foreign_commits.notify_waiters();
         }
@@ -263,9 +263,9 @@ impl WriteConnection {
                 }
                 Err((index, WriteError::Job(error))) => group.remove(index).reply(Err(error)),
                 Err((_, WriteError::Group(error))) => {
-                    let named = || store_error::into_store_error(&self.file, copy_error(&error));
-                    self.refusal.record_failure(&named());
-                    if matches!(named(), Error::Full { .. }) {
+                    let to_error = || store_error::into_store_error(&self.file, copy_error(&error));
+                    self.refusal.record_failure(&to_error());
+                    if matches!(to_error(), Error::Full { .. }) {
                         self.refuse_normal(group);
                         for mut job in group.drain(..) {
                             let outcome = self.write_from_reserve(&mut job);
@@ -273,7 +273,7 @@ impl WriteConnection {
                         }
                     }
                     for job in group.drain(..) {
-                        job.reply(Err(named()));
+                        job.reply(Err(to_error()));
                     }
                 }
             }
@@ -315,10 +315,10 @@ impl WriteConnection {
     /// Moves the write-ahead log into the database, so that the next commit reuses the space of the log. If that is
     /// not possible, the log grows.
     fn checkpoint(&self) {
-        let moved = self
+        let progress = self
             .db
             .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
-        if let Err(error) = moved {
+        if let Err(error) = progress {
             tracing::debug!(%error, "failed to checkpoint the write-ahead log");
         }
     }

@@ -158,11 +158,11 @@ pub(super) fn adopt(
 pub(super) fn refuse_message(
     db: &Connection,
     key: MessageKey,
-    answer: &str,
+    reply: &str,
     now: Time,
 ) -> Result<(), WriteError> {
     if withdraw_message(db, key, now)? {
-        set_setting_once(db, &refusal_key(key), answer, now)?;
+        set_setting_once(db, &refusal_key(key), reply, now)?;
     }
     Ok(())
 }
@@ -173,13 +173,13 @@ pub(super) fn withdraw_message(
     key: MessageKey,
     now: Time,
 ) -> rusqlite::Result<bool> {
-    let taken = db
+    let withdrawn = db
         .prepare_cached(
             "UPDATE message SET body = NULL, consumed_at = ?4
              WHERE from_id = ?1 AND seq = ?2 AND n = ?3 AND body IS NOT NULL",
         )?
         .execute(params![key.from.0, to_i64(key.seq.0), key.n, now.0])?;
-    Ok(taken > 0)
+    Ok(withdrawn > 0)
 }
 
 /// Drops the projections and rebuilds them from the whole log.
@@ -208,7 +208,7 @@ fn rebuild_one(db: &Connection, id: ExecutionId) -> Result<u64, WriteError> {
     let mut last = Seq(0);
     loop {
         let events =
-            queries::events(db, id, last, PAGE).map_err(|fault| into_write_error(db, fault))?;
+            queries::events(db, id, last, PAGE).map_err(|error| into_write_error(db, error))?;
         let Some(end) = events.last() else { break };
         last = end.seq;
         let delta = ProjectionDelta::from_events(&events);
@@ -218,12 +218,12 @@ fn rebuild_one(db: &Connection, id: ExecutionId) -> Result<u64, WriteError> {
     if let Some(row) = row {
         update_execution(db, &row)?;
     }
-    iterations::rebuild(db, id).map_err(|fault| into_write_error(db, fault))?;
+    iterations::rebuild(db, id).map_err(|error| into_write_error(db, error))?;
     Ok(last.0)
 }
 
-fn into_write_error(db: &Connection, fault: ReadError) -> WriteError {
-    match fault {
+fn into_write_error(db: &Connection, read_error: ReadError) -> WriteError {
+    match read_error {
         ReadError::Sqlite(error) => WriteError::Group(error),
         ReadError::Damaged(source) => WriteError::Job(Error::Corrupt {
             file: db.path().unwrap_or_default().into(),

@@ -36,13 +36,13 @@ pub(super) async fn run_object_action(
 }
 
 /// Error of an unknown action.
-pub(super) fn unknown_action_error(action: &str) -> TaskError {
+pub fn unknown_action_error(action: &str) -> TaskError {
     let message = format!("invalid `action: {action}`; use get, put, list or delete");
     TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with_detail("key", "action")
 }
 
 /// Result of a read: JSON as a value, text, or base64.
-pub(super) fn bytes_to_value(uri: &str, bytes: &[u8]) -> Value {
+pub fn bytes_to_value(uri: &str, bytes: &[u8]) -> Value {
     use base64::Engine;
     let json = || serde_json::from_slice::<Value>(bytes).ok();
     let text = || std::str::from_utf8(bytes).ok().map(Value::from);

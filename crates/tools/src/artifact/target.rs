@@ -7,7 +7,7 @@ use model::outcome::{ErrorKind, TaskError};
 use model::result_ref::{ResolvedRef, ResultRef, SCHEME};
 use serde_json::{Map, Value};
 
-use super::nats::NatsAddress;
+use super::nats_address::NatsAddress;
 use crate::call::{Call, ResultAccess};
 use crate::objects::ObjectAddress;
 

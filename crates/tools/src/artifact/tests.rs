@@ -69,7 +69,7 @@ async fn run_artifact(dir: &TempDir, fields: Value, body: &Value) -> Outcome {
         }),
         scratch_dir: dir.path().to_owned(),
     };
-    run_tool(&ArtifactTool::new(reach, Arc::default()), call).await
+    run_tool(&ArtifactTool::new(reach, None), call).await
 }
 
 async fn stored_reference(dir: &TempDir, body: &Value) -> ResultRef {
@@ -201,9 +201,14 @@ async fn a_run_lists_its_bodies_and_gives_up_only_its_own() {
 async fn what_cannot_be_reached_or_is_gone_is_an_error_with_its_code() {
     let dir = TempDir::new().unwrap();
     let body = json!([1]);
-    for uri in ["s3://b/k", "gs://b/k", "nats-kv://b/k", "nats-obj://b/k"] {
+    for (uri, code) in [
+        ("s3://b/k", "AUTH_INVALID"),
+        ("gs://b/k", "AUTH_INVALID"),
+        ("nats-kv://b/k", "TOOL_NOT_BUILT"),
+        ("nats-obj://b/k", "TOOL_NOT_BUILT"),
+    ] {
         let outcome = run_artifact(&dir, json!({"uri": uri}), &body).await;
-        assert_eq!(expect_error(&outcome).code, "AUTH_INVALID");
+        assert_eq!(expect_error(&outcome).code, code);
     }
     let table = json!({"store": "postgres.table", "key": "t", "range": "id:1-5", "size": 3, "checksum": "x"});
     let outcome = run_artifact(&dir, json!({"ref": table}), &body).await;

@@ -8,24 +8,29 @@ use model::result_ref::ResultRef;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::nats_address::NatsBuckets;
 use super::target::ArtifactTarget;
 use super::{buckets, files, parts};
 use crate::call::{Call, LogSink, ResultAccess, Tool, ToolResult, store_error, within_limit};
-use crate::nats::NatsConnections;
+use crate::kind_not_built::kind_not_built_error;
 use crate::objects::{ObjectAccess, check_allowed};
 
 /// The `artifact` tool.
 pub(crate) struct ArtifactTool {
     /// Access to files and buckets.
     object_access: ObjectAccess,
-    nats_connections: Arc<NatsConnections>,
+    /// Access to NATS buckets, if this binary has the `nats` kind.
+    nats_buckets: Option<Arc<dyn NatsBuckets>>,
 }
 
 impl ArtifactTool {
-    pub(crate) fn new(object_access: ObjectAccess, nats_connections: Arc<NatsConnections>) -> Self {
+    pub(crate) fn new(
+        object_access: ObjectAccess,
+        nats_buckets: Option<Arc<dyn NatsBuckets>>,
+    ) -> Self {
         Self {
             object_access,
-            nats_connections,
+            nats_buckets,
         }
     }
 
@@ -43,9 +48,9 @@ impl ArtifactTool {
                 return buckets::run_object_action(call, action, &place, &self.object_access).await;
             }
             Some(ArtifactTarget::Nats(address)) => {
-                return address
-                    .run_action(call, action, &self.nats_connections)
-                    .await;
+                let buckets = self.nats_buckets.as_ref();
+                let buckets = buckets.ok_or_else(|| kind_not_built_error("nats"))?;
+                return buckets.run_action(call, action, address).await;
             }
             other => other,
         };

@@ -15,11 +15,12 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{LogSink, Stream, cancelled_error, timeout_error};
+use crate::call::{LogSink, cancelled_error, timeout_error};
 use crate::evaluation::request::{Evaluation, EvaluationReply, Language};
 use crate::evaluation::serve::EVALUATION_PROCESS_ARGUMENT;
 use crate::evaluation::threads::evaluate_on_thread;
 use crate::exhaustion::{exhausted_error, is_start_exhausted};
+use model::task_log::LogStream;
 
 /// Maximum allocation of a program, in addition to what its process starts with.
 pub(crate) const MEMORY_BYTES_MAX: u64 = 512 * 1024 * 1024;
@@ -154,7 +155,7 @@ impl EvaluationProcess {
             let mut reply = Vec::new();
             self.stdout.read_until(b'\n', &mut reply).await.ok()?;
             match serde_json::from_slice(&reply).ok()? {
-                EvaluationReply::Printed(text) => log.write_line(Stream::Stdout, &text),
+                EvaluationReply::Printed(text) => log.write_line(LogStream::Stdout, &text),
                 EvaluationReply::Value(value) => return Some(Ok(value)),
                 EvaluationReply::Error(error) => return Some(Err(*error)),
             }

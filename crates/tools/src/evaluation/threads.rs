@@ -8,8 +8,9 @@ use model::outcome::TaskError;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::call::{LogSink, Stream};
+use crate::call::LogSink;
 use crate::evaluation::request::{Evaluation, Language};
+use model::task_log::LogStream;
 
 /// Dropping a long chain of closures recurses once per closure. Unused stack takes address space but no memory.
 pub(crate) const STACK_BYTES: usize = 1 << 30;
@@ -46,7 +47,7 @@ pub(crate) async fn evaluate_on_thread(
     loop {
         tokio::select! {
             biased;
-            Some(line) = lines.recv() => log.write_line(Stream::Stdout, &line),
+            Some(line) = lines.recv() => log.write_line(LogStream::Stdout, &line),
             result = &mut done => return result,
         }
     }

@@ -11,12 +11,13 @@ use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdin;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Call, LogSink, Stream, wait_for_timeout};
+use crate::call::{Call, LogSink, wait_for_timeout};
 use crate::capture::{OMITTED_SUFFIX, OutputCapture};
 use crate::external::manifest::KindManifest;
 use crate::external::protocol::{CallBody, CallLine, ReplyLine};
 use crate::isolation::{ResourceLimits, SandboxRules};
 use crate::process::{ProcessGroup, ProgramSpec, StartError};
+use model::task_log::LogStream;
 
 /// Maximum length of a line.
 const LINE_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -110,7 +111,7 @@ impl ToolProcess {
         };
         self.group
             .stderr
-            .drain(&mut talk.stderr, Stream::Stderr, log);
+            .drain(&mut talk.stderr, LogStream::Stderr, log);
         talk.finish();
         reply
     }
@@ -175,7 +176,7 @@ impl ToolProcess {
                     }
                 }
                 () = group.stderr.wait_readable() => {
-                    let capture = talk.stderr.get_or_insert_with(|| OutputCapture::new(Stream::Stderr));
+                    let capture = talk.stderr.get_or_insert_with(|| OutputCapture::new(LogStream::Stderr));
                     group.stderr.capture_ready(capture, talk.log);
                 }
             }
@@ -248,7 +249,7 @@ impl<'a> CallTranscript<'a> {
         }
     }
 
-    fn log_line(&mut self, stream: Stream, text: &str) {
+    fn log_line(&mut self, stream: LogStream, text: &str) {
         let was_within = self.logged_bytes <= LOG_BYTES_MAX;
         self.logged_bytes = self.logged_bytes.saturating_add(text.len() + 1);
         if self.logged_bytes <= LOG_BYTES_MAX {

@@ -4,7 +4,8 @@ use model::outcome::{ErrorKind, Outcome, TaskError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::call::{Call, Stream};
+use crate::call::Call;
+use model::task_log::LogStream;
 
 /// Line to the process.
 #[derive(Serialize)]
@@ -94,12 +95,12 @@ impl<'a> CallBody<'a> {
 }
 
 impl LogEntry {
-    pub(super) fn stream_and_text(&self) -> (Stream, &str) {
+    pub(super) fn stream_and_text(&self) -> (LogStream, &str) {
         match self {
-            Self::Text(text) => (Stream::Stdout, text),
+            Self::Text(text) => (LogStream::Stdout, text),
             Self::Line { text, stream } => match stream.as_deref() {
-                Some("stderr") => (Stream::Stderr, text),
-                _ => (Stream::Stdout, text),
+                Some("stderr") => (LogStream::Stderr, text),
+                _ => (LogStream::Stdout, text),
             },
         }
     }

@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{ExternalTool, KindManifest, load_manifests};
-use crate::call::{Call, DiscardingLogSink, LogSink, Stream, Tool};
+use crate::call::{Call, DiscardingLogSink, LogSink, Tool};
 use crate::process_marker::MARKER_VARIABLE;
 use crate::testing::{RecordedLogLines, build_call, expect_error, expect_result, run_tool};
+use model::task_log::LogStream;
 
 /// A program that handles each call as its field `do` requests.
 const PROGRAM: &str = r#"
@@ -92,8 +93,8 @@ async fn what_it_logs_is_logged() {
         .call(call_doing("log"), CancellationToken::new(), &lines)
         .await;
     assert_eq!(expect_result(outcome), Value::Null);
-    assert_eq!(lines.lines_of(Stream::Stdout), ["one"]);
-    let mut errors = lines.lines_of(Stream::Stderr);
+    assert_eq!(lines.lines_of(LogStream::Stdout), ["one"]);
+    let mut errors = lines.lines_of(LogStream::Stderr);
     errors.sort();
     assert_eq!(
         errors,
@@ -148,7 +149,7 @@ async fn every_way_not_to_answer_is_coded_and_the_next_call_works() {
 struct StopAtFirstLine(CancellationToken);
 
 impl LogSink for StopAtFirstLine {
-    fn write_line(&self, _stream: Stream, _text: &str) {
+    fn write_line(&self, _stream: LogStream, _text: &str) {
         self.0.cancel();
     }
 }

@@ -14,7 +14,7 @@ use crate::http::oauth::OauthGrant;
 
 /// How a request is authenticated.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum HttpAuth {
+pub enum HttpAuth {
     /// No authentication.
     None,
     /// Headers, which a redirect to another origin drops.
@@ -29,7 +29,7 @@ pub(crate) enum HttpAuth {
 
 impl HttpAuth {
     /// Reads the authentication of a call from its `auth`.
-    pub(crate) fn from_call(call: &Call) -> Result<Self, TaskError> {
+    pub fn from_call(call: &Call) -> Result<Self, TaskError> {
         let Some(auth) = call_auth(call)? else {
             return Ok(Self::None);
         };

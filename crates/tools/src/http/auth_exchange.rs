@@ -14,7 +14,7 @@ use crate::http::digest::DigestInput;
 use crate::http::request::HttpRequest;
 
 /// Authentication state of one exchange.
-pub(crate) struct AuthExchange<'a> {
+pub struct AuthExchange<'a> {
     auth: &'a HttpAuth,
     clients: &'a HttpClients,
     timeouts: PeerTimeouts,
@@ -23,11 +23,7 @@ pub(crate) struct AuthExchange<'a> {
 }
 
 impl<'a> AuthExchange<'a> {
-    pub(crate) fn new(
-        auth: &'a HttpAuth,
-        clients: &'a HttpClients,
-        timeouts: PeerTimeouts,
-    ) -> Self {
+    pub fn new(auth: &'a HttpAuth, clients: &'a HttpClients, timeouts: PeerTimeouts) -> Self {
         Self {
             auth,
             clients,
@@ -38,7 +34,7 @@ impl<'a> AuthExchange<'a> {
     }
 
     /// Adds the token to a request, unless the playbook sets the `Authorization` header.
-    pub(crate) async fn apply_token(&mut self, request: &mut HttpRequest) -> Result<(), TaskError> {
+    pub async fn apply_token(&mut self, request: &mut HttpRequest) -> Result<(), TaskError> {
         if request.headers.contains_key(AUTHORIZATION) {
             self.may_retry = false;
             return Ok(());
@@ -55,7 +51,7 @@ impl<'a> AuthExchange<'a> {
     }
 
     /// Handles a 401 response. Returns `None` if the request must be sent again, else the response unchanged.
-    pub(crate) async fn retry_refused(
+    pub async fn retry_refused(
         &mut self,
         sent: PendingResponse,
         request: &mut HttpRequest,

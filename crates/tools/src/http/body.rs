@@ -15,7 +15,7 @@ use crate::call::Call;
 use crate::objects::check_allowed;
 use crate::regular_file;
 
-/// Mutually exclusive keys; `files` may be combined with `form` or `data`.
+/// Mutually exclusive keys; `files` can be combined with `form` or `data`, if that is a map.
 const BODY_KEYS: [&str; 5] = ["json", "payload", "body", "data", "form"];
 
 /// Body bytes and their content type.
@@ -44,6 +44,14 @@ pub(crate) async fn build_body(
     if let Some(files) = call.field("files") {
         let Value::Object(files) = files else {
             return Err(call.wrong_type_error("files", "a map of names to files", files));
+        };
+        let fields = match (given.first(), fields) {
+            (_, None) => None,
+            (_, Some(Value::Object(fields))) => Some(fields),
+            (key, Some(other)) => {
+                let key = key.copied().unwrap_or_default();
+                return Err(call.wrong_type_error(key, "a map if there are `files`", other));
+            }
         };
         let parts = read_parts(call, files, fields, forbidden).await?;
         return Ok(Some(write_multipart(&parts)));
@@ -110,11 +118,11 @@ struct MultipartPart {
 async fn read_parts(
     call: &Call,
     files: &Map<String, Value>,
-    fields: Option<&Value>,
+    fields: Option<&Map<String, Value>>,
     forbidden: &[PathBuf],
 ) -> Result<Vec<MultipartPart>, TaskError> {
     let mut parts = Vec::new();
-    if let Some(Value::Object(fields)) = fields {
+    if let Some(fields) = fields {
         for (name, value) in to_pairs(fields) {
             parts.push(MultipartPart {
                 name,

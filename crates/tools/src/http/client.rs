@@ -23,31 +23,31 @@ use crate::registry::HttpLimits;
 
 /// What a connection depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct ConnectOptions {
-    pub(crate) connect_timeout: Duration,
-    pub(crate) verify_ssl: bool,
+pub struct ConnectOptions {
+    pub connect_timeout: Duration,
+    pub verify_ssl: bool,
 }
 
 /// How long a peer may take to answer.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct PeerTimeouts {
-    pub(crate) connect_options: ConnectOptions,
-    pub(crate) read_timeout: Option<Duration>,
+pub struct PeerTimeouts {
+    pub connect_options: ConnectOptions,
+    pub read_timeout: Option<Duration>,
 }
 
 /// A bucket that does not take a connection by then is not there.
 const BUCKET_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A response whose body is still to be read; its turn at the host lasts as long.
-pub(crate) struct PendingResponse {
-    pub(crate) response: Response,
-    pub(crate) permit: HostPermit,
+pub struct PendingResponse {
+    pub response: Response,
+    pub permit: HostPermit,
 }
 
 /// All clients of a worker.
-pub(crate) struct HttpClients {
-    pub(crate) guard: Arc<AddressGuard>,
-    pub(crate) limits: HttpLimits,
+pub struct HttpClients {
+    pub guard: Arc<AddressGuard>,
+    pub limits: HttpLimits,
     pub(crate) tokens: OauthTokenCache,
     lookup: Arc<dyn HostLookup>,
     authorities: CertificateAuthorities,
@@ -57,7 +57,7 @@ pub(crate) struct HttpClients {
 }
 
 impl HttpClients {
-    pub(crate) fn new(limits: HttpLimits, network: &NetworkConfig) -> Self {
+    pub fn new(limits: HttpLimits, network: &NetworkConfig) -> Self {
         Self {
             guard: Arc::new(AddressGuard::new(network)),
             limits,
@@ -77,7 +77,7 @@ impl HttpClients {
     }
 
     /// How a call is sent that says nothing about it.
-    pub(crate) fn default_timeouts(&self) -> PeerTimeouts {
+    pub fn default_timeouts(&self) -> PeerTimeouts {
         PeerTimeouts {
             connect_options: ConnectOptions {
                 connect_timeout: self.limits.connect,
@@ -88,7 +88,7 @@ impl HttpClients {
     }
 
     /// Sends one request, which is not redirected, to an address that may be reached.
-    pub(crate) async fn send(
+    pub async fn send(
         &self,
         request: &HttpRequest,
         pace: PeerTimeouts,
@@ -261,10 +261,10 @@ fn install_provider() {
 pub(crate) fn blocked_error(error: &BlockedAddress) -> TaskError {
     let remedy = match error {
         BlockedAddress::Address { .. } => {
-            "; tasks reach such addresses only where NOETL_HTTP_ALLOW of their worker names them, and metadata never"
+            "; to allow it, add it to NOETL_HTTP_ALLOW on the worker (metadata addresses are always blocked)"
         }
         BlockedAddress::EngineAddress { .. } => {
-            "; NOETL_HTTP_ALLOW of the worker may name it with its port"
+            "; to allow it, add it with its port to NOETL_HTTP_ALLOW on the worker"
         }
         BlockedAddress::Scheme(_) | BlockedAddress::Metadata(_) | BlockedAddress::NoHost => "",
     };
@@ -273,7 +273,7 @@ pub(crate) fn blocked_error(error: &BlockedAddress) -> TaskError {
 }
 
 /// What a client's error means to a playbook.
-pub(crate) fn classify_error(error: &reqwest::Error) -> TaskError {
+pub fn classify_error(error: &reqwest::Error) -> TaskError {
     if let Some(refused) = find_source::<BlockedAddress>(error) {
         return blocked_error(refused);
     }
@@ -303,23 +303,40 @@ pub(crate) fn classify_error(error: &reqwest::Error) -> TaskError {
     TaskError::new(ErrorKind::Connection, "HTTP_PROTOCOL", message)
 }
 
-/// The error and its sources in one sentence, without the URL, which may hold a secret.
+/// Describes the error by the host, the port and the innermost cause. The rest of the URL may contain a secret.
 fn error_chain(error: &reqwest::Error) -> String {
-    let mut text = if error.is_connect() {
-        "the peer could not be reached".to_owned()
-    } else if error.is_timeout() {
-        "the peer did not answer in time".to_owned()
-    } else if error.is_body() || error.is_decode() {
-        "the response broke off".to_owned()
-    } else {
-        "the request failed".to_owned()
+    let cause = innermost_cause(error);
+    let Some((host, port)) = error.url().and_then(host_and_port) else {
+        return format!("the request failed: {cause}");
     };
-    let mut source = error.source();
-    while let Some(error) = source {
-        text.push_str(&format!(": {error}"));
-        source = error.source();
+    if error.is_timeout() && error.is_connect() {
+        format!("timed out connecting to {host}:{port}; check that the service is running")
+    } else if error.is_connect() {
+        format!(
+            "cannot connect to {host}:{port}: {cause}; check that the service is running and that its address is correct"
+        )
+    } else if error.is_timeout() {
+        format!("{host} did not respond in time; raise `timeout`, or retry it in the task policy")
+    } else if error.is_body() || error.is_decode() {
+        format!("{host} closed the connection before the response was complete: {cause}")
+    } else {
+        format!("the request to {host} failed: {cause}")
     }
-    text
+}
+
+fn host_and_port(url: &Url) -> Option<(&str, u16)> {
+    Some((url.host_str()?, url.port_or_known_default()?))
+}
+
+/// The last error in the chain of sources, without the number of the operating system.
+fn innermost_cause(error: &reqwest::Error) -> String {
+    let mut cause: &dyn StdError = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    let text = cause.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    text.replacen("Connection", "connection", 1)
 }
 
 fn find_source<'a, T: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a T> {

@@ -13,7 +13,7 @@ use crate::http::auth::secret_header_value;
 
 /// User name and password.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct DigestLogin {
+pub struct DigestLogin {
     pub(crate) user: String,
     pub(crate) password: String,
 }
@@ -124,7 +124,7 @@ impl DigestChallenge {
 impl fmt::Debug for DigestLogin {
     /// Hides the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Login")
+        f.debug_struct("DigestLogin")
             .field("user", &self.user)
             .finish_non_exhaustive()
     }
@@ -134,11 +134,15 @@ impl fmt::Debug for DigestLogin {
 mod tests {
     use super::*;
 
-    fn response(challenge: &str, user: &str, password: &str, cnonce: &str) -> String {
-        let login = DigestLogin {
+    fn login(user: &str, password: &str) -> DigestLogin {
+        DigestLogin {
             user: user.to_owned(),
             password: password.to_owned(),
-        };
+        }
+    }
+
+    fn response(challenge: &str, user: &str, password: &str, cnonce: &str) -> String {
+        let login = login(user, password);
         let asked = DigestInput {
             method: "GET",
             uri: "/dir/index.html",
@@ -160,10 +164,7 @@ mod tests {
         );
         let new = "Digest realm=\"http-auth@example.org\", qop=\"auth, auth-int\", algorithm=SHA-256, \
                    nonce=\"7ypf/xlj9XXwfDPEoM4URrv/xwf94BcCAzFZH4GiTo0v\", opaque=\"FQhe/qaU925kfnzjCev0ciny7QMkPqMAFRtzCUYo5tdS\"";
-        let header = DigestLogin {
-            user: "Mufasa".to_owned(),
-            password: "Circle of Life".to_owned(),
-        };
+        let header = login("Mufasa", "Circle of Life");
         let asked = DigestInput {
             method: "GET",
             uri: "/dir/index.html",
@@ -180,10 +181,7 @@ mod tests {
 
     #[test]
     fn other_challenges_are_left_alone() {
-        let login = DigestLogin {
-            user: "u".to_owned(),
-            password: "p".to_owned(),
-        };
+        let login = login("u", "p");
         let asked = DigestInput {
             method: "GET",
             uri: "/",

@@ -22,7 +22,7 @@ const PIPE_BYTES: usize = 256 * 1024;
 
 /// Encoding of the body in the JSON result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BodyEncoding {
+pub enum BodyEncoding {
     /// Unchanged, because it is JSON.
     Json,
     /// A string; invalid UTF-8 is replaced.
@@ -34,13 +34,13 @@ pub(crate) enum BodyEncoding {
 }
 
 /// Fields before and after `data`.
-pub(crate) struct EnvelopeFields {
-    pub(crate) before: Map<String, Value>,
-    pub(crate) after: Map<String, Value>,
+pub struct EnvelopeFields {
+    pub before: Map<String, Value>,
+    pub after: Map<String, Value>,
 }
 
 /// Stores the result with a body from a file.
-pub(crate) async fn store_envelope(
+pub async fn store_envelope(
     around: EnvelopeFields,
     form: BodyEncoding,
     spool: SpooledBody,

@@ -16,7 +16,7 @@ use crate::network::{AllowedTarget, NetworkConfig};
 
 /// A blocked address, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum BlockedAddress {
+pub enum BlockedAddress {
     #[error("scheme `{0}` is not supported; use http or https")]
     Scheme(String),
     #[error("blocked: `{host}` resolves to {address}, {class}")]
@@ -35,7 +35,7 @@ pub(crate) enum BlockedAddress {
 
 /// The rules.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct AddressGuard {
+pub struct AddressGuard {
     /// Whether private and loopback addresses are allowed.
     pub(crate) allow_private: bool,
     /// Targets that are allowed although they are private, or belong to NoETL itself.
@@ -71,7 +71,7 @@ impl AddressGuard {
     }
 
     /// Checks the scheme, the host name and a literal address.
-    pub(crate) fn check_url(&self, url: &Url) -> Result<(), BlockedAddress> {
+    pub fn check_url(&self, url: &Url) -> Result<(), BlockedAddress> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(BlockedAddress::Scheme(url.scheme().to_owned()));
         }

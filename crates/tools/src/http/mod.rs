@@ -18,14 +18,14 @@ mod tool;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use auth::HttpAuth;
-pub(crate) use auth_exchange::AuthExchange;
-pub(crate) use client::{
-    HttpClients, PeerTimeouts, PendingResponse, classify_error, guarded_client,
-};
-pub(crate) use envelope::{BodyEncoding, EnvelopeFields, store_envelope};
-pub(crate) use guard::AddressGuard;
-pub(crate) use receive::SpooledBody;
-pub(crate) use request::{HttpRequest, RequestOptions, parse_headers};
-pub(crate) use response::{BodyType, error_kind};
-pub(crate) use tool::HttpTool;
+pub use auth::HttpAuth;
+pub use auth_exchange::AuthExchange;
+pub(crate) use client::guarded_client;
+pub use client::{HttpClients, PeerTimeouts, PendingResponse, classify_error};
+pub use envelope::{BodyEncoding, EnvelopeFields, store_envelope};
+pub use guard::AddressGuard;
+pub use receive::SpooledBody;
+pub use request::{HttpRequest, RequestOptions, parse_headers};
+pub(crate) use response::BodyType;
+pub use response::error_kind;
+pub use tool::HttpTool;

@@ -35,7 +35,7 @@ const REASON_CHARS_MAX: usize = 200;
 
 /// Parameters of a token request.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(crate) struct OauthGrant {
+pub struct OauthGrant {
     token_url: Url,
     client_id: String,
     client_secret: String,
@@ -296,7 +296,7 @@ fn encode_component(text: &str) -> String {
 impl fmt::Debug for OauthGrant {
     /// Shows only the client ID.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Grant")
+        f.debug_struct("OauthGrant")
             .field("client_id", &self.client_id)
             .finish_non_exhaustive()
     }

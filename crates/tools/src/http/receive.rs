@@ -47,7 +47,7 @@ pub(crate) enum ReceivedBody {
 }
 
 /// Body in a file.
-pub(crate) struct SpooledBody {
+pub struct SpooledBody {
     file: SpoolFile,
     bytes: u64,
     json_scan: Result<JsonScanner, JsonScanError>,
@@ -127,7 +127,7 @@ async fn next_chunk(
 
 impl SpooledBody {
     /// Creates an unnamed file in `dir`.
-    pub(crate) fn create(dir: &Path, space: &SpaceWatch) -> Result<Self, TaskError> {
+    pub fn create(dir: &Path, space: &SpaceWatch) -> Result<Self, TaskError> {
         let file =
             scratch_files::create_unnamed_file(dir).map_err(|error| scratch_error(&error))?;
         Ok(Self {
@@ -140,7 +140,7 @@ impl SpooledBody {
     }
 
     /// Appends bytes, up to a total of `bytes_max`. Waits for space if the disk is full.
-    pub(crate) async fn append(&mut self, bytes: Bytes, bytes_max: u64) -> Result<(), TaskError> {
+    pub async fn append(&mut self, bytes: Bytes, bytes_max: u64) -> Result<(), TaskError> {
         self.bytes += bytes.len() as u64;
         if self.bytes > bytes_max {
             return Err(response_too_large_error(bytes_max));
@@ -156,17 +156,17 @@ impl SpooledBody {
     }
 
     /// Checks whether the whole body is JSON.
-    pub(crate) fn check_json(&self) -> Result<(), JsonScanError> {
+    pub fn check_json(&self) -> Result<(), JsonScanError> {
         self.json_scan.as_ref().map_err(|broken| *broken)?.finish()
     }
 
     /// Whether the whole body is UTF-8.
-    pub(crate) fn is_utf8(&self) -> bool {
+    pub fn is_utf8(&self) -> bool {
         !self.utf8.is_invalid && self.utf8.partial_character.is_empty()
     }
 
     /// Returns the file, positioned at its start.
-    pub(crate) fn into_file(self) -> Result<File, TaskError> {
+    pub fn into_file(self) -> Result<File, TaskError> {
         let file = self.file.into_file();
         file.map(File::from_std)
             .map_err(|error| store_error(&error))

@@ -23,31 +23,31 @@ const IDEMPOTENCY_KEY_HEADER: &str = "idempotency-key";
 
 /// A request that is ready to send.
 #[derive(Debug, Clone)]
-pub(crate) struct HttpRequest {
-    pub(crate) method: Method,
-    pub(crate) url: Url,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Option<Bytes>,
+pub struct HttpRequest {
+    pub method: Method,
+    pub url: Url,
+    pub headers: HeaderMap,
+    pub body: Option<Bytes>,
     /// Headers that hold a credential, besides the standard ones.
     secret_headers: Vec<HeaderName>,
     /// Whether a redirect led to another origin.
-    pub(crate) has_left_origin: bool,
+    pub has_left_origin: bool,
 }
 
 /// Settings for sending the request and reading the response.
 #[derive(Debug, Clone)]
-pub(crate) struct RequestOptions {
-    pub(crate) connect_options: ConnectOptions,
-    pub(crate) follow_redirects: bool,
-    pub(crate) total_timeout: Duration,
-    pub(crate) read_timeout: Option<Duration>,
-    pub(crate) ok_status: Option<OkStatus>,
-    pub(crate) response_type: BodyFormat,
+pub struct RequestOptions {
+    pub connect_options: ConnectOptions,
+    pub follow_redirects: bool,
+    pub total_timeout: Duration,
+    pub read_timeout: Option<Duration>,
+    pub ok_status: Option<OkStatus>,
+    pub response_type: BodyFormat,
 }
 
 /// How to decode a response body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BodyFormat {
+pub enum BodyFormat {
     /// By content type.
     Auto,
     Json,
@@ -57,11 +57,11 @@ pub(crate) enum BodyFormat {
 
 /// Statuses that count as success.
 #[derive(Debug, Clone)]
-pub(crate) struct OkStatus(Vec<(u16, u16)>);
+pub struct OkStatus(Vec<(u16, u16)>);
 
 impl HttpRequest {
     /// Builds the request of a call; rejects uploads of the `forbidden` files.
-    pub(crate) async fn new(call: &Call, forbidden: &[PathBuf]) -> Result<Self, TaskError> {
+    pub async fn new(call: &Call, forbidden: &[PathBuf]) -> Result<Self, TaskError> {
         let method = parse_method(call)?;
         let url = parse_url(call)?;
         let headers = parse_headers(call)?;
@@ -83,7 +83,7 @@ impl HttpRequest {
     }
 
     /// A request without headers or body, for requests that tools make themselves.
-    pub(crate) fn new_internal(method: Method, url: Url) -> Self {
+    pub fn new_internal(method: Method, url: Url) -> Self {
         Self {
             method,
             url,
@@ -95,7 +95,7 @@ impl HttpRequest {
     }
 
     /// Adds the headers or query parameter of a credential; a header that the playbook sets takes precedence.
-    pub(crate) fn apply_auth(&mut self, auth: &HttpAuth) {
+    pub fn apply_auth(&mut self, auth: &HttpAuth) {
         match auth {
             HttpAuth::Headers(headers) => {
                 for (name, value) in headers {
@@ -178,7 +178,7 @@ impl HttpRequest {
 
 impl RequestOptions {
     /// Reads the settings of a call.
-    pub(crate) fn new(call: &Call, limits: &HttpLimits) -> Result<Self, TaskError> {
+    pub fn new(call: &Call, limits: &HttpLimits) -> Result<Self, TaskError> {
         let response_type = match call.text_field("response_type")? {
             None | Some("auto") => BodyFormat::Auto,
             Some("json") => BodyFormat::Json,
@@ -203,7 +203,7 @@ impl RequestOptions {
     }
 
     /// Timeouts for the server.
-    pub(crate) fn timeouts(&self) -> PeerTimeouts {
+    pub fn timeouts(&self) -> PeerTimeouts {
         PeerTimeouts {
             connect_options: self.connect_options,
             read_timeout: self.read_timeout,
@@ -211,7 +211,7 @@ impl RequestOptions {
     }
 
     /// Whether a response with this status is a success.
-    pub(crate) fn is_ok(&self, status: StatusCode) -> bool {
+    pub fn is_ok(&self, status: StatusCode) -> bool {
         match &self.ok_status {
             None => status.as_u16() < 400,
             Some(OkStatus(ranges)) => ranges
@@ -281,7 +281,7 @@ fn parse_url(call: &Call) -> Result<Url, TaskError> {
 }
 
 /// Headers of a call.
-pub(crate) fn parse_headers(call: &Call) -> Result<HeaderMap, TaskError> {
+pub fn parse_headers(call: &Call) -> Result<HeaderMap, TaskError> {
     let mut headers = HeaderMap::new();
     let Some(given) = call.map_field("headers")? else {
         return Ok(headers);

@@ -247,7 +247,7 @@ fn mislabelled_warning(problem: &str) -> String {
 }
 
 /// Error kind of a failed status.
-pub(crate) fn error_kind(status: StatusCode) -> ErrorKind {
+pub fn error_kind(status: StatusCode) -> ErrorKind {
     match status.as_u16() {
         401 | 403 | 407 => ErrorKind::Auth,
         404 | 410 => ErrorKind::NotFound,

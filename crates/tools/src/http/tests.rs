@@ -206,6 +206,18 @@ fn http_tool() -> HttpTool {
     })
 }
 
+/// A tool that refuses private addresses.
+fn public_only_tool() -> HttpTool {
+    let network = NetworkConfig {
+        allow_private: false,
+        ..NetworkConfig::default()
+    };
+    HttpTool::new(
+        Arc::new(HttpClients::new(HttpLimits::default(), &network)),
+        std::env::temp_dir(),
+    )
+}
+
 fn limited_tool(limits: HttpLimits) -> HttpTool {
     HttpTool::new(
         Arc::new(HttpClients::new(limits, &NetworkConfig::default())),
@@ -295,6 +307,30 @@ async fn statuses_become_kinds_of_error() {
     )
     .await;
     assert_eq!(expect_error(&strict).code, "HTTP_200");
+}
+
+#[tokio::test]
+async fn files_and_the_fields_of_a_form_are_sent_as_one_form() {
+    let server = TestHttpServer::start().await;
+    let fields = server.call("/f", json!({"method": "POST", "files": {"f": {"content": "body"}}, "form": {"k": ["v", "w"], "none": null}}));
+    expect_result(run_tool(&http_tool(), fields).await);
+    let seen = server.last_request();
+    for part in [
+        "content-type: multipart/form-data; boundary=",
+        "name=\"k\"\r\n\r\nv\r\n",
+        "name=\"k\"\r\n\r\nw\r\n",
+        "name=\"f\"; filename=\"f\"",
+    ] {
+        assert!(seen.contains(part), "{part} in {seen}");
+    }
+    assert!(!seen.contains("name=\"none\""), "{seen}");
+    let text = server.call(
+        "/f",
+        json!({"method": "POST", "files": {"f": {"content": "body"}}, "data": "text"}),
+    );
+    let outcome = run_tool(&http_tool(), text).await;
+    let error = expect_error(&outcome);
+    assert!(error.message.contains("data"), "{}", error.message);
 }
 
 #[tokio::test]
@@ -451,14 +487,7 @@ async fn a_peer_that_is_not_there_is_a_connection_error() {
 #[tokio::test]
 async fn private_addresses_are_refused_where_the_configuration_says_so() {
     let server = TestHttpServer::start().await;
-    let network = NetworkConfig {
-        allow_private: false,
-        ..NetworkConfig::default()
-    };
-    let closed = HttpTool::new(
-        Arc::new(HttpClients::new(HttpLimits::default(), &network)),
-        std::env::temp_dir(),
-    );
+    let closed = public_only_tool();
     let literal = run_tool(&closed, server.call("/json", json!({}))).await;
     assert_eq!(expect_error(&literal).code, "HTTP_ADDRESS_BLOCKED");
     let named = server.base.replace("127.0.0.1", "localhost");

@@ -25,7 +25,7 @@ use crate::http::response::{ERROR_BODY_BYTES_MAX, ReceivedResponse};
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(30);
 
 /// The `http` tool.
-pub(crate) struct HttpTool {
+pub struct HttpTool {
     clients: Arc<HttpClients>,
     scratch_dir: PathBuf,
     /// Files of NoETL itself, which must not be uploaded.
@@ -49,7 +49,7 @@ struct HttpRetry {
 }
 
 impl HttpTool {
-    pub(crate) fn new(clients: Arc<HttpClients>, scratch_dir: PathBuf) -> Self {
+    pub fn new(clients: Arc<HttpClients>, scratch_dir: PathBuf) -> Self {
         Self {
             clients,
             scratch_dir,
@@ -58,7 +58,8 @@ impl HttpTool {
     }
 
     /// Returns the tool with files that it must not upload.
-    pub(crate) fn with_forbidden_files(mut self, forbidden: Vec<PathBuf>) -> Self {
+    #[must_use]
+    pub fn with_forbidden_files(mut self, forbidden: Vec<PathBuf>) -> Self {
         self.forbidden = forbidden;
         self
     }
@@ -108,7 +109,7 @@ impl HttpTool {
     /// Sends a request and returns its successful response; the caller reads the body.
     ///
     /// The host permit is released here, so the reader may request another one for the same host.
-    pub(crate) async fn open_response(&self, call: &Call) -> Result<Response, TaskError> {
+    pub async fn open_response(&self, call: &Call) -> Result<Response, TaskError> {
         let (exchange, request) = self.prepare_exchange(call).await?;
         let started = Instant::now();
         let (PendingResponse { response, .. }, request) =

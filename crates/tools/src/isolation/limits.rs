@@ -13,11 +13,11 @@ use crate::call::Call;
 pub(crate) const GATE_SCRIPT: &str = "read -r go && exec \"$@\"";
 
 /// Input that lets [`GATE_SCRIPT`] continue.
-pub(crate) const GATE_OPEN_LINE: &[u8] = b"\n";
+pub const GATE_OPEN_LINE: &[u8] = b"\n";
 
 /// Limits of a program and its descendants.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct ResourceLimits(Vec<ResourceLimit>);
+pub struct ResourceLimits(Vec<ResourceLimit>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ResourceLimit {
@@ -52,7 +52,7 @@ impl ResourceLimits {
     }
 
     /// Whether there are no limits.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 

@@ -10,10 +10,8 @@ mod support;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use limits::{
-    GATE_OPEN_LINE, GATE_SCRIPT, ResourceLimits, isolation_unavailable_error, limit_reached,
-    limits_error,
-};
-pub use sandbox::SandboxLevel;
-pub(crate) use sandbox::{Sandbox, SandboxRules};
+pub use limits::{GATE_OPEN_LINE, ResourceLimits};
+pub(crate) use limits::{GATE_SCRIPT, isolation_unavailable_error, limit_reached, limits_error};
+pub(crate) use sandbox::Sandbox;
+pub use sandbox::{SandboxLevel, SandboxRules};
 pub use support::SandboxSupport;

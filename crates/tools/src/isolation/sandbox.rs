@@ -35,7 +35,7 @@ pub(crate) struct Sandbox {
 
 /// Sandbox rules of one program, with its paths.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct SandboxRules {
+pub struct SandboxRules {
     pub(super) level: SandboxLevel,
     pub(super) read_paths: Vec<PathBuf>,
     pub(super) write_paths: Vec<PathBuf>,

@@ -19,7 +19,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// An address taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum ObjectAddress {
+pub enum ObjectAddress {
     S3 { bucket: String, key: String },
     Gcs { bucket: String, key: String },
     File(PathBuf),
@@ -27,24 +27,24 @@ pub(crate) enum ObjectAddress {
 
 /// What may be reached from here.
 #[derive(Clone)]
-pub(crate) struct ObjectAccess {
+pub struct ObjectAccess {
     /// The engine's own files.
-    pub(crate) forbidden: Vec<PathBuf>,
+    pub forbidden: Vec<PathBuf>,
     /// Which addresses a bucket's endpoint may have.
-    pub(crate) guard: Arc<AddressGuard>,
+    pub guard: Arc<AddressGuard>,
     /// Where large objects wait.
-    pub(crate) scratch_dir: PathBuf,
+    pub scratch_dir: PathBuf,
 }
 
 /// Where an object is.
-pub(crate) enum ObjectLocation {
+pub enum ObjectLocation {
     Object { bucket: Bucket, key: String },
     File(PathBuf),
 }
 
 impl ObjectAddress {
     /// Reads an address; `None` if its scheme is another's.
-    pub(crate) fn parse(call: &Call, uri: &str) -> Option<Self> {
+    pub fn parse(call: &Call, uri: &str) -> Option<Self> {
         let split = |rest: &str| {
             let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
             (bucket.to_owned(), key.to_owned())
@@ -65,7 +65,7 @@ impl ObjectAddress {
     }
 
     /// The place, reached with a credential where it needs one.
-    pub(crate) async fn open(
+    pub async fn open(
         self,
         auth: Option<&Value>,
         reach: &ObjectAccess,
@@ -99,7 +99,7 @@ impl ObjectAddress {
 
 impl ObjectLocation {
     /// Its address.
-    pub(crate) fn uri(&self) -> String {
+    pub fn uri(&self) -> String {
         match self {
             Self::Object { bucket, key } => bucket.uri(key),
             Self::File(file) => files::file_uri(file),
@@ -107,7 +107,7 @@ impl ObjectLocation {
     }
 
     /// What is known of it.
-    pub(crate) async fn head(&self) -> Result<ObjectSummary, TaskError> {
+    pub async fn head(&self) -> Result<ObjectSummary, TaskError> {
         match self {
             Self::Object { bucket, key } => bucket
                 .head(key)

@@ -126,7 +126,7 @@ pub(super) async fn delete(file: &Path) -> Result<bool, TaskError> {
 }
 
 /// Rejects files of NoETL itself.
-pub(crate) fn check_allowed(file: PathBuf, forbidden: &[PathBuf]) -> Result<PathBuf, TaskError> {
+pub fn check_allowed(file: PathBuf, forbidden: &[PathBuf]) -> Result<PathBuf, TaskError> {
     crate::sqlite::check_file(&file, forbidden)?;
     Ok(file)
 }

@@ -44,7 +44,7 @@ impl Format {
 }
 
 /// Opens an object or file for reading.
-pub(crate) async fn open_object(
+pub async fn open_object(
     place: &ObjectLocation,
     range: Option<Range<u64>>,
 ) -> Result<ObjectStream, TaskError> {

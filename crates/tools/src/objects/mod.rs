@@ -9,8 +9,8 @@ mod get;
 mod put;
 mod tool;
 
-pub(crate) use address::{ObjectAccess, ObjectAddress, ObjectLocation};
-pub(crate) use files::check_allowed;
-pub(crate) use get::open_object;
-pub(crate) use put::{ObjectContent, put_content};
+pub use address::{ObjectAccess, ObjectAddress, ObjectLocation};
+pub use files::check_allowed;
+pub use get::open_object;
+pub use put::{ObjectContent, put_content};
 pub(crate) use tool::{ObjectsTool, run_action};

@@ -15,7 +15,7 @@ use super::files::{self, check_allowed};
 use crate::call::{Call, read_error};
 
 /// Content to write.
-pub(crate) enum ObjectContent {
+pub enum ObjectContent {
     /// All bytes, with their content type.
     Bytes(Bytes, &'static str),
     /// A stream to read to its end.
@@ -139,7 +139,7 @@ async fn text_content(
 }
 
 /// Writes the content.
-pub(crate) async fn put_content(
+pub async fn put_content(
     place: &ObjectLocation,
     content: ObjectContent,
     content_type: Option<&str>,

@@ -80,7 +80,7 @@ impl PostgresError {
 }
 
 /// Converts an error of the server or the connection to a task error.
-pub(crate) fn task_error(error: tokio_postgres::Error) -> TaskError {
+pub fn task_error(error: tokio_postgres::Error) -> TaskError {
     match PostgresError::from(error).into_outcome() {
         Outcome::Error(failure) => failure.error,
         Outcome::Ok(_) => unreachable!("a failure gives an error outcome"),

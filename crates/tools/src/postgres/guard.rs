@@ -8,12 +8,12 @@ use postgres::ConnectTarget;
 use tokio_postgres::{Client, SimpleQueryMessage};
 
 /// Counts the tables that every NoETL store has, and returns the database name.
-pub(crate) const COUNT_STORE_TABLES: &str = "SELECT count(*)::int AS n, current_database()::text AS name FROM pg_catalog.pg_class c \
+pub const COUNT_STORE_TABLES: &str = "SELECT count(*)::int AS n, current_database()::text AS name FROM pg_catalog.pg_class c \
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
     WHERE n.nspname = 'noetl' AND c.relname IN ('execution', 'event_key', 'command')";
 
 /// Number of those tables in a store.
-pub(crate) const STORE_TABLES: i64 = 3;
+pub const STORE_TABLES: i64 = 3;
 
 /// Rejects the database of a NoETL store unless it is allowed by name, or as `host:port/name`.
 pub(super) async fn check_target(

@@ -15,9 +15,9 @@ mod session;
 mod target;
 mod tool;
 
-pub(crate) use failure::task_error;
-pub(crate) use guard::{COUNT_STORE_TABLES, STORE_TABLES};
-pub(crate) use pool::{PostgresPools, QueryCanceller};
-pub(crate) use target::target_from_auth;
+pub use failure::task_error;
+pub use guard::{COUNT_STORE_TABLES, STORE_TABLES};
+pub use pool::{PostgresPools, QueryCanceller};
+pub use target::target_from_auth;
 pub use tool::PostgresConfig;
 pub(crate) use tool::PostgresTool;

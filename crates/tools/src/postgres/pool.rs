@@ -23,25 +23,25 @@ const PERMIT_WAIT_MAX: Duration = Duration::from_secs(60);
 const LIVENESS_CHECK_AFTER: Duration = Duration::from_secs(1);
 
 /// The pools of all credentials.
-pub(crate) struct PostgresPools {
+pub struct PostgresPools {
     config: PostgresConfig,
     pools: Arc<Mutex<Vec<Arc<ConnectionPool>>>>,
 }
 
 /// A connection in use. It is closed unless it is released.
-pub(crate) struct PooledConnection {
+pub struct PooledConnection {
     session: PooledSession,
     pool: Arc<ConnectionPool>,
 }
 
 /// Cancels the statement of a connection.
-pub(crate) struct QueryCanceller {
+pub struct QueryCanceller {
     token: CancelToken,
     connector: Connector,
 }
 
 impl PostgresPools {
-    pub(crate) fn new(config: PostgresConfig) -> Self {
+    pub fn new(config: PostgresConfig) -> Self {
         Self {
             config,
             pools: Arc::default(),
@@ -49,7 +49,7 @@ impl PostgresPools {
     }
 
     /// A connection that works and does not lead to the database of a store.
-    pub(crate) async fn acquire(
+    pub async fn acquire(
         &self,
         target: ConnectTarget,
         connect_max: Duration,
@@ -130,11 +130,11 @@ fn failed_error(error: &tokio_postgres::Error, location: &str) -> TaskError {
 }
 
 impl PooledConnection {
-    pub(crate) fn client(&self) -> &Client {
+    pub fn client(&self) -> &Client {
         &self.session.client
     }
 
-    pub(crate) fn canceller(&self) -> QueryCanceller {
+    pub fn canceller(&self) -> QueryCanceller {
         QueryCanceller {
             token: self.session.client.cancel_token(),
             connector: self.pool.connector().clone(),
@@ -142,7 +142,7 @@ impl PooledConnection {
     }
 
     /// Resets the session and returns the connection to its pool. Only callers that wait for a connection wait for this.
-    pub(crate) fn release(mut self) {
+    pub fn release(mut self) {
         tokio::spawn(async move {
             let reset = self.session.client.batch_execute(session::RESET_SESSION);
             if matches!(timeout(RESPONSE_MAX, reset).await, Ok(Ok(()))) {
@@ -154,7 +154,7 @@ impl PooledConnection {
 
 impl QueryCanceller {
     /// Asks the server to stop; the response arrives on the connection itself.
-    pub(crate) async fn cancel(self) {
+    pub async fn cancel(self) {
         self.connector.cancel_query(self.token).await;
     }
 }

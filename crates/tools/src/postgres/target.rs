@@ -33,7 +33,7 @@ pub(super) fn target_from_call(call: &Call) -> Result<ConnectTarget, TaskError> 
 }
 
 /// Target of a credential.
-pub(crate) fn target_from_auth(auth: &Map<String, Value>) -> Result<ConnectTarget, TaskError> {
+pub fn target_from_auth(auth: &Map<String, Value>) -> Result<ConnectTarget, TaskError> {
     let dsn = optional_auth_text(auth, &["dsn", "url", "uri", "connection_string", "db_dsn"])?;
     let mut parts = match dsn {
         Some(dsn) => TargetParts::parse(&dsn).map_err(|error| invalid_target_error(&error))?,

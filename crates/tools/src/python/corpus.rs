@@ -6,12 +6,13 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use language::template::{CodePiece, Piece};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::code::python_code;
-use crate::corpus::{Case, all_cases, cases_from, code_pieces as pieces, report};
+use crate::corpus::{
+    Case, all_cases, cases_from, check_marked_values, code_pieces as pieces, json_pieces, report,
+};
 
 /// What an attacker sends.
 const ATTACKS: &[&str] = &[
@@ -244,11 +245,7 @@ fn values_are_python_literals_outside_of_quotes() {
 
 #[test]
 fn json_is_a_literal_outside_of_quotes_and_a_text_inside() {
-    let json = |place: &str, text: &str| {
-        let mut pieces = pieces(place, &json!(text));
-        pieces[1].is_json = true;
-        python_code(&pieces).unwrap()
-    };
+    let json = |place: &str, text: &str| python_code(&json_pieces(place, text)).unwrap();
     assert_eq!(
         json("v = @", "{\"a\": [true, null]}"),
         "v = {'a': [True, None]}"
@@ -284,24 +281,10 @@ fn what_cannot_be_placed_is_refused() {
 
 #[test]
 fn marked_values_are_names_and_programs() {
-    let piece = |piece| {
-        [CodePiece {
-            piece,
-            is_json: false,
-        }]
-    };
-    assert_eq!(
-        python_code(&piece(Piece::Raw("x = 1".into()))).unwrap(),
-        "x = 1"
+    check_marked_values(
+        python_code,
+        "x = 1",
+        "rows",
+        &["x y", "1x", "import", "", "x\n"],
     );
-    assert_eq!(
-        python_code(&piece(Piece::Ident(json!("rows")))).unwrap(),
-        "rows"
-    );
-    for name in ["x y", "1x", "import", "", "x\n"] {
-        assert!(
-            python_code(&piece(Piece::Ident(json!(name)))).is_err(),
-            "{name}"
-        );
-    }
 }

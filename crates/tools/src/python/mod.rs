@@ -7,7 +7,7 @@ mod facts;
 mod libs;
 mod pool;
 mod process;
-pub(crate) mod request;
+mod request;
 mod runner_answer;
 mod sandboxed;
 mod tool;

@@ -11,11 +11,12 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{LogSink, Stream, wait_for_timeout};
+use crate::call::{LogSink, wait_for_timeout};
 use crate::capture::OutputCapture;
 use crate::isolation::{GATE_OPEN_LINE, ResourceLimits, SandboxRules};
 use crate::process::{KILL_GRACE, ProcessGroup, ProgramSpec, StartError};
 use crate::python::request::{CodeSource, PythonRequest};
+use model::task_log::LogStream;
 
 /// Script that runs inside the interpreter.
 const RUNNER_SCRIPT: &str = include_str!("runner.py");
@@ -147,10 +148,10 @@ impl Interpreter {
         let reply = self.end_if_unusable(reply).await;
         self.group
             .stdout
-            .drain(&mut outputs.stdout, Stream::Stdout, log);
+            .drain(&mut outputs.stdout, LogStream::Stdout, log);
         self.group
             .stderr
-            .drain(&mut outputs.stderr, Stream::Stderr, log);
+            .drain(&mut outputs.stderr, LogStream::Stderr, log);
         for capture in [outputs.stdout, outputs.stderr].into_iter().flatten() {
             capture.finish(log);
         }
@@ -232,11 +233,11 @@ impl Interpreter {
                     }
                 }
                 () = group.stdout.wait_readable() => {
-                    let capture = outputs.stdout.get_or_insert_with(|| OutputCapture::new(Stream::Stdout));
+                    let capture = outputs.stdout.get_or_insert_with(|| OutputCapture::new(LogStream::Stdout));
                     group.stdout.capture_ready(capture, log);
                 }
                 () = group.stderr.wait_readable() => {
-                    let capture = outputs.stderr.get_or_insert_with(|| OutputCapture::new(Stream::Stderr));
+                    let capture = outputs.stderr.get_or_insert_with(|| OutputCapture::new(LogStream::Stderr));
                     group.stderr.capture_ready(capture, log);
                 }
             }

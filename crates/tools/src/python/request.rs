@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use model::outcome::{ErrorKind, TaskError};
+use model::outcome::TaskError;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::call::Call;
+use crate::declared_environment::declared_environment;
 use crate::python::libs::module_name;
 
 /// Code and its location; the same code in two locations has two tracebacks.
@@ -67,32 +68,6 @@ impl PythonRequest {
     pub(crate) fn set_cwd(&mut self, cwd: &Path) {
         cwd.clone_into(&mut self.cwd);
     }
-}
-
-/// Declared environment variables: text, numbers or booleans.
-pub(crate) fn declared_environment(call: &Call) -> Result<BTreeMap<String, String>, TaskError> {
-    let Some(declared) = call.map_field("env")? else {
-        return Ok(BTreeMap::new());
-    };
-    let mut env = BTreeMap::new();
-    for (name, value) in declared {
-        let text = match value {
-            Value::String(text) => text.clone(),
-            Value::Number(_) | Value::Bool(_) => value.to_string(),
-            Value::Null => continue,
-            Value::Array(_) | Value::Object(_) => {
-                return Err(call.wrong_type_error(&format!("env.{name}"), "text", value));
-            }
-        };
-        if name.is_empty() || name.contains(['=', '\0']) || text.contains('\0') {
-            let message = format!("`env.{name}` is not a valid environment variable");
-            return Err(
-                TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with_detail("key", "env")
-            );
-        }
-        env.insert(name.clone(), text);
-    }
-    Ok(env)
 }
 
 /// Libraries for the runner: a map of names. From a list, bare names are imported if such a module exists.

@@ -8,7 +8,7 @@ use model::outcome::{ErrorKind, Outcome};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Stream, Tool};
+use crate::call::Tool;
 use crate::http::HttpClients;
 use crate::isolation::SandboxLevel;
 use crate::python::PythonTool;
@@ -16,6 +16,7 @@ use crate::registry::{HttpLimits, PythonConfig};
 use crate::testing::{
     RecordedLogLines, build_call, expect_error, expect_result, run_tool, wait_until_gone,
 };
+use model::task_log::LogStream;
 
 fn python_tool() -> PythonTool {
     tool_with(PythonConfig {
@@ -187,8 +188,11 @@ async fn prints_never_touch_the_result() {
         .call(call, CancellationToken::new(), &lines)
         .await;
     assert_eq!(expect_result(outcome), json!("ok"));
-    assert_eq!(lines.lines_of(Stream::Stdout), ["one", "two", "three"]);
-    assert_eq!(lines.lines_of(Stream::Stderr), ["four", "{\"result\": 0}"]);
+    assert_eq!(lines.lines_of(LogStream::Stdout), ["one", "two", "three"]);
+    assert_eq!(
+        lines.lines_of(LogStream::Stderr),
+        ["four", "{\"result\": 0}"]
+    );
 }
 
 #[tokio::test]
@@ -200,7 +204,7 @@ async fn a_flood_of_output_does_not_block_the_code() {
         .call(call, CancellationToken::new(), &lines)
         .await;
     assert_eq!(expect_result(outcome), json!("done"));
-    let lines = lines.lines_of(Stream::Stdout);
+    let lines = lines.lines_of(LogStream::Stdout);
     assert!(lines.len() < 30_000, "{}", lines.len());
     assert!(lines.iter().any(|line| line.contains("bytes left out")));
 }
@@ -387,7 +391,7 @@ async fn a_stop_ends_the_call() {
     );
     struct StopAtFirstLine(CancellationToken);
     impl crate::call::LogSink for StopAtFirstLine {
-        fn write_line(&self, _stream: Stream, _text: &str) {
+        fn write_line(&self, _stream: LogStream, _text: &str) {
             self.0.cancel();
         }
     }
@@ -473,7 +477,7 @@ async fn code_is_required() {
 async fn what_is_printed_is_logged_while_the_code_runs() {
     struct Release(std::path::PathBuf, RecordedLogLines);
     impl crate::call::LogSink for Release {
-        fn write_line(&self, stream: Stream, text: &str) {
+        fn write_line(&self, stream: LogStream, text: &str) {
             std::fs::write(&self.0, "").unwrap();
             self.1.write_line(stream, text);
         }
@@ -489,8 +493,8 @@ async fn what_is_printed_is_logged_while_the_code_runs() {
         .call(call, CancellationToken::new(), &log)
         .await;
     assert_eq!(expect_result(outcome), json!(1));
-    assert_eq!(log.1.lines_of(Stream::Stdout), ["first", "last"]);
-    assert_eq!(log.1.lines_of(Stream::Stderr), ["err"]);
+    assert_eq!(log.1.lines_of(LogStream::Stdout), ["first", "last"]);
+    assert_eq!(log.1.lines_of(LogStream::Stderr), ["err"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

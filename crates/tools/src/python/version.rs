@@ -1,103 +1,24 @@
-//! `requires-python`: matches Python versions against PEP 440 specifiers for releases.
+//! `requires-python`: matches Python versions against PEP 440 specifiers.
+
+use std::str::FromStr as _;
+
+use pep440_rs::{Version, VersionSpecifier};
 
 /// Specifiers that must all match.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct VersionSpecifiers(Vec<VersionSpecifier>);
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct VersionSpecifier {
-    operator: VersionOperator,
-    release: Vec<u32>,
-    /// Whether it ends in `.*`.
-    is_prefix: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum VersionOperator {
-    Compatible,
-    Equal,
-    NotEqual,
-    AtLeast,
-    AtMost,
-    Above,
-    Below,
-}
-
-/// Longer operators first, because `>` is a prefix of `>=`.
-const OPERATORS: [(&str, VersionOperator); 8] = [
-    ("===", VersionOperator::Equal),
-    ("~=", VersionOperator::Compatible),
-    ("==", VersionOperator::Equal),
-    ("!=", VersionOperator::NotEqual),
-    (">=", VersionOperator::AtLeast),
-    ("<=", VersionOperator::AtMost),
-    (">", VersionOperator::Above),
-    ("<", VersionOperator::Below),
-];
+pub(crate) struct VersionSpecifiers(pep440_rs::VersionSpecifiers);
 
 impl VersionSpecifiers {
-    /// Parses `>=3.9,<3.13`; `None` if invalid.
+    /// Parses `>=3.9,<3.13`; `None` if invalid. Empty parts are skipped, so a trailing comma is allowed.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        let parts = text
-            .split(',')
-            .map(str::trim)
-            .filter(|part| !part.is_empty());
-        parts
-            .map(VersionSpecifier::parse)
-            .collect::<Option<Vec<_>>>()
-            .map(Self)
+        let parts = text.split(',').filter(|part| !part.trim().is_empty());
+        let specifiers: Result<_, _> = parts.map(VersionSpecifier::from_str).collect();
+        specifiers.ok().map(Self)
     }
 
     /// Whether a version matches.
     pub(crate) fn matches(&self, version: [u32; 3]) -> bool {
-        self.0.iter().all(|specifier| specifier.matches(version))
-    }
-}
-
-impl VersionSpecifier {
-    fn parse(text: &str) -> Option<Self> {
-        let (spelling, operator) = OPERATORS
-            .iter()
-            .find(|(spelling, _)| text.starts_with(spelling))?;
-        let rest = text[spelling.len()..].trim();
-        let (rest, is_prefix) = match rest.strip_suffix(".*") {
-            Some(rest) => (rest, true),
-            None => (rest, false),
-        };
-        let release = rest.split('.').map(|part| part.parse().ok());
-        let release = release.collect::<Option<Vec<u32>>>()?;
-        let takes_prefix = matches!(operator, VersionOperator::Equal | VersionOperator::NotEqual);
-        let is_short = *operator == VersionOperator::Compatible && release.len() < 2;
-        (!is_short && (takes_prefix || !is_prefix)).then_some(Self {
-            operator: *operator,
-            release,
-            is_prefix,
-        })
-    }
-
-    fn matches(&self, version: [u32; 3]) -> bool {
-        let mut wanted = [0; 3];
-        for (place, part) in wanted.iter_mut().zip(&self.release) {
-            *place = *part;
-        }
-        let begins = |length: usize| {
-            let length = length.min(3);
-            version[..length] == wanted[..length]
-        };
-        let length = if self.is_prefix {
-            self.release.len()
-        } else {
-            3
-        };
-        match self.operator {
-            VersionOperator::Compatible => version >= wanted && begins(self.release.len() - 1),
-            VersionOperator::Equal => begins(length),
-            VersionOperator::NotEqual => !begins(length),
-            VersionOperator::AtLeast => version >= wanted,
-            VersionOperator::AtMost => version <= wanted,
-            VersionOperator::Above => version > wanted,
-            VersionOperator::Below => version < wanted,
-        }
+        self.0.contains(&Version::new(version.map(u64::from)))
     }
 }
 

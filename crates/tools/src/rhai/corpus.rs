@@ -6,13 +6,15 @@
 use std::time::Duration;
 
 use ::rhai::{Engine, OptimizationLevel};
-use language::template::{CodePiece, Piece};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::program::rhai_script;
 use super::run_script;
-use crate::corpus::{all_cases, cases_from, check, code_pieces as pieces};
+use crate::corpus::{
+    all_cases, cases_from, check, check_marked_values, code_pieces as pieces, json_pieces,
+    plain_values,
+};
 
 /// The harmless value.
 const HARMLESS: &str = "QharmlessQ";
@@ -206,22 +208,14 @@ proptest! {
 
 #[test]
 fn a_value_in_code_is_that_value() {
-    for value in [
-        json!(null),
-        json!(true),
-        json!(0),
-        json!(-5),
+    let own = [
         json!(i64::MAX),
         json!(i64::MIN),
-        json!(1.5),
         json!(-2.5e-7),
         json!(1e300),
-        json!("x"),
-        json!([]),
-        json!({}),
-        json!([1, "a", [null, {"k \" y": -1}]]),
         json!({"a": {"b": [true, 1.5]}, "let": "\"`${x}"}),
-    ] {
+    ];
+    for value in plain_values().into_iter().chain(own) {
         for place in ["@", "[@][0]", "#{k: @}.k", "(@)", "fn f(x) { x } f(@)"] {
             let code = build_script(place, &value);
             let result = run_script(&code, json!({}), Duration::from_secs(5), |_| {});
@@ -232,11 +226,7 @@ fn a_value_in_code_is_that_value() {
 
 #[test]
 fn json_of_a_template_is_a_literal_in_code_and_a_text_in_quotes() {
-    let json = |place: &str, text: &str| {
-        let mut pieces = pieces(place, &json!(text));
-        pieces[1].is_json = true;
-        rhai_script(&pieces).unwrap()
-    };
+    let json = |place: &str, text: &str| rhai_script(&json_pieces(place, text)).unwrap();
     assert_eq!(
         json("let v = @;", "{\"a\": [true]}"),
         "let v = #{\"a\": [true]};"
@@ -264,26 +254,12 @@ fn what_cannot_be_placed_is_refused() {
 
 #[test]
 fn marked_values_are_names_and_programs() {
-    let piece = |piece| {
-        [CodePiece {
-            piece,
-            is_json: false,
-        }]
-    };
-    assert_eq!(
-        rhai_script(&piece(Piece::Raw("1 + 1".into()))).unwrap(),
-        "1 + 1"
+    check_marked_values(
+        rhai_script,
+        "1 + 1",
+        "rows",
+        &["x y", "1x", "let", "", "x\n", "x;"],
     );
-    assert_eq!(
-        rhai_script(&piece(Piece::Ident(json!("rows")))).unwrap(),
-        "rows"
-    );
-    for name in ["x y", "1x", "let", "", "x\n", "x;"] {
-        assert!(
-            rhai_script(&piece(Piece::Ident(json!(name)))).is_err(),
-            "{name}"
-        );
-    }
 }
 
 #[test]

@@ -72,9 +72,9 @@ fn with_playbook_line(error: TaskError, call: &Call) -> TaskError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::call::Stream;
     use crate::testing::{build_call, expect_error, expect_result, run_tool};
     use model::outcome::ErrorKind;
+    use model::task_log::LogStream;
     use serde_json::json;
 
     fn rhai_tool() -> RhaiTool {
@@ -150,8 +150,8 @@ mod tests {
     struct StoppingLog(CancellationToken);
 
     impl LogSink for StoppingLog {
-        fn write_line(&self, stream: Stream, text: &str) {
-            assert_eq!((stream, text), (Stream::Stdout, "up"));
+        fn write_line(&self, stream: LogStream, text: &str) {
+            assert_eq!((stream, text), (LogStream::Stdout, "up"));
             self.0.cancel();
         }
     }

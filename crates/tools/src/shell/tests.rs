@@ -10,12 +10,13 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Call, LogSink, Stream, Tool};
+use crate::call::{Call, LogSink, Tool};
 use crate::isolation::SandboxLevel;
 use crate::shell::ShellTool;
 use crate::testing::{
     RecordedLogLines, command_call, expect_error, expect_result, run_tool, wait_until_gone,
 };
+use model::task_log::LogStream;
 
 fn shell_tool() -> ShellTool {
     let path = "/usr/local/bin:/usr/bin:/bin".to_owned();
@@ -140,7 +141,7 @@ async fn a_child_left_behind_does_not_hold_the_call() {
 struct StopAtFirstLine(CancellationToken);
 
 impl LogSink for StopAtFirstLine {
-    fn write_line(&self, _stream: Stream, _text: &str) {
+    fn write_line(&self, _stream: LogStream, _text: &str) {
         self.0.cancel();
     }
 }
@@ -331,7 +332,7 @@ proptest! {
 struct Release(std::path::PathBuf, RecordedLogLines);
 
 impl LogSink for Release {
-    fn write_line(&self, stream: Stream, text: &str) {
+    fn write_line(&self, stream: LogStream, text: &str) {
         std::fs::write(&self.0, "").unwrap();
         self.1.write_line(stream, text);
     }
@@ -349,7 +350,7 @@ async fn a_line_is_logged_while_the_command_runs_and_a_part_of_one_at_its_end() 
             .call(call, CancellationToken::new(), &log)
             .await,
     );
-    let lines = log.1.lines_of(Stream::Stdout);
+    let lines = log.1.lines_of(LogStream::Stdout);
     assert_eq!(lines[0], "first");
     assert!(lines[1].starts_with("partxxx"));
     assert!(
@@ -357,5 +358,5 @@ async fn a_line_is_logged_while_the_command_runs_and_a_part_of_one_at_its_end() 
         "long lines are split"
     );
     assert_eq!(lines[1..].concat().len(), 40_004, "no part of them is lost");
-    assert_eq!(log.1.lines_of(Stream::Stderr), ["err"]);
+    assert_eq!(log.1.lines_of(LogStream::Stderr), ["err"]);
 }

@@ -15,11 +15,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::call::{Call, LogSink, Tool, ToolResult, cancelled_error, timeout_error};
 use crate::capture::text_tail;
-use crate::isolation::{
-    GATE_OPEN_LINE, ResourceLimits, Sandbox, SandboxLevel, SandboxSupport, limit_reached,
-};
+use crate::isolation::{GATE_OPEN_LINE, ResourceLimits, SandboxLevel, limit_reached};
 use crate::process::{ProgramSpec, StartError};
-use crate::python::request::declared_environment;
+use crate::program_setup::ProgramSetup;
 use crate::run_program::{ProgramEnd, ProgramOutput, run_to_end};
 use crate::shell::script::{ShellScript, build_script};
 
@@ -51,22 +49,10 @@ impl Tool for ShellTool {
         let call = &call;
         let script = build_script(&read_commands(call)?)?;
         let shell = call.text_field("shell")?.unwrap_or("/bin/sh");
-        let limits = ResourceLimits::from_call(call)?;
-        let sandbox = Sandbox::from_call(call, self.sandbox_level_min, SandboxSupport::detect())?;
-        let own = sandbox.create_own_dir()?;
-        let own = own.as_ref().map(TempDir::path);
-        let mut env = self.env.clone();
-        if let Some(own) = own {
-            env.insert("TMPDIR".to_owned(), own.display().to_string());
-        }
-        env.extend(declared_environment(call)?);
-        let cwd = match (call.text_field("cwd")?, own) {
-            (Some(path), _) => call.resolve_path(path),
-            (None, Some(own)) if sandbox.is_strict() => own.to_owned(),
-            (None, _) => call.site.base_dir.clone(),
-        };
-        let input = build_stdin(call, &limits);
-        let failed = |error: StartError| start_error(shell, &cwd, &error);
+        let setup = ProgramSetup::from_call(call, &self.env, self.sandbox_level_min)?;
+        let own = setup.own_dir.as_ref().map(TempDir::path);
+        let input = build_stdin(call, &setup.limits);
+        let failed = |error: StartError| start_error(shell, &setup.cwd, &error);
         let file = write_script_file(&script, own).map_err(|error| failed(error.into()))?;
         let args = match &file {
             Some(file) => vec![file.path().to_str().unwrap_or_default()],
@@ -75,10 +61,10 @@ impl Tool for ShellTool {
         let program = ProgramSpec {
             path: &PathBuf::from(shell),
             args: &args,
-            env: &env,
-            cwd: &cwd,
-            limits: &limits,
-            sandbox_rules: &sandbox.rules(own, &[]),
+            env: &setup.env,
+            cwd: &setup.cwd,
+            limits: &setup.limits,
+            sandbox_rules: &setup.sandbox_rules,
         };
         let piped = if input.is_some() {
             Stdio::piped()

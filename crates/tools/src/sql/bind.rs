@@ -14,13 +14,13 @@ use crate::sql::unclear::find_unclear;
 
 /// The text of a command, with where its pieces come from as far as that is known.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct CommandText<'a> {
-    pub(crate) pieces: &'a [Piece],
-    pub(crate) origins: &'a [PieceOrigin],
+pub struct CommandText<'a> {
+    pub pieces: &'a [Piece],
+    pub origins: &'a [PieceOrigin],
 }
 
 /// The statements of a command.
-pub(crate) fn bind_command(
+pub fn bind_command(
     command: CommandText<'_>,
     dialect: SqlDialect,
     params: &Params,

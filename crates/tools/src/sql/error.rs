@@ -2,7 +2,7 @@
 
 /// A command that cannot be bound.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum BindError {
+pub enum BindError {
     #[error("the command has a placeholder `{0}`, but `params` has no value for it")]
     Missing(String),
     #[error("a value cannot stand {0}")]

@@ -6,6 +6,7 @@
 
 mod bind;
 mod body;
+mod calendar_date;
 mod clauses;
 mod duckdb;
 mod error;
@@ -22,14 +23,12 @@ mod unclear;
 #[cfg(test)]
 mod tests;
 
-#[cfg(test)]
-pub(crate) use bind::{CommandText, bind_command};
-#[cfg(test)]
-pub(crate) use error::BindError;
-#[cfg(test)]
-pub(crate) use params::Params;
-pub(crate) use sql_context::SqlDialect;
-pub(crate) use statement::{SqlStatement, StatementText};
-pub(crate) use task::{
+pub use bind::{CommandText, bind_command};
+pub use calendar_date::CalendarDate;
+pub use error::BindError;
+pub use params::Params;
+pub use sql_context::SqlDialect;
+pub use statement::{SqlStatement, StatementText};
+pub use task::{
     CommandTexts, bind_commands, bind_statements, memory_bytes, quoted_texts, unique_names,
 };

@@ -6,7 +6,7 @@ use crate::sql::error::BindError;
 
 /// The task's own `params`.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) enum Params {
+pub enum Params {
     #[default]
     None,
     List(Vec<Value>),

@@ -4,7 +4,7 @@ use crate::sql::duckdb::is_wide_blank;
 
 /// Which SQL is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SqlDialect {
+pub enum SqlDialect {
     Sqlite,
     Postgres,
     Duckdb,
@@ -12,7 +12,7 @@ pub(crate) enum SqlDialect {
 
 impl SqlDialect {
     /// Whether texts, names and comments are read as Postgres reads them.
-    pub(crate) fn is_postgres_like(self) -> bool {
+    pub fn is_postgres_like(self) -> bool {
         self != Self::Sqlite
     }
 }

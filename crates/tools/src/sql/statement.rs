@@ -15,7 +15,7 @@ const EXPRESSION_VERBS: [&str; 9] = [
 
 /// One statement and its values.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct SqlStatement {
+pub struct SqlStatement {
     pub(super) dialect: SqlDialect,
     /// The text around the values; each has a blank in its place.
     pub(super) frame: String,
@@ -24,13 +24,13 @@ pub(crate) struct SqlStatement {
     /// Names that were given as values and stand in quotes, before they were split at their dots.
     pub(super) names: Vec<String>,
     /// The first words, in capitals.
-    pub(crate) words: Vec<String>,
+    pub words: Vec<String>,
     /// What it does: its first word, or what follows its `WITH`.
-    pub(crate) verb: String,
+    pub verb: String,
     /// The line on which it begins, from 1: of the playbook where that is known, else of its command.
-    pub(crate) line: usize,
+    pub line: usize,
     /// The index of the command it is part of.
-    pub(crate) command: usize,
+    pub command: usize,
 }
 
 /// A value among tokens.
@@ -75,28 +75,28 @@ enum ValueForm {
 
 /// A statement as it is sent, with its parameters, which are numbered from 1.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct StatementText {
-    pub(crate) text: String,
-    pub(crate) params: Vec<Value>,
+pub struct StatementText {
+    pub text: String,
+    pub params: Vec<Value>,
     lines: Vec<LineMark>,
 }
 
 impl StatementText {
     /// The line of the command on which a character of the text stands; characters are counted from 0.
-    pub(crate) fn line_of_char(&self, index: usize) -> usize {
+    pub fn line_of_char(&self, index: usize) -> usize {
         let offset = self.text.char_indices().nth(index).map(|(at, _)| at);
         self.line_of_byte(offset.unwrap_or(self.text.len()))
     }
 
     /// The line on which a line of the text stands; lines of the text are counted from 1.
-    pub(crate) fn line_of_line(&self, number: usize) -> usize {
+    pub fn line_of_line(&self, number: usize) -> usize {
         let starts = std::iter::once(0).chain(self.text.match_indices('\n').map(|(at, _)| at + 1));
         let start = starts.take(number.max(1)).last();
         self.line_of_byte(start.unwrap_or(0))
     }
 
     /// The line of the command on which a byte of the text stands.
-    pub(crate) fn line_of_byte(&self, offset: usize) -> usize {
+    pub fn line_of_byte(&self, offset: usize) -> usize {
         let marks = self.lines.partition_point(|mark| mark.offset <= offset);
         let mark = marks.checked_sub(1).and_then(|at| self.lines.get(at));
         mark.or(self.lines.first()).map_or(1, |mark| mark.line)
@@ -118,46 +118,46 @@ impl SqlStatement {
     }
 
     /// Says on which line of the playbook its command begins.
-    pub(crate) fn set_start_line(&mut self, line: usize) {
+    pub fn set_start_line(&mut self, line: usize) {
         let moved = line.saturating_sub(1);
         self.line += moved;
         self.lines.iter_mut().for_each(|mark| mark.line += moved);
     }
 
     /// Its first word, in capitals.
-    pub(crate) fn first_word(&self) -> &str {
+    pub fn first_word(&self) -> &str {
         self.words.first().map_or("", String::as_str)
     }
 
     /// Whether it begins with a parenthesis, as a query may.
-    pub(crate) fn is_in_parentheses(&self) -> bool {
+    pub fn is_in_parentheses(&self) -> bool {
         self.frame.starts_with('(')
     }
 
     /// Whether values were put in among its tokens.
-    pub(crate) fn has_values(&self) -> bool {
+    pub fn has_values(&self) -> bool {
         !self.slots.is_empty() || !self.names.is_empty()
     }
 
     /// Names that were given as values, as they were given.
-    pub(crate) fn given_names(&self) -> &[String] {
+    pub fn given_names(&self) -> &[String] {
         &self.names
     }
 
     /// The text with numbers as literals and texts as parameters; an expression that occurs twice is one parameter.
-    pub(crate) fn text(&self) -> StatementText {
+    pub fn text(&self) -> StatementText {
         self.write(ValueForm::Shared)
     }
 
     /// The text in which every value is a parameter of its own, whose type follows from its place; none if that is no
     /// other text.
-    pub(crate) fn text_with_separate_params(&self) -> Option<StatementText> {
+    pub fn text_with_separate_params(&self) -> Option<StatementText> {
         let separate = self.write(ValueForm::Separate);
         (separate.params.len() != self.text().params.len()).then_some(separate)
     }
 
     /// The text with every value as a literal, for statements that take no parameters.
-    pub(crate) fn text_with_literals(&self) -> StatementText {
+    pub fn text_with_literals(&self) -> StatementText {
         self.write(ValueForm::Literals)
     }
 

@@ -15,10 +15,7 @@ use crate::sql::statement::SqlStatement;
 const VALUE_BYTES: usize = 64;
 
 /// The statements of a call, its values and `params` bound.
-pub(crate) fn bind_statements(
-    call: &Call,
-    dialect: SqlDialect,
-) -> Result<Vec<SqlStatement>, TaskError> {
+pub fn bind_statements(call: &Call, dialect: SqlDialect) -> Result<Vec<SqlStatement>, TaskError> {
     let key = ["command", "commands", "query"];
     let key = key.iter().find(|key| call.pieces.contains_key(**key));
     let key = key.ok_or_else(|| call.missing_key_error("command", "write the SQL to run"))?;
@@ -38,13 +35,13 @@ pub(crate) fn bind_statements(
 
 /// The commands of a task, in pieces, with where these come from as far as that is known.
 #[derive(Clone, Copy)]
-pub(crate) struct CommandTexts<'a> {
-    pub(crate) pieces: &'a [Vec<Piece>],
-    pub(crate) origins: &'a [Vec<PieceOrigin>],
+pub struct CommandTexts<'a> {
+    pub pieces: &'a [Vec<Piece>],
+    pub origins: &'a [Vec<PieceOrigin>],
 }
 
 /// The statements of some commands of a call.
-pub(crate) fn bind_commands(
+pub fn bind_commands(
     call: &Call,
     commands: CommandTexts<'_>,
     params: Option<&Value>,
@@ -76,7 +73,7 @@ pub(crate) fn bind_commands(
 }
 
 /// The texts in quotes of a statement, as far as they may name files.
-pub(crate) fn quoted_texts(sql: &str, dialect: SqlDialect) -> Vec<String> {
+pub fn quoted_texts(sql: &str, dialect: SqlDialect) -> Vec<String> {
     let text: Vec<char> = sql.chars().collect();
     let (mut place, mut at, mut before) = (SqlContext::Code, 0, String::new());
     let mut found = Vec::new();
@@ -127,7 +124,7 @@ fn is_quote_of(place: &SqlContext, c: char) -> bool {
 }
 
 /// About as many bytes of memory as a value takes with its place in a row.
-pub(crate) fn memory_bytes(value: &Value) -> usize {
+pub fn memory_bytes(value: &Value) -> usize {
     VALUE_BYTES
         + match value {
             Value::String(text) => text.len(),
@@ -142,7 +139,7 @@ pub(crate) fn memory_bytes(value: &Value) -> usize {
 }
 
 /// Two columns of one name would be one key, so the second gets a number.
-pub(crate) fn unique_names(names: impl Iterator<Item = String>) -> Vec<String> {
+pub fn unique_names(names: impl Iterator<Item = String>) -> Vec<String> {
     let mut columns: Vec<String> = Vec::new();
     for name in names {
         let mut candidate = name.clone();

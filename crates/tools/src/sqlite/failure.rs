@@ -7,7 +7,7 @@ use serde_json::json;
 
 /// Why a command failed.
 #[derive(Debug)]
-pub(crate) enum SqliteError {
+pub enum SqliteError {
     /// Error of SQLite in this statement.
     Database {
         error: rusqlite::Error,
@@ -19,7 +19,7 @@ pub(crate) enum SqliteError {
 
 /// The failed statement.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct FailedSqliteStatement {
+pub struct FailedSqliteStatement {
     /// Index in the command.
     pub(crate) index: usize,
     /// Whether it contains values of templates.
@@ -36,7 +36,7 @@ impl From<TaskError> for SqliteError {
 
 impl SqliteError {
     /// Converts the failure to an outcome.
-    pub(crate) fn into_outcome(self) -> Outcome {
+    pub fn into_outcome(self) -> Outcome {
         match self {
             Self::Task(error) => Outcome::error(*error),
             Self::Database { error, statement } => database_outcome(&error, &statement),
@@ -44,7 +44,7 @@ impl SqliteError {
     }
 
     /// Whether SQLite was interrupted on request.
-    pub(crate) fn is_interrupt(&self) -> bool {
+    pub fn is_interrupt(&self) -> bool {
         matches!(self, Self::Database { error, .. }
             if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted))
     }

@@ -7,5 +7,5 @@ mod tool;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use run::{check_file, json_value, open_database, sql_value, task_error};
+pub use run::{check_file, json_value, open_database, sql_value, task_error};
 pub(crate) use tool::SqliteTool;

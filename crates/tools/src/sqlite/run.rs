@@ -43,7 +43,7 @@ const OWN_TRANSACTION_VERBS: [&str; 9] = [
 ];
 
 /// Opens the database of a call.
-pub(crate) fn open_database(database: &str, path: &Path) -> Result<Connection, SqliteError> {
+pub fn open_database(database: &str, path: &Path) -> Result<Connection, SqliteError> {
     // Without the URI flag, the name is always a path.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
@@ -117,7 +117,7 @@ pub(crate) fn run_statements(
 }
 
 /// Rejects files of NoETL itself, under any name.
-pub(crate) fn check_file(path: &Path, forbidden: &[PathBuf]) -> Result<(), TaskError> {
+pub fn check_file(path: &Path, forbidden: &[PathBuf]) -> Result<(), TaskError> {
     use std::os::unix::fs::MetadataExt;
     let id = |path: &Path| path.metadata().ok().map(|m| (m.dev(), m.ino()));
     let full = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -238,7 +238,7 @@ fn check_attached(connection: &Connection, forbidden: &[PathBuf]) -> Result<(), 
 }
 
 /// Converts a JSON value to a SQLite value.
-pub(crate) fn sql_value(value: &Value) -> ToSqlOutput<'static> {
+pub fn sql_value(value: &Value) -> ToSqlOutput<'static> {
     ToSqlOutput::Owned(match value {
         Value::Null => SqlValue::Null,
         Value::Bool(flag) => SqlValue::Integer(i64::from(*flag)),
@@ -255,7 +255,7 @@ pub(crate) fn sql_value(value: &Value) -> ToSqlOutput<'static> {
 }
 
 /// Converts a SQLite value to JSON; a blob becomes base64.
-pub(crate) fn json_value(value: ValueRef<'_>) -> Value {
+pub fn json_value(value: ValueRef<'_>) -> Value {
     match value {
         ValueRef::Null => Value::Null,
         ValueRef::Integer(integer) => json!(integer),
@@ -266,7 +266,7 @@ pub(crate) fn json_value(value: ValueRef<'_>) -> Value {
 }
 
 /// Converts an error to a task error.
-pub(crate) fn task_error(error: rusqlite::Error) -> TaskError {
+pub fn task_error(error: rusqlite::Error) -> TaskError {
     match statement_error(error, 0).into_outcome() {
         model::outcome::Outcome::Error(failure) => failure.error,
         model::outcome::Outcome::Ok(_) => unreachable!("a failure gives an error outcome"),

@@ -13,7 +13,9 @@ use serde_json::{Value, json};
 
 use super::program::jq_program;
 use super::run_jq;
-use crate::corpus::{all_cases, cases_from, check, code_pieces};
+use crate::corpus::{
+    all_cases, cases_from, check, check_marked_values, code_pieces, json_pieces, plain_values,
+};
 
 const ATTACKS: &[&str] = &[
     "\" | error | \"",
@@ -199,19 +201,11 @@ proptest! {
 
 #[test]
 fn a_value_in_code_is_that_value() {
-    for value in [
-        json!(null),
-        json!(true),
-        json!(0),
-        json!(-5),
+    let own = [
         json!(u64::MAX),
-        json!(1.5),
-        json!("x"),
-        json!([]),
-        json!({}),
-        json!([1, "a", [null, {"k \" y": -1}]]),
         json!({"a": {"b": [true, 1.5]}, "if": "\"\\(x)"}),
-    ] {
+    ];
+    for value in plain_values().into_iter().chain(own) {
         for place in [
             "@",
             "[@][0]",
@@ -229,11 +223,7 @@ fn a_value_in_code_is_that_value() {
 
 #[test]
 fn json_of_a_template_is_a_value_in_code_and_a_text_in_quotes() {
-    let json = |place: &str, text: &str| {
-        let mut pieces = build_pieces(place, &json!(text));
-        pieces[1].is_json = true;
-        jq_program(&pieces).unwrap()
-    };
+    let json = |place: &str, text: &str| jq_program(&json_pieces(place, text)).unwrap();
     assert_eq!(json(". + @", "\"x\""), ". + \"x\"");
     assert_eq!(json(". + @", "[1]"), ". + (\"[1]\" | fromjson)");
     assert_eq!(json("\"@\"", "\"x\""), "\"\\\"x\\\"\"");
@@ -251,24 +241,10 @@ fn what_cannot_be_placed_is_refused() {
 
 #[test]
 fn marked_values_are_names_and_programs() {
-    let piece = |piece| {
-        [CodePiece {
-            piece,
-            is_json: false,
-        }]
-    };
-    assert_eq!(
-        jq_program(&piece(Piece::Raw(".a | .b".into()))).unwrap(),
-        ".a | .b"
+    check_marked_values(
+        jq_program,
+        ".a | .b",
+        "keys",
+        &["x y", "1x", "def", "", "x\n", "a.b"],
     );
-    assert_eq!(
-        jq_program(&piece(Piece::Ident(json!("keys")))).unwrap(),
-        "keys"
-    );
-    for name in ["x y", "1x", "def", "", "x\n", "a.b"] {
-        assert!(
-            jq_program(&piece(Piece::Ident(json!(name)))).is_err(),
-            "{name}"
-        );
-    }
 }

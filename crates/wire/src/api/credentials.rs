@@ -28,7 +28,7 @@ pub struct SetCredentialRequest {
 
 impl fmt::Debug for SetCredentialRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CredentialRequest")
+        f.debug_struct("SetCredentialRequest")
             .field("name", &self.name)
             .field("kind", &self.kind)
             .finish_non_exhaustive()
@@ -65,7 +65,7 @@ pub struct CredentialList {
 }
 
 /// Result of a master key rotation.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RotateKeyResponse {
     /// ID of the current master key.
     pub key_id: String,
@@ -90,7 +90,8 @@ pub struct SetKeychainEntryRequest {
 
 impl fmt::Debug for SetKeychainEntryRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeychainRequest").finish_non_exhaustive()
+        f.debug_struct("SetKeychainEntryRequest")
+            .finish_non_exhaustive()
     }
 }
 

@@ -64,8 +64,8 @@ impl NatsBus {
             duplicate_window: DEDUP_WINDOW,
             ..Config::default()
         };
-        let made = self.events.get_or_create_stream(config).await;
-        made.map(drop).map_err(|error| self.server_error(error))
+        let created = self.events.get_or_create_stream(config).await;
+        created.map(drop).map_err(|error| self.server_error(error))
     }
 
     /// Wraps an error of NATS; if the NATS version is too old, the error says so.

@@ -38,15 +38,15 @@ const TEXT_MAX: usize = 500;
 
 /// Converts an event for publication.
 pub fn to_publication(event: &Event) -> Publication {
-    let mut shown = event.to_json();
-    if let Some(payload) = shown.get_mut("payload") {
+    let mut json = event.to_json();
+    if let Some(payload) = json.get_mut("payload") {
         trim_payload(payload);
     }
     Publication {
         event_type: event.kind().name(),
         execution_id: event.execution_id,
         event_id: event.event_id,
-        text: shown.to_string(),
+        text: json.to_string(),
     }
 }
 

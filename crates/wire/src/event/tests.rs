@@ -100,14 +100,14 @@ fn every_alias_of_a_field_is_read() {
     assert_eq!(event.payload.as_ref().unwrap().to_value(), json!({"a": 1}));
     assert_eq!(event.created_at, Time::parse("2026-01-02T03:04:05Z"));
     assert_eq!(event.status, Some(WireStatus::Success));
-    for (word, status) in [
+    for (alias, status) in [
         ("STARTED", WireStatus::InProgress),
         ("RUNNING", WireStatus::InProgress),
         ("FAILED", WireStatus::Error),
         ("in_progress", WireStatus::InProgress),
     ] {
         assert_eq!(
-            parse_event(&minimal_event_with("status", json!(word)))
+            parse_event(&minimal_event_with("status", json!(alias)))
                 .unwrap()
                 .status,
             Some(status)
@@ -190,7 +190,7 @@ fn an_unknown_type_is_named() {
 }
 
 #[test]
-fn flags_are_kept_beside_the_meta() {
+fn flags_are_stored_in_addition_to_the_meta() {
     let mut event = minimal_event_with("meta", json!({"command_id": "1.2"}));
     event["actionable"] = json!(false);
     let meta = parse_event(&event)

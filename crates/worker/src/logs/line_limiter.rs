@@ -86,13 +86,13 @@ mod tests {
             .collect();
         assert_eq!(passed.len(), HEAD_BYTES / 8);
         let rest = printed.take_tail();
-        let kept = TAIL_BYTES / 8;
-        assert_eq!(rest.len(), kept + 1);
-        let left_out = lines - passed.len() - kept;
+        let tail_lines = TAIL_BYTES / 8;
+        assert_eq!(rest.len(), tail_lines + 1);
+        let left_out = lines - passed.len() - tail_lines;
         let remark = format!("{left_out} lines omitted here");
         assert!(rest[0].text.starts_with(&remark), "{}", rest[0].text);
-        assert_eq!(rest[1].text, text(lines - kept));
-        assert_eq!(rest[kept].text, text(lines - 1));
+        assert_eq!(rest[1].text, text(lines - tail_lines));
+        assert_eq!(rest[tail_lines].text, text(lines - 1));
     }
 
     #[test]

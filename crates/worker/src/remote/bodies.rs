@@ -87,11 +87,11 @@ impl BodyStore for HttpBodyStore {
         range: Option<Range<u64>>,
     ) -> Result<BodyStream, Error> {
         let bytes = reference.meta.bytes;
-        let asked = range.map(|range| {
+        let requested = range.map(|range| {
             let start = range.start.min(bytes);
             start..range.end.clamp(start, bytes)
         });
-        if let Some(range) = asked.clone().filter(Range::is_empty) {
+        if let Some(range) = requested.clone().filter(Range::is_empty) {
             // An HTTP range request cannot express an empty range.
             let chunks = Box::pin(futures_util::stream::empty());
             return Ok(BodyStream {
@@ -102,7 +102,7 @@ impl BodyStore for HttpBodyStore {
         }
         let download = self
             .client
-            .download(READ_PATH, reference, asked.clone())
+            .download(READ_PATH, reference, requested.clone())
             .await;
         let download =
             download.map_err(|error| into_store_error(error, &reference.uri, BODIES_LOCATION))?;
@@ -112,7 +112,7 @@ impl BodyStore for HttpBodyStore {
             reference: reference.clone(),
             remaining: range.clone(),
             download: Some(download),
-            hash: asked.is_none().then(Sha256::new),
+            hash: requested.is_none().then(Sha256::new),
             tries_left: TRIES_MAX,
         };
         Ok(BodyStream {
@@ -158,8 +158,8 @@ impl BodyDownload {
                 }
             }
         }
-        let found = hex::encode(self.hash.take()?.finalize());
-        if found == self.reference.meta.sha256.to_ascii_lowercase() {
+        let sha256 = hex::encode(self.hash.take()?.finalize());
+        if sha256 == self.reference.meta.sha256.to_ascii_lowercase() {
             return None;
         }
         let corrupt = Error::Corrupt {
@@ -173,9 +173,9 @@ impl BodyDownload {
         let uri = &self.reference.uri;
         if self.download.is_none() {
             let left = Some(self.remaining.clone());
-            let again = self.client.download(READ_PATH, &self.reference, left).await;
+            let response = self.client.download(READ_PATH, &self.reference, left).await;
             self.download =
-                Some(again.map_err(|error| into_store_error(error, uri, BODIES_LOCATION))?);
+                Some(response.map_err(|error| into_store_error(error, uri, BODIES_LOCATION))?);
         }
         let download = self
             .download

@@ -30,9 +30,9 @@ impl TaskLogs for HttpTaskLogs {
         let request = AppendLogsRequest {
             lines: lines.to_vec(),
         };
-        let taken = self.client.post("/api/worker/logs", &request).await;
+        let response = self.client.post("/api/worker/logs", &request).await;
         let _: AppendLogsResponse =
-            taken.map_err(|error| into_store_error(error, LOGS_LOCATION, LOGS_LOCATION))?;
+            response.map_err(|error| into_store_error(error, LOGS_LOCATION, LOGS_LOCATION))?;
         Ok(())
     }
 

@@ -7,8 +7,8 @@ use results::Error;
 use wire::CallError;
 
 /// Converts an API error to the error of the store behind the API.
-pub(super) fn into_store_error(error: CallError, uri: &str, place: &str) -> Error {
-    let file = PathBuf::from(place);
+pub(super) fn into_store_error(error: CallError, uri: &str, location: &str) -> Error {
+    let file = PathBuf::from(location);
     let uri = uri.to_owned();
     match error.code() {
         Some("REFERENCE_NOT_AVAILABLE") => Error::NotAvailable { uri },

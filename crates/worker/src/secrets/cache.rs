@@ -57,14 +57,14 @@ impl SecretCache {
         let mut runs = self.executions();
         self.has_any.store(true, Ordering::Release);
         let run = runs.entry(execution).or_insert_with(|| {
-            let known = CachedSecrets {
+            let cached = CachedSecrets {
                 values: HashMap::new(),
                 texts: BTreeSet::new(),
                 derived_texts: VecDeque::new(),
                 masker: None,
                 used_at: Instant::now(),
             };
-            Arc::new(ExecutionSecrets(Mutex::new(known)))
+            Arc::new(ExecutionSecrets(Mutex::new(cached)))
         });
         run.clone()
     }
@@ -88,63 +88,66 @@ impl SecretCache {
 impl ExecutionSecrets {
     /// Returns the masks for the secrets.
     pub(super) fn masker(&self) -> Option<Arc<SecretMasker>> {
-        let mut known = self.cached();
-        known.used_at = Instant::now();
-        known.masker.clone()
+        let mut cached = self.cached();
+        cached.used_at = Instant::now();
+        cached.masker.clone()
     }
 
     /// Returns a value that has not expired.
     pub(super) fn find(&self, step: &Name, name: &str) -> Option<SecretValue> {
-        let mut known = self.cached();
+        let mut cached = self.cached();
         let key = (step.clone(), name.to_owned());
-        let (value, until) = known.values.get(&key)?;
+        let (value, until) = cached.values.get(&key)?;
         if Instant::now() >= *until {
-            known.values.remove(&key);
+            cached.values.remove(&key);
             return None;
         }
         Some(value.clone())
     }
 
     /// Stores values and masks them from now on.
-    pub(super) fn cache_secrets(&self, step: &Name, given: &[ResolvedSecret]) {
+    pub(super) fn cache_secrets(&self, step: &Name, secrets: &[ResolvedSecret]) {
         let now = Instant::now();
-        let mut known = self.cached();
-        known.used_at = now;
-        let before = known.texts.len();
-        for secret in given {
-            collect_secret_texts(secret.value.reveal(), &mut known.texts);
+        let mut cached = self.cached();
+        cached.used_at = now;
+        let before = cached.texts.len();
+        for secret in secrets {
+            collect_secret_texts(secret.value.reveal(), &mut cached.texts);
             let until = now + secret.valid_for;
             let key = (step.clone(), secret.name.clone());
-            known.values.insert(key, (secret.value.clone(), until));
+            cached.values.insert(key, (secret.value.clone(), until));
         }
-        if known.texts.len() != before {
-            known.build_masker();
+        if cached.texts.len() != before {
+            cached.build_masker();
         }
     }
 
     /// Also masks texts that the templates of a call derived from secrets. The oldest texts of earlier calls are
     /// evicted. The returned masks cover all texts of this call as long as the caller holds them.
-    pub(super) fn add_derived_texts(&self, found: &[String]) -> Option<Arc<SecretMasker>> {
-        let mut known = self.cached();
-        known.used_at = Instant::now();
+    pub(super) fn add_derived_texts(&self, texts: &[String]) -> Option<Arc<SecretMasker>> {
+        let mut cached = self.cached();
+        cached.used_at = Instant::now();
         let (mut newest, mut is_changed) = (0, false);
-        for text in found {
-            let before = known.derived_texts.iter().position(|known| known == text);
+        for text in texts {
+            let before = cached
+                .derived_texts
+                .iter()
+                .position(|cached| cached == text);
             if let Some(at) = before {
-                known.derived_texts.remove(at);
-            } else if known.is_covered(text) {
+                cached.derived_texts.remove(at);
+            } else if cached.is_covered(text) {
                 continue;
             } else {
                 is_changed = true;
             }
-            known.derived_texts.push_back(text.clone());
+            cached.derived_texts.push_back(text.clone());
             newest += 1;
         }
         if is_changed {
-            known.evict_oldest(newest);
-            known.build_masker();
+            cached.evict_oldest(newest);
+            cached.build_masker();
         }
-        known.masker.clone()
+        cached.masker.clone()
     }
 
     fn cached(&self) -> MutexGuard<'_, CachedSecrets> {
@@ -183,7 +186,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_templates_make_of_secrets_is_masked_and_bounded() {
+    async fn texts_derived_from_secrets_are_masked_and_bounded() {
         let secrets = SecretCache::default();
         let run = secrets.find_or_create(ExecutionId(1));
         let secret = ResolvedSecret {
@@ -197,8 +200,8 @@ mod tests {
             run.add_derived_texts(&texts).unwrap()
         };
         let first = add(&["1-yranac", "true", "17", "n: canary-1"]);
-        let shown = first.mask_text("1-yranac true 17 n: canary-1");
-        assert_eq!(shown.as_deref(), Some("*** true 17 n: ***"));
+        let masked = first.mask_text("1-yranac true 17 n: canary-1");
+        assert_eq!(masked.as_deref(), Some("*** true 17 n: ***"));
         assert!(Arc::ptr_eq(&first, &add(&["1-yranac", "canary-1"])));
         for n in 0..DERIVED_MAX {
             let text = format!("derived-{n:03}-text");
@@ -213,10 +216,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_command_holds_is_masked_however_long_it_runs() {
+    async fn secrets_of_a_running_command_stay_masked() {
         let secrets = SecretCache::default();
         let (long, short) = (ExecutionId(1), ExecutionId(2));
-        let held = secrets.find_or_create(long);
+        let run_secrets = secrets.find_or_create(long);
         for execution in [long, short] {
             let secret = ResolvedSecret {
                 name: "api".to_owned(),
@@ -235,7 +238,7 @@ mod tests {
         assert!(secrets.find(short).is_none());
         let masks = secrets.find(long).and_then(|run| run.masker());
         assert!(masks.is_some_and(|masks| masks.mask_text("canary-1").is_some()));
-        drop(held);
+        drop(run_secrets);
         tokio::time::advance(IDLE_MAX).await;
         secrets.remove_idle();
         assert!(secrets.find(long).is_none());

@@ -37,15 +37,15 @@ impl SecretEdges {
 
     /// Returns the number of bytes at the start of a text that are the end of a secret.
     pub(super) fn leading_suffix_len(&self, text: &str) -> usize {
-        let whole = text.trim_start_matches(REPLACEMENT_CHAR).as_bytes();
-        let reach = whole.len().min(self.longest_bytes);
-        let lower = whole[..reach].to_ascii_lowercase();
-        let found = (SECRET_BYTES_MIN..=reach).rev().find(|end| {
+        let bytes = text.trim_start_matches(REPLACEMENT_CHAR).as_bytes();
+        let reach = bytes.len().min(self.longest_bytes);
+        let lower = bytes[..reach].to_ascii_lowercase();
+        let len = (SECRET_BYTES_MIN..=reach).rev().find(|end| {
             let part = &lower[..*end];
-            let known = part.last_chunk().and_then(|last| self.by_suffix.get(last));
-            known.is_some_and(|forms| forms.iter().any(|at| self.forms[*at].ends_with(part)))
+            let candidates = part.last_chunk().and_then(|last| self.by_suffix.get(last));
+            candidates.is_some_and(|forms| forms.iter().any(|at| self.forms[*at].ends_with(part)))
         });
-        found.map_or(0, |end| text.len() - whole.len() + end)
+        len.map_or(0, |end| text.len() - bytes.len() + end)
     }
 
     /// Returns the position where a secret may start that continues after the bytes; their length if there is none.
@@ -59,24 +59,24 @@ impl SecretEdges {
             let next = self.forms.get(next);
             next.is_some_and(|form| form.starts_with(part))
         };
-        let found = (0..tail.len()).find(is_open);
-        found.map_or(bytes.len(), |at| from + at)
+        let start = (0..tail.len()).find(is_open);
+        start.map_or(bytes.len(), |at| from + at)
     }
 
     /// Returns the position where the start of a secret begins that reaches to the end of the text.
     pub(super) fn trailing_prefix_start(&self, text: &str) -> usize {
-        let whole = text.trim_end_matches(REPLACEMENT_CHAR).as_bytes();
-        let from = whole.len().saturating_sub(self.longest_bytes);
-        let lower = whole[from..].to_ascii_lowercase();
-        let mut places = from..(whole.len() + 1).saturating_sub(SECRET_BYTES_MIN);
-        let found = places.find(|at| {
+        let bytes = text.trim_end_matches(REPLACEMENT_CHAR).as_bytes();
+        let from = bytes.len().saturating_sub(self.longest_bytes);
+        let lower = bytes[from..].to_ascii_lowercase();
+        let mut places = from..(bytes.len() + 1).saturating_sub(SECRET_BYTES_MIN);
+        let start = places.find(|at| {
             let part = &lower[*at - from..];
-            let known = part
+            let candidates = part
                 .first_chunk()
                 .and_then(|first| self.by_prefix.get(first));
-            known.is_some_and(|forms| forms.iter().any(|at| self.forms[*at].starts_with(part)))
+            candidates.is_some_and(|forms| forms.iter().any(|at| self.forms[*at].starts_with(part)))
         });
-        found.unwrap_or(text.len())
+        start.unwrap_or(text.len())
     }
 }
 

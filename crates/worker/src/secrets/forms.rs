@@ -108,10 +108,10 @@ pub(super) fn add_forms(text: &str, into: &mut BTreeSet<Vec<u8>>) {
     let lower = hex::encode(bytes);
     into.insert(lower.to_ascii_uppercase().into_bytes());
     into.insert(lower.into_bytes());
-    for kept in UNESCAPED_IN_URLS {
+    for unescaped in UNESCAPED_IN_URLS {
         for space in ["%20", "+"] {
             for digits in [b"0123456789ABCDEF", b"0123456789abcdef"] {
-                into.insert(percent_encode(bytes, kept, space, digits).into_bytes());
+                into.insert(percent_encode(bytes, unescaped, space, digits).into_bytes());
             }
         }
     }
@@ -153,21 +153,21 @@ fn base64_inner_forms(bytes: &[u8], shift: usize) -> Vec<Vec<u8>> {
     let shifted = [&[0; 2][..shift], bytes].concat();
     let from = (shift * 8).div_ceil(6);
     let to = shifted.len() * 8 / 6;
-    let cut = |encoded: String| encoded.as_bytes()[from..to].to_vec();
+    let inner = |encoded: String| encoded.as_bytes()[from..to].to_vec();
     let both = [
         STANDARD_NO_PAD.encode(&shifted),
         URL_SAFE_NO_PAD.encode(&shifted),
     ];
     let long = |form: &Vec<u8>| form.len() >= SECRET_BYTES_MIN;
-    both.into_iter().map(cut).filter(long).collect()
+    both.into_iter().map(inner).filter(long).collect()
 }
 
-fn percent_encode(bytes: &[u8], kept: &str, space: &str, digits: &[u8; 16]) -> String {
+fn percent_encode(bytes: &[u8], unescaped: &str, space: &str, digits: &[u8; 16]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for byte in bytes {
         match byte {
             b' ' => out.push_str(space),
-            byte if byte.is_ascii_alphanumeric() || kept.as_bytes().contains(byte) => {
+            byte if byte.is_ascii_alphanumeric() || unescaped.as_bytes().contains(byte) => {
                 out.push(char::from(*byte));
             }
             other => {
@@ -203,29 +203,29 @@ mod tests {
     use super::*;
 
     fn secret_texts(value: &Value) -> Vec<String> {
-        let mut all = BTreeSet::new();
-        collect_secret_texts(value, &mut all);
-        all.into_iter().collect()
+        let mut texts = BTreeSet::new();
+        collect_secret_texts(value, &mut texts);
+        texts.into_iter().collect()
     }
 
     #[test]
-    fn what_says_where_and_who_is_no_secret() {
+    fn addresses_and_user_names_are_not_secrets() {
         let value = json!({"type": "postgres", "db_host": "db.example.com", "db_user": "postgres",
             "db_password": "canary-1", "port": 543_210, "pin": 123_456, "short": "abc"});
         assert_eq!(secret_texts(&value), ["123456", "canary-1"]);
     }
 
     #[test]
-    fn parts_of_a_secret_are_secrets() {
+    fn lines_and_fields_of_a_secret_are_secrets() {
         let url = json!({"dsn": "postgres://me:can%40ry@db/x"});
-        let found = secret_texts(&url);
-        assert!(found.contains(&"can%40ry".to_owned()) && found.contains(&"can@ry".to_owned()));
+        let texts = secret_texts(&url);
+        assert!(texts.contains(&"can%40ry".to_owned()) && texts.contains(&"can@ry".to_owned()));
         let pem = json!({"private_key": "-----BEGIN KEY-----\nMIIcanary\nsecond-line\n-----END KEY-----\n"});
-        let found = secret_texts(&pem);
+        let texts = secret_texts(&pem);
         assert!(
-            found.contains(&"MIIcanary".to_owned()) && found.contains(&"second-line".to_owned())
+            texts.contains(&"MIIcanary".to_owned()) && texts.contains(&"second-line".to_owned())
         );
-        assert!(!found.iter().any(|text| text == "-----BEGIN KEY-----"));
+        assert!(!texts.iter().any(|text| text == "-----BEGIN KEY-----"));
         let account =
             json!({"account_json": "{\"project_id\": \"project\", \"private_key\": \"canary\"}"});
         assert!(secret_texts(&account).contains(&"canary".to_owned()));
@@ -234,22 +234,22 @@ mod tests {
     #[test]
     fn a_text_is_found_in_base64_wherever_it_begins() {
         let secret = "canary-s3cret";
-        let mut all = BTreeSet::new();
-        add_forms(secret, &mut all);
+        let mut texts = BTreeSet::new();
+        add_forms(secret, &mut texts);
         for before in ["", "a", "ab", "abc", "user:"] {
             for after in ["", "z", "zz"] {
                 let encoded = STANDARD.encode(format!("{before}{secret}{after}"));
                 let is_found =
                     |form: &Vec<u8>| encoded.contains(std::str::from_utf8(form).unwrap());
-                assert!(all.iter().any(is_found), "{before} {after}");
+                assert!(texts.iter().any(is_found), "{before} {after}");
             }
         }
     }
 
     #[test]
-    fn escapes_come_in_both_cases() {
-        let mut all = BTreeSet::new();
-        add_forms("pä ss/word\"", &mut all);
+    fn escapes_are_masked_in_upper_and_lower_case() {
+        let mut texts = BTreeSet::new();
+        add_forms("pä ss/word\"", &mut texts);
         for form in [
             "p%C3%A4%20ss%2Fword%22",
             "p%c3%a4%20ss%2fword%22",
@@ -258,7 +258,7 @@ mod tests {
             "p\\u00e4 ss/word\\\"",
             "70c3a42073732f776f726422",
         ] {
-            assert!(all.contains(form.as_bytes()), "{form}");
+            assert!(texts.contains(form.as_bytes()), "{form}");
         }
     }
 }

@@ -36,23 +36,23 @@ impl SecretMasker {
         texts: &BTreeSet<String>,
         derived: &VecDeque<String>,
     ) -> Option<Self> {
-        let mut all = BTreeSet::new();
+        let mut all_texts = BTreeSet::new();
         for text in texts {
-            add_forms(text, &mut all);
+            add_forms(text, &mut all_texts);
         }
         for text in derived {
-            add_derived_forms(text, &mut all);
+            add_derived_forms(text, &mut all_texts);
         }
-        let longest = all.iter().map(Vec::len).max()?;
+        let longest = all_texts.iter().map(Vec::len).max()?;
         let finder = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostLongest)
             // The host of a URL is lowercase, whatever the case of the secret.
             .ascii_case_insensitive(true)
             // There is one automaton per execution, so memory matters more than speed.
             .kind(Some(AhoCorasickKind::ContiguousNFA))
-            .build(&all)
+            .build(&all_texts)
             .expect("the secrets of an execution are few and short");
-        let edges = SecretEdges::new(&all);
+        let edges = SecretEdges::new(&all_texts);
         Some(Self {
             finder,
             edges,
@@ -66,29 +66,29 @@ impl SecretMasker {
     }
 
     /// Masks matches that start before `cut`; returns the masked bytes and the number of bytes consumed.
-    pub(super) fn mask_bytes(&self, bytes: &[u8], cut: usize) -> (Vec<u8>, usize) {
-        self.mask_bytes_with(bytes, cut, mask_match)
+    pub(super) fn mask_bytes(&self, bytes: &[u8], end_max: usize) -> (Vec<u8>, usize) {
+        self.mask_bytes_with(bytes, end_max, mask_match)
     }
 
     fn mask_bytes_with(
         &self,
         bytes: &[u8],
-        cut: usize,
+        end_max: usize,
         mask: fn(&[u8]) -> Vec<u8>,
     ) -> (Vec<u8>, usize) {
-        let mut out = Vec::with_capacity(cut);
+        let mut out = Vec::with_capacity(end_max);
         let mut at = 0;
-        for found in self.finder.find_iter(bytes) {
-            if found.start() >= cut {
+        for hit in self.finder.find_iter(bytes) {
+            if hit.start() >= end_max {
                 break;
             }
-            out.extend_from_slice(&bytes[at..found.start()]);
-            out.extend_from_slice(&mask(&bytes[found.range()]));
-            at = found.end();
+            out.extend_from_slice(&bytes[at..hit.start()]);
+            out.extend_from_slice(&mask(&bytes[hit.range()]));
+            at = hit.end();
         }
-        if at < cut {
-            out.extend_from_slice(&bytes[at..cut]);
-            at = cut;
+        if at < end_max {
+            out.extend_from_slice(&bytes[at..end_max]);
+            at = end_max;
         }
         (out, at)
     }
@@ -99,20 +99,20 @@ impl SecretMasker {
             return self.mask_cut_text(text);
         }
         self.finder.find(text)?;
-        let found = self.finder.find_iter(text).map(|found| found.range());
-        Some(mask_ranges(text, found))
+        let hit = self.finder.find_iter(text).map(|hit| hit.range());
+        Some(mask_ranges(text, hit))
     }
 
     /// Like `text`, for a text that may be truncated: also masks parts of secrets at its edges.
     pub(crate) fn mask_cut_text(&self, text: &str) -> Option<String> {
         let begin = self.edges.leading_suffix_len(text);
         let end = self.edges.trailing_prefix_start(text).max(begin);
-        let all = self.finder.find_iter(text).map(|found| found.range());
-        let mut found: Vec<Range<usize>> = all.collect();
-        found.extend([0..begin, end..text.len()]);
-        found.retain(|range| !range.is_empty());
-        found.sort_by_key(|range| (range.start, range.end));
-        (!found.is_empty()).then(|| mask_ranges(text, found.into_iter()))
+        let hits = self.finder.find_iter(text).map(|ranges| ranges.range());
+        let mut ranges: Vec<Range<usize>> = hits.collect();
+        ranges.extend([0..begin, end..text.len()]);
+        ranges.retain(|range| !range.is_empty());
+        ranges.sort_by_key(|range| (range.start, range.end));
+        (!ranges.is_empty()).then(|| mask_ranges(text, ranges.into_iter()))
     }
 
     /// Masks parts of derived texts in an error, from 6 bytes on: programs quote the part that they could not parse.
@@ -177,8 +177,8 @@ impl SecretMasker {
     }
 
     fn mask_facets(&self, facets: &mut Facets) {
-        let all = [&mut facets.http, &mut facets.pg, &mut facets.py];
-        for facet in all.into_iter().flatten() {
+        let all_facets = [&mut facets.http, &mut facets.pg, &mut facets.py];
+        for facet in all_facets.into_iter().flatten() {
             self.mask_value(facet);
         }
     }
@@ -200,12 +200,12 @@ impl SecretMasker {
 
 impl tools::OutputMask for SecretMasker {
     fn mask(&self, bytes: &[u8], is_end: bool) -> (Vec<u8>, usize) {
-        let cut = if is_end {
+        let end_max = if is_end {
             bytes.len()
         } else {
             self.edges.open_secret_start(bytes)
         };
-        self.mask_bytes_with(bytes, cut, |_| MASK.to_vec())
+        self.mask_bytes_with(bytes, end_max, |_| MASK.to_vec())
     }
 }
 
@@ -306,9 +306,9 @@ fn mask_ranges(text: &str, ranges: impl Iterator<Item = Range<usize>>) -> String
 }
 
 /// Replaces digits by digits, so that JSON text stays valid.
-fn mask_match(found: &[u8]) -> Vec<u8> {
-    if found.iter().all(u8::is_ascii_digit) {
-        return vec![b'9'; found.len()];
+fn mask_match(text: &[u8]) -> Vec<u8> {
+    if text.iter().all(u8::is_ascii_digit) {
+        return vec![b'9'; text.len()];
     }
     MASK.to_vec()
 }
@@ -332,12 +332,12 @@ mod tests {
     }
 
     #[test]
-    fn half_a_secret_at_the_edge_of_a_text_that_was_cut_is_masked() {
+    fn part_of_a_secret_at_the_end_of_a_cut_text_is_masked() {
         let masks = masker(&["canary-of-a-secret"]);
         let filling = "x".repeat(CUT_BYTES_MIN);
-        let cut = format!("a-secret {filling} canary-of-a-secret canary-o");
+        let text = format!("a-secret {filling} canary-of-a-secret canary-o");
         let expected = format!("*** {filling} *** ***");
-        assert_eq!(masks.mask_text(&cut), Some(expected));
+        assert_eq!(masks.mask_text(&text), Some(expected));
         assert_eq!(masks.mask_text("canary-o"), None);
         assert_eq!(masks.mask_cut_text("canary-o").as_deref(), Some("***"));
         assert_eq!(
@@ -373,12 +373,12 @@ mod tests {
     }
 
     #[test]
-    fn output_is_passed_on_as_far_as_no_secret_may_go_on_in_it() {
+    fn output_is_released_up_to_a_possible_start_of_a_secret() {
         use tools::OutputMask as _;
         let masks = masker(&["canary-of-a-secret", "1234567"]);
         let clean = |bytes: &str, is_end| {
-            let (clean, taken) = masks.mask(bytes.as_bytes(), is_end);
-            (String::from_utf8(clean).unwrap(), taken)
+            let (clean, consumed) = masks.mask(bytes.as_bytes(), is_end);
+            (String::from_utf8(clean).unwrap(), consumed)
         };
         assert_eq!(clean("one line\n", false), ("one line\n".to_owned(), 9));
         assert_eq!(clean("a Canary-of", false), ("a ".to_owned(), 2));

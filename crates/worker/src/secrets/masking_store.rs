@@ -52,17 +52,17 @@ impl BodyStore for MaskingBodyStore {
     async fn put_with(
         &self,
         body: BodySource<'_>,
-        wish: &StorageOptions,
+        options: &StorageOptions,
     ) -> Result<StoredBody, Error> {
         match body {
             BodySource::Bytes(bytes) => {
                 let masked = BodySource::Bytes(self.mask_bytes(&bytes));
-                self.bodies.put_with(masked, wish).await
+                self.bodies.put_with(masked, options).await
             }
             BodySource::Stream(text) => {
                 let mut masked = MaskingReader::new(text, self.masker.clone());
                 let masked = BodySource::Stream(&mut masked);
-                self.bodies.put_with(masked, wish).await
+                self.bodies.put_with(masked, options).await
             }
         }
     }
@@ -129,14 +129,14 @@ impl<'a> MaskingReader<'a> {
         ready!(Pin::new(&mut *self.text).poll_read(context, &mut buffer))?;
         self.is_ended = buffer.filled().is_empty();
         self.unmasked.extend_from_slice(buffer.filled());
-        let held = if self.is_ended {
+        let overlap = if self.is_ended {
             0
         } else {
             self.masker.longest_bytes() - 1
         };
-        let cut = self.unmasked.len().saturating_sub(held);
-        let (clean, taken) = self.masker.mask_bytes(&self.unmasked, cut);
-        self.unmasked.drain(..taken);
+        let end_max = self.unmasked.len().saturating_sub(overlap);
+        let (clean, consumed) = self.masker.mask_bytes(&self.unmasked, end_max);
+        self.unmasked.drain(..consumed);
         self.masked = clean;
         self.sent_bytes = 0;
         Poll::Ready(Ok(()))
@@ -168,7 +168,7 @@ mod tests {
     use tokio::io::AsyncReadExt as _;
 
     #[tokio::test]
-    async fn a_secret_cut_by_pieces_is_masked_all_the_same() {
+    async fn a_secret_split_between_chunks_is_masked() {
         let secret = "canary-of-a-secret";
         let masks = SecretMasker::new(&BTreeSet::from([secret.to_owned()])).unwrap();
         let masks = Arc::new(masks);

@@ -27,8 +27,8 @@ impl CommandContext {
     /// Returns the secrets of the execution and keeps them until the command ends.
     fn execution_secrets(&self) -> Option<&Arc<ExecutionSecrets>> {
         if self.secrets.get().is_none() {
-            let found = self.shared.secret_cache.find(self.execution())?;
-            return Some(self.secrets.get_or_init(|| found));
+            let secrets = self.shared.secret_cache.find(self.execution())?;
+            return Some(self.secrets.get_or_init(|| secrets));
         }
         self.secrets.get()
     }
@@ -39,32 +39,39 @@ impl CommandContext {
         names: &BTreeSet<String>,
     ) -> Result<BTreeMap<String, SecretValue>, WorkError> {
         let step = &self.command.run.step;
-        let known = self.execution_secrets();
-        let mut found = BTreeMap::new();
+        let cached_secrets = self.execution_secrets();
+        let mut values = BTreeMap::new();
         let mut missing = Vec::new();
         for name in names {
-            match known.and_then(|known| known.find(step, name)) {
+            match cached_secrets.and_then(|cached_secrets| cached_secrets.find(step, name)) {
                 Some(value) => {
-                    found.insert(name.clone(), value);
+                    values.insert(name.clone(), value);
                 }
                 None => missing.push(name.clone()),
             }
         }
         if missing.is_empty() {
-            return Ok(found);
+            return Ok(values);
         }
-        let held = self.lease.claim_id();
+        let claim = self.lease.claim_id();
         let request = SecretsRequest {
             worker: self.shared.config.worker.clone(),
-            command: held.command,
-            lease_epoch: held.lease_epoch,
+            command: claim.command,
+            lease_epoch: claim.lease_epoch,
             names: missing,
         };
-        let given = load::call_with_retry(self, || self.shared.transport.secrets(&request)).await?;
+        let resolved =
+            load::call_with_retry(self, || self.shared.transport.secrets(&request)).await?;
         let fresh = || self.shared.secret_cache.find_or_create(self.execution());
-        self.secrets.get_or_init(fresh).cache_secrets(step, &given);
-        found.extend(given.into_iter().map(|given| (given.name, given.value)));
-        Ok(found)
+        self.secrets
+            .get_or_init(fresh)
+            .cache_secrets(step, &resolved);
+        values.extend(
+            resolved
+                .into_iter()
+                .map(|resolved| (resolved.name, resolved.value)),
+        );
+        Ok(values)
     }
 
     /// Returns the keychain entries that a task's templates read.
@@ -121,9 +128,9 @@ impl PipelineRun<'_> {
             }
         }
         if let (Some(masks), Some(inputs)) = (self.context.masker(), &ready.inputs) {
-            let mut shown = inputs.to_value();
-            masks.mask_value(&mut shown);
-            ready.inputs = Some(RawJson::from_serializable(&shown));
+            let mut masked_inputs = inputs.to_value();
+            masks.mask_value(&mut masked_inputs);
+            ready.inputs = Some(RawJson::from_serializable(&masked_inputs));
         }
         Ok(ready)
     }
@@ -133,13 +140,13 @@ impl PipelineRun<'_> {
         self.derived_secrets = std::mem::take(&mut ready.secrets);
         self.call_masker = None;
         if !self.derived_secrets.is_empty() {
-            let hold = || {
+            let mask_values = || {
                 self.context
                     .shared
                     .secret_cache
                     .find_or_create(self.context.execution())
             };
-            let secrets = self.context.secrets.get_or_init(hold);
+            let secrets = self.context.secrets.get_or_init(mask_values);
             self.call_masker = secrets.add_derived_texts(&self.derived_secrets);
         }
     }

@@ -113,8 +113,10 @@ impl FakeServer {
         let is_over =
             |report: &ReportRequest| report.command == command && report.end != ReportEnd::Open;
         let mut reports = self.reports.subscribe();
-        let all = reports.wait_for(|all| all.iter().any(is_over)).await;
-        all.unwrap().clone()
+        let reports_so_far = reports
+            .wait_for(|reports_so_far| reports_so_far.iter().any(is_over))
+            .await;
+        reports_so_far.unwrap().clone()
     }
 }
 
@@ -123,9 +125,9 @@ impl Transport for FakeServer {
     async fn claim(&self, request: &ClaimRequest) -> Result<Vec<ClaimedCommand>, Error> {
         let wait = async {
             loop {
-                let found = self.take_offers(request.max as usize);
-                if !found.is_empty() {
-                    return found;
+                let offers = self.take_offers(request.max as usize);
+                if !offers.is_empty() {
+                    return offers;
                 }
                 self.offer_added.notified().await;
             }
@@ -136,9 +138,9 @@ impl Transport for FakeServer {
     }
 
     async fn report(&self, mut report: ReportRequest) -> Result<ReportResponse, Error> {
-        self.report_attempts.send_modify(|tried| *tried += 1);
-        let answer = self.replies.lock().unwrap().pop_front();
-        let (verdict, next) = match answer {
+        self.report_attempts.send_modify(|attempts| *attempts += 1);
+        let reply = self.replies.lock().unwrap().pop_front();
+        let (verdict, next) = match reply {
             None => (Verdict::Proceed, Vec::new()),
             Some(FakeReply::Verdict(verdict)) => (verdict, Vec::new()),
             Some(FakeReply::Assigns(next)) => (Verdict::Proceed, vec![*next]),
@@ -152,7 +154,7 @@ impl Transport for FakeServer {
             event.seq = last.next();
             log.insert(event.seq, event.clone());
         }
-        self.reports.send_modify(|all| all.push(report));
+        self.reports.send_modify(|sent| sent.push(report));
         Ok(ReportResponse { verdict, next })
     }
 
@@ -240,7 +242,7 @@ impl Tool for ScriptedTool {
             running.0 += 1;
             running.1 = running.1.max(running.0);
         }
-        log.write_line(tools::Stream::Stdout, "called");
+        log.write_line(model::task_log::LogStream::Stdout, "called");
         let behaviour = (self.script)(&call);
         self.calls.send_modify(|calls| calls.push(call));
         let outcome = match behaviour {
@@ -301,8 +303,8 @@ impl results::BodyStore for MemoryBodyStore {
     }
 
     async fn get(&self, reference: &ResultRef) -> Result<Bytes, results::Error> {
-        let found = self.0.lock().unwrap().get(&reference.meta.sha256).cloned();
-        found.ok_or_else(|| results::Error::NotAvailable {
+        let body = self.0.lock().unwrap().get(&reference.meta.sha256).cloned();
+        body.ok_or_else(|| results::Error::NotAvailable {
             uri: reference.uri.clone(),
         })
     }

@@ -18,188 +18,188 @@ use super::fixture::{
 const TWO: &str =
     "- step: s\n  tool:\n  - a: {kind: shell, command: x}\n  - b: {kind: shell, command: y}\n";
 
-async fn wait_for_calls(house: &WorkerFixture, times: usize) {
-    let mut calls = house.tool.calls.subscribe();
+async fn wait_for_calls(fixture: &WorkerFixture, times: usize) {
+    let mut calls = fixture.tool.calls.subscribe();
     calls.wait_for(|calls| calls.len() >= times).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn stop_kills_the_tool_and_leaves_its_outcome_open() {
-    let house = start_worker(TWO, |_| Behaviour::Hangs);
-    house
+    let fixture = start_worker(TWO, |_| Behaviour::Hangs);
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    wait_for_calls(&house, 1).await;
-    house.server.send_notice(5, Verdict::Stop);
-    let reports = house.server.wait_for_end(5).await;
+    wait_for_calls(&fixture, 1).await;
+    fixture.server.send_notice(5, Verdict::Stop);
+    let reports = fixture.server.wait_for_end(5).await;
     assert_eq!(event_kinds(&reports), [["step.started", "task.started"]]);
     assert_eq!(reports[0].end, ReportEnd::Stopped);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_deaf_to_stop_is_left_within_the_grace() {
-    let house = start_worker(TWO, |_| {
+async fn a_tool_that_ignores_stop_is_abandoned_after_the_grace_period() {
+    let fixture = start_worker(TWO, |_| {
         Behaviour::ReturnsAfter(Duration::from_secs(3600), Outcome::ok(1))
     });
-    house
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    wait_for_calls(&house, 1).await;
-    let told = tokio::time::Instant::now();
-    house.server.send_notice(5, Verdict::Stop);
-    let reports = house.server.wait_for_end(5).await;
-    assert!(told.elapsed() < Duration::from_secs(10));
+    wait_for_calls(&fixture, 1).await;
+    let stopped_at = tokio::time::Instant::now();
+    fixture.server.send_notice(5, Verdict::Stop);
+    let reports = fixture.server.wait_for_end(5).await;
+    assert!(stopped_at.elapsed() < Duration::from_secs(10));
     assert_eq!(reports[0].end, ReportEnd::Stopped);
 }
 
 #[tokio::test(start_paused = true)]
-async fn yield_lets_the_running_task_end_and_gives_the_rest_back() {
-    let house = start_worker(TWO, |_| {
+async fn yield_finishes_the_running_task_and_releases_the_command() {
+    let fixture = start_worker(TWO, |_| {
         Behaviour::ReturnsAfter(Duration::from_secs(30), Outcome::ok(1))
     });
-    house
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    wait_for_calls(&house, 1).await;
-    house.server.send_notice(5, Verdict::Yield);
-    let reports = house.server.wait_for_end(5).await;
+    wait_for_calls(&fixture, 1).await;
+    fixture.server.send_notice(5, Verdict::Yield);
+    let reports = fixture.server.wait_for_end(5).await;
     assert_eq!(events_of_kind(&reports, EventKind::TaskDone).len(), 1);
     assert_eq!(reports.last().unwrap().end, ReportEnd::Released);
-    assert_eq!(house.tool.calls.borrow().len(), 1);
+    assert_eq!(fixture.tool.calls.borrow().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_receipt_that_says_yield_is_heard_too() {
-    let house = start_worker(TWO, |_| Behaviour::Returns(Outcome::ok(1)));
-    house
+async fn yield_in_the_reply_to_a_report_is_applied() {
+    let fixture = start_worker(TWO, |_| Behaviour::Returns(Outcome::ok(1)));
+    fixture
         .server
         .reply_with([FakeReply::Verdict(Verdict::Yield)]);
-    house
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = house.server.wait_for_end(5).await;
+    let reports = fixture.server.wait_for_end(5).await;
     assert_eq!(reports.last().unwrap().end, ReportEnd::Released);
-    assert_eq!(house.tool.calls.borrow().len(), 1);
+    assert_eq!(fixture.tool.calls.borrow().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fenced_command_is_dropped_without_another_word() {
-    let house = start_worker(TWO, |_| Behaviour::Returns(Outcome::ok(1)));
-    house.server.reply_with([FakeReply::Fenced]);
-    house
+async fn a_fenced_command_is_dropped_without_another_report() {
+    let fixture = start_worker(TWO, |_| Behaviour::Returns(Outcome::ok(1)));
+    fixture.server.reply_with([FakeReply::Fenced]);
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    house
+    fixture
         .server
         .offer(claimed_command("s", 6, CommandWork::Pipeline));
-    let reports = house.server.wait_for_end(6).await;
-    assert_eq!(*house.server.report_attempts.borrow(), 3);
+    let reports = fixture.server.wait_for_end(6).await;
+    assert_eq!(*fixture.server.report_attempts.borrow(), 3);
     let of_six = reports.iter().filter(|report| report.command.seq.0 == 6);
     let of_five = reports.iter().filter(|report| report.command.seq.0 == 5);
     assert_eq!(of_six.count() + of_five.count(), 2);
-    assert_eq!(house.tool.calls.borrow().len(), 3);
+    assert_eq!(fixture.tool.calls.borrow().len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unavailable_server_is_asked_until_it_takes_the_outcome() {
-    let house = start_worker(TWO, |_| Behaviour::Returns(Outcome::ok(1)));
-    house.server.reply_with([
+async fn a_report_is_retried_until_the_server_is_available() {
+    let fixture = start_worker(TWO, |_| Behaviour::Returns(Outcome::ok(1)));
+    fixture.server.reply_with([
         FakeReply::Unavailable,
         FakeReply::Unavailable,
         FakeReply::Unavailable,
     ]);
-    house
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = house.server.wait_for_end(5).await;
-    assert_eq!(*house.server.report_attempts.borrow(), 5);
+    let reports = fixture.server.wait_for_end(5).await;
+    assert_eq!(*fixture.server.report_attempts.borrow(), 5);
     assert_eq!(events_of_kind(&reports, EventKind::TaskDone).len(), 2);
-    assert_eq!(house.tool.calls.borrow().len(), 2);
+    assert_eq!(fixture.tool.calls.borrow().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_report_fails_its_step_rather_than_hold_it_for_ever() {
-    let house = start_worker(TWO, |_| Behaviour::Returns(Outcome::ok(1)));
-    house.server.reply_with([FakeReply::Refused]);
-    house
+async fn a_refused_report_fails_its_step() {
+    let fixture = start_worker(TWO, |_| Behaviour::Returns(Outcome::ok(1)));
+    fixture.server.reply_with([FakeReply::Refused]);
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = house.server.wait_for_end(5).await;
+    let reports = fixture.server.wait_for_end(5).await;
     let error = payload(&events_of_kind(&reports, EventKind::StepFailed)[0])["error"].clone();
     assert_eq!(error["code"], "REPORT_REFUSED");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_told_to_end_lets_tasks_end_and_gives_back_what_is_left() {
-    let house = start_worker(TWO, |_| {
+async fn a_draining_worker_finishes_tasks_and_releases_commands() {
+    let fixture = start_worker(TWO, |_| {
         Behaviour::ReturnsAfter(Duration::from_secs(3), Outcome::ok(1))
     });
-    house
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    wait_for_calls(&house, 1).await;
-    house.stop.cancel();
-    house.worker.await.unwrap();
-    let reports = house.server.reports.borrow().clone();
+    wait_for_calls(&fixture, 1).await;
+    fixture.stop.cancel();
+    fixture.worker.await.unwrap();
+    let reports = fixture.server.reports.borrow().clone();
     let last = reports.last().unwrap();
     assert_eq!((last.end, last.free), (ReportEnd::Released, 0));
     assert_eq!(events_of_kind(&reports, EventKind::TaskDone).len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_outlasts_the_worker_s_end_is_stopped_and_given_back() {
-    let house = start_worker(TWO, |_| Behaviour::Hangs);
-    house
+async fn a_task_that_exceeds_the_drain_time_is_stopped_and_its_command_released() {
+    let fixture = start_worker(TWO, |_| Behaviour::Hangs);
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    wait_for_calls(&house, 1).await;
-    house.stop.cancel();
-    house.worker.await.unwrap();
-    let reports = house.server.reports.borrow().clone();
+    wait_for_calls(&fixture, 1).await;
+    fixture.stop.cancel();
+    fixture.worker.await.unwrap();
+    let reports = fixture.server.reports.borrow().clone();
     assert_eq!(event_kinds(&reports), [["step.started", "task.started"]]);
     assert_eq!(reports[0].end, ReportEnd::Released);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_an_earlier_claim_does_not_forget_a_later_one_of_the_same_command() {
+async fn the_end_of_an_earlier_claim_does_not_unregister_a_later_one() {
     let calls = AtomicU32::new(0);
-    let house = start_worker(TWO, move |_| match calls.fetch_add(1, Ordering::Relaxed) {
+    let fixture = start_worker(TWO, move |_| match calls.fetch_add(1, Ordering::Relaxed) {
         0 => Behaviour::ReturnsAfter(Duration::from_secs(1), Outcome::ok(1)),
         _ => Behaviour::Hangs,
     });
-    house
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    wait_for_calls(&house, 1).await;
+    wait_for_calls(&fixture, 1).await;
     let later = ClaimedCommand {
         lease_epoch: LeaseEpoch(2),
         ..claimed_command("s", 5, CommandWork::Pipeline)
     };
-    house.server.offer(later);
-    wait_for_calls(&house, 2).await;
+    fixture.server.offer(later);
+    wait_for_calls(&fixture, 2).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
-    house.server.send_notice(5, Verdict::Stop);
-    let reports = house.server.wait_for_end(5).await;
+    fixture.server.send_notice(5, Verdict::Stop);
+    let reports = fixture.server.wait_for_end(5).await;
     let epochs: Vec<LeaseEpoch> = reports.iter().map(|report| report.lease_epoch).collect();
     assert_eq!(epochs, [LeaseEpoch(2)]);
     assert_eq!(reports[0].end, ReportEnd::Stopped);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_the_machine_cannot_begin_is_begun_later_and_uses_up_no_attempt() {
+async fn a_call_that_the_host_cannot_start_is_retried_without_using_an_attempt() {
     let calls = AtomicU32::new(0);
-    let house = start_worker(TWO, move |_| match calls.fetch_add(1, Ordering::Relaxed) {
+    let fixture = start_worker(TWO, move |_| match calls.fetch_add(1, Ordering::Relaxed) {
         0..4 => Behaviour::Returns(failed_outcome(tools::HOST_EXHAUSTED)),
         _ => Behaviour::Returns(Outcome::ok(1)),
     });
-    house
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = house.server.wait_for_end(5).await;
+    let reports = fixture.server.wait_for_end(5).await;
     assert_eq!(reports.last().unwrap().end, ReportEnd::Finished);
     assert_eq!(events_of_kind(&reports, EventKind::TaskDone).len(), 2);
     assert_eq!(events_of_kind(&reports, EventKind::AttemptFailed).len(), 0);
-    let attempts: Vec<u32> = house
+    let attempts: Vec<u32> = fixture
         .tool
         .calls
         .borrow()
@@ -210,14 +210,14 @@ async fn a_call_that_the_machine_cannot_begin_is_begun_later_and_uses_up_no_atte
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_the_machine_cannot_begin_for_long_is_given_back_and_does_not_fail() {
-    let house = start_worker(TWO, |_| {
+async fn a_command_that_the_host_cannot_start_for_long_is_released_without_failure() {
+    let fixture = start_worker(TWO, |_| {
         Behaviour::Returns(failed_outcome(tools::HOST_EXHAUSTED))
     });
-    house
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = house.server.wait_for_end(5).await;
+    let reports = fixture.server.wait_for_end(5).await;
     assert_eq!(reports.last().unwrap().end, ReportEnd::Released);
     assert_eq!(event_kinds(&reports), [["step.started", "task.started"]]);
 }

@@ -28,11 +28,11 @@ fn never_called(_: &tools::Call) -> Behaviour {
 
 #[tokio::test(start_paused = true)]
 async fn a_plain_step_costs_one_report() {
-    let house = start_worker(PLAIN, never_called);
-    house
+    let fixture = start_worker(PLAIN, never_called);
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = house.server.wait_for_end(5).await;
+    let reports = fixture.server.wait_for_end(5).await;
     assert_eq!(
         event_kinds(&reports),
         [["step.started", "task.started", "task.done", "step.done"]]
@@ -47,27 +47,27 @@ async fn a_plain_step_costs_one_report() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_command_handed_over_runs_next() {
-    let house = start_worker(PLAIN, never_called);
+async fn a_command_assigned_in_a_reply_runs_next() {
+    let fixture = start_worker(PLAIN, never_called);
     let next = claimed_command("s", 9, CommandWork::Pipeline);
-    house
+    fixture
         .server
         .reply_with([FakeReply::Assigns(Box::new(next))]);
-    house
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = house.server.wait_for_end(9).await;
+    let reports = fixture.server.wait_for_end(9).await;
     assert_eq!(reports.len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn each_effect_is_reported_before_the_next_task_and_the_last_with_the_step() {
     let steps = "- step: s\n  tool:\n  - a: {kind: shell, command: x}\n  - b: {kind: shell, command: 'echo {{ a.result }}'}\n";
-    let house = start_worker(steps, |_| Behaviour::Returns(Outcome::ok(1)));
-    house
+    let fixture = start_worker(steps, |_| Behaviour::Returns(Outcome::ok(1)));
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = house.server.wait_for_end(5).await;
+    let reports = fixture.server.wait_for_end(5).await;
     assert_eq!(
         event_kinds(&reports),
         [
@@ -75,7 +75,7 @@ async fn each_effect_is_reported_before_the_next_task_and_the_last_with_the_step
             vec!["task.started", "task.done", "step.done"]
         ]
     );
-    let calls = house.tool.calls.borrow().clone();
+    let calls = fixture.tool.calls.borrow().clone();
     let pieces = &calls[1].pieces["command"][0];
     assert_eq!(
         *pieces,
@@ -84,34 +84,37 @@ async fn each_effect_is_reported_before_the_next_task_and_the_last_with_the_step
             language::template::Piece::Value(json!(1))
         ]
     );
-    assert_eq!(house.lines.0.lock().unwrap().len(), 2);
+    assert_eq!(fixture.lines.0.lock().unwrap().len(), 2);
 }
 
 /// Starts a worker whose calls defer an action. Returns it with the number of reports sent when each action ran.
 fn start_deferring_worker(outcome: fn() -> Outcome) -> (WorkerFixture, Arc<Mutex<Vec<u32>>>) {
     let steps = "- step: s\n  tool: {kind: shell, command: x}\n";
     let done: Arc<Mutex<Vec<u32>>> = Arc::default();
-    let (noted, tried): (_, Arc<OnceLock<watch::Receiver<u32>>>) = (done.clone(), Arc::default());
-    let known = tried.clone();
-    let house = start_worker(steps, move |call| {
-        let (noted, known) = (noted.clone(), known.clone());
+    let (noted, attempts): (_, Arc<OnceLock<watch::Receiver<u32>>>) =
+        (done.clone(), Arc::default());
+    let attempts_cell = attempts.clone();
+    let fixture = start_worker(steps, move |call| {
+        let (noted, attempts_cell) = (noted.clone(), attempts_cell.clone());
         call.deferred.defer(async move {
-            let tried = known.get().map_or(0, |tried| *tried.borrow());
-            noted.lock().unwrap().push(tried);
+            let attempts = attempts_cell.get().map_or(0, |attempts| *attempts.borrow());
+            noted.lock().unwrap().push(attempts);
         });
         Behaviour::Returns(outcome())
     });
-    tried.set(house.server.report_attempts.subscribe()).unwrap();
-    (house, done)
+    attempts
+        .set(fixture.server.report_attempts.subscribe())
+        .unwrap();
+    (fixture, done)
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_call_leaves_to_be_done_is_done_once_its_outcome_is_recorded() {
-    let (house, done) = start_deferring_worker(|| Outcome::ok(1));
-    house
+async fn deferred_work_of_a_call_runs_after_its_outcome_is_recorded() {
+    let (fixture, done) = start_deferring_worker(|| Outcome::ok(1));
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = house.server.wait_for_end(5).await;
+    let reports = fixture.server.wait_for_end(5).await;
     assert_eq!(
         event_kinds(&reports),
         [
@@ -123,26 +126,26 @@ async fn what_a_call_leaves_to_be_done_is_done_once_its_outcome_is_recorded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_call_leaves_is_not_done_where_its_outcome_is_not_recorded() {
-    let (house, done) = start_deferring_worker(|| Outcome::ok(1));
-    house.server.reply_with([FakeReply::Fenced]);
-    house
+async fn deferred_work_of_a_call_does_not_run_if_its_outcome_is_not_recorded() {
+    let (fixture, done) = start_deferring_worker(|| Outcome::ok(1));
+    fixture.server.reply_with([FakeReply::Fenced]);
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    house
+    fixture
         .server
         .offer(claimed_command("s", 6, CommandWork::Pipeline));
-    house.server.wait_for_end(6).await;
+    fixture.server.wait_for_end(6).await;
     assert_eq!(
         *done.lock().unwrap(),
         [2],
         "runs for the second command only"
     );
-    let (house, done) = start_deferring_worker(|| failed_outcome("NO"));
-    house
+    let (fixture, done) = start_deferring_worker(|| failed_outcome("NO"));
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    house.server.wait_for_end(5).await;
+    fixture.server.wait_for_end(5).await;
     assert_eq!(
         *done.lock().unwrap(),
         [0; 0],
@@ -153,7 +156,7 @@ async fn what_a_call_leaves_is_not_done_where_its_outcome_is_not_recorded() {
 #[tokio::test(start_paused = true)]
 async fn a_retry_waits_and_its_attempts_are_durable_one_by_one() {
     let steps = "- step: s\n  tool:\n  - a:\n      kind: shell\n      command: x\n      spec: {policy: {rules: [{when: \"{{ outcome.status == 'error' }}\", then: {do: retry, attempts: 3, delay: 2}}]}}\n";
-    let house = start_worker(steps, |call| {
+    let fixture = start_worker(steps, |call| {
         Behaviour::Returns(if call.attempt < 3 {
             failed_outcome("NO")
         } else {
@@ -161,10 +164,10 @@ async fn a_retry_waits_and_its_attempts_are_durable_one_by_one() {
         })
     });
     let begun = tokio::time::Instant::now();
-    house
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = house.server.wait_for_end(5).await;
+    let reports = fixture.server.wait_for_end(5).await;
     assert!(begun.elapsed() >= Duration::from_secs(4));
     assert_eq!(
         event_kinds(&reports),
@@ -189,36 +192,36 @@ async fn a_retry_waits_and_its_attempts_are_durable_one_by_one() {
             ]
         ]
     );
-    let calls = house.tool.calls.borrow().clone();
+    let calls = fixture.tool.calls.borrow().clone();
     assert_eq!(calls[0].idempotency_key, calls[2].idempotency_key);
 }
 
 #[tokio::test(start_paused = true)]
-async fn exhausted_retries_fail_the_step_with_its_place() {
+async fn exhausted_retries_fail_the_step_with_the_line_of_the_task() {
     let steps = "- step: s\n  tool:\n  - a:\n      kind: shell\n      command: x\n      spec: {policy: {rules: [{when: \"{{ outcome.status == 'error' }}\", then: {do: retry, attempts: 2, delay: 0}}]}}\n";
-    let house = start_worker(steps, |_| Behaviour::Returns(failed_outcome("NO")));
-    house
+    let fixture = start_worker(steps, |_| Behaviour::Returns(failed_outcome("NO")));
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = house.server.wait_for_end(5).await;
+    let reports = fixture.server.wait_for_end(5).await;
     let error = payload(&events_of_kind(&reports, EventKind::StepFailed)[0])["error"].clone();
     assert_eq!(error["code"], "NO");
     assert_eq!((&error["step"], &error["task"]), (&json!("s"), &json!("a")));
     assert_eq!(error["line"], 9);
-    assert_eq!(house.tool.calls.borrow().len(), 2);
+    assert_eq!(fixture.tool.calls.borrow().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn jumps_break_and_locals_drive_a_pagination() {
+async fn pagination_uses_jumps_break_and_locals() {
     let steps = "- step: s\n  tool:\n  - page:\n      kind: shell\n      command: x\n      input: {page: '{{ next | default(1) }}'}\n  - more:\n      kind: noop\n      result: '{{ page.result }}'\n      set: {next: '{{ output.data + 1 }}'}\n      spec: {policy: {rules: [{when: '{{ outcome.result < 3 }}', then: {do: jump, to: page}}, {else: {then: {do: break}}}]}}\n  - never: {kind: shell, command: y}\n";
-    let house = start_worker(steps, |call| {
+    let fixture = start_worker(steps, |call| {
         Behaviour::Returns(Outcome::ok(call.input["page"].clone()))
     });
-    house
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = house.server.wait_for_end(5).await;
-    let pages: Vec<_> = house
+    let reports = fixture.server.wait_for_end(5).await;
+    let pages: Vec<_> = fixture
         .tool
         .calls
         .borrow()
@@ -237,11 +240,11 @@ async fn jumps_break_and_locals_drive_a_pagination() {
 #[tokio::test(start_paused = true)]
 async fn a_template_that_cannot_be_rendered_fails_the_task_without_a_call() {
     let steps = "- step: s\n  tool: {kind: shell, command: '{{ nothing.there }}'}\n";
-    let house = start_worker(steps, never_called);
-    house
+    let fixture = start_worker(steps, never_called);
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = house.server.wait_for_end(5).await;
+    let reports = fixture.server.wait_for_end(5).await;
     let error = payload(&events_of_kind(&reports, EventKind::StepFailed)[0])["error"].clone();
     assert_eq!(error["code"], "TEMPLATE_UNDEFINED");
     assert_eq!(error["line"], 7);
@@ -251,11 +254,11 @@ async fn a_template_that_cannot_be_rendered_fails_the_task_without_a_call() {
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_panics_is_a_failed_task() {
     let steps = "- step: s\n  tool: {kind: shell, command: x}\n";
-    let house = start_worker(steps, |_| Behaviour::Panics);
-    house
+    let fixture = start_worker(steps, |_| Behaviour::Panics);
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = house.server.wait_for_end(5).await;
+    let reports = fixture.server.wait_for_end(5).await;
     let error = payload(&events_of_kind(&reports, EventKind::StepFailed)[0])["error"].clone();
     assert_eq!(error["code"], "TOOL_PANIC");
 }
@@ -263,12 +266,12 @@ async fn a_tool_that_panics_is_a_failed_task() {
 const ONCE: &str = "- step: s\n  tool: {kind: shell, command: x, spec: {effect: at_most_once}}\n";
 
 #[tokio::test(start_paused = true)]
-async fn an_effect_that_must_not_happen_twice_is_announced_before_it_happens() {
-    let house = start_worker(ONCE, |_| Behaviour::Returns(Outcome::ok(1)));
-    house
+async fn the_start_of_an_at_most_once_effect_is_reported_before_the_call() {
+    let fixture = start_worker(ONCE, |_| Behaviour::Returns(Outcome::ok(1)));
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = house.server.wait_for_end(5).await;
+    let reports = fixture.server.wait_for_end(5).await;
     assert_eq!(
         event_kinds(&reports),
         [["step.started", "task.started"], ["task.done", "step.done"]]
@@ -286,12 +289,12 @@ fn started_continuation() -> Continuation {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_effect_that_may_have_happened_does_not_happen_again() {
-    let house = start_worker(ONCE, never_called);
+async fn an_at_most_once_effect_that_may_have_happened_is_not_repeated() {
+    let fixture = start_worker(ONCE, never_called);
     let mut claimed = claimed_command("s", 5, CommandWork::Pipeline);
     claimed.resume = vec![resume_point(None, started_continuation())];
-    house.server.offer(claimed);
-    let reports = house.server.wait_for_end(5).await;
+    fixture.server.offer(claimed);
+    let reports = fixture.server.wait_for_end(5).await;
     assert_eq!(
         event_kinds(&reports),
         [["task.failed", "policy.task.evaluated", "step.failed"]]
@@ -301,15 +304,18 @@ async fn an_effect_that_may_have_happened_does_not_happen_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_that_bound_the_attempt_runs_again_under_the_same_key() {
+async fn an_at_least_once_attempt_runs_again_with_the_same_key() {
     let steps = "- step: s\n  tool: {kind: shell, command: x}\n";
-    let house = start_worker(steps, |_| Behaviour::Returns(Outcome::ok(1)));
+    let fixture = start_worker(steps, |_| Behaviour::Returns(Outcome::ok(1)));
     let mut claimed = claimed_command("s", 5, CommandWork::Pipeline);
     claimed.resume = vec![resume_point(None, started_continuation())];
-    house.server.offer(claimed);
-    let reports = house.server.wait_for_end(5).await;
+    fixture.server.offer(claimed);
+    let reports = fixture.server.wait_for_end(5).await;
     assert_eq!(event_kinds(&reports), [["task.done", "step.done"]]);
-    assert_eq!(&*house.tool.calls.borrow()[0].idempotency_key, "7/s:1/s:1");
+    assert_eq!(
+        &*fixture.tool.calls.borrow()[0].idempotency_key,
+        "7/s:1/s:1"
+    );
 }
 
 fn task_end_event(seq: u64, task: &str, outcome: &Outcome, set_iter: &serde_json::Value) -> Event {
@@ -343,10 +349,10 @@ fn task_end_event(seq: u64, task: &str, outcome: &Outcome, set_iter: &serde_json
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pipeline_goes_on_after_the_last_recorded_task_and_sees_what_it_left() {
+async fn a_pipeline_continues_after_the_last_recorded_task_and_sees_its_result() {
     let steps = "- step: s\n  tool:\n  - a: {kind: shell, command: x, set: {iter.page: 2}}\n  - b: {kind: noop, result: '{{ a.result + iter.page + _prev.result }}'}\n";
-    let house = start_worker(steps, never_called);
-    house.server.append_event(task_end_event(
+    let fixture = start_worker(steps, never_called);
+    fixture.server.append_event(task_end_event(
         30,
         "a",
         &Outcome::ok(40),
@@ -369,8 +375,8 @@ async fn a_pipeline_goes_on_after_the_last_recorded_task_and_sees_what_it_left()
     };
     let mut claimed = claimed_command("s", 5, CommandWork::Pipeline);
     claimed.resume = vec![resume_point(None, continuation)];
-    house.server.offer(claimed);
-    let reports = house.server.wait_for_end(5).await;
+    fixture.server.offer(claimed);
+    let reports = fixture.server.wait_for_end(5).await;
     assert_eq!(
         event_kinds(&reports),
         [["task.started", "task.done", "step.done"]]
@@ -382,33 +388,33 @@ async fn a_pipeline_goes_on_after_the_last_recorded_task_and_sees_what_it_left()
 #[tokio::test(start_paused = true)]
 async fn a_large_result_is_stored_before_it_is_referenced_and_rules_still_see_it() {
     let steps = "- step: s\n  tool:\n  - a:\n      kind: shell\n      command: x\n      spec: {policy: {rules: [{when: '{{ outcome.result.rows | length == 20000 }}', then: {do: continue}}, {else: {then: {do: fail}}}]}}\n  - b: {kind: noop, result: '{{ a.rows | length }}'}\n";
-    let house = start_worker(steps, |_| {
+    let fixture = start_worker(steps, |_| {
         Behaviour::Returns(Outcome::ok(
             json!({"status": "full", "rows": vec!["row"; 20_000]}),
         ))
     });
-    house
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = house.server.wait_for_end(5).await;
+    let reports = fixture.server.wait_for_end(5).await;
     let done = events_of_kind(&reports, EventKind::TaskDone);
     let first = payload(&done[0]);
     assert_eq!(first["outcome"]["result"], json!(null));
     assert_eq!(first["result_ref"]["extracted"]["status"], "full");
     assert_eq!(payload(&done[1])["outcome"]["result"], 20_000);
-    assert_eq!(house.bodies.0.lock().unwrap().len(), 1);
+    assert_eq!(fixture.bodies.0.lock().unwrap().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_large_write_is_recorded_by_reference_and_read_back_through_it() {
     let steps = "- step: s\n  tool:\n  - a:\n      kind: shell\n      command: x\n      set: {ctx.page: '{{ output.data }}', ctx.small: 1}\n  - b: {kind: noop, result: '{{ ctx.page | length }}'}\n";
-    let house = start_worker(steps, |_| {
+    let fixture = start_worker(steps, |_| {
         Behaviour::Returns(Outcome::ok("x".repeat(5_000)))
     });
-    house
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = house.server.wait_for_end(5).await;
+    let reports = fixture.server.wait_for_end(5).await;
     let done = events_of_kind(&reports, EventKind::TaskDone);
     let written = payload(&done[0])["set_ctx"].clone();
     assert_eq!(written["page"]["kind"], "result_ref");
@@ -421,13 +427,13 @@ async fn a_result_over_the_playbook_s_limit_fails_with_its_code() {
     let text = playbook("- step: s\n  tool: {kind: shell, command: x}\n");
     let text =
         format!("{text}executor: {{spec: {{policy: {{limits: {{max_payload_bytes: 1000}}}}}}}}\n");
-    let house = start_worker_for(&text, |_| {
+    let fixture = start_worker_for(&text, |_| {
         Behaviour::Returns(Outcome::ok("x".repeat(2_000)))
     });
-    house
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = house.server.wait_for_end(5).await;
+    let reports = fixture.server.wait_for_end(5).await;
     let error = payload(&events_of_kind(&reports, EventKind::StepFailed)[0])["error"].clone();
     assert_eq!(error["code"], "LIMIT_PAYLOAD");
 }
@@ -435,11 +441,11 @@ async fn a_result_over_the_playbook_s_limit_fails_with_its_code() {
 #[tokio::test(start_paused = true)]
 async fn a_long_input_is_shown_by_its_size_and_hash() {
     let steps = "- step: s\n  input: {a: 1}\n  tool: {kind: noop, input: {text: \"{{ 'x' * n * 1000 }}\"}}\n";
-    let house = start_worker(steps, never_called);
-    house
+    let fixture = start_worker(steps, never_called);
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = house.server.wait_for_end(5).await;
+    let reports = fixture.server.wait_for_end(5).await;
     let inputs = payload(&events_of_kind(&reports, EventKind::TaskStarted)[0])["inputs"].clone();
     assert_eq!(inputs["truncated"], true);
     assert_eq!(inputs["sha256"].as_str().unwrap().len(), 64);

@@ -27,15 +27,15 @@ fn range_work(from: u64, to: u64, width: u32) -> CommandWork {
 }
 
 /// Adds a started loop over `total` numbers to the log.
-pub(super) fn start_number_loop(house: &WorkerFixture, total: u64) {
+pub(super) fn start_number_loop(fixture: &WorkerFixture, total: u64) {
     let items: Vec<u64> = (0..total).map(|index| index * 10).collect();
-    start_loop(house, total, |started| {
+    start_loop(fixture, total, |started| {
         started.collection = Some(RawJson::from_serializable(&items));
     });
 }
 
 /// Adds a started loop of `total` iterations to the log; `describe` sets its elements.
-fn start_loop(house: &WorkerFixture, total: u64, describe: impl FnOnce(&mut LoopStarted)) {
+fn start_loop(fixture: &WorkerFixture, total: u64, describe: impl FnOnce(&mut LoopStarted)) {
     let mut started = LoopStarted {
         total,
         mode: LoopMode::Parallel,
@@ -50,7 +50,7 @@ fn start_loop(house: &WorkerFixture, total: u64, describe: impl FnOnce(&mut Loop
         more: false,
     };
     describe(&mut started);
-    house.server.append_event(Event {
+    fixture.server.append_event(Event {
         event_id: EventId(1),
         execution_id: EXECUTION,
         seq: Seq(1),
@@ -78,21 +78,21 @@ fn event_indices(reports: &[ReportRequest], kind: EventKind) -> Vec<u64> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_range_runs_each_index_once_and_never_wider_than_allowed() {
-    let house = start_worker(WIDE, |_| {
+async fn a_range_runs_each_index_once_within_its_width() {
+    let fixture = start_worker(WIDE, |_| {
         Behaviour::ReturnsAfter(Duration::from_millis(100), Outcome::ok(1))
     });
-    start_number_loop(&house, 12);
+    start_number_loop(&fixture, 12);
     let mut claimed = claimed_command("s", 5, range_work(0, 12, 4));
     claimed.finished = vec![3, 7];
-    house.server.offer(claimed);
-    let reports = house.server.wait_for_end(5).await;
+    fixture.server.offer(claimed);
+    let reports = fixture.server.wait_for_end(5).await;
     assert_eq!(
         event_indices(&reports, EventKind::IterationDone),
         [0, 1, 2, 4, 5, 6, 8, 9, 10, 11]
     );
-    assert_eq!(house.tool.concurrency.lock().unwrap().1, 4);
-    let calls = house.tool.calls.borrow().clone();
+    assert_eq!(fixture.tool.concurrency.lock().unwrap().1, 4);
+    let calls = fixture.tool.calls.borrow().clone();
     assert!(
         calls
             .iter()
@@ -104,28 +104,28 @@ async fn a_range_runs_each_index_once_and_never_wider_than_allowed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ended_iterations_are_held_back_for_a_moment_but_not_longer() {
-    let house = start_worker(WIDE, |call| {
+async fn ended_iterations_are_reported_together_after_a_short_delay() {
+    let fixture = start_worker(WIDE, |call| {
         let millis = 5 * call.input["i"].as_u64().unwrap() + 1;
         Behaviour::ReturnsAfter(Duration::from_millis(millis), Outcome::ok(1))
     });
-    start_number_loop(&house, 10);
-    house
+    start_number_loop(&fixture, 10);
+    fixture
         .server
         .offer(claimed_command("s", 5, range_work(0, 10, 10)));
-    let reports = house.server.wait_for_end(5).await;
+    let reports = fixture.server.wait_for_end(5).await;
     assert!((2..=4).contains(&reports.len()), "{}", reports.len());
     assert_eq!(event_indices(&reports, EventKind::IterationDone).len(), 10);
 }
 
 #[tokio::test(start_paused = true)]
 async fn pure_iterations_are_reported_fifty_at_a_time() {
-    let house = start_worker(PURE, |_| Behaviour::Panics);
-    start_number_loop(&house, 200);
-    house
+    let fixture = start_worker(PURE, |_| Behaviour::Panics);
+    start_number_loop(&fixture, 200);
+    fixture
         .server
         .offer(claimed_command("s", 5, range_work(0, 200, 16)));
-    let reports = house.server.wait_for_end(5).await;
+    let reports = fixture.server.wait_for_end(5).await;
     assert_eq!(
         event_indices(&reports, EventKind::IterationDone),
         (0..200).collect::<Vec<_>>()
@@ -137,9 +137,9 @@ async fn pure_iterations_are_reported_fifty_at_a_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_stops_the_rest_where_the_step_says_so() {
+async fn a_failure_stops_the_loop_in_fail_fast_mode() {
     let steps = format!("{WIDE}  spec: {{policy: {{failure: {{mode: fail_fast}}}}}}\n");
-    let house = start_worker(&steps, |call| {
+    let fixture = start_worker(&steps, |call| {
         let outcome = if call.input["i"] == 1 {
             failed_outcome("NO")
         } else {
@@ -148,20 +148,20 @@ async fn a_failure_stops_the_rest_where_the_step_says_so() {
         let millis = if call.input["i"] == 0 { 500 } else { 10 };
         Behaviour::ReturnsAfter(Duration::from_millis(millis), outcome)
     });
-    start_number_loop(&house, 10);
-    house
+    start_number_loop(&fixture, 10);
+    fixture
         .server
         .offer(claimed_command("s", 5, range_work(0, 10, 2)));
-    let reports = house.server.wait_for_end(5).await;
+    let reports = fixture.server.wait_for_end(5).await;
     assert_eq!(event_indices(&reports, EventKind::IterationFailed), [1]);
     assert_eq!(event_indices(&reports, EventKind::IterationDone), [0]);
     assert_eq!(reports.last().unwrap().end, ReportEnd::Released);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_is_one_among_many_where_the_step_wants_all() {
+async fn a_failure_does_not_stop_the_loop_in_best_effort_mode() {
     let steps = format!("{WIDE}  spec: {{policy: {{failure: {{mode: best_effort}}}}}}\n");
-    let house = start_worker(&steps, |call| {
+    let fixture = start_worker(&steps, |call| {
         let outcome = if call.input["i"] == 1 {
             failed_outcome("NO")
         } else {
@@ -169,11 +169,11 @@ async fn a_failure_is_one_among_many_where_the_step_wants_all() {
         };
         Behaviour::Returns(outcome)
     });
-    start_number_loop(&house, 10);
-    house
+    start_number_loop(&fixture, 10);
+    fixture
         .server
         .offer(claimed_command("s", 5, range_work(0, 10, 2)));
-    let reports = house.server.wait_for_end(5).await;
+    let reports = fixture.server.wait_for_end(5).await;
     assert_eq!(event_indices(&reports, EventKind::IterationDone).len(), 9);
     assert_eq!(reports.last().unwrap().end, ReportEnd::Finished);
 }
@@ -181,15 +181,15 @@ async fn a_failure_is_one_among_many_where_the_step_wants_all() {
 #[tokio::test(start_paused = true)]
 async fn sequential_iterations_see_each_other_s_writes_and_record_each_effect_first() {
     let steps = "- step: s\n  loop: {in: [], iterator: item}\n  tool:\n    kind: shell\n    command: x\n    input: {sum: '{{ ctx.sum | default(0) }}'}\n    set: {ctx.sum: '{{ output.data + iter.item }}'}\n";
-    let house = start_worker(steps, |call| {
+    let fixture = start_worker(steps, |call| {
         Behaviour::Returns(Outcome::ok(call.input["sum"].clone()))
     });
-    start_number_loop(&house, 4);
-    house
+    start_number_loop(&fixture, 4);
+    fixture
         .server
         .offer(claimed_command("s", 5, range_work(0, 4, 1)));
-    let reports = house.server.wait_for_end(5).await;
-    let sums: Vec<Value> = house
+    let reports = fixture.server.wait_for_end(5).await;
+    let sums: Vec<Value> = fixture
         .tool
         .calls
         .borrow()
@@ -198,20 +198,20 @@ async fn sequential_iterations_see_each_other_s_writes_and_record_each_effect_fi
         .collect();
     assert_eq!(sums, [json!(0), json!(0), json!(10), json!(30)]);
     assert_eq!(reports.len(), 4);
-    assert_eq!(house.tool.concurrency.lock().unwrap().1, 1);
+    assert_eq!(fixture.tool.concurrency.lock().unwrap().1, 1);
     let done = events_of_kind(&reports, EventKind::IterationDone);
     assert!(done.iter().all(|event| payload(event) == json!({})));
 }
 
 #[tokio::test(start_paused = true)]
-async fn writes_of_a_parallel_iteration_ride_with_its_end_as_one_patch() {
+async fn writes_of_a_parallel_iteration_are_one_patch_in_its_end_event() {
     let steps = "- step: s\n  loop: {in: [], iterator: item, spec: {mode: parallel}}\n  tool:\n  - a: {kind: noop, result: 1, set: {ctx.n: {$add: 1}, ctx.l: {$append: a}}}\n  - b: {kind: noop, result: 1, set: {ctx.n: {$add: 2}, ctx.l: {$append: b}}}\n";
-    let house = start_worker(steps, |_| Behaviour::Panics);
-    start_number_loop(&house, 2);
-    house
+    let fixture = start_worker(steps, |_| Behaviour::Panics);
+    start_number_loop(&fixture, 2);
+    fixture
         .server
         .offer(claimed_command("s", 5, range_work(0, 2, 2)));
-    let reports = house.server.wait_for_end(5).await;
+    let reports = fixture.server.wait_for_end(5).await;
     for done in events_of_kind(&reports, EventKind::IterationDone) {
         let patch = payload(&done)["set_ctx"].clone();
         assert_eq!(
@@ -225,44 +225,44 @@ async fn writes_of_a_parallel_iteration_ride_with_its_end_as_one_patch() {
 async fn a_prepared_collection_is_stored_and_counted() {
     let steps =
         "- step: s\n  loop: {in: '{{ [0, 1, 2, 3][:n] }}', iterator: item}\n  tool: {kind: noop}\n";
-    let house = start_worker(steps, |_| Behaviour::Panics);
-    house
+    let fixture = start_worker(steps, |_| Behaviour::Panics);
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Prepare));
-    let reports = house.server.wait_for_end(5).await;
+    let reports = fixture.server.wait_for_end(5).await;
     let stored = payload(&events_of_kind(&reports, EventKind::ResultStored)[0]);
     assert_eq!(stored["result_ref"]["extracted"]["total"], 3);
-    let bodies = house.bodies.0.lock().unwrap();
+    let bodies = fixture.bodies.0.lock().unwrap();
     assert_eq!(bodies.values().next().unwrap(), "[0,1,2]");
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_prepared_range_only_the_rule_is_stored() {
+async fn only_the_rule_of_a_prepared_range_is_stored() {
     let steps = "- step: s\n  loop: {in: '{{ range(n * 1000000, 0, -1) }}', iterator: item}\n  tool: {kind: noop}\n";
-    let house = start_worker(steps, |_| Behaviour::Panics);
-    house
+    let fixture = start_worker(steps, |_| Behaviour::Panics);
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Prepare));
-    let reports = house.server.wait_for_end(5).await;
+    let reports = fixture.server.wait_for_end(5).await;
     let stored = payload(&events_of_kind(&reports, EventKind::ResultStored)[0]);
     let rule = json!({"start": 3_000_000, "stop": 0, "step": -1});
     let extracted = json!({"total": 3_000_000, "range": rule});
     assert_eq!(stored["result_ref"]["extracted"], extracted);
-    let bodies = house.bodies.0.lock().unwrap();
+    let bodies = fixture.bodies.0.lock().unwrap();
     let body = bodies.values().next().unwrap();
     assert_eq!(serde_json::from_slice::<Value>(body).unwrap(), rule);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_items_of_a_range_are_computed_from_its_rule() {
-    let house = start_worker(PURE, |_| Behaviour::Panics);
-    start_loop(&house, 900_000, |started| {
+    let fixture = start_worker(PURE, |_| Behaviour::Panics);
+    start_loop(&fixture, 900_000, |started| {
         started.range = NumberRange::new(1_000_000, 100_000, -1).ok();
     });
-    house
+    fixture
         .server
         .offer(claimed_command("s", 5, range_work(700_000, 700_003, 2)));
-    let reports = house.server.wait_for_end(5).await;
+    let reports = fixture.server.wait_for_end(5).await;
     let done = events_of_kind(&reports, EventKind::TaskDone);
     let items: Vec<Value> = done
         .iter()
@@ -272,13 +272,13 @@ async fn the_items_of_a_range_are_computed_from_its_rule() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_no_list_fails_the_step() {
+async fn a_collection_that_is_not_a_list_fails_the_step() {
     let steps = "- step: s\n  loop: {in: '{{ n }}', iterator: item}\n  tool: {kind: noop}\n";
-    let house = start_worker(steps, |_| Behaviour::Panics);
-    house
+    let fixture = start_worker(steps, |_| Behaviour::Panics);
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Prepare));
-    let reports = house.server.wait_for_end(5).await;
+    let reports = fixture.server.wait_for_end(5).await;
     let error = payload(&events_of_kind(&reports, EventKind::StepFailed)[0])["error"].clone();
     assert_eq!(error["code"], "LOOP_NOT_A_LIST");
 }

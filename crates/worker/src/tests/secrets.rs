@@ -11,19 +11,19 @@ const STEPS: &str = "- step: s\n  tool:\n  - a: {kind: shell, command: x, auth: 
     - b: {kind: shell, command: 'echo {{ a.data.said }}', auth: api}\n";
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_is_given_the_credential_and_the_log_is_not() {
-    let house = start_worker(STEPS, |call| {
+async fn a_tool_gets_the_credential_and_the_log_does_not() {
+    let fixture = start_worker(STEPS, |call| {
         assert_eq!(call.fields["auth"]["token"], CANARY);
         assert_eq!(call.fields["auth"]["type"], "bearer");
         Behaviour::Returns(Outcome::ok(json!({
             "said": format!("<{CANARY}>"), "hex": hex::encode(CANARY), "user": "someone",
         })))
     });
-    house
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = house.server.wait_for_end(5).await;
-    let calls = house.tool.calls.borrow().clone();
+    let reports = fixture.server.wait_for_end(5).await;
+    let calls = fixture.tool.calls.borrow().clone();
     assert_eq!(calls[0].input["t"], CANARY);
     let piece = format!("{:?}", calls[1].pieces);
     assert!(piece.contains("<***>"), "{piece}");
@@ -34,15 +34,15 @@ async fn a_tool_is_given_the_credential_and_the_log_is_not() {
     assert_eq!(started["inputs"], json!({"t": "***"}));
     assert!(!format!("{reports:?}").contains(CANARY));
     // The second task uses the secret that was fetched for the first.
-    let asked = house.server.secret_requests.lock().unwrap().clone();
-    assert_eq!(asked.len(), 1);
-    assert_eq!(asked[0].names, ["api"]);
+    let requests = fixture.server.secret_requests.lock().unwrap().clone();
+    assert_eq!(requests.len(), 1);
+    assert_eq!(requests[0].names, ["api"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_shows_neither_the_credential_nor_who_asks() {
+async fn an_error_shows_neither_the_credential_nor_the_userinfo_of_a_url() {
     let steps = "- step: s\n  tool: {kind: shell, command: x, auth: api}\n";
-    let house = start_worker(steps, |_| {
+    let fixture = start_worker(steps, |_| {
         let message = format!("no {CANARY} at http://me:pw@host/");
         Behaviour::Returns(Outcome::error(TaskError::new(
             ErrorKind::Auth,
@@ -50,63 +50,66 @@ async fn an_error_shows_neither_the_credential_nor_who_asks() {
             message,
         )))
     });
-    house
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = house.server.wait_for_end(5).await;
+    let reports = fixture.server.wait_for_end(5).await;
     let failed = payload(&events_of_kind(&reports, EventKind::StepFailed)[0]);
     assert_eq!(failed["error"]["message"], "no *** at http://***@host/");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_server_does_not_hand_out_fails_the_task_by_its_code() {
+async fn a_refused_credential_fails_the_task_with_its_code() {
     let steps = "- step: s\n  tool: {kind: shell, command: x, auth: other}\n";
-    let house = start_worker(steps, |_| panic!("the tool is not called"));
-    house
+    let fixture = start_worker(steps, |_| panic!("the tool is not called"));
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = house.server.wait_for_end(5).await;
+    let reports = fixture.server.wait_for_end(5).await;
     let failed = payload(&events_of_kind(&reports, EventKind::StepFailed)[0]);
     assert_eq!(failed["error"]["code"], "CREDENTIAL_NOT_FOUND");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_secret_in_place_of_a_name_is_asked_for_nowhere() {
+async fn a_secret_used_as_a_credential_name_is_not_requested() {
     let steps = "- step: s\n  tool: {kind: shell, command: x, auth: '{{ keychain[(\"a\" ~ \"pi\")].token }}', \
         input: {t: '{{ keychain.api.token }}'}}\n";
-    let house = start_worker(steps, |_| panic!("the tool is not called"));
-    house
+    let fixture = start_worker(steps, |_| panic!("the tool is not called"));
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = house.server.wait_for_end(5).await;
+    let reports = fixture.server.wait_for_end(5).await;
     let failed = payload(&events_of_kind(&reports, EventKind::StepFailed)[0]);
     assert_eq!(failed["error"]["code"], "AUTH_UNRESOLVED");
     assert!(!format!("{reports:?}").contains(CANARY));
-    let asked = house.server.secret_requests.lock().unwrap().clone();
-    assert!(asked.iter().all(|ask| ask.names == ["api"]), "{asked:?}");
+    let requests = fixture.server.secret_requests.lock().unwrap().clone();
+    assert!(
+        requests.iter().all(|ask| ask.names == ["api"]),
+        "{requests:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_had_now_is_asked_for_again_and_fails_so_that_a_policy_may_retry() {
+async fn an_unavailable_credential_is_requested_again_and_fails_retryably() {
     let steps = "- step: s\n  tool: {kind: shell, command: x, auth: passing}\n";
-    let house = start_worker(steps, |_| panic!("the tool is not called"));
-    house
+    let fixture = start_worker(steps, |_| panic!("the tool is not called"));
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = house.server.wait_for_end(5).await;
+    let reports = fixture.server.wait_for_end(5).await;
     let failed = payload(&events_of_kind(&reports, EventKind::StepFailed)[0]);
     assert_eq!(failed["error"]["retryable"], true);
-    assert!(house.server.secret_requests.lock().unwrap().len() > 1);
+    assert!(fixture.server.secret_requests.lock().unwrap().len() > 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_template_makes_of_a_secret_is_masked_wherever_it_comes_back() {
+async fn texts_that_templates_derive_from_a_secret_are_masked_everywhere() {
     let steps = "- step: s\n  tool:\n  - a: {kind: shell, command: x, input: {t: '{{ keychain.api.token | reverse }}', \
         n: '{{ keychain.api.token | length }}'}, set: {ctx.n: '{{ input.n }}'}}\n  \
         - b: {kind: shell, command: x, cwd: '/x/{{ keychain.api.token | b64encode | reverse }}'}\n";
     let reversed: String = CANARY.chars().rev().collect();
     let expected = reversed.clone();
-    let house = start_worker(steps, move |call| {
+    let fixture = start_worker(steps, move |call| {
         if let Some(text) = call.input.get("t") {
             assert_eq!(*text, expected);
             let count = CANARY.len();
@@ -116,10 +119,10 @@ async fn what_a_template_makes_of_a_secret_is_masked_wherever_it_comes_back() {
         let error = TaskError::new(ErrorKind::ClientError, "X", message);
         Behaviour::Returns(Outcome::error(error))
     });
-    house
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = house.server.wait_for_end(5).await;
+    let reports = fixture.server.wait_for_end(5).await;
     let started = payload(&events_of_kind(&reports, EventKind::TaskStarted)[0]);
     assert_eq!(started["inputs"], json!({"t": "***", "n": "***"}));
     let done = payload(&events_of_kind(&reports, EventKind::TaskDone)[0]);
@@ -127,21 +130,24 @@ async fn what_a_template_makes_of_a_secret_is_masked_wherever_it_comes_back() {
     assert_eq!(done["outcome"]["result"], expected);
     let failed = payload(&events_of_kind(&reports, EventKind::StepFailed)[0]);
     assert_eq!(failed["error"]["message"], "no folder /x/***");
-    let all = format!("{reports:?}");
-    assert!(!all.contains(CANARY) && !all.contains(&reversed), "{all}");
+    let reported = format!("{reports:?}");
+    assert!(
+        !reported.contains(CANARY) && !reported.contains(&reversed),
+        "{reported}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_started_shows_its_request_masked_and_cut() {
+async fn the_request_in_task_started_is_masked_and_truncated() {
     let long = "x".repeat(600);
     let steps = format!(
         "- step: s\n  tool:\n  - a: {{kind: shell, command: 'curl https://h/{{{{ keychain.api.token | upper }}}} {long}'}}\n"
     );
-    let house = start_worker(&steps, |_| Behaviour::Returns(Outcome::ok(json!(1))));
-    house
+    let fixture = start_worker(&steps, |_| Behaviour::Returns(Outcome::ok(json!(1))));
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = house.server.wait_for_end(5).await;
+    let reports = fixture.server.wait_for_end(5).await;
     let started = payload(&events_of_kind(&reports, EventKind::TaskStarted)[0]);
     let command = started["request"]["command"].as_str().unwrap();
     assert!(command.starts_with("curl https://h/*** xxx"), "{command}");

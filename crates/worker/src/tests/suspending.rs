@@ -21,13 +21,13 @@ use super::fixture::{
 use super::ranges::start_number_loop;
 
 #[tokio::test(start_paused = true)]
-async fn a_child_is_asked_for_and_the_slot_freed() {
+async fn a_child_is_requested_and_the_slot_freed() {
     let steps = "- step: s\n  tool: {kind: playbook, path: ./child.yaml, input: {x: '{{ n }}'}, return_step: last}\n";
-    let house = start_worker(steps, |_| Behaviour::Panics);
-    house
+    let fixture = start_worker(steps, |_| Behaviour::Panics);
+    fixture
         .server
         .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = house.server.wait_for_end(5).await;
+    let reports = fixture.server.wait_for_end(5).await;
     assert_eq!(event_kinds(&reports), [["step.started", "task.started"]]);
     assert_eq!((reports[0].end, reports[0].free), (ReportEnd::Finished, 1));
     let child =
@@ -41,22 +41,22 @@ async fn a_child_is_asked_for_and_the_slot_freed() {
 #[tokio::test(start_paused = true)]
 async fn a_short_wait_sleeps_in_its_slot_and_a_long_one_frees_it() {
     let steps = "- step: short\n  tool: {kind: wait, duration: 2s}\n- step: long\n  tool: {kind: wait, duration: 1h}\n";
-    let house = start_worker(steps, |_| Behaviour::Panics);
+    let fixture = start_worker(steps, |_| Behaviour::Panics);
     let begun = tokio::time::Instant::now();
-    house
+    fixture
         .server
         .offer(claimed_command("short", 5, CommandWork::Pipeline));
-    let reports = house.server.wait_for_end(5).await;
+    let reports = fixture.server.wait_for_end(5).await;
     assert!(begun.elapsed() >= Duration::from_secs(2));
     // Reported before the wait, so that a worker crash during the wait does not count against the task.
     assert_eq!(
         event_kinds(&reports),
         [["step.started", "task.started"], ["task.done", "step.done"]]
     );
-    house
+    fixture
         .server
         .offer(claimed_command("long", 6, CommandWork::Pipeline));
-    let reports = house.server.wait_for_end(6).await;
+    let reports = fixture.server.wait_for_end(6).await;
     assert!(begun.elapsed() < Duration::from_secs(20));
     let wait =
         payload(&events_of_kind(&reports, EventKind::TaskStarted)[1])["awaits"]["wait"].clone();
@@ -82,9 +82,9 @@ fn event(seq: u64, body: EventBody) -> Event {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_is_the_outcome_of_the_task_that_waited() {
+async fn the_awaited_event_is_the_outcome_of_the_waiting_task() {
     let steps = "- step: s\n  tool:\n  - ask: {kind: wait, signal: go, timeout: 1h}\n  - use: {kind: noop, result: '{{ ask.result.yes }}'}\n";
-    let house = start_worker(steps, |_| Behaviour::Panics);
+    let fixture = start_worker(steps, |_| Behaviour::Panics);
     let started = TaskStarted {
         inputs: None,
         request: None,
@@ -94,10 +94,10 @@ async fn an_answer_is_the_outcome_of_the_task_that_waited() {
             times_out: true,
         }))),
     };
-    house
+    fixture
         .server
         .append_event(event(40, EventBody::TaskStarted(started)));
-    house.server.append_event(event(
+    fixture.server.append_event(event(
         41,
         EventBody::SignalReceived(SignalReceived {
             name: "go".into(),
@@ -117,18 +117,18 @@ async fn an_answer_is_the_outcome_of_the_task_that_waited() {
     };
     let mut claimed = claimed_command("s", 5, CommandWork::Pipeline);
     claimed.resume = vec![resume_point(None, continuation)];
-    house.server.offer(claimed);
-    let reports = house.server.wait_for_end(5).await;
+    fixture.server.offer(claimed);
+    let reports = fixture.server.wait_for_end(5).await;
     let done = events_of_kind(&reports, EventKind::TaskDone);
     assert_eq!(payload(&done[1])["outcome"]["result"], "indeed");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_retry_delay_suspends_and_keeps_its_place_in_the_width() {
+async fn a_long_retry_delay_suspends_and_still_counts_toward_the_width() {
     let steps = "- step: s\n  loop: {in: [], iterator: item, spec: {mode: parallel}}\n  tool:\n  - a:\n      kind: shell\n      command: x\n      spec: {policy: {rules: [{when: \"{{ outcome.status == 'error' }}\", then: {do: retry, delay: 60}}]}}\n";
-    let house = start_worker(steps, |_| Behaviour::Returns(failed_outcome("NO")));
-    start_number_loop(&house, 5);
-    house.server.offer(claimed_command(
+    let fixture = start_worker(steps, |_| Behaviour::Returns(failed_outcome("NO")));
+    start_number_loop(&fixture, 5);
+    fixture.server.offer(claimed_command(
         "s",
         5,
         CommandWork::Range {
@@ -137,7 +137,7 @@ async fn a_long_retry_delay_suspends_and_keeps_its_place_in_the_width() {
             width: 2,
         },
     ));
-    let reports = house.server.wait_for_end(5).await;
+    let reports = fixture.server.wait_for_end(5).await;
     assert_eq!(
         events_of_kind(&reports, EventKind::IterationStarted).len(),
         2
@@ -147,10 +147,10 @@ async fn a_long_retry_delay_suspends_and_keeps_its_place_in_the_width() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_suspended_iteration_goes_on_as_its_own_command() {
+async fn a_suspended_iteration_continues_as_its_own_command() {
     let steps = "- step: s\n  loop: {in: [], iterator: item, spec: {mode: parallel}}\n  tool: {kind: shell, command: x, input: {item: '{{ item }}'}}\n";
-    let house = start_worker(steps, |_| Behaviour::Returns(Outcome::ok(1)));
-    start_number_loop(&house, 5);
+    let fixture = start_worker(steps, |_| Behaviour::Returns(Outcome::ok(1)));
+    start_number_loop(&fixture, 5);
     let continuation = Continuation {
         cursor: PipelineCursor::At("s".into()),
         visits: [("s".into(), 1)].into(),
@@ -163,8 +163,8 @@ async fn a_suspended_iteration_goes_on_as_its_own_command() {
     };
     let mut claimed = claimed_command("s", 5, CommandWork::Iteration { index: 3 });
     claimed.resume = vec![resume_point(Some(3), continuation)];
-    house.server.offer(claimed);
-    let reports = house.server.wait_for_end(5).await;
+    fixture.server.offer(claimed);
+    let reports = fixture.server.wait_for_end(5).await;
     assert_eq!(
         event_kinds(&reports),
         [[
@@ -174,6 +174,6 @@ async fn a_suspended_iteration_goes_on_as_its_own_command() {
             "loop.iteration.done"
         ]]
     );
-    let call = house.tool.calls.borrow()[0].clone();
+    let call = fixture.tool.calls.borrow()[0].clone();
     assert_eq!((call.attempt, &call.input["item"]), (3, &json!(30)));
 }

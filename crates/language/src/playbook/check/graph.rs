@@ -13,10 +13,10 @@ use crate::yaml::Node;
 /// An arc to this name ends the branch if no step has the name.
 const END_STEP: &str = "end";
 
-pub(crate) fn check(playbook: &Playbook, named: &[(&str, Node)], reader: &mut PlaybookReader) {
+pub(crate) fn check(playbook: &Playbook, step_nodes: &[(&str, Node)], reader: &mut PlaybookReader) {
     let steps = playbook.steps.iter().enumerate();
     let index: BTreeMap<&str, usize> = steps.map(|(at, step)| (step.name.as_str(), at)).collect();
-    for (key, node) in named {
+    for (key, node) in step_nodes {
         if let Some(name) = node.as_str()
             && !index.contains_key(name)
         {
@@ -49,7 +49,7 @@ pub(crate) fn check(playbook: &Playbook, named: &[(&str, Node)], reader: &mut Pl
 
 fn suggest_step(reader: &PlaybookReader, name: &str, index: &BTreeMap<&str, usize>) -> String {
     match reader.suggest(name, index.keys().copied()) {
-        Some(meant) => format!("did you mean `{meant}`?"),
+        Some(suggestion) => format!("did you mean `{suggestion}`?"),
         None => "no step has this name".to_owned(),
     }
 }
@@ -117,17 +117,17 @@ fn check_endless_cycles(
         .iter()
         .map(|step| certain_arcs(playbook, step))
         .collect();
-    let mut seen = vec![VisitState::Unvisited; arcs.len()];
+    let mut visits = vec![VisitState::Unvisited; arcs.len()];
     for start in 0..arcs.len() {
-        if seen[start] != VisitState::Unvisited {
+        if visits[start] != VisitState::Unvisited {
             continue;
         }
-        seen[start] = VisitState::OnPath;
+        visits[start] = VisitState::OnPath;
         let mut path = vec![(start, 0)];
         while let Some((at, next)) = path.last_mut() {
             let at = *at;
             let Some(arc) = arcs[at].get(*next) else {
-                seen[at] = VisitState::Done;
+                visits[at] = VisitState::Done;
                 path.pop();
                 continue;
             };
@@ -135,9 +135,9 @@ fn check_endless_cycles(
             let Some(target) = index.get(arc.step.as_str()).copied() else {
                 continue;
             };
-            match seen[target] {
+            match visits[target] {
                 VisitState::Unvisited => {
-                    seen[target] = VisitState::OnPath;
+                    visits[target] = VisitState::OnPath;
                     path.push((target, 0));
                 }
                 VisitState::OnPath => report_endless_cycle(&playbook.steps[at], arc, reader),
@@ -183,17 +183,17 @@ fn report_unknown_label(
     reader: &mut PlaybookReader,
 ) {
     let labels = step.tasks.iter().map(|task| task.label.as_str());
-    let mut others = playbook
+    let mut other_steps = playbook
         .steps
         .iter()
         .filter(|step| step.task(label).is_some());
-    let advice = if let Some(other) = others.next() {
+    let advice = if let Some(other) = other_steps.next() {
         format!(
             "this is a task of step `{}`; a rule can only jump within its step",
             other.name
         )
-    } else if let Some(meant) = reader.suggest(label, labels.clone()) {
-        format!("did you mean `{meant}`?")
+    } else if let Some(suggestion) = reader.suggest(label, labels.clone()) {
+        format!("did you mean `{suggestion}`?")
     } else {
         format!("(step has: {})", labels.collect::<Vec<_>>().join(" "))
     };
@@ -204,8 +204,8 @@ fn report_unknown_label(
 
 /// Returns the span of a rule's jump target.
 fn target_span(rule: &PolicyRule, reader: &PlaybookReader) -> Span {
-    let named = reader.jumps.get(&rule.span.start);
-    named.copied().unwrap_or(rule.span)
+    let target = reader.jumps.get(&rule.span.start);
+    target.copied().unwrap_or(rule.span)
 }
 
 fn check_unreached_steps(
@@ -216,7 +216,7 @@ fn check_unreached_steps(
     if playbook.steps.is_empty() {
         return;
     }
-    let mut reached = vec![false; playbook.steps.len()];
+    let mut is_reached = vec![false; playbook.steps.len()];
     let last = playbook.executor.final_step.as_ref();
     let roots = [Some(&playbook.entry().name), last];
     let mut open: Vec<usize> = roots
@@ -225,7 +225,7 @@ fn check_unreached_steps(
         .filter_map(|name| index.get(name.as_str()).copied())
         .collect();
     while let Some(at) = open.pop() {
-        if std::mem::replace(&mut reached[at], true) {
+        if std::mem::replace(&mut is_reached[at], true) {
             continue;
         }
         let arcs = playbook.steps[at].next.arcs.iter();
@@ -234,8 +234,8 @@ fn check_unreached_steps(
     for (step, _) in playbook
         .steps
         .iter()
-        .zip(reached)
-        .filter(|(_, reached)| !reached)
+        .zip(is_reached)
+        .filter(|(_, is_reached)| !is_reached)
     {
         if index
             .get(step.name.as_str())

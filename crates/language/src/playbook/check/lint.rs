@@ -70,16 +70,16 @@ fn set_entries(task: &Task) -> impl Iterator<Item = &SetEntry> {
     task.set.iter().chain(ruled)
 }
 
-fn check_name(name: &str, what: &str, span: Span, reader: &mut PlaybookReader) {
+fn check_name(name: &str, subject: &str, span: Span, reader: &mut PlaybookReader) {
     let is_word = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         && !name.starts_with(|c: char| c.is_numeric());
     let warning = if RESERVED.contains(&name) || name.starts_with('_') {
-        let message = format!("the name of the {what} `{name}` is reserved in templates");
+        let message = format!("the name of the {subject} `{name}` is reserved in templates");
         reader
             .diagnostic("W214", message, span)
             .with_label("choose another name; in templates this one has another meaning")
     } else if !is_word {
-        let message = format!("templates cannot refer to the {what} `{name}` by its name");
+        let message = format!("templates cannot refer to the {subject} `{name}` by its name");
         reader
             .diagnostic("W213", message, span)
             .with_label("use letters, digits and `_`, and begin with a letter")

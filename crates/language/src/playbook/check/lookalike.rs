@@ -30,8 +30,8 @@ fn find_lookalike(key: &str, node: &Node, reader: &PlaybookReader) -> Option<Dia
     let written = reader.source.text.get(range)?;
     match &node.value {
         NodeValue::Text(text) if text.quoting == ScalarQuoting::Plain => {
-            let word = text.text.to_ascii_lowercase();
-            BOOLEAN_WORDS.contains(&word.as_str()).then(|| {
+            let lowercase = text.text.to_ascii_lowercase();
+            BOOLEAN_WORDS.contains(&lowercase.as_str()).then(|| {
                 reader
                     .diagnostic(
                         "W301",

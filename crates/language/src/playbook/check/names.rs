@@ -49,23 +49,26 @@ pub(crate) fn check(playbook: &Playbook, reader: &mut PlaybookReader) {
     let uses = std::mem::take(&mut reader.uses);
     let shared = PlaybookNames::new(playbook);
     let mut current: Option<(usize, StepNames<'_>)> = None;
-    for found in &uses {
-        if found.site == TemplateSite::Default {
-            check_default(found, &shared, reader);
+    for template_use in &uses {
+        if template_use.site == TemplateSite::Default {
+            check_default(template_use, &shared, reader);
             continue;
         }
-        let Some((at, step)) = found
+        let Some((at, step)) = template_use
             .step
             .and_then(|at| Some((at, playbook.steps.get(at)?)))
         else {
             continue;
         };
-        if current.as_ref().is_none_or(|(known, _)| *known != at) {
+        if current
+            .as_ref()
+            .is_none_or(|(step_index, _)| *step_index != at)
+        {
             current = Some((at, StepNames::new(&shared, step)));
         }
-        if let Some((_, known)) = &current {
-            for path in found.template.path_uses() {
-                check_path_use(&path, found, known, reader);
+        if let Some((_, step_index)) = &current {
+            for path in template_use.template.path_uses() {
+                check_path_use(&path, template_use, step_index, reader);
             }
         }
     }
@@ -89,8 +92,12 @@ const RUNTIME_NAMES: &[&str] = &[
 ];
 
 /// Checks a template among the defaults, which are rendered before the run starts.
-fn check_default(found: &TemplateUse, shared: &PlaybookNames<'_>, reader: &mut PlaybookReader) {
-    for used in found.template.path_uses() {
+fn check_default(
+    template_use: &TemplateUse,
+    shared: &PlaybookNames<'_>,
+    reader: &mut PlaybookReader,
+) {
+    for used in template_use.template.path_uses() {
         if reader.is_full() {
             return;
         }
@@ -98,15 +105,15 @@ fn check_default(found: &TemplateUse, shared: &PlaybookNames<'_>, reader: &mut P
         let is_given = shared.given.contains(name);
         let is_later =
             RUNTIME_NAMES.contains(&name) || name.starts_with('_') || shared.steps.contains(name);
-        let range = found.to_source_range(&used.range);
-        let span = found.node.locate(&reader.source.text, &range);
+        let range = template_use.to_source_range(&used.range);
+        let span = template_use.node.locate(&reader.source.text, &range);
         if is_later && !is_given {
             let message = format!("`{name}` is not available before the run starts");
             let advice = "defaults can read `workload`, `ctx`, `execution_id`, `job` and `env`";
             reader.report_error("E0141", message, span, advice);
         } else if !is_given
             && !used.guarded
-            && !expects_missing(&used, found)
+            && !expects_missing(&used, template_use)
             && !RESERVED.contains(&name)
             && !BUILT_IN.contains(&name)
         {
@@ -127,7 +134,7 @@ struct StepNames<'p> {
 
 impl<'p> StepNames<'p> {
     fn new(shared: &'p PlaybookNames<'p>, step: &'p Step) -> Self {
-        let mut known = Self {
+        let mut names = Self {
             shared,
             step,
             iter: BTreeSet::new(),
@@ -135,10 +142,10 @@ impl<'p> StepNames<'p> {
             is_open: false,
         };
         let iterator = step.loop_.as_ref().map(|looped| looped.iterator.as_str());
-        known.iter.extend(iterator);
+        names.iter.extend(iterator);
         for task in &step.tasks {
-            known.bare_names.insert(task.label.as_str());
-            known.add_keys(task.input.as_ref());
+            names.bare_names.insert(task.label.as_str());
+            names.add_keys(task.input.as_ref());
             let ruled = task
                 .policy
                 .rules
@@ -146,18 +153,18 @@ impl<'p> StepNames<'p> {
                 .flat_map(|rule| &rule.action.writes);
             for write in task.set.iter().chain(ruled) {
                 match write.target {
-                    WriteTarget::Iter => known.iter.insert(root_name(write.key.as_str())),
-                    WriteTarget::Local => known.bare_names.insert(root_name(write.key.as_str())),
+                    WriteTarget::Iter => names.iter.insert(root_name(write.key.as_str())),
+                    WriteTarget::Local => names.bare_names.insert(root_name(write.key.as_str())),
                     WriteTarget::Ctx => false,
                 };
             }
         }
-        known.add_keys(step.input.as_ref());
+        names.add_keys(step.input.as_ref());
         for args in shared.args.get(step.name.as_str()).into_iter().flatten() {
-            known.add_keys(Some(args));
+            names.add_keys(Some(args));
         }
-        known.bare_names.extend(known.iter.clone());
-        known
+        names.bare_names.extend(names.iter.clone());
+        names
     }
 
     fn has_iter(&self, key: &str) -> bool {
@@ -193,10 +200,10 @@ impl<'p> PlaybookNames<'p> {
     fn new(playbook: &'p Playbook) -> Self {
         let steps = playbook.steps.iter().map(|step| step.name.as_str());
         let steps: BTreeSet<&str> = steps.collect();
-        let given = playbook.workload.keys().chain(playbook.ctx.keys());
-        let given: BTreeSet<&str> = given.map(String::as_str).collect();
+        let defaults = playbook.workload.keys().chain(playbook.ctx.keys());
+        let defaults: BTreeSet<&str> = defaults.map(String::as_str).collect();
         let mut names = steps.clone();
-        names.extend(&given);
+        names.extend(&defaults);
         let mut args: BTreeMap<&str, Vec<&Tree>> = BTreeMap::new();
         for step in &playbook.steps {
             let tasks = step.tasks.iter();
@@ -212,7 +219,7 @@ impl<'p> PlaybookNames<'p> {
             }
         }
         Self {
-            given,
+            given: defaults,
             names,
             steps,
             args,
@@ -226,45 +233,45 @@ fn root_name(path: &str) -> &str {
 
 fn check_path_use(
     used: &PathUse,
-    found: &TemplateUse,
-    known: &StepNames<'_>,
+    template_use: &TemplateUse,
+    names: &StepNames<'_>,
     reader: &mut PlaybookReader,
 ) {
-    if reader.is_full() || expects_missing(used, found) {
+    if reader.is_full() || expects_missing(used, template_use) {
         return;
     }
     let name = root_name(&used.path);
     let rest = used.path.strip_prefix(name).unwrap_or("");
     let second = rest.strip_prefix('.').map(root_name);
-    let range = found.to_source_range(&used.range);
-    let span = |reader: &PlaybookReader| found.node.locate(&reader.source.text, &range);
+    let range = template_use.to_source_range(&used.range);
+    let span = |reader: &PlaybookReader| template_use.node.locate(&reader.source.text, &range);
     match (name, second) {
-        ("iter", Some(key)) if !known.has_iter(key) => {
-            check_iter_key(key, span(reader), known, reader);
+        ("iter", Some(key)) if !names.has_iter(key) => {
+            check_iter_key(key, span(reader), names, reader);
         }
-        ("steps", Some(step)) if !known.shared.steps.contains(step) => {
-            check_step_name(step, span(reader), known, reader);
+        ("steps", Some(step)) if !names.shared.steps.contains(step) => {
+            check_step_name(step, span(reader), names, reader);
         }
-        ("outcome" | "output", _) if !found.site.has_outcome() => {
+        ("outcome" | "output", _) if !template_use.site.has_outcome() => {
             let advice = "it is available in rules, `set` and conditions";
             report_unavailable(name, span(reader), advice, reader);
         }
-        ("event", _) if !found.site.has_event() => {
+        ("event", _) if !template_use.site.has_event() => {
             let advice = "it is available in conditions and admission rules";
             report_unavailable(name, span(reader), advice, reader);
         }
-        _ if used.guarded || is_known(name, known) => {}
-        _ => check_bare_name(name, span(reader), known, reader),
+        _ if used.guarded || is_known(name, names) => {}
+        _ => check_bare_name(name, span(reader), names, reader),
     }
 }
 
-fn is_known(name: &str, known: &StepNames<'_>) -> bool {
-    known.is_open
+fn is_known(name: &str, names: &StepNames<'_>) -> bool {
+    names.is_open
         || name.starts_with('_')
         || RESERVED.contains(&name)
         || BUILT_IN.contains(&name)
-        || known.shared.names.contains(name)
-        || known.bare_names.contains(name)
+        || names.shared.names.contains(name)
+        || names.bare_names.contains(name)
 }
 
 fn report_unavailable(name: &str, span: Span, advice: &str, reader: &mut PlaybookReader) {
@@ -272,19 +279,19 @@ fn report_unavailable(name: &str, span: Span, advice: &str, reader: &mut Playboo
     reader.report_error("T0202", message, span, advice);
 }
 
-fn check_iter_key(key: &str, span: Span, known: &StepNames<'_>, reader: &mut PlaybookReader) {
-    let mut scope: Vec<String> = known
+fn check_iter_key(key: &str, span: Span, names: &StepNames<'_>, reader: &mut PlaybookReader) {
+    let mut scope: Vec<String> = names
         .iter
         .iter()
         .map(|name| format!("iter.{name}"))
         .collect();
-    if known.step.loop_.is_some() {
+    if names.step.loop_.is_some() {
         scope.push("iter.index".to_owned());
     }
     let label = if scope.is_empty() {
         format!(
             "step `{}` has no loop and writes no `iter`",
-            known.step.name
+            names.step.name
         )
     } else {
         format!("in scope: {}", scope.join(", "))
@@ -297,10 +304,10 @@ fn check_iter_key(key: &str, span: Span, known: &StepNames<'_>, reader: &mut Pla
     );
 }
 
-fn check_step_name(name: &str, span: Span, known: &StepNames<'_>, reader: &mut PlaybookReader) {
-    let steps = &known.shared.steps;
+fn check_step_name(name: &str, span: Span, names: &StepNames<'_>, reader: &mut PlaybookReader) {
+    let steps = &names.shared.steps;
     let label = match reader.suggest(name, steps.iter().copied()) {
-        Some(meant) => format!("did you mean `steps.{meant}`?"),
+        Some(suggestion) => format!("did you mean `steps.{suggestion}`?"),
         None => "no step has this name".to_owned(),
     };
     reader.report_error(
@@ -311,8 +318,18 @@ fn check_step_name(name: &str, span: Span, known: &StepNames<'_>, reader: &mut P
     );
 }
 
-fn check_bare_name(name: &str, span: Span, known: &StepNames<'_>, reader: &mut PlaybookReader) {
-    let names = known.shared.names.iter().chain(&known.bare_names).copied();
+fn check_bare_name(
+    name: &str,
+    span: Span,
+    step_names: &StepNames<'_>,
+    reader: &mut PlaybookReader,
+) {
+    let names = step_names
+        .shared
+        .names
+        .iter()
+        .chain(&step_names.bare_names)
+        .copied();
     report_undefined(name, span, names, reader);
 }
 
@@ -323,7 +340,7 @@ fn report_undefined<'a>(
     reader: &mut PlaybookReader,
 ) {
     let label = match reader.suggest(name, names) {
-        Some(meant) => format!("did you mean `{meant}`?"),
+        Some(suggestion) => format!("did you mean `{suggestion}`?"),
         None => "pass it with --set, or add a default under `workload`".to_owned(),
     };
     let warning = reader
@@ -338,10 +355,10 @@ fn report_undefined<'a>(
 
 /// Whether the author expects that the value may be missing: a `default` or a test for being defined follows it. A
 /// comparison also accepts a missing value, but comparing a value that is always missing is an error.
-fn expects_missing(used: &PathUse, found: &TemplateUse) -> bool {
-    let text = found.node.as_str().unwrap_or_default();
+fn expects_missing(used: &PathUse, template_use: &TemplateUse) -> bool {
+    let text = template_use.node.as_str().unwrap_or_default();
     let rest = text
-        .get(found.to_source_range(&used.range).end..)
+        .get(template_use.to_source_range(&used.range).end..)
         .unwrap_or_default();
     let rest = rest.trim_start_matches([')', ' ', '\n']);
     if let Some(filter) = rest.strip_prefix('|') {
@@ -356,5 +373,5 @@ fn expects_missing(used: &PathUse, found: &TemplateUse) -> bool {
     let rest = rest.trim_start();
     let rest = rest.strip_prefix("not ").unwrap_or(rest).trim_start();
     let words = ["defined", "undefined", "none"];
-    words.iter().any(|word| rest.starts_with(word))
+    words.iter().any(|operator| rest.starts_with(operator))
 }

@@ -29,14 +29,14 @@ fn statements(task: &Task) -> Vec<&Tree> {
         _ => None,
     });
     let is_sql = |key: &str| matches!(key, "query" | "command");
-    let found = ends.flatten().filter(|(key, _)| is_sql(key.as_str()));
-    found.map(|(_, tree)| tree).collect()
+    let statements = ends.flatten().filter(|(key, _)| is_sql(key.as_str()));
+    statements.map(|(_, tree)| tree).collect()
 }
 
 fn check_template(template: &Template, task: &Task, reader: &mut PlaybookReader) {
     let statement = template.source().trim().trim_end_matches(';').trim_end();
-    let whole = Template::parse(statement, template.span());
-    if !whole.is_ok_and(|whole| whole.is_one_value()) {
+    let parsed = Template::parse(statement, template.span());
+    if !parsed.is_ok_and(|parsed| parsed.is_one_value()) {
         return;
     }
     let message = format!(

@@ -65,9 +65,9 @@ impl PlaybookReader {
             );
             return None;
         };
-        let answer = self.check_map(then, &ADMIT_THEN, "an admission rule");
-        let Some(allow) = answer.get("allow") else {
-            if answer.has_reported_keys() {
+        let then_fields = self.check_map(then, &ADMIT_THEN, "an admission rule");
+        let Some(allow) = then_fields.get("allow") else {
+            if then_fields.has_reported_keys() {
                 return None;
             }
             self.report_missing_key("allow", "the admission rule", then.span, "allow: true");

@@ -60,11 +60,15 @@ impl PlaybookReader {
             let words: Vec<_> = claiming.map(|kind| (kind.name, ())).collect();
             self.read_word(kind, "loop.cursor.kind", &words)?;
         }
-        let home = TaskInheritance {
+        let inheritance = TaskInheritance {
             inherited: None,
             book: around.book,
         };
-        let mut task = self.read_task(CLAIM_LABEL.into(), &cursor_to_task(node, entries), &home)?;
+        let mut task = self.read_task(
+            CLAIM_LABEL.into(),
+            &cursor_to_task(node, entries),
+            &inheritance,
+        )?;
         let says = |key: &str| node.get("spec").is_some_and(|spec| spec.get(key).is_some());
         if let Some(effect) = task.kind_spec().claim_effect.filter(|_| !says("effect")) {
             task.effect = effect;

@@ -66,12 +66,12 @@ impl PlaybookReader {
         node: &Node,
         section: Section,
         path: &mut Vec<String>,
-        found: &mut Vec<DefaultTemplate>,
+        templates: &mut Vec<DefaultTemplate>,
     ) {
         match &node.value {
             NodeValue::Text(text) if !text.is_raw && is_template(&text.text) => {
                 if let Tree::Template(template) = self.read_template(node) {
-                    found.push(DefaultTemplate {
+                    templates.push(DefaultTemplate {
                         section,
                         path: path.clone(),
                         template,
@@ -82,14 +82,14 @@ impl PlaybookReader {
             NodeValue::Map(entries) => {
                 for entry in entries {
                     path.push(entry.key.to_string());
-                    self.collect_templates(&entry.value, section, path, found);
+                    self.collect_templates(&entry.value, section, path, templates);
                     path.pop();
                 }
             }
             NodeValue::List(items) => {
                 for (index, item) in items.iter().enumerate() {
                     path.push(index.to_string());
-                    self.collect_templates(item, section, path, found);
+                    self.collect_templates(item, section, path, templates);
                     path.pop();
                 }
             }
@@ -132,7 +132,7 @@ impl PlaybookReader {
         levels: &[Option<usize>],
         first: usize,
     ) {
-        let mut seen = vec![false; needs.len()];
+        let mut visited = vec![false; needs.len()];
         let mut at = first;
         let open = |at: usize| {
             needs[at]
@@ -140,8 +140,8 @@ impl PlaybookReader {
                 .copied()
                 .find(|need| levels[*need].is_none())
         };
-        while let Some(next) = open(at).filter(|_| !seen[at]) {
-            seen[at] = true;
+        while let Some(next) = open(at).filter(|_| !visited[at]) {
+            visited[at] = true;
             at = next;
         }
         let default = &defaults.templates[at];
@@ -182,7 +182,7 @@ fn template_needs(defaults: &Defaults) -> Vec<Vec<usize>> {
         let uses = default.template.path_uses();
         let read: Vec<String> = uses
             .iter()
-            .flat_map(|found| defaults.names_read_by(&found.path))
+            .flat_map(|path_use| defaults.names_read_by(&path_use.path))
             .collect();
         let is_read = |name: &str| read.iter().any(|path| overlaps(path, name));
         let needed = names.iter().enumerate();
@@ -211,10 +211,10 @@ impl Defaults {
 }
 
 /// Whether two paths are equal or one is a prefix of the other.
-fn overlaps(one: &str, other: &str) -> bool {
+fn overlaps(first: &str, other: &str) -> bool {
     let leads = |short: &str, long: &str| {
         let rest = long.strip_prefix(short);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
-    leads(one, other) || leads(other, one)
+    leads(first, other) || leads(other, first)
 }

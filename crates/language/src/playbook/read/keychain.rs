@@ -22,7 +22,7 @@ impl PlaybookReader {
             let Some(entry) = self.read_keychain_entry(node) else {
                 continue;
             };
-            if let Some(first) = entries.iter().find(|known| known.name == entry.name) {
+            if let Some(first) = entries.iter().find(|earlier| earlier.name == entry.name) {
                 let message = format!("two keychain entries have the name `{}`", entry.name);
                 let label = format!("first on line {}; rename one of them", first.span.line);
                 self.report_error("E0110", message, entry.span, label);
@@ -37,11 +37,11 @@ impl PlaybookReader {
             self.report_wrong_type(node, "a keychain entry", "a map with `name` and `kind`");
             return None;
         };
-        let Some(named) = node.get("name") else {
+        let Some(name_node) = node.get("name") else {
             self.report_missing_key("name", "the keychain entry", node.span, "name: pg_main");
             return None;
         };
-        let name = self.read_name(named, "the name of a keychain entry")?;
+        let name = self.read_name(name_node, "the name of a keychain entry")?;
         let kind = node.get("kind").or_else(|| node.get("type"));
         let kind = kind.and_then(|kind| self.read_text(kind, "the kind of a keychain entry"));
         let scope = node.get("scope").and_then(Node::as_str);

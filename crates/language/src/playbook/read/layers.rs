@@ -16,14 +16,14 @@ const INHERITED_KEYS: &[&str] = &[
 /// Returns the part of an outer `spec` that its tasks inherit.
 pub(crate) fn inheritable(spec: &Node, with_timeout: bool) -> Node {
     let entries = spec.as_map().unwrap_or_default();
-    let kept = entries.iter().filter_map(|entry| match &*entry.key {
+    let own_entries = entries.iter().filter_map(|entry| match &*entry.key {
         "policy" => policy_rules(entry),
         key if key.starts_with("timeout") => with_timeout.then(|| entry.clone()),
         key => INHERITED_KEYS.contains(&key).then(|| entry.clone()),
     });
     Node {
         span: spec.span,
-        value: NodeValue::Map(kept.collect()),
+        value: NodeValue::Map(own_entries.collect()),
     }
 }
 

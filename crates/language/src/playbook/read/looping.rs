@@ -169,8 +169,8 @@ impl PlaybookReader {
         let fields = self.check_map(node, &LOOP_POLICY, "loop.spec.policy");
         if let Some(results) = fields.get("results") {
             let results = self.check_map(results, &LOOP_RESULTS, "loop.spec.policy.results");
-            if let Some(order) = results.get("preserve_order") {
-                self.read_boolean(order, "preserve_order");
+            if let Some(preserve_order) = results.get("preserve_order") {
+                self.read_boolean(preserve_order, "preserve_order");
             }
         }
         let exec = fields.get("exec");

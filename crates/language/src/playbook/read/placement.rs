@@ -39,17 +39,17 @@ pub(crate) fn lift_keys(node: &Node, kind: &KindSpec) -> (Node, Node) {
         // A `pool` that is a map configures a connection pool; a `pool` of workers is a name.
         let is_ignored =
             ignored.contains(&key) && (key != "pool" || entry.value.as_map().is_some());
-        is_ignored || is_kinds && !TASK_SPEC.iter().any(|(known, _)| *known == key)
+        is_ignored || is_kinds && !TASK_SPEC.iter().any(|(spec_key, _)| *spec_key == key)
     };
     let entries = spec.as_map().unwrap_or_default();
-    let (lifted, kept): (Vec<&MapEntry>, Vec<&MapEntry>) = entries.iter().partition(is_tasks);
+    let (lifted, remaining): (Vec<&MapEntry>, Vec<&MapEntry>) = entries.iter().partition(is_tasks);
     let map = |entries: Vec<&MapEntry>| Node {
         span: spec.span,
         value: NodeValue::Map(entries.into_iter().cloned().collect()),
     };
     let mut task = overlay(&map(lifted), node);
     task.span = node.span;
-    (task, map(kept))
+    (task, map(remaining))
 }
 
 /// Moves the keys that the kind allows in `input` from there to the task.
@@ -99,22 +99,24 @@ impl PlaybookReader {
             return task.clone();
         };
         let source = script.get("source");
-        let given = match source {
+        let source_type = match source {
             Some(source) if source.as_map().is_some() => source.get("type"),
             other => other,
         };
-        let Some(given) =
-            given.filter(|given| given.as_str().is_some_and(|text| !text.contains("{{")))
-        else {
+        let Some(source_type) = source_type.filter(|source_type| {
+            source_type
+                .as_str()
+                .is_some_and(|text| !text.contains("{{"))
+        }) else {
             return task.clone();
         };
         if self
-            .read_word(given, "script.source.type", SCRIPT_SOURCES)
+            .read_word(source_type, "script.source.type", SCRIPT_SOURCES)
             .is_none()
         {
             return task.clone();
         }
-        if given.as_str() != Some("inline") {
+        if source_type.as_str() != Some("inline") {
             return task.clone();
         }
         let code = source.and_then(|source| source.get("code"));

@@ -99,7 +99,7 @@ impl PlaybookReader {
 
 impl PlaybookReader {
     /// Reports templates in programs: their values are inserted as literals.
-    pub(crate) fn check_code(&mut self, node: &Node, code: &Tree, of: CodeTitle<'_>) {
+    pub(crate) fn check_code(&mut self, node: &Node, code: &Tree, code_title: CodeTitle<'_>) {
         let Tree::Template(template) = code else {
             return;
         };
@@ -108,7 +108,7 @@ impl PlaybookReader {
             key,
             title,
             language,
-        } = of;
+        } = code_title;
         let (name, raw) = (language.name(), language.raw_filter());
         if text.contains(raw) {
             return;
@@ -141,7 +141,7 @@ impl ProtectedText {
             verbatim_ranges: Vec::new(),
         };
         let mut at = 0;
-        while let Some(start) = text[at..].find("{{").map(|found| at + found) {
+        while let Some(start) = text[at..].find("{{").map(|offset| at + offset) {
             let end = start + text[start..].find("}}")? + "}}".len();
             protected.text.push_str(&text[at..start]);
             let segment = &text[start..end];
@@ -181,8 +181,8 @@ impl ProtectedText {
 fn is_mistyped_template(text: &str, start: usize, segment: &str) -> bool {
     let inner = segment.trim_start_matches(['{', '-', ' ', '\n']);
     let end = inner.find(|c: char| !c.is_alphanumeric() && c != '_');
-    let word = &inner[..end.unwrap_or(inner.len())];
-    RESERVED.contains(&word) && !is_in_comment(&text[..start])
+    let first_word = &inner[..end.unwrap_or(inner.len())];
+    RESERVED.contains(&first_word) && !is_in_comment(&text[..start])
 }
 
 /// Whether the position after this text is inside a comment or a multi-line Python string.

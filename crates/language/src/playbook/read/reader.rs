@@ -61,9 +61,9 @@ impl<'n> CheckedMap<'n> {
 
     /// Returns the entry of a key by canonical name.
     pub(crate) fn entry(&self, name: &str) -> Option<&'n MapEntry> {
-        let mut found = self.entries.iter();
-        found
-            .find(|(known, _)| known == name)
+        let mut entries = self.entries.iter();
+        entries
+            .find(|(entry_key, _)| entry_key == name)
             .map(|(_, entry)| *entry)
     }
 
@@ -113,9 +113,9 @@ impl PlaybookReader {
 
     /// Reports a diagnostic once, because layers that several tasks inherit are read for each of them.
     pub(crate) fn report(&mut self, diagnostic: Diagnostic) {
-        let room = !self.is_full();
+        let has_capacity = !self.is_full();
         let is_first_error = diagnostic.is_error() && !self.has_errors();
-        if (room || is_first_error) && !self.diagnostics.contains(&diagnostic) {
+        if (has_capacity || is_first_error) && !self.diagnostics.contains(&diagnostic) {
             self.diagnostics.push(diagnostic);
         }
     }
@@ -131,7 +131,9 @@ impl PlaybookReader {
 
     /// Whether a diagnostic of this code was reported.
     pub(crate) fn has_reported(&self, code: &str) -> bool {
-        self.diagnostics.iter().any(|said| said.code == code)
+        self.diagnostics
+            .iter()
+            .any(|diagnostic| diagnostic.code == code)
     }
 
     /// Reports an error whose label gives the remedy.
@@ -150,12 +152,12 @@ impl PlaybookReader {
     pub(crate) fn suggest<'a>(
         &self,
         word: &str,
-        known: impl IntoIterator<Item = &'a str>,
+        candidates: impl IntoIterator<Item = &'a str>,
     ) -> Option<&'a str> {
         if self.is_full() {
             return None;
         }
-        find_nearest(word, known)
+        find_nearest(word, candidates)
     }
 
     /// Whether another copy of `node` may be added; reports an error if not.
@@ -258,7 +260,7 @@ impl PlaybookReader {
         let takes = names.clone().collect::<Vec<_>>().join(" ");
         let takes = format!("({} takes: {takes})", shape.noun);
         let label = match self.suggest(key, names.chain(spellings)) {
-            Some(meant) => format!("did you mean `{meant}`?     {takes}"),
+            Some(suggestion) => format!("did you mean `{suggestion}`?     {takes}"),
             None => takes,
         };
         let message = format!("unknown field `{key}` in {title}");

@@ -83,8 +83,8 @@ impl PlaybookReader {
     }
 
     /// Reads the name of a store. The first use of the alias `object` is reported with a warning.
-    fn read_store_kind(&mut self, node: &Node, what: &str) -> Option<Name> {
-        let kind = self.read_word(node, what, STORES)?;
+    fn read_store_kind(&mut self, node: &Node, subject: &str) -> Option<Name> {
+        let kind = self.read_word(node, subject, STORES)?;
         if node.as_str() == Some("object") && !self.has_reported("W218") {
             let message = "the store name `object` is an alias of `disk`";
             let warning = self.diagnostic("W218", message, node.span);
@@ -101,8 +101,8 @@ impl PlaybookReader {
             control.ttl = self.read_duration(ttl, "ttl");
         }
         if let Some(compression) = fields.get("compression") {
-            let word = self.read_word(compression, "compression", COMPRESSIONS);
-            control.compression = word.map(Into::into);
+            let codec_name = self.read_word(compression, "compression", COMPRESSIONS);
+            control.compression = codec_name.map(Into::into);
         }
     }
 
@@ -152,8 +152,8 @@ impl PlaybookReader {
             }
             NodeValue::Null => Vec::new(),
             _ => {
-                let wanted = "a list of paths or of `{path, as}`, or a map of names and paths";
-                self.report_wrong_type(node, key, wanted);
+                let expected = "a list of paths or of `{path, as}`, or a map of names and paths";
+                self.report_wrong_type(node, key, expected);
                 Vec::new()
             }
         }

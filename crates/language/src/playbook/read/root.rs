@@ -44,7 +44,7 @@ pub(crate) fn read_playbook(root: &Node, source: &SourceText) -> PlaybookDraft {
     let steps = reader.read_steps(&fields, root, &settings, &book);
     reader.check_workbook(&book);
     let name = metadata.name.unwrap_or_else(|| "playbook".into());
-    let named = [
+    let step_nodes = [
         ("entry_step", settings.entry),
         ("final_step", settings.final_step),
     ];
@@ -65,7 +65,7 @@ pub(crate) fn read_playbook(root: &Node, source: &SourceText) -> PlaybookDraft {
             hash: playbook_hash(&source.text),
         },
         reader,
-        step_names: named
+        step_names: step_nodes
             .into_iter()
             .filter_map(|(key, node)| Some((key, node?)))
             .collect(),
@@ -141,9 +141,9 @@ impl PlaybookReader {
     }
 
     fn check_unique_steps(&mut self, steps: &[Step]) {
-        let mut known = BTreeMap::new();
+        let mut first_spans = BTreeMap::new();
         for step in steps {
-            if let Some(first) = known.insert(step.name.clone(), step.span.line) {
+            if let Some(first) = first_spans.insert(step.name.clone(), step.span.line) {
                 let message = format!("two steps have the name `{}`", step.name);
                 let label = format!("first on line {first}; rename one of them");
                 self.report_error("E0110", message, step.span, label);
@@ -153,12 +153,12 @@ impl PlaybookReader {
 
     /// Reads each workbook task once on its own, so that unused ones are checked as well.
     fn check_workbook(&mut self, book: &Workbook) {
-        let home = TaskInheritance {
+        let inheritance = TaskInheritance {
             inherited: None,
             book,
         };
         for (name, node) in book {
-            self.read_task(name.as_str().into(), node, &home);
+            self.read_task(name.as_str().into(), node, &inheritance);
         }
     }
 }

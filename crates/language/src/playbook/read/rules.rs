@@ -38,7 +38,7 @@ impl PlaybookReader {
         let fields = self.check_map(node, &POLICY, "task policy");
         let unmatched = fields.get("on_unmatched");
         let unmatched = unmatched
-            .and_then(|word| self.read_word(word, "on_unmatched", UNMATCHED))
+            .and_then(|name| self.read_word(name, "on_unmatched", UNMATCHED))
             .unwrap_or_default();
         let rules = match fields.get("rules") {
             Some(Node {
@@ -130,13 +130,13 @@ impl PlaybookReader {
     }
 
     fn read_then(&mut self, node: &Node) -> RuleAction {
-        if let Some(word) = node.as_str() {
+        if let Some(text) = node.as_str() {
             let message = "`then` must be a map, not text";
             self.report_error(
                 "E0124",
                 message,
                 node.span,
-                format!("write `then: {{do: {word}}}`"),
+                format!("write `then: {{do: {text}}}`"),
             );
             return empty_action();
         }
@@ -146,8 +146,8 @@ impl PlaybookReader {
 
     fn read_directive(&mut self, fields: &CheckedMap<'_>, node: &Node) -> RuleAction {
         let mut then = empty_action();
-        if let Some(word) = fields.get("do") {
-            let directive = self.read_word(word, "do", DIRECTIVES);
+        if let Some(directive_node) = fields.get("do") {
+            let directive = self.read_word(directive_node, "do", DIRECTIVES);
             then.directive = directive.unwrap_or(Directive::Continue);
         }
         then.retry = self.read_retry(fields);
@@ -178,7 +178,7 @@ impl PlaybookReader {
         RetryRule {
             attempts: attempts.and_then(|node| self.read_count(node, "attempts")),
             backoff: backoff
-                .and_then(|word| self.read_word(word, "backoff", BACKOFFS))
+                .and_then(|name| self.read_word(name, "backoff", BACKOFFS))
                 .unwrap_or_default(),
             delay: delay.and_then(|node| self.read_delay(node, "delay")),
         }
@@ -192,16 +192,16 @@ impl PlaybookReader {
             ("delay", Directive::Retry, "retry"),
             ("to", Directive::Jump, "jump"),
         ];
-        for (key, owner, word) in owners {
+        for (key, owner, expected_directive) in owners {
             if let Some(entry) = fields.entry(key)
                 && directive != owner
             {
-                let message = format!("`{key}` needs `do: {word}`");
+                let message = format!("`{key}` needs `do: {expected_directive}`");
                 self.report_error(
                     "E0126",
                     message,
                     entry.span,
-                    format!("add `do: {word}`, or remove it"),
+                    format!("add `do: {expected_directive}`, or remove it"),
                 );
             }
         }

@@ -62,21 +62,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn typing_mistakes_find_their_word() {
+    fn a_mistyped_word_finds_the_intended_one() {
         let words = ["tool", "next", "step", "loop", "spec", "desc"];
-        for (typed, meant) in [
+        for (typed, nearest) in [
             ("tol", "tool"),
             ("nxet", "next"),
             ("Step", "step"),
             ("lop", "loop"),
             ("descr", "desc"),
         ] {
-            assert_eq!(find_nearest(typed, words), Some(meant), "{typed}");
+            assert_eq!(find_nearest(typed, words), Some(nearest), "{typed}");
         }
     }
 
     #[test]
-    fn strange_words_find_nothing() {
+    fn unrelated_words_find_no_suggestion() {
         assert_eq!(find_nearest("banana", ["tool", "next"]), None);
         assert_eq!(find_nearest("x", ["y"]), None);
         assert_eq!(find_nearest("tool", ["tool"]), None);

@@ -49,12 +49,12 @@ impl PlaybookReader {
         let inherited = task_layers(&fields, defaults);
         self.site = TemplateSite::Call;
         let input = fields.get("input").map(|input| self.read_step_input(input));
-        let home = TaskInheritance {
+        let inheritance = TaskInheritance {
             inherited: inherited.as_ref(),
             book,
         };
         let mut tasks = match fields.get("tool") {
-            Some(tool) => self.apply_step_output(tool, &fields, &called, &home),
+            Some(tool) => self.apply_step_output(tool, &fields, &called, &inheritance),
             None => Vec::new(),
         };
         self.site = TemplateSite::Boundary;
@@ -118,12 +118,12 @@ impl PlaybookReader {
         tool: &Node,
         fields: &CheckedMap<'_>,
         name: &Name,
-        home: &TaskInheritance<'_>,
+        inheritance: &TaskInheritance<'_>,
     ) -> Vec<crate::playbook::Task> {
-        let mut tasks = self.read_tool(tool, name, home);
+        let mut tasks = self.read_tool(tool, name, inheritance);
         if let (Some(output), Some(last)) = (fields.get("output"), tasks.last_mut()) {
-            let given = self.read_result(output);
-            last.result = std::mem::take(&mut last.result).with_base(given);
+            let step_result = self.read_result(output);
+            last.result = std::mem::take(&mut last.result).with_base(step_result);
         }
         tasks
     }
@@ -175,9 +175,9 @@ impl PlaybookReader {
         if let Some(lifecycle) = fields.get("lifecycle") {
             let lifecycle = self.check_map(lifecycle, &LIFECYCLE, "lifecycle");
             for key in ["deadline_s", "timeout_s"] {
-                let given = lifecycle.get(key);
-                let given = given.and_then(|node| self.read_duration(node, key));
-                knobs.timeout = given.or(knobs.timeout);
+                let duration_node = lifecycle.get(key);
+                let duration_node = duration_node.and_then(|node| self.read_duration(node, key));
+                knobs.timeout = duration_node.or(knobs.timeout);
             }
         }
     }

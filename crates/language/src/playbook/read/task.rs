@@ -170,7 +170,8 @@ impl PlaybookReader {
             names.filter(|name| fields.get(name).is_some()).collect()
         };
         let choice = given(kind.one_of);
-        let rivals = given(kind.at_most_one_of);
+        let groups = kind.at_most_one_of.iter().map(|group| given(group));
+        let rivals = groups.into_iter().find(|names| names.len() > 1);
         let is_missing = choice.is_empty()
             && !kind.one_of.is_empty()
             && !kind
@@ -183,7 +184,7 @@ impl PlaybookReader {
             let label = format!("add one of: {}", kind.one_of.join(" "));
             self.report_error("E0126", message, fields.span, label);
         }
-        for names in [choice, rivals] {
+        for names in std::iter::once(choice).chain(rivals) {
             if let [first, second, ..] = names[..] {
                 let message = format!("{title} has both `{first}` and `{second}`");
                 let span = fields.entry(second).map_or(fields.span, |entry| entry.span);

@@ -22,7 +22,7 @@ impl PlaybookReader {
         &mut self,
         node: &Node,
         step: &Name,
-        home: &TaskInheritance<'_>,
+        inheritance: &TaskInheritance<'_>,
     ) -> Vec<Task> {
         let items = match &node.value {
             NodeValue::Map(_) => match self.read_single_task(node, step) {
@@ -45,7 +45,7 @@ impl PlaybookReader {
         let mut tasks = Vec::new();
         for item in items {
             let uses = self.uses.len();
-            match self.read_task(item.label, item.task, home) {
+            match self.read_task(item.label, item.task, inheritance) {
                 Some(task) => tasks.push(task),
                 None => self.uses.truncate(uses),
             }
@@ -109,9 +109,9 @@ impl PlaybookReader {
     }
 
     fn check_unique_labels(&mut self, items: &[PipelineItem<'_>], step: &Name) {
-        let mut known = std::collections::BTreeMap::new();
+        let mut labels = std::collections::BTreeMap::new();
         for PipelineItem { label, span, .. } in items {
-            if let Some(first) = known.insert(label.clone(), span.line) {
+            if let Some(first) = labels.insert(label.clone(), span.line) {
                 let message = format!("step `{step}` has two tasks `{label}`");
                 let advice = format!("first on line {first}; rename one of them");
                 self.report_error("E0111", message, *span, advice);

@@ -14,31 +14,31 @@ use crate::yaml::{Node, NodeValue};
 
 impl PlaybookReader {
     /// Reports a value of the wrong type.
-    pub(crate) fn report_wrong_type(&mut self, node: &Node, what: &str, wanted: &str) {
-        let message = format!("{what} must be {wanted}, not {}", node.describe());
-        self.report_error("E0101", message, node.span, format!("write {wanted}"));
+    pub(crate) fn report_wrong_type(&mut self, node: &Node, subject: &str, expected: &str) {
+        let message = format!("{subject} must be {expected}, not {}", node.describe());
+        self.report_error("E0101", message, node.span, format!("write {expected}"));
     }
 
     /// Reads text; numbers and booleans are converted to text.
-    pub(crate) fn read_text(&mut self, node: &Node, what: &str) -> Option<String> {
+    pub(crate) fn read_text(&mut self, node: &Node, subject: &str) -> Option<String> {
         match &node.value {
             NodeValue::Text(text) => Some(text.text.to_string()),
             NodeValue::Number(number) => Some(number.to_string()),
             NodeValue::Bool(value) => Some(value.to_string()),
             NodeValue::Null | NodeValue::List(_) | NodeValue::Map(_) => {
-                self.report_wrong_type(node, what, "text");
+                self.report_wrong_type(node, subject, "text");
                 None
             }
         }
     }
 
     /// Reads a name: text that is not empty.
-    pub(crate) fn read_name(&mut self, node: &Node, what: &str) -> Option<Name> {
-        let text = self.read_text(node, what)?;
+    pub(crate) fn read_name(&mut self, node: &Node, subject: &str) -> Option<Name> {
+        let text = self.read_text(node, subject)?;
         if text.trim().is_empty() {
             self.report_error(
                 "E0101",
-                format!("{what} is empty"),
+                format!("{subject} is empty"),
                 node.span,
                 "write a name",
             );
@@ -47,11 +47,11 @@ impl PlaybookReader {
         Some(text.into())
     }
 
-    pub(crate) fn read_boolean(&mut self, node: &Node, what: &str) -> Option<bool> {
+    pub(crate) fn read_boolean(&mut self, node: &Node, subject: &str) -> Option<bool> {
         if let NodeValue::Bool(value) = node.value {
             return Some(value);
         }
-        self.report_wrong_type(node, what, "`true` or `false`");
+        self.report_wrong_type(node, subject, "`true` or `false`");
         None
     }
 
@@ -59,38 +59,38 @@ impl PlaybookReader {
     pub(crate) fn read_word<T: Copy>(
         &mut self,
         node: &Node,
-        what: &str,
+        subject: &str,
         words: &[(&str, T)],
     ) -> Option<T> {
-        let text = self.read_text(node, what)?;
-        if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
+        let text = self.read_text(node, subject)?;
+        if let Some((_, value)) = words.iter().find(|(option, _)| *option == text) {
             return Some(*value);
         }
-        let known: Vec<_> = words.iter().map(|(word, _)| *word).collect();
-        let takes = format!("({what} is one of: {})", known.join(" "));
-        let label = match self.suggest(&text, known) {
-            Some(meant) => format!("did you mean `{meant}`?     {takes}"),
+        let options: Vec<_> = words.iter().map(|(option, _)| *option).collect();
+        let takes = format!("({subject} is one of: {})", options.join(" "));
+        let label = match self.suggest(&text, options) {
+            Some(suggestion) => format!("did you mean `{suggestion}`?     {takes}"),
             None => takes,
         };
-        let message = format!("invalid value `{text}` for `{what}`");
+        let message = format!("invalid value `{text}` for `{subject}`");
         self.report_error("E0104", message, node.span, label);
         None
     }
 
-    pub(crate) fn read_duration(&mut self, node: &Node, what: &str) -> Option<Duration> {
+    pub(crate) fn read_duration(&mut self, node: &Node, subject: &str) -> Option<Duration> {
         let value = duration::parse(&node.to_json());
         if value.is_none() {
-            let message = format!("{what} must be a duration");
+            let message = format!("{subject} must be a duration");
             let label = "write seconds, or `500ms`, `30s`, `1h 30m`, `PT1H`";
             self.report_error("E0105", message, node.span, label);
         }
         value
     }
 
-    pub(crate) fn read_size(&mut self, node: &Node, what: &str) -> Option<u64> {
+    pub(crate) fn read_size(&mut self, node: &Node, subject: &str) -> Option<u64> {
         let value = duration::parse_size(&node.to_json());
         if value.is_none() {
-            let message = format!("{what} must be a size");
+            let message = format!("{subject} must be a size");
             self.report_error(
                 "E0105",
                 message,
@@ -102,35 +102,35 @@ impl PlaybookReader {
     }
 
     /// Reads an integer of at least 1.
-    pub(crate) fn read_whole_number(&mut self, node: &Node, what: &str) -> Option<u32> {
+    pub(crate) fn read_whole_number(&mut self, node: &Node, subject: &str) -> Option<u32> {
         let number = node
             .to_json()
             .as_u64()
             .and_then(|count| u32::try_from(count).ok());
         let number = number.filter(|count| *count > 0);
         if number.is_none() {
-            let message = format!("{what} must be a whole number of at least 1");
+            let message = format!("{subject} must be a whole number of at least 1");
             self.report_error("E0105", message, node.span, "write a number");
         }
         number
     }
 
     /// Reads an integer of at least 1, or a template for one.
-    pub(crate) fn read_count(&mut self, node: &Node, what: &str) -> Option<Tree> {
+    pub(crate) fn read_count(&mut self, node: &Node, subject: &str) -> Option<Tree> {
         let is_template = node.as_text().is_some_and(|text| is_template(&text.text));
         let is_count = node.to_json().as_u64().is_some_and(|count| count > 0);
         if is_template || is_count {
             return Some(self.read_tree(node));
         }
-        let message = format!("{what} must be a whole number of at least 1");
+        let message = format!("{subject} must be a whole number of at least 1");
         self.report_error("E0105", message, node.span, "write a number, or a template");
         None
     }
 
     /// Reads a duration, or a template for one.
-    pub(crate) fn read_delay(&mut self, node: &Node, what: &str) -> Option<Tree> {
+    pub(crate) fn read_delay(&mut self, node: &Node, subject: &str) -> Option<Tree> {
         let is_template = node.as_text().is_some_and(|text| is_template(&text.text));
-        if is_template || self.read_duration(node, what).is_some() {
+        if is_template || self.read_duration(node, subject).is_some() {
             return Some(self.read_tree(node));
         }
         None
@@ -188,12 +188,12 @@ impl PlaybookReader {
     }
 
     /// Reads a condition: text with or without braces, or a boolean.
-    pub(crate) fn read_condition(&mut self, node: &Node, what: &str) -> Option<Template> {
+    pub(crate) fn read_condition(&mut self, node: &Node, subject: &str) -> Option<Template> {
         let text = match &node.value {
             NodeValue::Text(text) => text.text.to_string(),
             NodeValue::Bool(value) => value.to_string(),
             _ => {
-                self.report_wrong_type(node, what, "a condition such as `\"{{ ctx.ready }}\"`");
+                self.report_wrong_type(node, subject, "a condition such as `\"{{ ctx.ready }}\"`");
                 return None;
             }
         };
@@ -228,8 +228,8 @@ impl PlaybookReader {
     }
 
     fn report_bad_template(&mut self, node: &Node, error: &SyntaxError) {
-        let whole = 0..node.as_str().map_or(0, str::len);
-        let range = error.range.clone().unwrap_or(whole);
+        let full_range = 0..node.as_str().map_or(0, str::len);
+        let range = error.range.clone().unwrap_or(full_range);
         let span = node.locate(&self.source.text, &range);
         let message = format!("template syntax error: {}", error.message);
         let diagnostic = self

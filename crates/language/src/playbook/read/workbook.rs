@@ -52,29 +52,29 @@ impl PlaybookReader {
     /// Replaces `node` by the workbook task it refers to; keys of `node` override those of the task.
     pub(crate) fn expand_named_task(&mut self, node: &Node, book: &Workbook) -> Option<Node> {
         let mut current = node.clone();
-        let mut seen: Vec<String> = Vec::new();
+        let mut expanded: Vec<String> = Vec::new();
         while current.get("kind").and_then(Node::as_str) == Some("workbook") {
-            let Some(asked) = current.get("name").cloned() else {
+            let Some(name_node) = current.get("name").cloned() else {
                 let example = "name: <workbook task>";
                 self.report_missing_key("name", "the workbook task", node.span, example);
                 return None;
             };
-            let name = self.read_text(&asked, "name")?;
+            let name = self.read_text(&name_node, "name")?;
             let Some(task) = book.get(&name) else {
-                self.report_unknown_task(&asked, &name, book);
+                self.report_unknown_task(&name_node, &name, book);
                 return None;
             };
-            if seen.contains(&name) {
+            if expanded.contains(&name) {
                 let message = format!("workbook task `{name}` refers to itself");
                 self.report_error(
                     "E0119",
                     message,
-                    asked.span,
+                    name_node.span,
                     "set a tool kind in one of the tasks",
                 );
                 return None;
             }
-            seen.push(name);
+            expanded.push(name);
             if !self.may_inherit(task) {
                 return None;
             }
@@ -84,15 +84,15 @@ impl PlaybookReader {
         Some(current)
     }
 
-    fn report_unknown_task(&mut self, asked: &Node, name: &str, book: &Workbook) {
-        let known: Vec<&str> = book.keys().map(String::as_str).collect();
-        let label = match self.suggest(name, known.iter().copied()) {
-            Some(meant) => format!("did you mean `{meant}`?"),
-            None if known.is_empty() => "this playbook has no `workbook`".to_owned(),
-            None => format!("(workbook has: {})", known.join(" ")),
+    fn report_unknown_task(&mut self, name_node: &Node, name: &str, book: &Workbook) {
+        let names: Vec<&str> = book.keys().map(String::as_str).collect();
+        let label = match self.suggest(name, names.iter().copied()) {
+            Some(suggestion) => format!("did you mean `{suggestion}`?"),
+            None if names.is_empty() => "this playbook has no `workbook`".to_owned(),
+            None => format!("(workbook has: {})", names.join(" ")),
         };
         let message = format!("unknown workbook task `{name}`");
-        self.report_error("E0118", message, asked.span, label);
+        self.report_error("E0118", message, name_node.span, label);
     }
 }
 
@@ -106,10 +106,10 @@ fn task_node(node: &Node) -> &Node {
 
 fn without_keys(node: &Node, keys: &[&str]) -> Node {
     let entries = node.as_map().unwrap_or_default().iter();
-    let kept = entries.filter(|entry| !keys.contains(&&*entry.key));
+    let remaining = entries.filter(|entry| !keys.contains(&&*entry.key));
     Node {
         span: node.span,
-        value: NodeValue::Map(kept.cloned().collect()),
+        value: NodeValue::Map(remaining.cloned().collect()),
     }
 }
 

@@ -49,7 +49,7 @@ impl PlaybookReader {
 
     /// Rejects writes to other targets than `ctx`: an arc has no iteration and no pipeline.
     pub(crate) fn check_only_ctx(&mut self, writes: Vec<SetEntry>) -> Vec<SetEntry> {
-        let (kept, other): (Vec<_>, Vec<_>) = writes
+        let (ctx_writes, other): (Vec<_>, Vec<_>) = writes
             .into_iter()
             .partition(|write| write.target == WriteTarget::Ctx);
         for write in other {
@@ -57,7 +57,7 @@ impl PlaybookReader {
             let label = format!("write `ctx.{}`, or write it in a task", write.key);
             self.report_error("E0125", message, write.span, label);
         }
-        kept
+        ctx_writes
     }
 }
 

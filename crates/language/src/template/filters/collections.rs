@@ -1,4 +1,4 @@
-//! List filters and functions of the library, with the number of items that they build checked first.
+//! List filters and functions of the library; they check first how many items they will build.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::template::operators::{self, is_list};
 use crate::template::session;
 use crate::template::weigh;
 
-/// What another place of an item costs that there is already.
+/// Bytes charged for another pointer to an existing item.
 const SHARED_ITEM_BYTES: usize = 8;
 
 pub(crate) fn register(env: &mut Environment<'static>) {
@@ -76,7 +76,7 @@ pub(crate) fn register(env: &mut Environment<'static>) {
     });
 }
 
-/// How many items a value has. Those of a list whose length is not known are gone through.
+/// Returns the number of items. If a list does not know its length, its items are counted.
 fn count(value: &Native) -> Result<usize, Error> {
     if let Some(count) = value.len() {
         return Ok(count);
@@ -98,7 +98,7 @@ fn check_items(value: &Native) -> Result<(), Error> {
     session::check_room(count(value)?.saturating_mul(ITEM_BYTES))
 }
 
-/// Accounts for a map or list of arguments that is copied.
+/// Charges a map or list of arguments that is copied.
 fn charge_map(value: &Native) -> Result<(), Error> {
     session::charge_allocation(count(value)?.saturating_mul(ITEM_BYTES))
 }
@@ -128,7 +128,7 @@ fn slice(
     filters::slice(state, value, slices, fill)
 }
 
-/// Checks that items can be divided into lists. The items themselves are shared, and cost less than new ones.
+/// Checks that the lists of a division can be built. The items are shared, which costs less than new ones.
 fn check_lists(items: usize, lists: usize) -> Result<(), Error> {
     session::check_room(
         items
@@ -137,18 +137,18 @@ fn check_lists(items: usize, lists: usize) -> Result<(), Error> {
     )
 }
 
-/// Lists side by side. The lists of items are made while someone goes through them, so they are accounted for here.
-fn zip(state: &State<'_, '_>, value: Native, others: Rest<Native>) -> Result<Native, Error> {
+/// `zip`: combines lists item by item. The inner lists are built during iteration, so they are charged here.
+fn zip(state: &State<'_, '_>, value: Native, other_lists: Rest<Native>) -> Result<Native, Error> {
     let mut shortest = count(&value)?;
-    for other in others.iter() {
+    for other in other_lists.iter() {
         shortest = shortest.min(count(other)?);
     }
     session::charge_allocation(
         shortest
-            .saturating_mul(others.len())
+            .saturating_mul(other_lists.len())
             .saturating_mul(ITEM_BYTES),
     )?;
-    filters::zip(state, value, others)
+    filters::zip(state, value, other_lists)
 }
 
 fn reverse(value: &Native) -> Result<Native, Error> {
@@ -159,7 +159,7 @@ fn reverse(value: &Native) -> Result<Native, Error> {
     filters::reverse(value)
 }
 
-/// The last item. A list whose length is not known is gone through.
+/// Returns the last item. A list that does not know its length is iterated.
 fn last(value: Native) -> Result<Native, Error> {
     if value.kind() != ValueKind::Iterable || value.len().is_some() {
         return filters::last(value);
@@ -172,7 +172,7 @@ fn last(value: Native) -> Result<Native, Error> {
     Ok(last)
 }
 
-/// Numbers added up, or texts or lists put together after a `start` of their kind.
+/// `sum`: adds numbers, or appends texts or lists to a `start` of their type.
 fn sum(
     value: &Native,
     attribute: Option<&str>,
@@ -205,7 +205,7 @@ fn sum(
     Ok(sum)
 }
 
-/// Sorts. By several attributes, a list of them is built for each item.
+/// Sorts. With several attributes, a list of keys is built for each item.
 fn sort(state: &State<'_, '_>, value: Native, kwargs: Kwargs) -> Result<Native, Error> {
     check_items(&value)?;
     let attribute: Option<&str> = kwargs.peek("attribute").ok();
@@ -222,14 +222,14 @@ fn sort(state: &State<'_, '_>, value: Native, kwargs: Kwargs) -> Result<Native, 
     filters::sort(state, value, kwargs)
 }
 
-/// The first of the items that are equal. What they are compared by is copied for those that differ.
+/// Returns the first of each group of equal items. Their keys are copied.
 fn unique(value: &Native, kwargs: Kwargs) -> Result<Native, Error> {
     let attribute: Option<&str> = kwargs.get("attribute")?;
     let is_exact = kwargs
         .get::<Option<bool>>("case_sensitive")?
         .unwrap_or(false);
     kwargs.assert_all_used()?;
-    let (mut unique, mut seen, mut bytes) = (Vec::new(), BTreeSet::new(), 0_usize);
+    let (mut unique, mut keys, mut bytes) = (Vec::new(), BTreeSet::new(), 0_usize);
     for item in value.try_iter()?.checked() {
         let item = item?;
         let compared = at_path(item.clone(), attribute)?;
@@ -240,25 +240,25 @@ fn unique(value: &Native, kwargs: Kwargs) -> Result<Native, Error> {
             }
             _ => compared,
         };
-        if !seen.contains(&compared) {
+        if !keys.contains(&compared) {
             let text = compared.as_str().map_or(0, str::len);
             bytes = bytes.saturating_add(text).saturating_add(ITEM_BYTES);
             session::check_room(bytes)?;
-            seen.insert(compared);
+            keys.insert(compared);
             unique.push(item);
         }
     }
     Ok(Native::from(unique))
 }
 
-/// What a copy of an item's text takes: of the item itself, or of what a path inside it leads to.
+/// Returns the bytes that a copy of an item's key takes: the item itself or the value at a path in it.
 fn copied_bytes(item: &Native, path: Option<&str>) -> Result<usize, Error> {
-    let found = at_path(item.clone(), path)?;
-    let text = found.as_str().map_or(0, str::len);
+    let field = at_path(item.clone(), path)?;
+    let text = field.as_str().map_or(0, str::len);
     Ok(text.saturating_add(ITEM_BYTES))
 }
 
-/// An item, or what a path inside it leads to; undefined where there is nothing.
+/// Returns an item or the value at a path in it; undefined if there is none.
 fn at_path(item: Native, path: Option<&str>) -> Result<Native, Error> {
     let Some(path) = path else {
         return Ok(item);
@@ -267,19 +267,19 @@ fn at_path(item: Native, path: Option<&str>) -> Result<Native, Error> {
     Ok(follow(&item, path).unwrap_or_default())
 }
 
-/// What a dotted path leads to.
+/// Returns the value at a dotted path.
 fn follow(item: &Native, path: &str) -> Result<Native, Error> {
-    let mut found = item.clone();
+    let mut field = item.clone();
     for part in path.split('.') {
-        found = match part.parse::<usize>() {
-            Ok(index) => found.get_item_by_index(index)?,
-            Err(_) => found.get_attr(part)?,
+        field = match part.parse::<usize>() {
+            Ok(index) => field.get_item_by_index(index)?,
+            Err(_) => field.get_attr(part)?,
         };
     }
-    Ok(found)
+    Ok(field)
 }
 
-/// The items for which a test holds, or does not; without a test those that are true.
+/// Returns the items that pass or fail a test; without a test, those that are true.
 fn select(
     state: &mut State<'_, '_>,
     value: &Native,

@@ -1,4 +1,4 @@
-//! Dates and times. A time is RFC 3339 text, so that it can be data; these filters read and write it.
+//! Dates and times. A time is RFC 3339 text, so that it can be data; these filters parse and format it.
 
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
@@ -9,9 +9,9 @@ use minijinja::{Environment, Error, ErrorKind};
 use crate::template::operators::to_text;
 use crate::template::session;
 
-/// How long one field of a pattern is, at most, when it is written without a width.
+/// Maximum length of a pattern's field without a width.
 const FIELD_BYTES_MAX: usize = 64;
-/// How much of a text is repeated in a message.
+/// Number of characters of a text that a message quotes.
 const QUOTED_CHARACTERS_MAX: usize = 120;
 
 pub(crate) fn register(env: &mut Environment<'static>) {
@@ -28,7 +28,7 @@ fn now() -> Result<String, Error> {
     })
 }
 
-/// Reads a time: RFC 3339, a date with or without a time of day, or seconds since 1970.
+/// Parses a time: RFC 3339, a date with or without a time of day, or seconds since 1970.
 fn to_datetime(value: &Native, format: Option<&str>) -> Result<String, Error> {
     let zoned = match format {
         None => parse_time(value)?,
@@ -53,8 +53,8 @@ fn to_datetime(value: &Native, format: Option<&str>) -> Result<String, Error> {
     Ok(zoned.timestamp().to_string())
 }
 
-/// Writes a time with a pattern: `{{ now() | strftime('%Y-%m-%d') }}`. The older order, a pattern as the subject and
-/// the time as the argument, works too.
+/// Formats a time: `{{ now() | strftime('%Y-%m-%d') }}`. The older order, with the pattern as the subject and the time
+/// as the argument, also works.
 fn strftime(value: &Native, other: &Native) -> Result<String, Error> {
     let (time, pattern) = match value.as_str() {
         Some(text) if text.contains('%') => (other, text),
@@ -99,7 +99,7 @@ fn parse_time(value: &Native) -> Result<Zoned, Error> {
         })
 }
 
-/// The beginning of a text, for a message.
+/// The start of a text, for a message.
 fn quoted(text: &str) -> String {
     let mut quoted: String = text.chars().take(QUOTED_CHARACTERS_MAX).collect();
     if quoted.len() < text.len() {

@@ -43,7 +43,7 @@ pub(crate) fn register(env: &mut Environment<'static>) {
     env.add_filter("urlencode", urlencode);
 }
 
-/// JSON as Python writes it: a space after each comma and colon.
+/// JSON as Python formats it: a space after each comma and colon.
 fn json(value: &Native, indent: Option<usize>, kwargs: &Kwargs) -> Result<String, Error> {
     let indent = indent.or(kwargs.get("indent")?);
     kwargs.assert_all_used()?;
@@ -97,7 +97,7 @@ fn write_json(
     Ok(())
 }
 
-/// Writes a scalar as JSON, accounted for while it is written.
+/// Writes a scalar as JSON and charges it while it is written.
 fn push_scalar(scalar: &impl Serialize, text: &mut String) -> Result<(), Error> {
     let mut written = BoundedBytes(Vec::new());
     serde_json::to_writer(&mut written, scalar)
@@ -106,7 +106,7 @@ fn push_scalar(scalar: &impl Serialize, text: &mut String) -> Result<(), Error> 
     Ok(())
 }
 
-/// Bytes that stop growing at the budget.
+/// A buffer that stops growing at the budget.
 struct BoundedBytes(Vec<u8>);
 
 impl io::Write for BoundedBytes {
@@ -121,7 +121,7 @@ impl io::Write for BoundedBytes {
     }
 }
 
-/// Escapes what would end a script or an attribute, as Jinja2 does.
+/// Escapes characters that would end a script or an attribute, as Jinja2 does.
 fn html_safe(text: &str) -> Result<String, Error> {
     substitute(text, |c| match c {
         '<' => Some("\\u003c"),
@@ -143,7 +143,7 @@ fn from_json(text: &str) -> Result<Native, Error> {
     Ok(convert::to_native(&value))
 }
 
-/// Accounts for the values in a JSON text: two bytes may be an item of a list, and seven a map.
+/// Charges the values in a JSON text: two bytes can be a list item, and seven a map entry.
 fn charge_parsed(text: &str) -> Result<(), Error> {
     let (mut bytes, mut is_quoted, mut is_escaped) = (text.len(), false, false);
     for byte in text.bytes() {
@@ -161,7 +161,7 @@ fn charge_parsed(text: &str) -> Result<(), Error> {
     session::charge_allocation(bytes)
 }
 
-/// YAML in block style; a scalar is quoted wherever a reader could take it for something else.
+/// YAML in block style; a scalar is quoted if a parser could read it as another type.
 fn to_yaml(value: &Native) -> Result<String, Error> {
     let value = convert::to_json(value)?;
     let mut text = String::new();
@@ -198,7 +198,7 @@ fn write_yaml(value: &Value, depth: usize, text: &mut String) -> Result<(), Erro
     }
 }
 
-/// Writes what follows a dash or a key: a scalar on the same line, anything else on lines of its own.
+/// Writes the value after a dash or a key: a scalar on the same line, anything else on the next lines.
 fn write_yaml_item(item: &Value, depth: usize, text: &mut String) -> Result<(), Error> {
     let nested = matches!(item, Value::Array(items) if !items.is_empty())
         || matches!(item, Value::Object(map) if !map.is_empty());
@@ -214,7 +214,7 @@ fn push_plain(value: &Value, text: &mut String) -> Result<(), Error> {
     }
 }
 
-/// Writes a text as YAML: bare only where no reader could take it for something else.
+/// Writes a text as YAML, unquoted only if every parser reads it as text.
 fn push_plain_text(scalar: &str, text: &mut String) -> Result<(), Error> {
     if !is_bare(scalar) {
         return push_scalar(&scalar, text);
@@ -240,7 +240,7 @@ fn b64decode(text: &str) -> Result<String, Error> {
     String::from_utf8(bytes).map_err(|_| invalid())
 }
 
-/// A path's text keeps its slashes; a map is a query, with pluses for spaces.
+/// `urlencode`: a text keeps its slashes; a map becomes a query, with pluses for spaces.
 fn urlencode(value: &Native) -> Result<String, Error> {
     if value.kind() != ValueKind::Map {
         let mut encoded = String::new();
@@ -259,7 +259,7 @@ fn urlencode(value: &Native) -> Result<String, Error> {
     Ok(query)
 }
 
-/// Writes a text with percent signs in place of what an address cannot hold. Its length is computed first.
+/// Percent-encodes a text. The length is computed first.
 fn push_percent(text: &str, safe: &[u8], space: &str, encoded: &mut String) -> Result<(), Error> {
     let is_plain =
         |byte: u8| byte.is_ascii_alphanumeric() || b"_.-~".contains(&byte) || safe.contains(&byte);

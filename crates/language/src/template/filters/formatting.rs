@@ -1,5 +1,5 @@
-//! `format`, as a filter and as a method. A pattern may name one argument in many fields, so the length of each field is
-//! computed before the text is built.
+//! `format`, as a filter and as a method. A pattern may name one argument in many fields, so the length of each field
+//! is computed before the text is built.
 
 use minijinja::formatting::{FormatStyle, format as format_text};
 use minijinja::value::{Kwargs, Rest, Value as Native, ValueKind, from_args};
@@ -9,11 +9,11 @@ use crate::template::budget::{self, ITEM_WORK};
 use crate::template::operators::printed_bytes;
 use crate::template::session;
 
-/// The widest padding that a pattern may ask for.
+/// Maximum padding of a field.
 const WIDTH_MAX: usize = 4096;
-/// How many bytes one character of padding may have.
+/// Maximum number of bytes of one padding character.
 const CHARACTER_BYTES_MAX: usize = 4;
-/// How long the text of a number is without padding, at most.
+/// Maximum length of a formatted number without padding.
 const NUMBER_BYTES_MAX: usize = 512;
 
 pub(crate) fn register(env: &mut Environment<'static>) {
@@ -22,7 +22,7 @@ pub(crate) fn register(env: &mut Environment<'static>) {
     });
 }
 
-/// Fills arguments into the fields of a pattern: `"%s of %d" | format(a, b)` or `"{} of {}".format(a, b)`.
+/// Inserts arguments into the fields of a pattern: `"%s of %d" | format(a, b)` or `"{} of {}".format(a, b)`.
 pub(crate) fn format(style: FormatStyle, pattern: &str, args: &[Native]) -> Result<Native, Error> {
     check_widths(pattern)?;
     let mut bytes = pattern.len();
@@ -32,27 +32,27 @@ pub(crate) fn format(style: FormatStyle, pattern: &str, args: &[Native]) -> Resu
                 bytes = add_field(bytes, arg)?;
             }
             for key in keys(pattern) {
-                let named = args
+                let keywords = args
                     .first()
                     .filter(|arg| arg.kind() == ValueKind::Map)
                     .and_then(|arg| arg.get_attr(key).ok());
-                bytes = add_field(bytes, &named.unwrap_or_default())?;
+                bytes = add_field(bytes, &keywords.unwrap_or_default())?;
             }
         }
         FormatStyle::StrFormat => {
-            let (positional, named): (&[Native], Kwargs) = from_args(args)?;
+            let (positional, keywords): (&[Native], Kwargs) = from_args(args)?;
             for arg in positional {
                 bytes = add_field(bytes, arg)?;
             }
             for path in paths(pattern) {
-                bytes = add_field(bytes, &find(path, positional, &named))?;
+                bytes = add_field(bytes, &find(path, positional, &keywords))?;
             }
         }
     }
     format_text(style, pattern, args).map(Native::from)
 }
 
-/// The length of a text after one more field.
+/// Returns the length of the text after one more field.
 fn add_field(bytes: usize, value: &Native) -> Result<usize, Error> {
     session::charge_work(ITEM_WORK)?;
     let field = match value.kind() {
@@ -72,8 +72,8 @@ fn keys(pattern: &str) -> impl Iterator<Item = &str> {
         .filter_map(|rest| rest.split_once(')').map(|(key, _)| key))
 }
 
-/// The numbers and names with which fields begin: `0.a` in `{0.a:>9}`. A field without one takes the next argument, which
-/// is counted with the arguments.
+/// The paths at the start of the fields: `0.a` in `{0.a:>9}`. A field without a path takes the next argument and is
+/// counted with the arguments.
 fn paths(pattern: &str) -> impl Iterator<Item = &str> {
     pattern.split('{').skip(1).filter_map(|rest| {
         let end = rest.find([':', '}']).unwrap_or(rest.len());
@@ -81,24 +81,24 @@ fn paths(pattern: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What a path leads to: an argument, or something inside it.
-fn find(path: &str, positional: &[Native], named: &Kwargs) -> Native {
+/// Returns the argument, or the value in it, at a path.
+fn find(path: &str, positional: &[Native], keywords: &Kwargs) -> Native {
     let mut parts = path.split(['.', '[', ']']).filter(|part| !part.is_empty());
     let first = parts.next().unwrap_or_default();
-    let mut found = match first.parse::<usize>() {
+    let mut argument = match first.parse::<usize>() {
         Ok(index) => positional.get(index).cloned(),
-        Err(_) => named.peek::<Native>(first).ok(),
+        Err(_) => keywords.peek::<Native>(first).ok(),
     };
     for part in parts {
-        found = found.and_then(|value| match part.parse::<usize>() {
+        argument = argument.and_then(|value| match part.parse::<usize>() {
             Ok(index) => value.get_item_by_index(index).ok(),
             Err(_) => value.get_attr(part).ok(),
         });
     }
-    found.unwrap_or_default()
+    argument.unwrap_or_default()
 }
 
-/// Refuses paddings without reason: a width is a few digits to write and as many bytes as it says.
+/// Rejects excessive padding: a width takes a few digits, but its padding as many bytes as the number says.
 pub(crate) fn check_widths(pattern: &str) -> Result<(), Error> {
     let mut digits = 0_usize;
     let mut padded = 0_usize;

@@ -9,10 +9,10 @@ use crate::template::operators::{self, is_list, items};
 use crate::template::session;
 use crate::template::weigh;
 
-/// How deeply maps are merged and lists flattened.
+/// Maximum depth to which maps are merged and lists flattened.
 const MERGE_DEPTH_MAX: usize = 64;
 
-/// How many items a range has that is a list in a template.
+/// Maximum number of items of a range that is built as a list.
 const LISTED_RANGE_ITEMS_MAX: usize = 100_000;
 
 pub(crate) fn register(env: &mut Environment<'static>) {
@@ -42,18 +42,18 @@ fn list_range(first: i64, second: Option<i64>, step: Option<i64>) -> Result<Nati
     Ok(Native::make_iterable(move || (0..items).map(item)))
 }
 
-/// `map('filter', …)` or `map(attribute='path', default=…)`, item by item, so that each result is accounted for.
+/// `map('filter', …)` or `map(attribute='path', default=…)`, item by item, so that each result is charged.
 fn map(
     state: &mut State<'_, '_>,
     value: &Native,
     args: Rest<Native>,
     kwargs: Kwargs,
 ) -> Result<Native, Error> {
-    let named = args.first().and_then(|name| name.as_str());
+    let filter_name = args.first().and_then(|name| name.as_str());
     let attribute: Option<Native> = kwargs.get("attribute")?;
     let default: Option<Native> = kwargs.get("default")?;
     kwargs.assert_all_used()?;
-    if named.is_none_or(|name| name.starts_with('%')) && attribute.is_none() {
+    if filter_name.is_none_or(|name| name.starts_with('%')) && attribute.is_none() {
         return Err(Error::new(
             ErrorKind::InvalidOperation,
             "map needs the name of a filter, or an attribute",
@@ -61,7 +61,7 @@ fn map(
     }
     let mut results = Vec::new();
     for item in items(value)? {
-        let result = match (named, &attribute) {
+        let result = match (filter_name, &attribute) {
             (Some(name), _) => {
                 weigh::charge_deep(&item, 0)?;
                 let mut call = vec![item];
@@ -85,19 +85,19 @@ fn map(
     Ok(Native::from(results))
 }
 
-/// What a dotted path leads to, if it is there.
+/// Returns the value at a dotted path, if there is one.
 fn follow_path(value: &Native, path: &str) -> Option<Native> {
-    let mut found = value.clone();
+    let mut field = value.clone();
     for part in path.split('.') {
         let key = part
             .parse::<usize>()
             .map_or_else(|_| Native::from(part), Native::from);
-        found = found
+        field = field
             .get_item(&key)
             .ok()
-            .filter(|found| !found.is_undefined())?;
+            .filter(|field| !field.is_undefined())?;
     }
-    Some(found)
+    Some(field)
 }
 
 fn keys(value: &Native) -> Result<Native, Error> {
@@ -115,20 +115,20 @@ fn values(value: &Native) -> Result<Native, Error> {
 }
 
 fn get(value: &Native, key: &Native, default: Option<Native>) -> Native {
-    let found = value
+    let field = value
         .get_item(key)
         .ok()
-        .filter(|found| !found.is_undefined());
-    found.or(default).unwrap_or(Native::from(()))
+        .filter(|field| !field.is_undefined());
+    field.or(default).unwrap_or(Native::from(()))
 }
 
-/// Merges maps from left to right; `recursive=true` merges maps inside, too.
-fn combine(value: &Native, others: Rest<Native>, kwargs: Kwargs) -> Result<Native, Error> {
+/// Merges maps from left to right; `recursive=true` also merges nested maps.
+fn combine(value: &Native, other_maps: Rest<Native>, kwargs: Kwargs) -> Result<Native, Error> {
     let recursive = kwargs.get::<Option<bool>>("recursive")?.unwrap_or(false);
     kwargs.assert_all_used()?;
     let mut merged = value.clone();
     check_mapping(&merged)?;
-    for other in others.iter() {
+    for other in other_maps.iter() {
         merged = merge(&merged, other, if recursive { MERGE_DEPTH_MAX } else { 0 })?;
     }
     Ok(merged)
@@ -175,8 +175,8 @@ fn dict2items(value: &Native) -> Result<Native, Error> {
     let mut pairs = Vec::new();
     for key in items(value)? {
         session::charge_allocation(MAP_BYTES)?;
-        let found = value.get_item(&key)?;
-        pairs.push(Native::from_pairs([("key", key), ("value", found)]));
+        let field = value.get_item(&key)?;
+        pairs.push(Native::from_pairs([("key", key), ("value", field)]));
     }
     Ok(Native::from(pairs))
 }

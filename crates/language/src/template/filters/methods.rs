@@ -1,4 +1,4 @@
-//! Methods that Python people write: `.get()`, `.items()`, `.split()` and the like.
+//! Methods of Python values: `.get()`, `.items()`, `.split()` and others.
 
 use minijinja::formatting::FormatStyle;
 use minijinja::value::{Kwargs, Value as Native, ValueKind, from_args};
@@ -11,7 +11,7 @@ use crate::template::session;
 /// Methods of texts that build a text of about the same length.
 const SAME_LENGTH: &[&str] = &["upper", "lower", "title", "capitalize"];
 
-/// Calls a method on a value. Nothing is changed in place: `append` answers with a longer list.
+/// Calls a method on a value. Values are not changed: `append` returns a longer list.
 pub(crate) fn call_method(
     state: &mut State<'_, '_>,
     value: &Native,

@@ -1,5 +1,5 @@
-//! Filters, functions and methods of the house, beside the library's. Those that can build more than they are given
-//! account for it first.
+//! Filters, functions and methods that NoETL adds to those of the library. If a result can be larger than the
+//! arguments, it is charged before it is built.
 #![expect(
     clippy::needless_pass_by_value,
     reason = "the library hands arguments over by value"

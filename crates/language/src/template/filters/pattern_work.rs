@@ -1,40 +1,40 @@
-//! How much work a pattern is: to compile it, and to search a text with it.
+//! Estimates the work of compiling a pattern and of searching a text with it.
 //!
-//! A search goes through a text once, but may be in as many places of the pattern at a time as there are, and after each
-//! match some patterns are followed to the end of the text in vain.
+//! A search reads a text once, but may be at many positions of the pattern at a time. After each match, some patterns
+//! are tried up to the end of the text without a longer match.
 
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Class, Hir, HirKind};
 
-/// How many places a pattern without groups may have for a search to take one step a character.
+/// Maximum number of positions of a pattern without groups for which a search takes one step per character.
 const FREE_PLACES_MAX: usize = 64;
-/// How many groups double the cost of a step.
+/// Number of groups that double the cost of a step.
 const GROUPS_OF_STEP: usize = 16;
-/// How many of the places a search passes at the price of one character.
+/// Number of positions that a search checks at the cost of one character.
 const PLACES_OF_CHARACTER: usize = 2;
-/// The same where a search only looks further ahead, which is faster.
+/// The same for a search that only looks further ahead, which is faster.
 const PLACES_AHEAD_OF_CHARACTER: usize = 16;
-/// What it costs to compile a state, in characters read.
+/// Cost of compiling a state, in characters read.
 const STATE_WORK: usize = 32;
-/// How many states there are in a compiled pattern of the largest size.
+/// Number of states of a compiled pattern of the maximum size.
 const STATES_MAX: usize = 8 * 1024;
-/// What a search remembers for each state and group.
+/// Bytes that a search stores for each state and group.
 const SLOT_BYTES: usize = 8;
 
-/// What a pattern costs.
+/// Estimated cost of a pattern.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct PatternWork {
-    /// How many characters a pattern matches one after the other, with every repetition written out.
+    /// Number of characters that a pattern matches in sequence, with every repetition expanded.
     places: usize,
-    /// How many states it is compiled to, about: a class of characters has one for each of its ranges.
+    /// Approximate number of states after compilation: a character class has one for each of its ranges.
     states: usize,
     groups: usize,
-    /// Whether a search may look far behind a match before it knows that it is one.
+    /// Whether a search may read far beyond a match before it accepts the match.
     looks_ahead: bool,
 }
 
 impl PatternWork {
-    /// Of a pattern with these flags. A text that is no pattern costs nothing, because it is not compiled.
+    /// Estimates a pattern with these flags. An invalid pattern costs nothing, because it is not compiled.
     pub(crate) fn of(text: &str, ignore_case: bool, multiline: bool) -> Self {
         let parsed = ParserBuilder::new()
             .case_insensitive(ignore_case)
@@ -52,22 +52,22 @@ impl PatternWork {
         )
     }
 
-    /// How many groups it has.
+    /// Number of groups.
     pub(crate) fn groups(self) -> usize {
         self.groups
     }
 
-    /// For compiling it.
+    /// Cost of compiling the pattern.
     pub(crate) fn compiling(self) -> usize {
         self.states * STATE_WORK
     }
 
-    /// What a search remembers, in bytes.
+    /// Bytes that a search stores.
     pub(crate) fn memory(self) -> usize {
         self.states * self.groups * SLOT_BYTES
     }
 
-    /// For going through a text once.
+    /// Cost of searching a text once.
     pub(crate) fn through(self, bytes: usize) -> usize {
         if self.groups == 0 && self.places <= FREE_PLACES_MAX {
             return bytes;
@@ -79,7 +79,7 @@ impl PatternWork {
         bytes.saturating_mul(places)
     }
 
-    /// For a match after which so many bytes of the text remain.
+    /// Cost of a match with this many bytes of text after it.
     pub(crate) fn ahead(self, bytes: usize) -> usize {
         if !self.looks_ahead {
             return 0;
@@ -88,7 +88,7 @@ impl PatternWork {
     }
 }
 
-/// How many characters and classes a pattern has one after the other, each class counted as `of_class` says.
+/// Number of characters and classes that a pattern has in sequence; `of_class` returns the count of a class.
 fn count(hir: &Hir, of_class: &impl Fn(&Class) -> usize) -> usize {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => 0,
@@ -105,7 +105,7 @@ fn count(hir: &Hir, of_class: &impl Fn(&Class) -> usize) -> usize {
     }
 }
 
-/// How many ranges of characters a class has.
+/// Number of character ranges of a class.
 fn ranges(class: &Class) -> usize {
     match class {
         Class::Unicode(class) => class.ranges().len(),
@@ -113,8 +113,8 @@ fn ranges(class: &Class) -> usize {
     }
 }
 
-/// Whether a repetition without end stands in an alternative or in another repetition: the search may prefer it to a match
-/// that it has found, and follow it in vain.
+/// Whether an unbounded repetition is inside an alternative or another repetition: the search may then try it up to the
+/// end of the text after it has found a match.
 fn looks_ahead(hir: &Hir, is_inside: bool) -> bool {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) | HirKind::Literal(_) | HirKind::Class(_) => false,

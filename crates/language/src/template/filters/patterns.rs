@@ -1,4 +1,4 @@
-//! Patterns: regular expressions as Python people write them.
+//! Regular expressions in the syntax of Python.
 
 use std::fmt::Write as _;
 
@@ -11,16 +11,16 @@ use crate::template::budget;
 use crate::template::operators::to_text;
 use crate::template::session;
 
-/// A compiled pattern may take this much.
+/// Maximum size of a compiled pattern.
 const PATTERN_BYTES_MAX: usize = 256 * 1024;
-/// The longest pattern: what it is read into is many times as large.
+/// Maximum length of a pattern: its parsed form is many times as large.
 const PATTERN_TEXT_BYTES_MAX: usize = 8 * 1024;
-/// How many groups a pattern may have: a search remembers all of them for each of its states.
+/// Maximum number of groups of a pattern: a search stores all of them for each of its states.
 const GROUPS_MAX: usize = 63;
-/// What it costs to compile a pattern, in characters read, and for each of its own characters.
+/// Cost of compiling a pattern, in characters read, plus the cost of each of its characters.
 const COMPILE_WORK: usize = 4096;
 const COMPILE_WORK_OF_CHARACTER: usize = 128;
-/// How many patterns a rendering keeps compiled.
+/// Number of compiled patterns that a rendering caches.
 const COMPILED_MAX: usize = 8;
 
 pub(crate) fn register(env: &mut Environment<'static>) {
@@ -39,17 +39,17 @@ pub(crate) struct CompiledPattern {
     work: PatternWork,
 }
 
-/// A pattern for a text through which it is about to go, accounted for.
+/// Returns the compiled pattern for a search in this text, and charges the search.
 fn compile_pattern(text: &str, subject: &str, kwargs: &Kwargs) -> Result<CompiledPattern, Error> {
     let (ignore_case, multiline) = parse_flags(kwargs)?;
-    let known = session::with_session(|session| {
+    let cached = session::with_session(|session| {
         let same = |compiled: &&CompiledPattern| {
             compiled.text == text
                 && (compiled.ignore_case, compiled.multiline) == (ignore_case, multiline)
         };
         session.patterns.iter().find(same).cloned()
     });
-    let compiled = match known {
+    let compiled = match cached {
         Some(compiled) => Ok(compiled),
         None => compile(text, ignore_case, multiline),
     }?;
@@ -57,7 +57,7 @@ fn compile_pattern(text: &str, subject: &str, kwargs: &Kwargs) -> Result<Compile
     Ok(compiled)
 }
 
-/// Compiles a pattern, and keeps it for the next text.
+/// Compiles a pattern and caches it.
 fn compile(text: &str, ignore_case: bool, multiline: bool) -> Result<CompiledPattern, Error> {
     if text.len() > PATTERN_TEXT_BYTES_MAX {
         return Err(budget::exceeded("a pattern is longer than 8 KiB"));
@@ -121,35 +121,37 @@ fn regex_replace(
     let mut replaced = String::new();
     let mut end = 0;
     for captures in regex.captures_iter(&text) {
-        let Some(found) = captures.get(0) else {
+        let Some(matched) = captures.get(0) else {
             continue;
         };
-        let ahead = work.ahead(text.len() - found.end());
+        let ahead = work.ahead(text.len() - matched.end());
         session::charge_work(ahead.saturating_add(template.len() + 1))?;
         let groups: usize = counts
             .iter()
             .enumerate()
-            .map(|(group, count)| captures.get(group).map_or(0, |found| found.len()) * count)
+            .map(|(group, count)| captures.get(group).map_or(0, |matched| matched.len()) * count)
             .sum();
-        let between = found.start() - end;
+        let between = matched.start() - end;
         session::check_room(replaced.len() + between + groups + template.len())?;
-        replaced.push_str(&text[end..found.start()]);
+        replaced.push_str(&text[end..matched.start()]);
         captures.expand(&template, &mut replaced);
-        end = found.end();
+        end = matched.end();
     }
     session::check_room(replaced.len() + text.len() - end)?;
     replaced.push_str(&text[end..]);
     Ok(replaced)
 }
 
-/// How often each group of a pattern stands in a replacement: `${1}`, `${name}`.
+/// Number of references to each group in a replacement: `${1}`, `${name}`.
 fn count_references(template: &str, regex: &Regex) -> Vec<usize> {
     let mut counts = vec![0; regex.captures_len()];
     for reference in template.split("${").skip(1) {
         let name = reference.split('}').next().unwrap_or_default();
         let group = match name.parse::<usize>() {
             Ok(group) => Some(group),
-            Err(_) => regex.capture_names().position(|known| known == Some(name)),
+            Err(_) => regex
+                .capture_names()
+                .position(|group_name| group_name == Some(name)),
         };
         if let Some(count) = group.and_then(|group| counts.get_mut(group)) {
             *count += 1;
@@ -187,7 +189,7 @@ fn group_references(with: &str) -> String {
     template
 }
 
-/// The first match, or its only group, or all its groups; none where nothing matches.
+/// Returns the first match: its text, its only group, or all its groups; none without a match.
 fn regex_search(value: &Native, find: &str, kwargs: Kwargs) -> Result<Native, Error> {
     let text = to_text(value)?;
     let CompiledPattern { regex, .. } = compile_pattern(find, &text, &kwargs)?;
@@ -200,27 +202,27 @@ fn regex_search(value: &Native, find: &str, kwargs: Kwargs) -> Result<Native, Er
 fn regex_findall(value: &Native, find: &str, kwargs: Kwargs) -> Result<Native, Error> {
     let text = to_text(value)?;
     let CompiledPattern { regex, work, .. } = compile_pattern(find, &text, &kwargs)?;
-    let mut found = Vec::new();
+    let mut matches = Vec::new();
     for captures in regex.captures_iter(&text) {
-        let end = captures.get(0).map_or(0, |whole| whole.end());
+        let end = captures.get(0).map_or(0, |matched| matched.end());
         session::charge_work(work.ahead(text.len() - end))?;
         session::charge_allocation(budget::ITEM_BYTES)?;
-        found.push(to_groups(&captures)?);
+        matches.push(to_groups(&captures)?);
     }
-    Ok(Native::from(found))
+    Ok(Native::from(matches))
 }
 
-/// The groups of a match, accounted for.
+/// The groups of a match, which are charged.
 fn to_groups(captures: &regex::Captures<'_>) -> Result<Native, Error> {
     let texts = captures.iter().skip(usize::from(captures.len() > 1));
     let bytes: usize = texts
-        .map(|found| budget::ITEM_BYTES + found.map_or(0, |found| found.len()))
+        .map(|capture| budget::ITEM_BYTES + capture.map_or(0, |capture| capture.len()))
         .sum();
     session::charge_allocation(bytes)?;
     let group = |index| {
         captures
             .get(index)
-            .map_or(Native::from(()), |found| Native::from(found.as_str()))
+            .map_or(Native::from(()), |capture| Native::from(capture.as_str()))
     };
     Ok(match captures.len() {
         1 => group(0),

@@ -1,4 +1,4 @@
-//! The list of our filters, and their registration.
+//! The filters that NoETL registers.
 
 use minijinja::Environment;
 use minijinja::value::Value as Native;

@@ -1,5 +1,4 @@
-//! Text filters and methods of the library, with the length of what they build checked first, and those that strip
-//! characters or split.
+//! Text filters and methods of the library. They check first how long the result will be. Others strip or split a text.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -43,7 +42,7 @@ pub(crate) fn register(env: &mut Environment<'static>) {
     env.add_filter("lines", |value: &Native| split_lines(value, false));
 }
 
-/// Lets `build` make a text of about the same length; a letter has at most three times its bytes in another case.
+/// Builds a text of about the same length with `build`; a change of case makes a character at most three times as long.
 fn with_room<'a>(
     text: StringInput<'a>,
     build: fn(StringInput<'a>) -> Native,
@@ -52,7 +51,7 @@ fn with_room<'a>(
     Ok(build(text))
 }
 
-/// The methods of a text that build a text or a list. The others look at the text only.
+/// The methods of a text that build a text or a list. The other methods only read the text.
 pub(crate) fn method(value: &Native, name: &str, args: &[Native]) -> Option<Result<Native, Error>> {
     let text = value.as_str()?;
     Some(match name {
@@ -106,7 +105,7 @@ fn strip_method(text: &str, args: &[Native], ends: StripEnds) -> Result<Native, 
     strip(text, characters, ends).map(Native::from)
 }
 
-/// A text without the given characters, or spaces, at its start, its end or both. It reads each character once.
+/// Strips the given characters, or spaces, from the start, the end or both. Reads each character once.
 fn strip<'a>(text: &'a str, characters: Option<&str>, ends: StripEnds) -> Result<&'a str, Error> {
     let characters = match characters {
         Some(characters) => {
@@ -130,7 +129,7 @@ fn strip<'a>(text: &'a str, characters: Option<&str>, ends: StripEnds) -> Result
     Ok(stripped)
 }
 
-/// A text's parts. They are counted before a list of them is built.
+/// Splits a text. The parts are counted before a list is built.
 fn split(value: &Native, separator: Option<&str>, most: Option<i64>) -> Result<Native, Error> {
     let text = to_text(value)?;
     let parts = match separator {

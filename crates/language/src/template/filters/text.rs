@@ -40,14 +40,14 @@ pub(crate) fn replace(
 ) -> Result<String, Error> {
     let (text, from, to) = (to_text(value)?, to_text(from)?, to_text(to)?);
     let count = count.unwrap_or(usize::MAX);
-    let found = if from.is_empty() {
+    let occurrences = if from.is_empty() {
         text.chars().count() + 1
     } else {
         text.matches(&*from).count()
     };
     session::charge_allocation(
         text.len()
-            .saturating_add(found.min(count).saturating_mul(to.len())),
+            .saturating_add(occurrences.min(count).saturating_mul(to.len())),
     )?;
     Ok(text.replacen(&*from, &to, count))
 }
@@ -58,13 +58,13 @@ pub(crate) fn join(
     attribute: Option<&str>,
     kwargs: Kwargs,
 ) -> Result<String, Error> {
-    let named: Option<&str> = kwargs.get("attribute")?;
+    let attribute_name: Option<&str> = kwargs.get("attribute")?;
     let joiner = match joiner {
         Some(joiner) => joiner,
         None => kwargs.get::<Option<&str>>("d")?.unwrap_or_default(),
     };
     kwargs.assert_all_used()?;
-    let attribute = attribute.or(named);
+    let attribute = attribute.or(attribute_name);
     let mut text = String::new();
     for (index, item) in value.try_iter()?.checked().enumerate() {
         let mut item = item?;
@@ -118,12 +118,12 @@ fn indent(
         if index > 0 {
             indented.push('\n');
         }
-        let wanted = if index == 0 {
+        let prefix = if index == 0 {
             first
         } else {
             blank || !line.is_empty()
         };
-        if wanted {
+        if prefix {
             indented.push_str(&margin);
         }
         indented.push_str(line);
@@ -136,7 +136,7 @@ fn center(value: &Native, width: Option<usize>) -> Result<String, Error> {
     let width = width.unwrap_or(80);
     session::charge_allocation(width.saturating_add(text.len()))?;
     let missing = width.saturating_sub(text.chars().count());
-    // Python puts the odd space on the left when the width is odd.
+    // If the width is odd, Python puts the extra space on the left.
     let left = missing / 2 + (missing & width & 1);
     Ok(format!(
         "{}{text}{}",
@@ -157,7 +157,7 @@ fn escape(value: &Native) -> Result<String, Error> {
     })
 }
 
-/// A text of which some characters are replaced. Its length is computed before it is built.
+/// Replaces some characters of a text. The length is computed first.
 pub(crate) fn substitute(
     text: &str,
     replacement: impl Fn(char) -> Option<&'static str>,
@@ -175,7 +175,8 @@ pub(crate) fn substitute(
     Ok(substituted)
 }
 
-/// Cuts text to `length`, at a word's end unless `killwords`; up to `leeway` more is left alone.
+/// Truncates text to `length`, at a word boundary unless `killwords`; a text that is at most `leeway` longer is not
+/// truncated.
 fn truncate(
     value: &Native,
     length: Option<usize>,
@@ -198,14 +199,14 @@ fn truncate(
         .char_indices()
         .nth(length)
         .map_or(text.len(), |at| at.0);
-    let cut = text.get(..bytes).unwrap_or_default();
-    let kept = if killwords {
-        cut
+    let prefix = text.get(..bytes).unwrap_or_default();
+    let shortened = if killwords {
+        prefix
     } else {
-        cut.rsplit_once(' ').map_or(cut, |(words, _)| words)
+        prefix.rsplit_once(' ').map_or(prefix, |(words, _)| words)
     };
-    session::charge_allocation(kept.len() + end.len())?;
-    Ok(format!("{kept}{end}"))
+    session::charge_allocation(shortened.len() + end.len())?;
+    Ok(format!("{shortened}{end}"))
 }
 
 fn wordwrap(
@@ -234,8 +235,8 @@ fn wordwrap(
     minijinja_contrib::filters::wordwrap(&Native::from(text.into_owned()), options)
 }
 
-/// Checks that wrapped text can be built: the parts that the longest line is divided into, and the text with a `wrap`
-/// between any two parts.
+/// Checks that wrapped text can be built: the parts into which the longest line is divided, and the text with a `wrap`
+/// between two parts.
 fn check_wrapped(text: &str, width: usize, wrap: &str) -> Result<(), Error> {
     let parts = |line: &str| {
         let places = line.bytes().filter(|byte| matches!(byte, b' ' | b'-'));
@@ -243,11 +244,14 @@ fn check_wrapped(text: &str, width: usize, wrap: &str) -> Result<(), Error> {
     };
     let longest = text.lines().map(parts).max().unwrap_or_default();
     session::check_room(longest.saturating_mul(ITEM_BYTES))?;
-    let all: usize = text.lines().map(parts).sum();
-    session::check_room(text.len().saturating_add(all.saturating_mul(wrap.len())))
+    let parts_total: usize = text.lines().map(parts).sum();
+    session::check_room(
+        text.len()
+            .saturating_add(parts_total.saturating_mul(wrap.len())),
+    )
 }
 
-/// A value over several lines, with a margin that grows with the depth.
+/// Formats a value over several lines, with a margin that grows with the depth.
 fn pprint(value: &Native) -> Result<String, Error> {
     let mut text = PrettyText(String::new());
     fmt::write(&mut text, format_args!("{value:#?}"))
@@ -255,7 +259,7 @@ fn pprint(value: &Native) -> Result<String, Error> {
     Ok(text.0)
 }
 
-/// Text that stops growing at the budget. Each part goes through as many margins as the value is deep.
+/// Text that stops growing at the budget. Each part is written through as many margins as the value is deep.
 struct PrettyText(String);
 
 impl fmt::Write for PrettyText {
@@ -268,7 +272,7 @@ impl fmt::Write for PrettyText {
     }
 }
 
-/// A word of the shell, quoted where it needs to be.
+/// A shell word, quoted if necessary.
 fn quote(value: &Native) -> Result<String, Error> {
     let text = to_text(value)?;
     let plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./-_".contains(c);
@@ -280,7 +284,7 @@ fn quote(value: &Native) -> Result<String, Error> {
     Ok(format!("'{quoted}'"))
 }
 
-/// Texts that mean yes are true; any other value has its own truth.
+/// Texts such as `yes` are true; any other value has its usual truth.
 fn boolean(value: &Native) -> bool {
     match value.as_str() {
         Some(text) => ["true", "yes", "on", "1", "y", "t"]

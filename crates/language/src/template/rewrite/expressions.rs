@@ -1,4 +1,4 @@
-//! Expressions: names, what is read from them, and how their values are taken.
+//! Rewrites expressions: names, the paths that are read from them, and how their values are used.
 
 use minijinja::Value as Native;
 use minijinja::machinery::Span as Place;
@@ -32,10 +32,10 @@ impl<'s> Rewriter<'s> {
     pub(crate) fn rewrite_expression(
         &mut self,
         expr: &Expr<'s>,
-        taken: ValueUse,
+        value_use: ValueUse,
     ) -> RewriteResult<Expr<'s>> {
         self.check_depth(expr.span())?;
-        let rewritten = self.rewrite_by_kind(expr, taken);
+        let rewritten = self.rewrite_by_kind(expr, value_use);
         self.depth -= 1;
         rewritten
     }
@@ -51,48 +51,48 @@ impl<'s> Rewriter<'s> {
     pub(super) fn rewrite_by_kind(
         &mut self,
         expr: &Expr<'s>,
-        taken: ValueUse,
+        value_use: ValueUse,
     ) -> RewriteResult<Expr<'s>> {
         let at = span_of(expr);
         Ok(match expr {
             Expr::Var(_) | Expr::GetAttr(_) | Expr::GetItem(_) => {
-                self.record_path(expr, taken != ValueUse::Required);
+                self.record_path(expr, value_use != ValueUse::Required);
                 let inner = self.rewrite_access(expr)?;
-                self.wrap_use(inner, at, taken)
+                self.wrap_use(inner, at, value_use)
             }
             Expr::Call(node) => {
                 let inner = self.rewrite_call(node)?;
-                self.wrap_use(inner, at, taken)
+                self.wrap_use(inner, at, value_use)
             }
             Expr::Const(node) => constant(node.value.clone(), at),
             Expr::Slice(node) => self.rewrite_slice(node)?,
             Expr::UnaryOp(node) => {
-                let (op, taken) = match node.op {
+                let (op, value_use) = match node.op {
                     ast::UnaryOpKind::Not => (ast::UnaryOpKind::Not, ValueUse::Optional),
                     ast::UnaryOpKind::Neg => (ast::UnaryOpKind::Neg, ValueUse::Required),
                 };
-                let expr = self.rewrite_expression(&node.expr, taken)?;
+                let expr = self.rewrite_expression(&node.expr, value_use)?;
                 Expr::UnaryOp(Spanned::new(ast::UnaryOp { op, expr }, at))
             }
-            Expr::BinOp(node) => self.rewrite_binary(node, taken)?,
+            Expr::BinOp(node) => self.rewrite_binary(node, value_use)?,
             Expr::Compare(node) => self.rewrite_comparison(node)?,
             Expr::IfExpr(node) => {
                 let rewritten = ast::IfExpr {
                     test_expr: self.rewrite_expression(&node.test_expr, ValueUse::Optional)?,
-                    true_expr: self.rewrite_expression(&node.true_expr, taken)?,
+                    true_expr: self.rewrite_expression(&node.true_expr, value_use)?,
                     false_expr: match &node.false_expr {
-                        Some(other) => Some(self.rewrite_expression(other, taken)?),
+                        Some(other) => Some(self.rewrite_expression(other, value_use)?),
                         None => None,
                     },
                 };
                 let inner = Expr::IfExpr(Spanned::new(rewritten, at));
                 if node.false_expr.is_none() {
-                    self.wrap_use(inner, at, taken)
+                    self.wrap_use(inner, at, value_use)
                 } else {
                     inner
                 }
             }
-            Expr::Filter(node) => self.rewrite_filter(node, taken)?,
+            Expr::Filter(node) => self.rewrite_filter(node, value_use)?,
             Expr::Test(node) => self.rewrite_test(node)?,
             Expr::List(node) => {
                 let items = self.rewrite_all(&node.items)?;
@@ -187,8 +187,8 @@ impl<'s> Rewriter<'s> {
     }
 
     /// Takes a value as its place asks.
-    pub(super) fn wrap_use(&self, inner: Expr<'s>, at: Place, taken: ValueUse) -> Expr<'s> {
-        match taken {
+    pub(super) fn wrap_use(&self, inner: Expr<'s>, at: Place, value_use: ValueUse) -> Expr<'s> {
+        match value_use {
             ValueUse::Raw => inner,
             ValueUse::Optional => apply_filter("%maybe", inner, vec![], at),
             ValueUse::Required => {

@@ -50,19 +50,21 @@ impl<'s> Rewriter<'s> {
     fn rewrite_arguments(
         &mut self,
         args: &[CallArg<'s>],
-        taken: ValueUse,
+        value_use: ValueUse,
         scale: Option<&'static str>,
     ) -> RewriteResult<Vec<CallArg<'s>>> {
         let mut rewritten = Vec::with_capacity(args.len());
         for arg in args {
             rewritten.push(match arg {
-                CallArg::Pos(value) => CallArg::Pos(self.rewrite_weighed(value, taken, scale)?),
+                CallArg::Pos(value) => CallArg::Pos(self.rewrite_weighed(value, value_use, scale)?),
                 CallArg::Kwarg(name, value) => {
-                    CallArg::Kwarg(name, self.rewrite_weighed(value, taken, scale)?)
+                    CallArg::Kwarg(name, self.rewrite_weighed(value, value_use, scale)?)
                 }
-                CallArg::PosSplat(value) => CallArg::PosSplat(self.spread(value, taken, scale)?),
+                CallArg::PosSplat(value) => {
+                    CallArg::PosSplat(self.spread(value, value_use, scale)?)
+                }
                 CallArg::KwargSplat(value) => {
-                    CallArg::KwargSplat(self.spread(value, taken, scale)?)
+                    CallArg::KwargSplat(self.spread(value, value_use, scale)?)
                 }
             });
         }
@@ -73,10 +75,10 @@ impl<'s> Rewriter<'s> {
     fn spread(
         &mut self,
         value: &Expr<'s>,
-        taken: ValueUse,
+        value_use: ValueUse,
         scale: Option<&'static str>,
     ) -> RewriteResult<Expr<'s>> {
-        let inner = self.rewrite_weighed(value, taken, scale)?;
+        let inner = self.rewrite_weighed(value, value_use, scale)?;
         Ok(apply_filter("%spread", inner, vec![], span_of(value)))
     }
 
@@ -84,10 +86,10 @@ impl<'s> Rewriter<'s> {
     fn rewrite_weighed(
         &mut self,
         value: &Expr<'s>,
-        taken: ValueUse,
+        value_use: ValueUse,
         scale: Option<&'static str>,
     ) -> RewriteResult<Expr<'s>> {
-        let inner = self.rewrite_expression(value, taken)?;
+        let inner = self.rewrite_expression(value, value_use)?;
         Ok(match (value, scale) {
             (Expr::Const(_), _) | (_, None) => inner,
             (_, Some(scale)) => apply_filter(scale, inner, vec![], span_of(value)),
@@ -97,7 +99,7 @@ impl<'s> Rewriter<'s> {
     pub(super) fn rewrite_filter(
         &mut self,
         node: &Spanned<ast::Filter<'s>>,
-        taken: ValueUse,
+        value_use: ValueUse,
     ) -> RewriteResult<Expr<'s>> {
         let at = node.span();
         environment::check_filter(node.name, byte_range(at))?;
@@ -117,7 +119,7 @@ impl<'s> Rewriter<'s> {
             args: self.rewrite_arguments(&node.args, subject, of_arguments)?,
         };
         let inner = Expr::Filter(Spanned::new(rewritten, at));
-        Ok(self.wrap_use(apply_filter("%built", inner, vec![], at), at, taken))
+        Ok(self.wrap_use(apply_filter("%built", inner, vec![], at), at, value_use))
     }
 
     pub(super) fn rewrite_test(
@@ -125,7 +127,7 @@ impl<'s> Rewriter<'s> {
         node: &Spanned<ast::Test<'s>>,
     ) -> RewriteResult<Expr<'s>> {
         environment::check_test(node.name, byte_range(node.span()))?;
-        let taken = match node.name {
+        let value_use = match node.name {
             "none" | "string" | "number" | "mapping" | "sequence" | "iterable" | "boolean"
             | "true" | "false" | "integer" | "int" | "float" => ValueUse::Optional,
             "defined" | "undefined" | "eq" | "ne" | "equalto" | "==" | "!=" | "in" => ValueUse::Raw,
@@ -133,8 +135,8 @@ impl<'s> Rewriter<'s> {
         };
         let rewritten = ast::Test {
             name: node.name,
-            expr: self.rewrite_weighed(&node.expr, taken, weigh::for_test(node.name))?,
-            args: self.rewrite_arguments(&node.args, taken, weigh::for_test(node.name))?,
+            expr: self.rewrite_weighed(&node.expr, value_use, weigh::for_test(node.name))?,
+            args: self.rewrite_arguments(&node.args, value_use, weigh::for_test(node.name))?,
         };
         Ok(Expr::Test(Spanned::new(rewritten, node.span())))
     }
@@ -142,7 +144,7 @@ impl<'s> Rewriter<'s> {
     pub(super) fn rewrite_binary(
         &mut self,
         node: &Spanned<ast::BinOp<'s>>,
-        taken: ValueUse,
+        value_use: ValueUse,
     ) -> RewriteResult<Expr<'s>> {
         let at = node.span();
         let operands = match node.op {
@@ -158,7 +160,7 @@ impl<'s> Rewriter<'s> {
         };
         let left = self.rewrite_expression(&node.left, operands)?;
         let right = self.rewrite_expression(&node.right, operands)?;
-        let ours = match node.op {
+        let filter = match node.op {
             BinOpKind::Eq => "%eq",
             BinOpKind::Ne => "%ne",
             BinOpKind::Lt => "%lt",
@@ -172,13 +174,13 @@ impl<'s> Rewriter<'s> {
             op => {
                 let inner = Expr::BinOp(Spanned::new(ast::BinOp { op, left, right }, at));
                 return Ok(if operands == ValueUse::Optional {
-                    self.wrap_use(inner, at, taken)
+                    self.wrap_use(inner, at, value_use)
                 } else {
                     inner
                 });
             }
         };
-        Ok(apply_filter(ours, left, vec![right], at))
+        Ok(apply_filter(filter, left, vec![right], at))
     }
 
     /// `a < b < c` is `a < b and b < c`: expressions have no effects, so `b` may be read twice.
@@ -188,7 +190,7 @@ impl<'s> Rewriter<'s> {
     ) -> RewriteResult<Expr<'s>> {
         let at = node.span();
         let mut left = &node.expr;
-        let mut all: Option<Expr<'s>> = None;
+        let mut conjunction: Option<Expr<'s>> = None;
         for link in &node.ops {
             let name = match link.op {
                 CompareOpKind::Eq => "%eq",
@@ -204,16 +206,16 @@ impl<'s> Rewriter<'s> {
                 self.rewrite_expression(left, ValueUse::Raw)?,
                 self.rewrite_expression(&link.expr, ValueUse::Raw)?,
             );
-            let one = apply_filter(name, pair.0, vec![pair.1], at);
-            all = Some(match all {
-                None => one,
+            let comparison = apply_filter(name, pair.0, vec![pair.1], at);
+            conjunction = Some(match conjunction {
+                None => comparison,
                 Some(before) => {
                     let op = BinOpKind::ScAnd;
                     Expr::BinOp(Spanned::new(
                         ast::BinOp {
                             op,
                             left: before,
-                            right: one,
+                            right: comparison,
                         },
                         at,
                     ))
@@ -221,6 +223,6 @@ impl<'s> Rewriter<'s> {
             });
             left = &link.expr;
         }
-        Ok(all.unwrap_or_else(|| constant(Native::from(true), at)))
+        Ok(conjunction.unwrap_or_else(|| constant(Native::from(true), at)))
     }
 }

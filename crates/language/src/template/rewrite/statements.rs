@@ -48,9 +48,9 @@ impl<'s> Rewriter<'s> {
         let mut rewritten = Vec::with_capacity(statements.len());
         for statement in statements {
             if let Stmt::EmitExpr(node) = statement {
-                let place = ExpressionMarker(byte_range(span_of(&node.expr)));
-                let place = constant(Native::from_object(place), node.span());
-                rewritten.push(emit(place, node.span()));
+                let marker = ExpressionMarker(byte_range(span_of(&node.expr)));
+                let marker = constant(Native::from_object(marker), node.span());
+                rewritten.push(emit(marker, node.span()));
             }
             rewritten.push(self.rewrite_statement(statement)?);
         }
@@ -182,7 +182,7 @@ impl<'s> Rewriter<'s> {
 }
 
 fn refused_statement_error(statement: &Stmt<'_>) -> SyntaxError {
-    let (word, at) = match statement {
+    let (keyword, at) = match statement {
         Stmt::Block(node) => ("block", node.span()),
         Stmt::Extends(node) => ("extends", node.span()),
         Stmt::Include(node) => ("include", node.span()),
@@ -199,5 +199,5 @@ fn refused_statement_error(statement: &Stmt<'_>) -> SyntaxError {
             };
         }
     };
-    syntax_error_at(&format!("`{{% {word} %}}` is not supported"), at)
+    syntax_error_at(&format!("`{{% {keyword} %}}` is not supported"), at)
 }

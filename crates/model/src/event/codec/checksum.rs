@@ -4,7 +4,7 @@
 use crate::event::codec::read::CodecError;
 use crate::id::{ExecutionId, Seq};
 
-/// What stands before the checksum, which is the last field of a row.
+/// The text before the checksum, which is the last field of a row.
 pub(super) const CHECKSUM_KEY: &str = ",\"y\":";
 
 /// The checksum of the text before [`CHECKSUM_KEY`].
@@ -28,8 +28,10 @@ pub(super) fn verify_checksum(
     let (text, rest) = body
         .rsplit_once(CHECKSUM_KEY)
         .ok_or(CodecError::ChecksumMismatch)?;
-    let told = rest.strip_suffix('}').and_then(|told| told.parse().ok());
-    if told == Some(checksum(execution, seq_first, text.as_bytes())) {
+    let stored_checksum = rest
+        .strip_suffix('}')
+        .and_then(|stored_checksum| stored_checksum.parse().ok());
+    if stored_checksum == Some(checksum(execution, seq_first, text.as_bytes())) {
         Ok(())
     } else {
         Err(CodecError::ChecksumMismatch)

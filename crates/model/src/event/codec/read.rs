@@ -181,7 +181,7 @@ pub fn unpack_wanted(
     let mut reader = serde_json::Deserializer::from_str(append.e.get());
     let read = reader.deserialize_seq(&mut records);
     match (records.fault, read) {
-        (Some(fault), _) => Err(fault),
+        (Some(refusal), _) => Err(refusal),
         (None, Err(error)) => Err(CodecError::Malformed(error)),
         (None, Ok(())) => Ok(Unpacked {
             events: records.events,
@@ -190,7 +190,7 @@ pub fn unpack_wanted(
     }
 }
 
-/// The events of one append on their way: each is read and, if nobody wants it, forgotten at once.
+/// Reads the events of one append one by one, and drops events that the caller does not want at once.
 struct Records<'w> {
     shared: AppendDefaults,
     first: Seq,
@@ -209,8 +209,8 @@ impl<'de> Visitor<'de> for &mut Records<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
         while let Some(record) = list.next_element::<Record<'de>>()? {
-            if let Err(fault) = self.add(record) {
-                self.fault = Some(fault);
+            if let Err(error) = self.add(record) {
+                self.fault = Some(error);
                 return Err(serde::de::Error::custom("an event cannot be read"));
             }
         }

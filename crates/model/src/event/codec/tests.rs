@@ -148,7 +148,7 @@ fn iteration() -> Vec<Event> {
 }
 
 #[test]
-fn a_plain_step_stays_within_its_budget_and_comes_back() {
+fn the_events_of_a_plain_step_stay_within_their_budget_and_round_trip() {
     let events = plain_step();
     let packed = pack(&events);
     let bytes = packed.types.len() + packed.body.len();
@@ -185,8 +185,8 @@ fn a_bit_that_flips_anywhere_in_a_row_is_noticed() {
             let Ok(text) = String::from_utf8(bytes) else {
                 continue;
             };
-            if let Ok(found) = unpack(RUN, Seq(13), &text) {
-                panic!("bit {bit} of byte {at} went unnoticed: {found:?}");
+            if let Ok(unpacked) = unpack(RUN, Seq(13), &text) {
+                panic!("bit {bit} of byte {at} went unnoticed: {unpacked:?}");
             }
         }
     }
@@ -224,7 +224,7 @@ fn an_unknown_kind_is_named() {
 }
 
 #[test]
-fn a_payload_of_the_wrong_shape_says_which_event_it_is() {
+fn the_error_of_an_invalid_payload_names_the_event() {
     let body = r#"{"b":1,"t":0,"r":0,"e":[{"k":"step.done"},{"k":"timer.fired"}]}"#;
     let error = unpack(RUN, Seq(7), body).unwrap_err();
     assert_eq!(
@@ -297,7 +297,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn whatever_is_packed_comes_back(
+    fn packed_events_round_trip(
         mut events in proptest::collection::vec(any_event(), 1..12),
         first in 1..50_u64,
     ) {
@@ -322,8 +322,8 @@ proptest! {
 #[test]
 fn payloads_of_events_that_are_not_wanted_are_not_read() {
     let damaged = r#"{"k":"task.done","s":"fetch","n":1,"x":7,"p":{"outcome":0}}"#;
-    let whole = r#"{"k":"loop.iteration.started","s":"fetch","n":1,"x":8}"#;
-    let body = format!(r#"{{"b":1,"t":0,"r":0,"e":[{damaged},{whole}]}}"#);
+    let complete = r#"{"k":"loop.iteration.started","s":"fetch","n":1,"x":8}"#;
+    let body = format!(r#"{{"b":1,"t":0,"r":0,"e":[{damaged},{complete}]}}"#);
     assert!(unpack(RUN, Seq(1), &body).is_err());
     let is_wanted = |head: EventHead<'_>| head.iteration == Some(8);
     let some = unpack_wanted(RUN, Seq(1), &body, is_wanted).unwrap();

@@ -1,4 +1,4 @@
-//! Packing: written by hand into one buffer, because every event of every run passes here.
+//! Packs events. The writer is hand-written and uses one buffer, because every event of every run is packed.
 
 use crate::event::codec::checksum;
 use crate::event::{Event, EventKind, EventSource};
@@ -49,13 +49,13 @@ pub fn pack(events: &[Event]) -> PackedAppend {
 }
 
 fn kind_list(events: &[Event]) -> String {
-    let mut seen = 0_u64;
+    let mut kinds_seen = 0_u64;
     let mut types = String::from(",");
     for event in events {
         let kind: EventKind = event.kind();
         let bit = 1_u64 << (kind as u32);
-        if seen & bit == 0 {
-            seen |= bit;
+        if kinds_seen & bit == 0 {
+            kinds_seen |= bit;
             types.push_str(kind.name());
             types.push(',');
         }

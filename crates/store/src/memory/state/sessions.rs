@@ -20,11 +20,11 @@ impl MemoryState {
         holder: &SessionHolder,
         expires_at: Time,
     ) -> bool {
-        let begun = || SessionRow {
+        let new_row = || SessionRow {
             holder: holder.clone(),
             expires_at,
         };
-        let session = self.sessions.entry(worker.clone()).or_insert_with(begun);
+        let session = self.sessions.entry(worker.clone()).or_insert_with(new_row);
         let is_theirs = session.holder == *holder;
         if is_theirs {
             session.expires_at = expires_at;
@@ -36,19 +36,19 @@ impl MemoryState {
         &mut self,
         worker: &WorkerId,
         replaced: &SessionHolder,
-        begun: SessionRow,
+        row: SessionRow,
     ) -> bool {
         let session = self.sessions.get_mut(worker);
         let Some(session) = session.filter(|session| session.holder == *replaced) else {
             return false;
         };
-        *session = begun;
+        *session = row;
         let commands = self
             .executions
             .values_mut()
             .flat_map(|run| run.commands.values_mut());
-        for held in commands.filter(|held| held.worker.as_ref() == Some(worker)) {
-            held.claimed_at = REPLACED_CLAIM_TIME;
+        for record in commands.filter(|record| record.worker.as_ref() == Some(worker)) {
+            record.claimed_at = REPLACED_CLAIM_TIME;
         }
         true
     }

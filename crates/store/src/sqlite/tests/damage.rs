@@ -36,19 +36,19 @@ async fn fill_store(dir: &Path) -> Vec<ExecutionId> {
         let first = creation_commit(&store);
         let id = first.execution;
         store.commit(first).await.unwrap();
-        let (one, two) = (PlainStep::new("a", 1), PlainStep::new("b", 1));
-        let mut commit = one.schedule(&store, id, Seq(2));
+        let (step_a, step_b) = (PlainStep::new("a", 1), PlainStep::new("b", 1));
+        let mut commit = step_a.schedule(&store, id, Seq(2));
         commit.snapshot = Some(Snapshot {
             version: 1,
             seq: Seq(2),
             bytes: vec![7; 64],
         });
         store.commit(commit).await.unwrap();
-        let finished = one.finish(&store, id, Seq(4));
+        let finished = step_a.finish(&store, id, Seq(4));
         let version = finished.version();
         store.commit(finished).await.unwrap();
         store
-            .commit(two.schedule(&store, id, version))
+            .commit(step_b.schedule(&store, id, version))
             .await
             .unwrap();
         runs.push(id);
@@ -64,7 +64,7 @@ async fn read_contents(store: &dyn Store, runs: &[ExecutionId]) -> Result<StoreC
     };
     for id in runs {
         contents.logs.push(store.events(*id, Seq(0), 1_000).await?);
-        let tail = store.load(*id, 9).await?.map(|found| found.tail);
+        let tail = store.load(*id, 9).await?.map(|loaded| loaded.tail);
         contents.tails.push(tail.unwrap_or_default());
     }
     for entry in store.catalog().await? {
@@ -78,10 +78,10 @@ async fn read_rows(store: &dyn Store) -> Result<Vec<ExecutionRow>, Error> {
 }
 
 /// A copy of the store with one byte changed.
-fn copy_with_flipped_byte(file: &[u8], place: usize, mask: u8) -> TempDir {
+fn copy_with_flipped_byte(file: &[u8], offset: usize, mask: u8) -> TempDir {
     let dir = TempDir::new().unwrap();
     let mut bytes = file.to_vec();
-    bytes[place] ^= mask;
+    bytes[offset] ^= mask;
     std::fs::write(dir.path().join("noetl.db"), bytes).unwrap();
     dir
 }
@@ -93,12 +93,12 @@ async fn use_store(
 ) -> Result<(StoreContents, Vec<ExecutionRow>), Error> {
     let store = SqliteStore::open(dir)?;
     let contents = read_contents(&store, runs).await?;
-    let listed = read_rows(&store).await?;
+    let rows = read_rows(&store).await?;
     let version = contents.logs[0].last().map_or(Seq(0), |event| event.seq);
     let next = PlainStep::new("c", 1).schedule(&store, runs[0], version);
     store.commit(next).await?;
     store.commit(creation_commit(&store)).await?;
-    Ok((contents, listed))
+    Ok((contents, rows))
 }
 
 #[tokio::test]
@@ -106,25 +106,25 @@ async fn a_flipped_byte_is_reported_as_damage_or_changes_nothing() {
     let dir = TempDir::new().unwrap();
     let runs = fill_store(dir.path()).await;
     let file = std::fs::read(dir.path().join("noetl.db")).unwrap();
-    let whole = copy_with_flipped_byte(&file, 0, 0);
-    let expected = use_store(whole.path(), &runs).await.unwrap();
+    let undamaged = copy_with_flipped_byte(&file, 0, 0);
+    let expected = use_store(undamaged.path(), &runs).await.unwrap();
     let mut random = 0x2545_F491_4F6C_DD1D_u64;
     let mut reported = 0;
     for _ in 0..FLIPS {
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
-        let place = usize::try_from(random % file.len() as u64).unwrap();
+        let offset = usize::try_from(random % file.len() as u64).unwrap();
         let mask = 1 << (random >> 40 & 7);
-        let damaged = copy_with_flipped_byte(&file, place, mask);
-        let flip = format!("byte {place}, mask {mask:#04x}");
+        let damaged = copy_with_flipped_byte(&file, offset, mask);
+        let flip = format!("byte {offset}, mask {mask:#04x}");
         match use_store(damaged.path(), &runs).await {
-            Ok(found) => {
-                assert_eq!(found.0, expected.0, "{flip}");
-                if found.1 != expected.1 {
+            Ok(opened) => {
+                assert_eq!(opened.0, expected.0, "{flip}");
+                if opened.1 != expected.1 {
                     let store = SqliteStore::open(damaged.path()).unwrap();
                     let verified = store.verify().await.unwrap();
-                    assert!(!verified.damages.is_empty(), "{flip}: {:?}", found.1);
+                    assert!(!verified.damages.is_empty(), "{flip}: {:?}", opened.1);
                 }
             }
             Err(Error::Corrupt { file, .. }) => {
@@ -183,11 +183,11 @@ async fn a_row_that_is_missing_from_a_log_is_noticed() {
     db.execute(last, [runs[1].0]).unwrap();
     let store = SqliteStore::open(dir.path()).unwrap();
     for (run, row) in [(runs[0], "event 3:"), (runs[1], "event 7:")] {
-        for found in [
+        for query in [
             store.events(run, Seq(0), 99).await.map(drop),
             store.load(run, 9).await.map(drop),
         ] {
-            let error = found.unwrap_err();
+            let error = query.unwrap_err();
             let cause = std::error::Error::source(&error).unwrap().to_string();
             assert!(cause.contains(row), "{cause}");
         }

@@ -312,14 +312,7 @@ async fn a_refused_grant_is_an_error_without_the_secret() {
 #[tokio::test]
 async fn the_token_endpoint_is_guarded_too() {
     let (base, issuer) = start_issuer().await;
-    let network = NetworkConfig {
-        allow_private: false,
-        ..NetworkConfig::default()
-    };
-    let closed = HttpTool::new(
-        Arc::new(HttpClients::new(HttpLimits::default(), &network)),
-        std::env::temp_dir(),
-    );
+    let closed = public_only_tool();
     let mut call = oauth_call(&base, json!({}));
     call.fields
         .insert("url".to_owned(), json!("http://93.184.216.34/"));

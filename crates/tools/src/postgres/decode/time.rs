@@ -1,11 +1,12 @@
 //! Dates, times and intervals.
 
 use super::reader::{ByteReader, MalformedValue};
+use crate::sql::CalendarDate;
 
 const SECOND: i64 = 1_000_000;
 const DAY: i64 = 86_400 * SECOND;
-/// Days from March of year 0 to `2000-01-01`, the server's epoch.
-const EPOCH: i64 = 730_425;
+/// Days from `1970-01-01` to `2000-01-01`, the server's epoch.
+const EPOCH: i64 = 10_957;
 
 /// Separator between date and time: `T` in ISO format, a space in the server's format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,26 +118,8 @@ fn split_sixty(seconds: i64) -> (i64, i64, i64) {
 
 /// Formats days since `2000-01-01`; the suffix is ` BC` before year 1.
 fn day_text(days: i64) -> (String, &'static str) {
-    // Years begin in March here, so that the leap day is the last day of a year.
-    let days = days + EPOCH;
-    let era = days.div_euclid(146_097);
-    let of_era = days.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 {
-        shifted + 3
-    } else {
-        shifted - 9
-    };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    let (year, suffix) = if year > 0 {
-        (year, "")
-    } else {
-        (1 - year, " BC")
-    };
-    (format!("{year:04}-{month:02}-{day:02}"), suffix)
+    let date = CalendarDate::from_unix_days(days + EPOCH);
+    (date.to_string(), if date.is_bc { " BC" } else { "" })
 }
 
 #[cfg(test)]

@@ -18,13 +18,13 @@ struct FakeTaskLogs {
 
 impl FakeTaskLogs {
     fn new(is_away: bool) -> (Arc<Self>, mpsc::UnboundedReceiver<Vec<LogLine>>) {
-        let (batches, kept) = mpsc::unbounded_channel();
+        let (batches, logs) = mpsc::unbounded_channel();
         let keeper = Self {
             is_unreachable: AtomicBool::new(is_away),
             append_called: Notify::new(),
             batches,
         };
-        (Arc::new(keeper), kept)
+        (Arc::new(keeper), logs)
     }
 }
 
@@ -47,14 +47,14 @@ impl TaskLogs for FakeTaskLogs {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lines_go_together_and_in_order() {
-    let (keeper, mut kept) = FakeTaskLogs::new(false);
+async fn lines_are_sent_in_batches_and_in_order() {
+    let (keeper, mut batches) = FakeTaskLogs::new(false);
     let logs = LogShipper::start(keeper);
     let begun = tokio::time::Instant::now();
     logs.write_line(&log_line("one"));
     logs.write_line(&log_line("two"));
     assert_eq!(
-        kept.recv().await.unwrap(),
+        batches.recv().await.unwrap(),
         [log_line("one"), log_line("two")]
     );
     assert!(begun.elapsed() <= Duration::from_secs(1));
@@ -62,27 +62,27 @@ async fn lines_go_together_and_in_order() {
 
 #[tokio::test(start_paused = true)]
 async fn much_output_does_not_wait_for_the_clock() {
-    let (keeper, mut kept) = FakeTaskLogs::new(false);
+    let (keeper, mut batches) = FakeTaskLogs::new(false);
     let logs = LogShipper::start(keeper);
     let begun = tokio::time::Instant::now();
     let long = "x".repeat(BATCH_BYTES);
     logs.write_line(&log_line(&long));
-    assert_eq!(kept.recv().await.unwrap(), [log_line(&long)]);
+    assert_eq!(batches.recv().await.unwrap(), [log_line(&long)]);
     assert_eq!(begun.elapsed(), Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_goes_when_the_worker_ends() {
-    let (keeper, mut kept) = FakeTaskLogs::new(false);
+async fn queued_lines_are_sent_when_the_worker_stops() {
+    let (keeper, mut batches) = FakeTaskLogs::new(false);
     let logs = LogShipper::start(keeper);
     logs.write_line(&log_line("last"));
     logs.close().await;
-    assert_eq!(kept.try_recv().unwrap(), [log_line("last")]);
+    assert_eq!(batches.try_recv().unwrap(), [log_line("last")]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_away_costs_the_oldest_lines_and_the_log_says_so() {
-    let (keeper, mut kept) = FakeTaskLogs::new(true);
+async fn during_an_outage_the_oldest_lines_are_dropped_with_a_notice() {
+    let (keeper, mut batches) = FakeTaskLogs::new(true);
     let logs = LogShipper::start(keeper.clone());
     logs.write_line(&log_line("under way"));
     keeper.append_called.notified().await;
@@ -93,14 +93,14 @@ async fn a_server_that_is_away_costs_the_oldest_lines_and_the_log_says_so() {
     }
     assert!(logs.buffer.queue().bytes <= QUEUED_BYTES_MAX);
     keeper.is_unreachable.store(false, Ordering::SeqCst);
-    assert_eq!(kept.recv().await.unwrap(), [log_line("under way")]);
-    let batch = kept.recv().await.unwrap();
+    assert_eq!(batches.recv().await.unwrap(), [log_line("under way")]);
+    let batch = batches.recv().await.unwrap();
     let lost = lines - QUEUED_BYTES_MAX / 1200;
-    let word = format!("{lost} lines lost here");
-    assert!(batch[0].text.starts_with(&word), "{}", batch[0].text);
+    let notice = format!("{lost} lines lost here");
+    assert!(batch[0].text.starts_with(&notice), "{}", batch[0].text);
     assert_eq!(batch[1].text, text(lost));
     let mut newest = batch;
     while newest.last().unwrap().text != text(lines - 1) {
-        newest = kept.recv().await.unwrap();
+        newest = batches.recv().await.unwrap();
     }
 }

@@ -1,0 +1,374 @@
+//! Runs a Kubernetes Job: creates it once per attempt, watches it to its end and reads its pod's log.
+
+use std::time::Duration;
+
+use model::outcome::{ErrorKind, Outcome, TaskError};
+use model::task_log::LogStream;
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+use tools::{LogSink, cancelled_error, text_tail, timeout_error};
+
+use crate::container::cli::{CliOutput, RuntimeCli, to_strings};
+use crate::container::docker::{TAIL_BYTES_MAX, exit_error, success_result};
+use crate::container::spec::{ContainerSpec, PullPolicy};
+
+const KEY_LABEL: &str = "noetl.io/key";
+const ATTEMPT_LABEL: &str = "noetl.io/try";
+
+/// Time that a finished Job is kept for inspection.
+const RETAINED_SECONDS: u64 = 3_600;
+
+/// Delay before a watch is restarted.
+const WATCH_RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// Maximum number of consecutive watches without data; then the Job is given up.
+const EMPTY_WATCHES_MAX: u32 = 5;
+
+/// Maximum bytes of the log in a result.
+const LOG_BYTES_MAX: u64 = 1024 * 1024;
+
+/// How a Job ended.
+#[derive(Debug, PartialEq)]
+pub(crate) enum JobEnd {
+    Complete,
+    Failed { reason: String, message: String },
+}
+
+/// Runs a Job to its end.
+pub(crate) async fn run_job(
+    cli: &RuntimeCli,
+    plan: &ContainerSpec,
+    limit: Option<Duration>,
+    stop: &CancellationToken,
+    log: &dyn LogSink,
+) -> Result<Outcome, TaskError> {
+    remove_earlier_attempts(cli, plan).await?;
+    create_job(cli, plan, limit).await?;
+    let deadline = async {
+        match limit {
+            Some(limit) => tokio::time::sleep(limit).await,
+            None => std::future::pending().await,
+        }
+    };
+    let ended = tokio::select! {
+        ended = watch_job(cli, plan) => match ended {
+            Ok(ended) => ended,
+            Err(error) => {
+                // An unwatched Job must not run concurrently with a retry.
+                delete_job(cli, plan).await;
+                return Err(error.with_detail("job", job_details(plan)));
+            }
+        },
+        () = stop.cancelled() => {
+            delete_job(cli, plan).await;
+            return Err(cancelled_error().with_detail("job", job_details(plan)));
+        }
+        () = deadline => {
+            delete_job(cli, plan).await;
+            return Err(timeout_error(limit.unwrap_or_default()).with_detail("job", job_details(plan)));
+        }
+    };
+    let printed = read_log(cli, plan).await;
+    for line in printed.lines() {
+        log.write_line(LogStream::Stdout, line);
+    }
+    Ok(match ended {
+        JobEnd::Complete => Outcome::ok(success_result(&job_details(plan), &printed, "")),
+        JobEnd::Failed { reason, message } => {
+            let error = job_error(cli, plan, &reason, &message).await;
+            let printed = text_tail(&printed, TAIL_BYTES_MAX);
+            Outcome::error(
+                error
+                    .with_detail("job", job_details(plan))
+                    .with_detail("reason", reason)
+                    .with_detail("stdout", printed),
+            )
+        }
+    })
+}
+
+/// Job manifest of a plan.
+pub(crate) fn job_manifest(plan: &ContainerSpec, limit: Option<Duration>) -> Value {
+    let labels = json!({KEY_LABEL: plan.key, ATTEMPT_LABEL: plan.name, "app.kubernetes.io/managed-by": "noetl"});
+    let env = plan.env.iter();
+    let env: Vec<Value> = env
+        .map(|(name, value)| json!({"name": name, "value": value}))
+        .collect();
+    let mut container = json!({"name": "task", "image": plan.image, "env": env});
+    let mut bounds = Map::new();
+    if let Some(millis) = plan.resources.cpu_millis {
+        bounds.insert("cpu".to_owned(), format!("{millis}m").into());
+    }
+    if let Some(bytes) = plan.resources.memory_bytes {
+        bounds.insert("memory".to_owned(), bytes.to_string().into());
+    }
+    if !bounds.is_empty() {
+        container["resources"] = json!({"limits": bounds, "requests": bounds});
+    }
+    for (key, words) in [("command", &plan.command), ("args", &plan.args)] {
+        if !words.is_empty() {
+            container[key] = json!(words);
+        }
+    }
+    if let Some(workdir) = &plan.workdir {
+        container["workingDir"] = json!(workdir);
+    }
+    if let Some(pull) = plan.pull {
+        container["imagePullPolicy"] = json!(match pull {
+            PullPolicy::Always => "Always",
+            PullPolicy::Missing => "IfNotPresent",
+            PullPolicy::Never => "Never",
+        });
+    }
+    let mut pod = json!({"restartPolicy": "Never", "containers": [container]});
+    if let Some(account) = &plan.service_account {
+        pod["serviceAccountName"] = json!(account);
+    }
+    let mut spec = json!({
+        "backoffLimit": 0,
+        "ttlSecondsAfterFinished": RETAINED_SECONDS,
+        "template": {"metadata": {"labels": labels}, "spec": pod},
+    });
+    if let Some(limit) = limit {
+        // The cluster ends the Job even if the worker is gone.
+        spec["activeDeadlineSeconds"] = json!(limit.as_secs().max(1));
+    }
+    json!({
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": plan.name, "labels": labels},
+        "spec": spec,
+    })
+}
+
+/// How a Job with this state ended, if it has.
+pub(crate) fn job_end(state: &Value) -> Option<JobEnd> {
+    let conditions = state["status"]["conditions"].as_array()?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    conditions
+        .iter()
+        .filter(|condition| condition["status"] == "True")
+        .find_map(|condition| match condition["type"].as_str()? {
+            "Complete" => Some(JobEnd::Complete),
+            "Failed" => Some(JobEnd::Failed {
+                reason: text(&condition["reason"]),
+                message: text(&condition["message"]),
+            }),
+            _ => None,
+        })
+}
+
+fn job_details(plan: &ContainerSpec) -> Value {
+    json!({"runtime": "kubernetes", "name": plan.name, "namespace": plan.namespace})
+}
+
+/// Adds the namespace of the plan to the arguments.
+fn with_namespace(plan: &ContainerSpec, mut args: Vec<String>) -> Vec<String> {
+    if let Some(namespace) = &plan.namespace {
+        args.extend(to_strings(["--namespace", namespace]));
+    }
+    args
+}
+
+/// Deletes Jobs of earlier attempts of the task, so that no two run at once.
+async fn remove_earlier_attempts(cli: &RuntimeCli, plan: &ContainerSpec) -> Result<(), TaskError> {
+    let others = format!("{KEY_LABEL}={},{ATTEMPT_LABEL}!={}", plan.key, plan.name);
+    let args = to_strings([
+        "delete",
+        "job",
+        "--selector",
+        &others,
+        "--ignore-not-found",
+        "--cascade=foreground",
+    ]);
+    let answer = cli.query(&with_namespace(plan, args), None).await?;
+    check_output(&answer, "cannot access the cluster")
+}
+
+async fn create_job(
+    cli: &RuntimeCli,
+    plan: &ContainerSpec,
+    limit: Option<Duration>,
+) -> Result<(), TaskError> {
+    let manifest = job_manifest(plan, limit).to_string().into_bytes();
+    let args = to_strings(["create", "--filename", "-", "--output", "name"]);
+    let answer = cli
+        .query(&with_namespace(plan, args), Some(manifest))
+        .await?;
+    // The same attempt was started by a worker that crashed: continue with its Job.
+    if answer.output.stderr.contains("AlreadyExists") {
+        return Ok(());
+    }
+    check_output(&answer, "cannot create the Job")
+}
+
+/// Watches the Job until it ends.
+async fn watch_job(cli: &RuntimeCli, plan: &ContainerSpec) -> Result<JobEnd, TaskError> {
+    let mut blind = 0;
+    loop {
+        let seen = watch_once(cli, plan).await?;
+        if let Some(ended) = seen.end {
+            return Ok(ended);
+        }
+        if seen.stderr.contains("NotFound") {
+            let message = format!("Job `{}` not found: it was deleted", plan.name);
+            let kind = ErrorKind::NotFound;
+            return Err(TaskError::new(kind, "CONTAINER_LOST", message));
+        }
+        blind = if seen.is_empty { blind + 1 } else { 0 };
+        if blind == EMPTY_WATCHES_MAX {
+            let said = text_tail(seen.stderr.trim(), TAIL_BYTES_MAX);
+            let message = format!(
+                "cannot watch the Job `{}` after {EMPTY_WATCHES_MAX} attempts: {said}",
+                plan.name
+            );
+            return Err(TaskError::new(
+                error_kind(&seen.stderr),
+                "CONTAINER_LOST",
+                message,
+            ));
+        }
+        tokio::time::sleep(WATCH_RETRY_DELAY).await;
+    }
+}
+
+/// Result of one watch.
+struct WatchResult {
+    end: Option<JobEnd>,
+    /// Whether the watch returned no data.
+    is_empty: bool,
+    /// Error output of the client.
+    stderr: String,
+}
+
+/// Watches the Job until the Job or the watch ends.
+async fn watch_once(cli: &RuntimeCli, plan: &ContainerSpec) -> Result<WatchResult, TaskError> {
+    let args = to_strings(["get", "job", &plan.name, "--output", "json", "--watch"]);
+    let mut group = cli.start(
+        &with_namespace(plan, args),
+        cli.env(),
+        std::process::Stdio::null(),
+    )?;
+    let mut buffer = Vec::new();
+    let mut bytes = 0;
+    let ended = loop {
+        tokio::select! {
+            biased;
+            () = group.stdout.wait_readable() => {
+                bytes += group.stdout.read_ready(&mut buffer);
+                if let Some(ended) = take_job_end(&mut buffer) {
+                    break Some(ended);
+                }
+            }
+            _ = group.child.wait() => {
+                group.stdout.read_remaining(&mut buffer);
+                bytes += buffer.len();
+                break take_job_end(&mut buffer);
+            }
+        }
+    };
+    let mut said = Vec::new();
+    if ended.is_none() {
+        group.stderr.read_remaining(&mut said);
+    }
+    Ok(WatchResult {
+        end: ended,
+        is_empty: bytes == 0,
+        stderr: String::from_utf8_lossy(&said).into_owned(),
+    })
+}
+
+/// Removes complete states from the buffer and returns the first one that is an end.
+fn take_job_end(buffer: &mut Vec<u8>) -> Option<JobEnd> {
+    let mut states = serde_json::Deserializer::from_slice(buffer).into_iter::<Value>();
+    let mut found = None;
+    let mut used = 0;
+    while let Some(Ok(state)) = states.next() {
+        used = states.byte_offset();
+        found = found.or_else(|| job_end(&state));
+    }
+    buffer.drain(..used);
+    found
+}
+
+async fn read_log(cli: &RuntimeCli, plan: &ContainerSpec) -> String {
+    let (job, bytes) = (
+        format!("job/{}", plan.name),
+        format!("--limit-bytes={LOG_BYTES_MAX}"),
+    );
+    let args = with_namespace(plan, to_strings(["logs", &job, "--tail=-1", &bytes]));
+    // A pod that never started has no log; the Job reports the reason.
+    let answer = cli.query(&args, None).await;
+    answer
+        .map(|answer| answer.output.stdout)
+        .unwrap_or_default()
+}
+
+/// Error of a failed Job: the exit code of its container, else the Job's reason.
+async fn job_error(
+    cli: &RuntimeCli,
+    plan: &ContainerSpec,
+    reason: &str,
+    message: &str,
+) -> TaskError {
+    if reason == "DeadlineExceeded" {
+        return TaskError::new(
+            ErrorKind::Timeout,
+            "TIMEOUT",
+            "the Job exceeded its timeout",
+        );
+    }
+    let selector = format!("job-name={}", plan.name);
+    let args = to_strings(["get", "pods", "--selector", &selector, "--output", "json"]);
+    let answer = cli.query(&with_namespace(plan, args), None).await;
+    let pods: Value = answer
+        .ok()
+        .and_then(|answer| serde_json::from_str(&answer.output.stdout).ok())
+        .unwrap_or_default();
+    let code = pods["items"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find_map(|pod| {
+            let state = &pod["status"]["containerStatuses"][0]["state"];
+            state["terminated"]["exitCode"].as_i64()
+        });
+    if let Some(code) = code.and_then(|code| i32::try_from(code).ok()) {
+        return exit_error(code);
+    }
+    let message = format!("the Job failed: {reason} {message}");
+    TaskError::new(ErrorKind::ServerError, "CONTAINER_FAILED", message.trim())
+}
+
+async fn delete_job(cli: &RuntimeCli, plan: &ContainerSpec) {
+    let args = to_strings([
+        "delete",
+        "job",
+        &plan.name,
+        "--ignore-not-found",
+        "--wait=false",
+    ]);
+    // If the cluster is unreachable now, the Job ends at its own deadline.
+    drop(cli.query(&with_namespace(plan, args), None).await);
+}
+
+fn check_output(answer: &CliOutput, what: &str) -> Result<(), TaskError> {
+    if answer.code == Some(0) {
+        return Ok(());
+    }
+    let said = answer.output.stderr.trim();
+    let message = format!("{what}: {}", text_tail(said, TAIL_BYTES_MAX));
+    Err(TaskError::new(error_kind(said), "CONTAINER_START", message).with_detail("sent", false))
+}
+
+/// Error kind of the client's error output.
+fn error_kind(said: &str) -> ErrorKind {
+    let passing = ["refused", "no such host", "timeout", "Unable to connect"];
+    if said.contains("Forbidden") || said.contains("Unauthorized") {
+        ErrorKind::Auth
+    } else if passing.iter().any(|words| said.contains(words)) {
+        ErrorKind::Connection
+    } else {
+        ErrorKind::ClientError
+    }
+}

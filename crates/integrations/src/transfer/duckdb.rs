@@ -1,0 +1,429 @@
+//! `DuckDB` as source and target: reads chunks, writes through an appender, and copies files directly.
+
+use std::path::{Path, PathBuf};
+
+use model::outcome::{ErrorKind, TaskError};
+use serde_json::{Map, Value};
+use tools::sql::{SqlStatement, unique_names};
+
+use super::flow::{RowReceiver, RowSender, StopCallbacks, TransferTotals};
+use super::options::{FileFormat, WriteMode, conflict_clause, quote_column_list, quote_table_name};
+use crate::duckdb::{
+    Appender, DatabaseHandle, DatabasePool, DuckdbConnection, DuckdbError, may_attach, task_error,
+};
+
+/// Temporary table for the rows of an upsert.
+const STAGING_TABLE: &str = "noetl_transfer";
+
+/// A database, and the callbacks that cancel its work.
+pub(super) struct DuckdbEndpoint {
+    pub(super) databases: DatabasePool,
+    pub(super) file: Option<PathBuf>,
+    pub(super) folder: PathBuf,
+    pub(super) stop_callbacks: StopCallbacks,
+}
+
+impl DuckdbEndpoint {
+    fn connect(&self) -> Result<DatabaseHandle, TaskError> {
+        let lease = self.databases.connect(self.file.as_deref())?;
+        let connection = lease.weak_connection();
+        self.stop_callbacks.add(move || {
+            if let Some(connection) = connection.upgrade() {
+                connection.interrupt();
+            }
+        });
+        Ok(lease)
+    }
+
+    fn check_query(&self, query: &SqlStatement) -> Result<(), TaskError> {
+        if may_attach(query) {
+            let message = "the query of a source must be a SELECT and cannot attach a database";
+            return Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message));
+        }
+        self.databases.guard().check_statement(query, &self.folder)
+    }
+}
+
+/// Reads the rows of a query.
+pub(super) fn read_query(
+    base: &DuckdbEndpoint,
+    query: &SqlStatement,
+    outlet: &mut RowSender,
+) -> Result<(), TaskError> {
+    base.check_query(query)?;
+    let lease = base.connect()?;
+    let sent = query.text();
+    send_rows(lease.connection(), &sent.text, &sent.params, outlet)
+}
+
+/// Reads a file that DuckDB supports.
+pub(super) fn read_file(
+    base: &DuckdbEndpoint,
+    file: &Path,
+    format: FileFormat,
+    outlet: &mut RowSender,
+) -> Result<(), TaskError> {
+    let lease = base.connect()?;
+    let text = format!("SELECT * FROM {}", file_reader(file, format));
+    send_rows(lease.connection(), &text, &[], outlet)
+}
+
+fn send_rows(
+    connection: &DuckdbConnection,
+    sql: &str,
+    params: &[Value],
+    outlet: &mut RowSender,
+) -> Result<(), TaskError> {
+    let mut rows = connection
+        .query(sql, params)
+        .map_err(|fault| task_error(&fault))?;
+    outlet.set_columns(unique_names(rows.names().iter().cloned()));
+    while let Some(chunk) = rows.next_chunk().map_err(|fault| task_error(&fault))? {
+        for row in chunk.rows() {
+            if outlet.push(row) {
+                outlet.send_blocking()?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes all chunks to a table in one transaction.
+pub(super) fn write_table(
+    base: &DuckdbEndpoint,
+    table: &str,
+    mode: &WriteMode,
+    mut inlet: RowReceiver,
+) -> Result<TransferTotals, TaskError> {
+    let lease = base.connect()?;
+    let connection = lease.connection();
+    let told = |fault: DuckdbError| task_error(&fault);
+    connection.execute("BEGIN").map_err(told)?;
+    let done = write_rows(connection, table, mode, &mut inlet);
+    match done {
+        Ok(()) => connection.execute("COMMIT").map_err(told)?,
+        Err(error) => {
+            // The connection is closed with the call, which also rolls back.
+            let _ = connection.execute("ROLLBACK");
+            return Err(error);
+        }
+    }
+    Ok(inlet.totals)
+}
+
+/// Reports a missing table before the source is read.
+fn check_table(connection: &DuckdbConnection, name: &str) -> Result<(), TaskError> {
+    let found = connection.query(&format!("SELECT * FROM {name} LIMIT 0"), &[]);
+    found.map(drop).map_err(|error| task_error(&error))
+}
+
+fn write_rows(
+    connection: &DuckdbConnection,
+    table: &str,
+    mode: &WriteMode,
+    inlet: &mut RowReceiver,
+) -> Result<(), TaskError> {
+    let told = |fault: DuckdbError| task_error(&fault);
+    let name = quote_table_name(table);
+    check_table(connection, &name)?;
+    if *mode == WriteMode::Replace {
+        connection
+            .execute(&format!("DELETE FROM {name}"))
+            .map_err(told)?;
+    }
+    let mut appender: Option<Appender<'_>> = None;
+    let mut columns = Vec::new();
+    let mut count: u64 = 0;
+    while let Some(batch) = inlet.next_blocking()? {
+        if batch.rows.is_empty() {
+            continue;
+        }
+        if appender.is_none() {
+            columns = batch.columns.to_vec();
+            appender = Some(start_write(connection, table, mode, &columns)?);
+        }
+        let Some(appender) = &mut appender else {
+            continue;
+        };
+        for row in &batch.rows {
+            count += 1;
+            appender
+                .append_row(row)
+                .map_err(|fault| task_error(&fault).with_detail("row", count))?;
+        }
+    }
+    let Some(appender) = appender else {
+        return Ok(());
+    };
+    appender.finish().map_err(told)?;
+    let WriteMode::Upsert(key) = mode else {
+        return Ok(());
+    };
+    let (names, keys) = (quote_column_list(&columns), quote_column_list(key));
+    let conflict = conflict_clause(&columns, key)?;
+    // The last row with a key wins.
+    let insert = format!(
+        "INSERT INTO {name} ({names}) SELECT {names} FROM {STAGING_TABLE} \
+         QUALIFY row_number() OVER (PARTITION BY {keys} ORDER BY rowid DESC) = 1 {conflict}"
+    );
+    connection.execute(&insert).map_err(told)?;
+    connection
+        .execute(&format!("DROP TABLE {STAGING_TABLE}"))
+        .map_err(told)
+}
+
+fn start_write<'c>(
+    connection: &'c DuckdbConnection,
+    table: &str,
+    mode: &WriteMode,
+    columns: &[String],
+) -> Result<Appender<'c>, TaskError> {
+    let told = |fault: DuckdbError| task_error(&fault);
+    if let WriteMode::Upsert(key) = mode {
+        conflict_clause(columns, key)?;
+        let names = quote_column_list(columns);
+        let stage = format!(
+            "CREATE TEMP TABLE {STAGING_TABLE} AS SELECT {names} FROM {} LIMIT 0",
+            quote_table_name(table)
+        );
+        connection.execute(&stage).map_err(told)?;
+        return Appender::new(connection, None, STAGING_TABLE, columns).map_err(told);
+    }
+    let (schema, table) = match table.rsplit_once('.') {
+        Some((schema, table)) => (Some(schema), table),
+        None => (None, table),
+    };
+    Appender::new(connection, schema, table, columns).map_err(told)
+}
+
+/// Lets DuckDB write the rows of a query to a file; returns the row count and columns.
+pub(super) fn copy_out(
+    base: &DuckdbEndpoint,
+    query: &SqlStatement,
+    file: &Path,
+    format: FileFormat,
+) -> Result<TransferTotals, TaskError> {
+    base.check_query(query)?;
+    let lease = base.connect()?;
+    let connection = lease.connection();
+    let sent = query.text();
+    let described = format!("SELECT * FROM ({}\n) LIMIT 0", sent.text);
+    let rows = connection
+        .query(&described, &sent.params)
+        .map_err(|fault| task_error(&fault))?;
+    let columns = rows.names().to_vec();
+    drop(rows);
+    // `COPY` accepts no parameters, so values are inserted as literals.
+    let sql = format!(
+        "COPY ({}\n) TO {} ({})",
+        query.text_with_literals().text,
+        path_literal(file),
+        copy_options(format)
+    );
+    let rows = execute_counting(connection, &sql)?;
+    Ok(build_totals(rows, columns))
+}
+
+/// A file that DuckDB reads.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SourceFile<'a> {
+    pub(super) path: &'a Path,
+    pub(super) format: FileFormat,
+}
+
+/// Lets DuckDB read a file into a table; upserts use `write`.
+pub(super) fn copy_in(
+    base: &DuckdbEndpoint,
+    source_file: SourceFile<'_>,
+    table: &str,
+    mode: &WriteMode,
+    mapping: Option<&Map<String, Value>>,
+) -> Result<TransferTotals, TaskError> {
+    let lease = base.connect()?;
+    let connection = lease.connection();
+    let told = |fault: DuckdbError| task_error(&fault);
+    let name = quote_table_name(table);
+    check_table(connection, &name)?;
+    let rows = connection
+        .query(
+            &format!(
+                "SELECT * FROM {} LIMIT 0",
+                file_reader(source_file.path, source_file.format)
+            ),
+            &[],
+        )
+        .map_err(told)?;
+    let found = rows.names().to_vec();
+    drop(rows);
+    let (columns, picked) = pick_columns(&found, mapping)?;
+    let types = column_types(connection, &name, &columns)?;
+    let (source, values) = typed_reader(source_file, &picked, &types);
+    connection.execute("BEGIN").map_err(told)?;
+    if *mode == WriteMode::Replace {
+        connection
+            .execute(&format!("DELETE FROM {name}"))
+            .map_err(told)?;
+    }
+    let insert = format!(
+        "INSERT INTO {name} ({}) SELECT {} FROM {source}",
+        quote_column_list(&columns),
+        values.join(", ")
+    );
+    let rows = execute_counting(connection, &insert)?;
+    connection.execute("COMMIT").map_err(told)?;
+    Ok(build_totals(rows, columns))
+}
+
+/// SQL types of some columns of a table.
+fn column_types(
+    connection: &DuckdbConnection,
+    table: &str,
+    columns: &[String],
+) -> Result<Vec<String>, TaskError> {
+    let told = |fault: DuckdbError| task_error(&fault);
+    let sql = format!(
+        "SELECT column_type FROM (DESCRIBE SELECT {} FROM {table})",
+        quote_column_list(columns)
+    );
+    let mut rows = connection.query(&sql, &[]).map_err(told)?;
+    let mut types = Vec::new();
+    while let Some(chunk) = rows.next_chunk().map_err(told)? {
+        let first = chunk.rows().filter_map(|row| row.into_iter().next());
+        types.extend(first.filter_map(|value| value.as_str().map(str::to_owned)));
+    }
+    Ok(types)
+}
+
+/// SQL that reads a file without type inference, and an expression for each column. Text and JSON get the types of the
+/// target's columns; bytes in them are base64.
+fn typed_reader(
+    source_file: SourceFile<'_>,
+    picked: &[String],
+    types: &[String],
+) -> (String, Vec<String>) {
+    let SourceFile { path: file, format } = source_file;
+    let is_bytes = |of: &String| of == "BLOB" && format != FileFormat::Parquet;
+    let values = picked.iter().zip(types).map(|(name, of)| {
+        let name = quote_column_list(std::slice::from_ref(name));
+        if is_bytes(of) {
+            format!("from_base64({name})")
+        } else {
+            name
+        }
+    });
+    let values = values.collect();
+    let layout = match format {
+        FileFormat::Csv | FileFormat::Parquet => return (file_reader(file, format), values),
+        FileFormat::Ndjson => "newline_delimited",
+        FileFormat::Json => "array",
+    };
+    let columns = picked.iter().zip(types).map(|(name, of)| {
+        let of = if is_bytes(of) { "VARCHAR" } else { of };
+        format!("{}: {}", text_literal(name), text_literal(of))
+    });
+    let columns = columns.collect::<Vec<_>>().join(", ");
+    let source = format!(
+        "read_json({}, format = '{layout}', columns = {{{columns}}})",
+        path_literal(file)
+    );
+    (source, values)
+}
+
+fn pick_columns(
+    found: &[String],
+    mapping: Option<&Map<String, Value>>,
+) -> Result<(Vec<String>, Vec<String>), TaskError> {
+    let Some(mapping) = mapping else {
+        return Ok((found.to_vec(), found.to_vec()));
+    };
+    let from = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    if let Some((name, _)) = mapping
+        .iter()
+        .find(|(_, value)| !found.contains(&from(value)))
+    {
+        let message = format!(
+            "`mapping.{name}` refers to a column that the source does not have; its columns are {}",
+            found.join(", ")
+        );
+        return Err(TaskError::new(
+            ErrorKind::Schema,
+            "TRANSFER_COLUMN",
+            message,
+        ));
+    }
+    Ok((
+        mapping.keys().cloned().collect(),
+        mapping.values().map(from).collect(),
+    ))
+}
+
+fn execute_counting(connection: &DuckdbConnection, sql: &str) -> Result<u64, TaskError> {
+    let mut rows = connection
+        .query(sql, &[])
+        .map_err(|fault| task_error(&fault))?;
+    let mut count = 0;
+    while let Some(chunk) = rows.next_chunk().map_err(|fault| task_error(&fault))? {
+        let first = chunk.rows().next().and_then(|row| row.into_iter().next());
+        count += first.and_then(|value| value.as_u64()).unwrap_or(0);
+    }
+    Ok(count)
+}
+
+fn build_totals(rows: u64, columns: Vec<String>) -> TransferTotals {
+    TransferTotals {
+        rows,
+        chunks: u64::from(rows > 0),
+        columns,
+    }
+}
+
+/// Lets DuckDB convert JSON lines to a Parquet file.
+pub(super) fn write_parquet(
+    base: &DuckdbEndpoint,
+    lines: &Path,
+    file: &Path,
+) -> Result<(), TaskError> {
+    let lease = base.connect()?;
+    let sql = format!(
+        "COPY (SELECT * FROM read_json({}, format = 'newline_delimited', sample_size = 100000)) TO {} (FORMAT parquet)",
+        path_literal(lines),
+        path_literal(file)
+    );
+    lease
+        .connection()
+        .execute(&sql)
+        .map_err(|fault| task_error(&fault))
+}
+
+/// SQL that reads a file. CSV columns are all text. For JSON only the keys of the rows matter, so all rows are sampled,
+/// but not deeply.
+fn file_reader(file: &Path, format: FileFormat) -> String {
+    let file = path_literal(file);
+    let keys = "sample_size = -1, maximum_depth = 1, map_inference_threshold = -1";
+    match format {
+        FileFormat::Csv => format!(
+            "read_csv({file}, header = true, all_varchar = true, delim = ',', quote = '\"', escape = '\"', \
+             nullstr = '', allow_quoted_nulls = false, comment = '', skip = 0)"
+        ),
+        FileFormat::Ndjson => format!("read_json({file}, format = 'newline_delimited', {keys})"),
+        FileFormat::Json => format!("read_json({file}, format = 'array', {keys})"),
+        FileFormat::Parquet => format!("read_parquet({file})"),
+    }
+}
+
+fn copy_options(format: FileFormat) -> &'static str {
+    match format {
+        FileFormat::Csv => "FORMAT csv, HEADER",
+        FileFormat::Ndjson => "FORMAT json",
+        FileFormat::Json => "FORMAT json, ARRAY true",
+        FileFormat::Parquet => "FORMAT parquet",
+    }
+}
+
+fn path_literal(file: &Path) -> String {
+    text_literal(&file.display().to_string())
+}
+
+fn text_literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}

@@ -1,0 +1,422 @@
+//! Runs one `transfer` call: opens both sides, moves the rows and cancels both sides together.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::postgres::ConnectTarget;
+use async_trait::async_trait;
+use model::outcome::{ErrorKind, Outcome, TaskError};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use tools::http::HttpTool;
+use tools::objects::{ObjectAccess, ObjectLocation, open_object};
+use tools::postgres::{PostgresPools, QueryCanceller};
+use tools::sql::{SqlDialect, SqlStatement};
+use tools::{Call, LogSink, Tool, ToolResult, cancelled_error, timeout_error, wait_for_timeout};
+
+use super::duckdb::{self, DuckdbEndpoint};
+use super::flow::{RowReceiver, RowSender, StopCallbacks, TransferTotals, row_channel};
+use super::options::{FileFormat, TransferEnd, TransferOptions, WriteMode};
+use super::{decode, file, postgres, sqlite, web};
+use crate::duckdb::DatabasePool;
+
+/// Default connect timeout.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Interval between cancellations of running work.
+const STOP_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The `transfer` tool.
+pub(crate) struct TransferTool {
+    pub(crate) object_access: ObjectAccess,
+    pub(crate) databases: DatabasePool,
+    pub(crate) pools: Arc<PostgresPools>,
+    pub(crate) http: Arc<HttpTool>,
+}
+
+/// Source of the rows.
+enum TransferSource {
+    Postgres(ConnectTarget, SqlStatement),
+    Sqlite(sqlite::SqliteEndpoint, SqlStatement),
+    Duckdb(DuckdbEndpoint, SqlStatement),
+    File(ObjectLocation, FileFormat, Option<String>),
+    Http(Box<Call>, Option<FileFormat>, Option<String>),
+}
+
+/// Target of the rows.
+enum TransferSink {
+    Postgres(ConnectTarget, String),
+    Sqlite(sqlite::SqliteEndpoint, String),
+    Duckdb(DuckdbEndpoint, String),
+    File(ObjectLocation, FileFormat),
+    Http(Box<Call>, FileFormat),
+}
+
+impl TransferTool {
+    async fn open_source(
+        &self,
+        call: &Call,
+        end: &TransferEnd<'_>,
+        stops: &StopCallbacks,
+    ) -> Result<TransferSource, TaskError> {
+        Ok(match end.kind {
+            "postgres" => TransferSource::Postgres(
+                end.postgres_target()?,
+                end.read_statement(SqlDialect::Postgres)?,
+            ),
+            "sqlite" => TransferSource::Sqlite(
+                self.sqlite_endpoint(call, end, stops)?,
+                end.read_statement(SqlDialect::Sqlite)?,
+            ),
+            "duckdb" => TransferSource::Duckdb(
+                self.duckdb_endpoint(call, end, stops),
+                end.read_statement(SqlDialect::Duckdb)?,
+            ),
+            "file" | "s3" | "gcs" => {
+                let place = end.location(&self.object_access).await?;
+                let format = end.required_format(&place.uri())?;
+                TransferSource::File(
+                    place,
+                    format,
+                    end.text("path")
+                        .filter(|_| end.text("uri").is_some())
+                        .map(str::to_owned),
+                )
+            }
+            "http" => {
+                let format = end.format(end.text("url").unwrap_or_default())?;
+                TransferSource::Http(
+                    Box::new(web::end_call(call, end)?),
+                    format,
+                    end.text("path").map(str::to_owned),
+                )
+            }
+            other => return Err(unknown_kind_error("source", other)),
+        })
+    }
+
+    async fn open_sink(
+        &self,
+        call: &Call,
+        end: &TransferEnd<'_>,
+        stops: &StopCallbacks,
+        manner: &TransferOptions,
+    ) -> Result<TransferSink, TaskError> {
+        Ok(match end.kind {
+            "postgres" => TransferSink::Postgres(end.postgres_target()?, end.table()?.to_owned()),
+            "sqlite" => TransferSink::Sqlite(
+                self.sqlite_endpoint(call, end, stops)?,
+                end.table()?.to_owned(),
+            ),
+            "duckdb" => TransferSink::Duckdb(
+                self.duckdb_endpoint(call, end, stops),
+                end.table()?.to_owned(),
+            ),
+            "file" | "s3" | "gcs" => {
+                manner.check_file()?;
+                let place = end.location(&self.object_access).await?;
+                let format = end.required_format(&place.uri())?;
+                TransferSink::File(place, format)
+            }
+            "http" => {
+                let format = end.format("x.json")?.unwrap_or(FileFormat::Json);
+                if manner
+                    .mode
+                    .as_ref()
+                    .is_some_and(|mode| *mode != WriteMode::Append)
+                    || format == FileFormat::Parquet
+                {
+                    let message =
+                        "an http target supports csv, ndjson and json, and only `mode: append`";
+                    return Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message));
+                }
+                TransferSink::Http(Box::new(web::end_call(call, end)?), format)
+            }
+            other => return Err(unknown_kind_error("target", other)),
+        })
+    }
+
+    fn sqlite_endpoint(
+        &self,
+        call: &Call,
+        end: &TransferEnd<'_>,
+        stops: &StopCallbacks,
+    ) -> Result<sqlite::SqliteEndpoint, TaskError> {
+        let database = end.required_text("database", "set it to the database file")?;
+        Ok(sqlite::SqliteEndpoint {
+            path: call.resolve_path(database),
+            forbidden: self.object_access.forbidden.clone(),
+            stop_callbacks: stops.clone(),
+        })
+    }
+
+    fn duckdb_endpoint(
+        &self,
+        call: &Call,
+        end: &TransferEnd<'_>,
+        stops: &StopCallbacks,
+    ) -> DuckdbEndpoint {
+        let database = end.text("database").filter(|name| *name != ":memory:");
+        self.duckdb_endpoint_at(call, database.map(|name| call.resolve_path(name)), stops)
+    }
+
+    fn duckdb_endpoint_at(
+        &self,
+        call: &Call,
+        file: Option<PathBuf>,
+        stops: &StopCallbacks,
+    ) -> DuckdbEndpoint {
+        DuckdbEndpoint {
+            databases: self.databases.clone(),
+            file,
+            folder: call.site.base_dir.clone(),
+            stop_callbacks: stops.clone(),
+        }
+    }
+
+    /// Lets DuckDB copy directly if possible, else moves rows through a channel.
+    async fn run_transfer(
+        &self,
+        call: &Call,
+        from: TransferSource,
+        to: TransferSink,
+        manner: TransferOptions,
+    ) -> Result<TransferTotals, TaskError> {
+        match (from, to) {
+            (TransferSource::Duckdb(base, query), TransferSink::File(place, format))
+                if manner.mapping.is_none() =>
+            {
+                let draft = file::create_temp_path(&self.object_access.scratch_dir)?;
+                let path = draft.to_path_buf();
+                let totals =
+                    run_blocking(move || duckdb::copy_out(&base, &query, &path, format)).await?;
+                file::send_file(&draft, &place, format).await?;
+                Ok(totals)
+            }
+            (TransferSource::File(place, format, None), TransferSink::Duckdb(base, table))
+                if !matches!(manner.mode, Some(WriteMode::Upsert(_))) =>
+            {
+                let (path, _guard) =
+                    file::fetch_file(&place, &self.object_access.scratch_dir).await?;
+                let (mode, mapping) = (manner.table_mode(), manner.mapping);
+                run_blocking(move || {
+                    let file = duckdb::SourceFile {
+                        path: &path,
+                        format,
+                    };
+                    duckdb::copy_in(&base, file, &table, &mode, mapping.as_ref())
+                })
+                .await
+            }
+            (from, to) => {
+                let mode = manner.table_mode();
+                let (mut outlet, inlet) = row_channel(manner.chunk_size, manner.mapping);
+                if matches!(
+                    (&from, &to),
+                    (TransferSource::Postgres(..), TransferSink::Postgres(..))
+                ) {
+                    outlet.allow_json_text();
+                }
+                let reading = self.read_source(call, from, outlet);
+                let writing = self.write_sink(call, to, mode, inlet);
+                // The writing side returns the result: an error of the source arrives there as the last chunk.
+                let ((), written) = tokio::join!(reading, writing);
+                written
+            }
+        }
+    }
+
+    async fn read_source(&self, call: &Call, from: TransferSource, mut outlet: RowSender) {
+        let done = match from {
+            TransferSource::Postgres(server, query) => {
+                match self.pools.acquire(server, connect_timeout(call)).await {
+                    Err(error) => Err(error),
+                    Ok(lease) => {
+                        let mut unfinished = CancelOnDrop(Some(lease.canceller()));
+                        let done = postgres::read_query(lease.client(), &query, &mut outlet).await;
+                        unfinished.0.take();
+                        if done.is_ok() {
+                            lease.release();
+                        }
+                        done
+                    }
+                }
+            }
+            TransferSource::File(place, FileFormat::Parquet, _) => {
+                let fetched = file::fetch_file(&place, &self.object_access.scratch_dir).await;
+                let base = self.duckdb_endpoint_at(call, None, &StopCallbacks::default());
+                match fetched {
+                    Err(error) => Err(error),
+                    Ok((path, guard)) => {
+                        return read_on_thread(outlet, move |outlet| {
+                            let _guard = guard;
+                            duckdb::read_file(&base, &path, FileFormat::Parquet, outlet)
+                        })
+                        .await;
+                    }
+                }
+            }
+            TransferSource::File(place, format, path) => match open_object(&place, None).await {
+                Err(error) => Err(error),
+                Ok(opened) => {
+                    decode::decode_rows(opened.chunks, format, path.as_deref(), &mut outlet).await
+                }
+            },
+            TransferSource::Http(call, format, path) => {
+                web::read_response(&self.http, &call, format, path, &mut outlet).await
+            }
+            TransferSource::Sqlite(file, query) => {
+                return read_on_thread(outlet, move |outlet| {
+                    sqlite::read_query(&file, &query, outlet)
+                })
+                .await;
+            }
+            TransferSource::Duckdb(base, query) => {
+                return read_on_thread(outlet, move |outlet| {
+                    duckdb::read_query(&base, &query, outlet)
+                })
+                .await;
+            }
+        };
+        outlet.finish(done).await;
+    }
+
+    async fn write_sink(
+        &self,
+        call: &Call,
+        to: TransferSink,
+        mode: WriteMode,
+        inlet: RowReceiver,
+    ) -> Result<TransferTotals, TaskError> {
+        match to {
+            TransferSink::Postgres(server, table) => {
+                let lease = self.pools.acquire(server, connect_timeout(call)).await?;
+                let mut unfinished = CancelOnDrop(Some(lease.canceller()));
+                let written = postgres::write_table(lease.client(), &table, mode, inlet).await;
+                unfinished.0.take();
+                let totals = written?;
+                lease.release();
+                Ok(totals)
+            }
+            TransferSink::Sqlite(file, table) => {
+                run_blocking(move || sqlite::write_table(&file, &table, &mode, inlet)).await
+            }
+            TransferSink::Duckdb(base, table) => {
+                run_blocking(move || duckdb::write_table(&base, &table, &mode, inlet)).await
+            }
+            TransferSink::File(place, FileFormat::Parquet) => {
+                let scratch = &self.object_access.scratch_dir;
+                let (lines, draft) = (
+                    file::create_temp_path(scratch)?,
+                    file::create_temp_path(scratch)?,
+                );
+                let aside = ObjectLocation::File(lines.to_path_buf());
+                let totals = file::write_file(&aside, FileFormat::Ndjson, inlet).await?;
+                let base = self.duckdb_endpoint_at(call, None, &StopCallbacks::default());
+                let (from, into) = (lines.to_path_buf(), draft.to_path_buf());
+                run_blocking(move || duckdb::write_parquet(&base, &from, &into)).await?;
+                file::send_file(&draft, &place, FileFormat::Parquet).await?;
+                Ok(totals)
+            }
+            TransferSink::File(place, format) => file::write_file(&place, format, inlet).await,
+            TransferSink::Http(call, format) => {
+                web::send_batches(&self.http, &call, format, inlet).await
+            }
+        }
+    }
+}
+
+/// Cancels a running query on drop.
+struct CancelOnDrop(Option<QueryCanceller>);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        if let Some(stopper) = self.0.take() {
+            tokio::spawn(stopper.cancel());
+        }
+    }
+}
+
+#[async_trait]
+impl Tool for TransferTool {
+    async fn run(&self, call: Call, stop: &CancellationToken, _log: &dyn LogSink) -> ToolResult {
+        let call = &call;
+        let (source, target) = (
+            TransferEnd::from_call(call, "source")?,
+            TransferEnd::from_call(call, "target")?,
+        );
+        let manner = TransferOptions::from_call(call, &target)?;
+        let stops = StopCallbacks::default();
+        let from = self.open_source(call, &source, &stops).await?;
+        let to = self.open_sink(call, &target, &stops, &manner).await?;
+        let work = self.run_transfer(call, from, to, manner);
+        tokio::pin!(work);
+        let why = tokio::select! {
+            biased;
+            done = &mut work => return done.map(|totals| totals_outcome(&totals)),
+            () = stop.cancelled() => cancelled_error(),
+            limit = wait_for_timeout(call.timeout.total) => timeout_error(limit),
+        };
+        // Blocking threads are cancelled repeatedly until they end; everything else ends on drop.
+        let mut again = tokio::time::interval(STOP_INTERVAL);
+        let grace = tokio::time::sleep(Duration::from_secs(5));
+        tokio::pin!(grace);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => match done {
+                    // The transfer finished before the cancellation took effect.
+                    Ok(totals) => return Ok(totals_outcome(&totals)),
+                    Err(_) => break,
+                },
+                () = &mut grace => break,
+                _ = again.tick() => stops.stop(),
+            }
+        }
+        Err(why)
+    }
+}
+
+fn connect_timeout(call: &Call) -> Duration {
+    call.timeout.connect.unwrap_or(CONNECT_TIMEOUT)
+}
+
+fn totals_outcome(totals: &TransferTotals) -> Outcome {
+    Outcome::ok(json!({
+        "rows_transferred": totals.rows,
+        "chunks": totals.chunks,
+        "columns": totals.columns,
+    }))
+}
+
+async fn run_blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, TaskError> + Send + 'static,
+) -> Result<T, TaskError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(thread_lost_error(&error.to_string())))
+}
+
+/// Runs a reader on a blocking thread.
+async fn read_on_thread(
+    mut outlet: RowSender,
+    work: impl FnOnce(&mut RowSender) -> Result<(), TaskError> + Send + 'static,
+) {
+    let work = move || {
+        let done = work(&mut outlet);
+        outlet.finish_blocking(done);
+    };
+    // If the thread panics, the channel closes without a last chunk, which the target treats as a failure.
+    let _ = tokio::task::spawn_blocking(work).await;
+}
+
+fn thread_lost_error(problem: &str) -> TaskError {
+    let message = format!("a thread of the transfer failed: {problem}");
+    TaskError::new(ErrorKind::Unknown, "TRANSFER_LOST", message)
+}
+
+fn unknown_kind_error(side: &str, kind: &str) -> TaskError {
+    let message = format!(
+        "invalid `{side}.kind`: `{kind}`; use http, postgres, sqlite, duckdb, file, s3 or gcs"
+    );
+    TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with_detail("key", "kind")
+}
