@@ -130,7 +130,7 @@ const BEFORE_RETENTION: &str = "
     ALTER TABLE noetl.setting DROP COLUMN retained_from;
     ALTER TABLE noetl.message DROP CONSTRAINT message_key, ADD CONSTRAINT message_key UNIQUE (from_id, seq, n),
         ADD PRIMARY KEY (ordinal);
-    ALTER TABLE noetl.runtime DROP COLUMN clock_offset;
+    ALTER TABLE noetl.runtime DROP COLUMN clock_offset, DROP COLUMN publishes;
     ALTER TABLE noetl.session DROP COLUMN holder;
     DROP TABLE noetl.loop_progress, noetl.loop_task, noetl.iteration_index, noetl.iteration_span;
     DROP FUNCTION noetl.write_iterations;
