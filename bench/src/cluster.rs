@@ -72,26 +72,16 @@ impl BenchCluster {
         Self::serve(&[], None).await
     }
 
-    async fn serve(
-        flags: &[&str],
-        database: Option<(PostgresServer, TestDatabase)>,
-    ) -> anyhow::Result<Self> {
+    async fn serve(flags: &[&str], database: Option<(PostgresServer, TestDatabase)>) -> anyhow::Result<Self> {
         let dir = tempfile::tempdir()?;
         let port = free_port()?;
         let listen = format!("127.0.0.1:{port}");
         let url = format!("http://{listen}");
         let started_at = now();
-        let server = spawn_process(
-            &dir,
-            "server",
-            &[&["serve", "--listen", &listen], flags].concat(),
-        )?;
+        let server = spawn_process(&dir, "server", &[&["serve", "--listen", &listen], flags].concat())?;
         let client = Client::new(&[url], None)?;
         while client.get::<Value>("/readyz").await.is_err() {
-            anyhow::ensure!(
-                started_at.elapsed() < START_TIMEOUT,
-                "the server did not become ready"
-            );
+            anyhow::ensure!(started_at.elapsed() < START_TIMEOUT, "the server did not become ready");
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         Ok(Self {
@@ -119,10 +109,7 @@ impl BenchCluster {
             if pools.len() >= count {
                 return Ok(());
             }
-            anyhow::ensure!(
-                started_at.elapsed() < START_TIMEOUT,
-                "the workers did not become ready"
-            );
+            anyhow::ensure!(started_at.elapsed() < START_TIMEOUT, "the workers did not become ready");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
@@ -148,24 +135,15 @@ impl BenchCluster {
         let path = format!("/api/executions/{id}/stream?after_seq={after}");
         let mut stream = self.client.open_event_stream(&path, None).await?;
         while stream.chunk().await?.is_some() {}
-        let status: Value = self
-            .client
-            .get(&format!("/api/executions/{id}/status"))
-            .await?;
-        anyhow::ensure!(
-            status["status"] == "COMPLETED",
-            "a run ended with status {status}"
-        );
+        let status: Value = self.client.get(&format!("/api/executions/{id}/status")).await?;
+        anyhow::ensure!(status["status"] == "COMPLETED", "a run ended with status {status}");
         Ok(())
     }
 
     /// Polls until a run has ended.
     pub(crate) async fn wait_for_run(&self, id: &str) -> anyhow::Result<()> {
         loop {
-            let status: Value = self
-                .client
-                .get(&format!("/api/executions/{id}/status"))
-                .await?;
+            let status: Value = self.client.get(&format!("/api/executions/{id}/status")).await?;
             match status["status"].as_str() {
                 Some("RUNNING") => tokio::time::sleep(Duration::from_millis(10)).await,
                 Some("COMPLETED") => return Ok(()),
@@ -177,10 +155,7 @@ impl BenchCluster {
     /// Waits until all runs have ended and checks that all succeeded. Polls the list of runs, not each run.
     pub(crate) async fn wait_for_all(&self, ids: &[String]) -> anyhow::Result<()> {
         loop {
-            let running: Value = self
-                .client
-                .get("/api/executions?status=RUNNING&limit=1")
-                .await?;
+            let running: Value = self.client.get("/api/executions?status=RUNNING&limit=1").await?;
             if running["executions"].as_array().is_some_and(Vec::is_empty) {
                 break;
             }
@@ -188,15 +163,11 @@ impl BenchCluster {
         }
         let ended: Value = self
             .client
-            .get(&format!(
-                "/api/executions?status=COMPLETED&limit={}",
-                ids.len()
-            ))
+            .get(&format!("/api/executions?status=COMPLETED&limit={}", ids.len()))
             .await?;
         let ended = ended["executions"].as_array();
-        let is_there = |id: &String| {
-            ended.is_some_and(|ended| ended.iter().any(|run| run["execution_id"] == id.as_str()))
-        };
+        let is_there =
+            |id: &String| ended.is_some_and(|ended| ended.iter().any(|run| run["execution_id"] == id.as_str()));
         anyhow::ensure!(ids.iter().all(is_there), "a run did not complete");
         Ok(())
     }
@@ -212,9 +183,7 @@ impl BenchCluster {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.server))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kilobytes = line.and_then(|line| line.split_whitespace().next());
-        let kilobytes: f64 = kilobytes
-            .context("cannot read the memory of the server")?
-            .parse()?;
+        let kilobytes: f64 = kilobytes.context("cannot read the memory of the server")?.parse()?;
         Ok(kilobytes / 1024.0)
     }
 }

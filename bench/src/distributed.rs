@@ -18,8 +18,7 @@ const RAW_COMMITS: usize = 7;
 
 /// Measures all workloads, or the selected ones.
 pub(crate) async fn measure(selected: &[&str], scale: Scale) -> anyhow::Result<Vec<Figure>> {
-    let is_wanted =
-        |name: &str| selected.is_empty() || selected.iter().any(|part| name.contains(part));
+    let is_wanted = |name: &str| selected.is_empty() || selected.iter().any(|part| name.contains(part));
     let mut figures = Vec::new();
     if is_wanted("start") {
         figures.extend(measure_start_up().await?);
@@ -99,11 +98,7 @@ impl RawCommits {
             .await?;
         let insert = client.prepare("INSERT INTO raw (body) VALUES ($1)").await?;
         let times = Vec::new();
-        Ok(Self {
-            client,
-            insert,
-            times,
-        })
+        Ok(Self { client, insert, times })
     }
 
     async fn commit(&mut self) -> anyhow::Result<()> {
@@ -115,11 +110,7 @@ impl RawCommits {
     }
 }
 
-async fn measure_chain(
-    cluster: &BenchCluster,
-    location: &str,
-    scale: Scale,
-) -> anyhow::Result<Figure> {
+async fn measure_chain(cluster: &BenchCluster, location: &str, scale: Scale) -> anyhow::Result<Figure> {
     let path = cluster.register(&chain_of(20)).await?;
     let mut raw = RawCommits::new(cluster.database()).await?;
     let mut times = Vec::new();
@@ -144,9 +135,7 @@ async fn measure_chain(
 }
 
 async fn measure_burst(cluster: &BenchCluster, scale: Scale) -> anyhow::Result<Figure> {
-    let path = cluster
-        .register(&chain_of(3).replace("chain", "burst"))
-        .await?;
+    let path = cluster.register(&chain_of(3).replace("chain", "burst")).await?;
     let id = cluster.submit(&path, &json!({})).await?;
     cluster.follow_run(&id, 0).await?;
     let count = scale.scaled(200);
@@ -189,9 +178,7 @@ async fn measure_loops(cluster: &BenchCluster, scale: Scale) -> anyhow::Result<V
 
 /// Time from `command.issued` to the start of its step, according to the log, on an idle cluster.
 async fn measure_latency(cluster: &BenchCluster, scale: Scale) -> anyhow::Result<Vec<Figure>> {
-    let path = cluster
-        .register(&chain_of(1).replace("chain", "single"))
-        .await?;
+    let path = cluster.register(&chain_of(1).replace("chain", "single")).await?;
     let mut times = Vec::new();
     let count = scale.scaled(200);
     for _ in 0..count {
@@ -236,10 +223,7 @@ async fn measure_append(cluster: &BenchCluster, scale: Scale) -> anyhow::Result<
     let id = cluster.submit(&path, &json!({"n": total})).await?;
     cluster.wait_for_run(&id).await?;
     let took = begin.elapsed().as_secs_f64();
-    let status: Value = cluster
-        .client
-        .get(&format!("/api/executions/{id}/status"))
-        .await?;
+    let status: Value = cluster.client.get(&format!("/api/executions/{id}/status")).await?;
     let events = status["seq"].as_f64().unwrap_or(0.0);
     let client = connect(cluster.database()).await?;
     let id: i64 = id.parse()?;
@@ -258,13 +242,13 @@ async fn measure_append(cluster: &BenchCluster, scale: Scale) -> anyhow::Result<
         let last: Vec<i64> = batch.iter().map(|row| row.get(1)).collect();
         let types: Vec<String> = batch.iter().map(|row| row.get(2)).collect();
         let bodies: Vec<String> = batch.iter().map(|row| row.get(3)).collect();
-        client
-            .execute(&insert, &[&first, &last, &types, &bodies])
-            .await?;
+        client.execute(&insert, &[&first, &last, &types, &bodies]).await?;
     }
     let packed = events / begin.elapsed().as_secs_f64();
     client
-        .batch_execute("CREATE TABLE raw_event (execution_id bigint, seq bigint, body text, PRIMARY KEY (execution_id, seq))")
+        .batch_execute(
+            "CREATE TABLE raw_event (execution_id bigint, seq bigint, body text, PRIMARY KEY (execution_id, seq))",
+        )
         .await?;
     let insert = client
         .prepare("INSERT INTO raw_event SELECT 1, * FROM unnest($1::bigint[], $2::text[])")

@@ -48,9 +48,7 @@ pub(crate) struct Figure {
 impl Figure {
     /// The value as a multiple of the raw limit.
     pub(crate) fn ratio(&self) -> Option<f64> {
-        self.raw_limit
-            .filter(|raw| *raw > 0.0)
-            .map(|raw| self.value / raw)
+        self.raw_limit.filter(|raw| *raw > 0.0).map(|raw| self.value / raw)
     }
 }
 

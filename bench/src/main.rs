@@ -27,10 +27,7 @@ fn main() -> anyhow::Result<()> {
         .map(String::as_str)
         .filter(|argument| !argument.starts_with('-'))
         .collect();
-    let selected: Vec<&str> = selected
-        .into_iter()
-        .filter(|argument| *argument != "json")
-        .collect();
+    let selected: Vec<&str> = selected.into_iter().filter(|argument| *argument != "json").collect();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -39,9 +36,7 @@ fn main() -> anyhow::Result<()> {
     let is_trial = has_flag("--trial");
     let scale = if is_trial { Scale::Trial } else { Scale::Full };
     if is_trial && !json {
-        println!(
-            "trial: a hundredth of the work, to check that every benchmark runs; the figures mean nothing"
-        );
+        println!("trial: a hundredth of the work, to check that every benchmark runs; the figures mean nothing");
     }
     let apart = ["--distributed", "--results", "--transfer"];
     let is_embedded = is_trial || !apart.map(has_flag).contains(&true);
@@ -55,11 +50,7 @@ fn main() -> anyhow::Result<()> {
         figures.extend(measured);
     };
     for workload in workloads::ALL.iter().filter(|_| is_embedded) {
-        if selected.is_empty()
-            || selected
-                .iter()
-                .any(|argument| workload.name.contains(argument))
-        {
+        if selected.is_empty() || selected.iter().any(|argument| workload.name.contains(argument)) {
             take((workload.measure)(&runtime, scale)?);
         }
     }
@@ -73,10 +64,7 @@ fn main() -> anyhow::Result<()> {
         take(runtime.block_on(transfer::measure(scale))?);
     }
     if json {
-        println!(
-            "{}",
-            serde_json::to_string_pretty(&figure::report(&figures))?
-        );
+        println!("{}", serde_json::to_string_pretty(&figure::report(&figures))?);
     }
     Ok(())
 }

@@ -14,9 +14,7 @@ fn open_database(dir: &Path) -> anyhow::Result<Connection> {
     let db = Connection::open(dir.join("raw.db"))?;
     db.pragma_update(None, "journal_mode", "WAL")?;
     db.pragma_update(None, "synchronous", "FULL")?;
-    db.execute_batch(
-        "CREATE TABLE IF NOT EXISTS log (id INTEGER PRIMARY KEY, body TEXT NOT NULL)",
-    )?;
+    db.execute_batch("CREATE TABLE IF NOT EXISTS log (id INTEGER PRIMARY KEY, body TEXT NOT NULL)")?;
     Ok(db)
 }
 

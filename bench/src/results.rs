@@ -12,8 +12,7 @@ use object_store::aws::AmazonS3Builder;
 use object_store::{ObjectStore, ObjectStoreExt as _};
 use results::contract::reference_to;
 use results::{
-    BodySource, BodyStore, Compression, DirBodyStore, HomeStore, StorageOptions, StoreKind,
-    StoreRouter, StoresConfig,
+    BodySource, BodyStore, Compression, DirBodyStore, HomeStore, StorageOptions, StoreKind, StoreRouter, StoresConfig,
 };
 use tempfile::TempDir;
 use tests::peers::S3Server;
@@ -40,8 +39,7 @@ pub(crate) async fn measure(scale: Scale) -> anyhow::Result<Vec<Figure>> {
 
 /// Incompressible bytes, different for each number.
 fn random_bytes(count: usize, number: u32) -> Bytes {
-    let mut state =
-        0x9e37_79b9_7f4a_7c15_u64 ^ (u64::from(number) + 1).wrapping_mul(0x2545_f491_4f6c_dd1d);
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64 ^ (u64::from(number) + 1).wrapping_mul(0x2545_f491_4f6c_dd1d);
     let next = || {
         state ^= state << 13;
         state ^= state >> 7;
@@ -138,9 +136,7 @@ async fn measure_large(parts: u32) -> anyhow::Result<Vec<Figure>> {
 async fn measure_small(count: u32) -> anyhow::Result<Figure> {
     let dir = TempDir::new_in(".")?;
     let local = open_stores(&dir, None)?;
-    let parts: Vec<Bytes> = (0..count)
-        .map(|number| random_bytes(SMALL_BYTES, number))
-        .collect();
+    let parts: Vec<Bytes> = (0..count).map(|number| random_bytes(SMALL_BYTES, number)).collect();
     let begin = now();
     let alone = count.min(500);
     for (number, body) in parts.iter().take(alone as usize).enumerate() {
@@ -153,9 +149,7 @@ async fn measure_small(count: u32) -> anyhow::Result<Figure> {
         async move {
             for body in parts.iter().skip(client).step_by(CONCURRENT_MAX) {
                 let source = BodySource::Bytes(body.clone());
-                local
-                    .put_with(source, &storage_options(StoreKind::Auto))
-                    .await?;
+                local.put_with(source, &storage_options(StoreKind::Auto)).await?;
             }
             Ok::<_, anyhow::Error>(())
         }
@@ -211,8 +205,5 @@ async fn measure_bucket(objects: u32) -> anyhow::Result<Vec<Figure>> {
         target: "at least 0.8 x the bare client",
         raw_limit: Some(raw),
     };
-    Ok(vec![
-        figure("into", put, raw_put),
-        figure("out of", get, raw_get),
-    ])
+    Ok(vec![figure("into", put, raw_put), figure("out of", get, raw_get)])
 }

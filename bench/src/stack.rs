@@ -25,8 +25,7 @@ impl BenchStack {
     pub(crate) fn start() -> anyhow::Result<Self> {
         let dir = tempfile::tempdir()?;
         let store = Arc::new(store::SqliteStore::open(dir.path())?);
-        let bodies: Arc<dyn results::BodyStore> =
-            Arc::new(results::DirBodyStore::open(&dir.path().join("bodies"))?);
+        let bodies: Arc<dyn results::BodyStore> = Arc::new(results::DirBodyStore::open(&dir.path().join("bodies"))?);
         let config = server::Config {
             store: store.clone(),
             bodies: bodies.clone(),
@@ -52,11 +51,7 @@ impl BenchStack {
     }
 
     /// Starts a run.
-    pub(crate) async fn submit(
-        &self,
-        text: &str,
-        payload: Option<RawJson>,
-    ) -> anyhow::Result<ExecutionId> {
+    pub(crate) async fn submit(&self, text: &str, payload: Option<RawJson>) -> anyhow::Result<ExecutionId> {
         let submission = SubmitRequest {
             name: "bench.yaml".to_owned(),
             text: text.to_owned(),
@@ -73,11 +68,7 @@ impl BenchStack {
     }
 
     /// Runs a playbook and waits for its end.
-    pub(crate) async fn run_playbook(
-        &self,
-        text: &str,
-        payload: Option<RawJson>,
-    ) -> anyhow::Result<ExecutionId> {
+    pub(crate) async fn run_playbook(&self, text: &str, payload: Option<RawJson>) -> anyhow::Result<ExecutionId> {
         let id = self.submit(text, payload).await?;
         self.wait_for_end(id).await?;
         Ok(id)
@@ -86,10 +77,7 @@ impl BenchStack {
     /// Waits for the end of a run.
     pub(crate) async fn wait_for_end(&self, id: ExecutionId) -> anyhow::Result<()> {
         let status = self.server.wait_until_settled(id).await?;
-        anyhow::ensure!(
-            status == RunStatus::Completed,
-            "run {id} ended with status {status}"
-        );
+        anyhow::ensure!(status == RunStatus::Completed, "run {id} ended with status {status}");
         Ok(())
     }
 
@@ -109,10 +97,7 @@ impl BenchStack {
     }
 }
 
-fn worker_config(
-    dir: &Path,
-    bodies: Arc<dyn results::BodyStore>,
-) -> anyhow::Result<worker::Config> {
+fn worker_config(dir: &Path, bodies: Arc<dyn results::BodyStore>) -> anyhow::Result<worker::Config> {
     let python = tools::PythonConfig {
         pool_max: 2,
         ..tools::PythonConfig::default()

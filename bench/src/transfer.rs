@@ -122,11 +122,7 @@ async fn connect(database: &TestDatabase) -> anyhow::Result<Client> {
 /// Rows per second of raw `COPY` from and to the server.
 async fn measure_raw_copy(from: &Client, to: &Client, rows: u32) -> anyhow::Result<(f64, f64)> {
     let begin = now();
-    let pieces: Vec<bytes::Bytes> = from
-        .copy_out("COPY big TO STDOUT")
-        .await?
-        .try_collect()
-        .await?;
+    let pieces: Vec<bytes::Bytes> = from.copy_out("COPY big TO STDOUT").await?.try_collect().await?;
     let out = f64::from(rows) / begin.elapsed().as_secs_f64();
     let begin = now();
     let sink = to.copy_in("COPY raw FROM STDIN").await?;
@@ -138,12 +134,7 @@ async fn measure_raw_copy(from: &Client, to: &Client, rows: u32) -> anyhow::Resu
     Ok((out, f64::from(rows) / begin.elapsed().as_secs_f64()))
 }
 
-async fn run_transfer(
-    tools: &Registry,
-    dir: &Path,
-    source: Value,
-    target: Value,
-) -> anyhow::Result<u64> {
+async fn run_transfer(tools: &Registry, dir: &Path, source: Value, target: Value) -> anyhow::Result<u64> {
     let mut call = Call::new("transfer");
     call.site.base_dir = dir.to_owned();
     call.fields = into_map(json!({"source": source, "target": target}));
@@ -154,10 +145,7 @@ async fn run_transfer(
 
 async fn run_call(tools: &Registry, call: Call) -> anyhow::Result<Value> {
     let tool = tools.get(call.kind.as_str()).expect("the kind is built in");
-    match tool
-        .call(call, CancellationToken::new(), &DiscardingLogSink)
-        .await
-    {
+    match tool.call(call, CancellationToken::new(), &DiscardingLogSink).await {
         Outcome::Ok(success) => Ok(success.result),
         Outcome::Error(failure) => anyhow::bail!("{}", failure.error.message),
     }

@@ -57,9 +57,7 @@ pub(crate) const ALL: &[Workload] = &[
 ];
 
 pub(crate) fn chain_of(steps: usize) -> String {
-    let mut text = String::from(
-        "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: chain}\nworkflow:\n",
-    );
+    let mut text = String::from("apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: chain}\nworkflow:\n");
     for index in 0..steps {
         text.push_str(&format!("- step: s{index}\n  tool: {{kind: noop}}\n"));
         if index + 1 < steps {
@@ -206,10 +204,7 @@ fn measure_loops(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>>
         }
     }
     figures.push(Figure {
-        workload: format!(
-            "loop of {} relative to one of {}: wall time",
-            sizes[2], sizes[1]
-        ),
+        workload: format!("loop of {} relative to one of {}: wall time", sizes[2], sizes[1]),
         value: walls[2] / walls[1],
         unit: "times",
         target: "at most 12",
@@ -229,8 +224,7 @@ fn measure_python_loop(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Fi
     let n = scale.scaled(5_000);
     let rate = runtime.block_on(async {
         let stack = BenchStack::start()?;
-        let text =
-            loop_over("{kind: python, input: {item: \"{{ item }}\"}, code: \"return item\"}");
+        let text = loop_over("{kind: python, input: {item: \"{{ item }}\"}, code: \"return item\"}");
         stack
             .run_playbook(&text, Some(RawJson::from_serializable(&json!({"n": 50}))))
             .await?;
@@ -298,9 +292,7 @@ fn measure_submit(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>
             let begin = stack.store.now();
             let id = stack.run_playbook(&text, None).await?;
             let events = stack.store.events(id, Seq(0), usize::MAX).await?;
-            let started = events
-                .iter()
-                .find(|event| event.kind() == EventKind::TaskStarted);
+            let started = events.iter().find(|event| event.kind() == EventKind::TaskStarted);
             let started = started.ok_or_else(|| anyhow::anyhow!("no task started"))?;
             anyhow::ensure!(matches!(started.body, EventBody::TaskStarted(_)));
             times.push(started.timestamp.since(begin));
@@ -334,22 +326,12 @@ fn measure_append(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>
         let seconds = begin.elapsed().as_secs_f64();
         let events = stack.store.events(id, Seq(0), usize::MAX).await?;
         stack.stop().await?;
-        let single: Vec<String> = events
-            .iter()
-            .map(|event| event.to_json().to_string())
-            .collect();
-        let packed = events
-            .chunks(200)
-            .map(|chunk| model::event::pack(chunk).body);
-        anyhow::Ok((
-            events.len() as f64 / seconds,
-            packed.collect::<Vec<_>>(),
-            single,
-        ))
+        let single: Vec<String> = events.iter().map(|event| event.to_json().to_string()).collect();
+        let packed = events.chunks(200).map(|chunk| model::event::pack(chunk).body);
+        anyhow::Ok((events.len() as f64 / seconds, packed.collect::<Vec<_>>(), single))
     })?;
     let raw_single = raw_limits::measure_batched_rows(&single, 1_000)?;
-    let raw_packed =
-        raw_limits::measure_batched_rows(&packed, 5)? * single.len() as f64 / packed.len() as f64;
+    let raw_packed = raw_limits::measure_batched_rows(&packed, 5)? * single.len() as f64 / packed.len() as f64;
     let figure = |work: &str, reach, raw| Figure {
         workload: work.to_owned(),
         value: rate,

@@ -35,9 +35,7 @@ pub struct RunningCommand {
 pub fn noetl_path() -> PathBuf {
     let test = std::env::current_exe().expect("the path of the test executable is known");
     let beside = test.ancestors().skip(1).take(2);
-    let binary = beside
-        .map(|folder| folder.join("noetl"))
-        .find(|file| file.is_file());
+    let binary = beside.map(|folder| folder.join("noetl")).find(|file| file.is_file());
     binary.unwrap_or_else(|| {
         panic!(
             "`noetl` not found in the directory of `{}`: build it with `cargo build -p noetl`",
@@ -168,17 +166,12 @@ impl RunningCommand {
 
     /// Reads lines until one matches; `None` if the output ends first.
     pub fn wait_for_line(&mut self, matches: impl Fn(&str) -> bool) -> Option<String> {
-        self.lines
-            .by_ref()
-            .map_while(Result::ok)
-            .find(|line| matches(line))
+        self.lines.by_ref().map_while(Result::ok).find(|line| matches(line))
     }
 
     /// Reads events until one has this type and step.
     pub fn wait_for_event(&mut self, kind: &str, step: Option<&str>) -> Option<Value> {
-        let fits = |event: &Value| {
-            event["event_type"] == kind && step.is_none_or(|step| event["step"] == step)
-        };
+        let fits = |event: &Value| event["event_type"] == kind && step.is_none_or(|step| event["step"] == step);
         self.lines.by_ref().map_while(Result::ok).find_map(|line| {
             let event: Value = serde_json::from_str(&line).ok()?;
             fits(&event).then_some(event)

@@ -45,13 +45,9 @@ impl ReceivedRequest {
 
 impl FakeHttpServer {
     /// Starts a server; `answer` gets each request and the number of requests before it.
-    pub fn start(
-        reply: impl Fn(&ReceivedRequest, usize) -> JsonReply + Send + Sync + 'static,
-    ) -> Self {
+    pub fn start(reply: impl Fn(&ReceivedRequest, usize) -> JsonReply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a local port is free");
-        let address = listener
-            .local_addr()
-            .expect("a bound socket has an address");
+        let address = listener.local_addr().expect("a bound socket has an address");
         let requests = Arc::new(Mutex::new(Vec::new()));
         let (recorded, answer) = (requests.clone(), Arc::new(reply));
         thread::spawn(move || {

@@ -30,10 +30,7 @@ impl ServerProcess {
         let serve = ["serve", "--store", store];
         let (child, mut stderr) = spawn_server(sandbox, &[&serve[..], args].concat());
         let ready = wait_for_line(&mut stderr, "listening on");
-        let url = ready
-            .split_whitespace()
-            .nth(2)
-            .expect("the line contains a URL");
+        let url = ready.split_whitespace().nth(2).expect("the line contains a URL");
         Self {
             url: url.to_owned(),
             child,

@@ -8,11 +8,9 @@ use std::process::{Child, Command, Stdio};
 use crate::cli_sandbox::CliSandbox;
 
 /// Mounts a small disk as `kept`, reports it, and keeps it until its standard input is closed.
-const MOUNT_SCRIPT: &str =
-    "mkdir -p kept && mount -t tmpfs -o size=16m tmpfs kept && echo mounted && read line";
+const MOUNT_SCRIPT: &str = "mkdir -p kept && mount -t tmpfs -o size=16m tmpfs kept && echo mounted && read line";
 /// Makes `kept` read-only, then runs a program.
-const READ_ONLY_SCRIPT: &str =
-    r#"mount --bind kept kept && mount -o remount,bind,ro kept && exec "$@""#;
+const READ_ONLY_SCRIPT: &str = r#"mount --bind kept kept && mount -o remount,bind,ro kept && exec "$@""#;
 /// Runs a program in a directory.
 const CHANGE_DIR_SCRIPT: &str = r#"cd "$0" && exec "$@""#;
 
@@ -76,10 +74,7 @@ impl SmallDisk {
         read.expect("its output can be read");
         assert_eq!(line, "mounted\n", "cannot mount the disk");
         let folder = folder.to_owned();
-        Self {
-            mount_process,
-            folder,
-        }
+        Self { mount_process, folder }
     }
 
     /// A command of the sandbox whose `kept` is this disk.
@@ -87,9 +82,7 @@ impl SmallDisk {
         let mut command = Command::new("nsenter");
         let keeper = self.mount_process.id().to_string();
         command.args(["-t", &keeper, "-U", "-m", "--preserve-credentials"]);
-        command
-            .args(["sh", "-c", CHANGE_DIR_SCRIPT])
-            .arg(&self.folder);
+        command.args(["sh", "-c", CHANGE_DIR_SCRIPT]).arg(&self.folder);
         append_program(command, sandbox, args)
     }
 

@@ -63,10 +63,7 @@ fn expected_result() -> Value {
 fn results_are_read_by_reference_and_by_address() {
     let sandbox = CliSandbox::new();
     sandbox.write("artifacts.yaml", ARTIFACTS);
-    assert_eq!(
-        sandbox.run_json(&["run", "artifacts.yaml"]),
-        expected_result()
-    );
+    assert_eq!(sandbox.run_json(&["run", "artifacts.yaml"]), expected_result());
 }
 
 /// A server without slots, and a separate worker.
@@ -121,14 +118,7 @@ fn a_remote_worker_reads_results_through_its_server() {
     let sandbox = CliSandbox::new();
     sandbox.write("artifacts.yaml", ARTIFACTS);
     let cluster = ServerWithWorker::start(&sandbox);
-    let output = sandbox.run(&[
-        "run",
-        "artifacts.yaml",
-        "--server",
-        &cluster.1,
-        "-o",
-        "json",
-    ]);
+    let output = sandbox.run(&["run", "artifacts.yaml", "--server", &cluster.1, "-o", "json"]);
     assert_eq!(output.code, Some(0), "{output:?}");
     assert_eq!(output.json()["result"], expected_result());
 }
@@ -271,10 +261,7 @@ fn programs_read_results_as_files_that_are_deleted_with_their_step() {
     sandbox.write("files.yaml", FILES);
     let result = sandbox.run_json(&["run", "files.yaml"]);
     assert_eq!(result["bytes"], true);
-    assert_eq!(
-        (&result["rows"], &result["text"]),
-        (&json!(5000), &json!("1"))
-    );
+    assert_eq!((&result["rows"], &result["text"]), (&json!(5000), &json!("1")));
     assert_eq!(
         (&result["mode"], &result["small"]),
         (&json!("0o444"), &json!(r#"{"a":1}"#))
@@ -474,20 +461,15 @@ fn age_bodies(sandbox: &CliSandbox) {
             .append(true)
             .open(file)
             .expect("the file exists");
-        let now = SystemTime::UNIX_EPOCH
-            .elapsed()
-            .expect("the clock is after 1970");
-        let before =
-            SystemTime::UNIX_EPOCH + now.saturating_sub(Duration::from_secs(2 * 24 * 3600));
+        let now = SystemTime::UNIX_EPOCH.elapsed().expect("the clock is after 1970");
+        let before = SystemTime::UNIX_EPOCH + now.saturating_sub(Duration::from_secs(2 * 24 * 3600));
         file.set_modified(before).expect("file times can be set");
     }
 }
 
 fn collected_count(output: &CommandOutput) -> u64 {
     assert_eq!(output.code, Some(0), "{output:?}");
-    output.json()["bodies"]
-        .as_u64()
-        .expect("the value is a count")
+    output.json()["bodies"].as_u64().expect("the value is a count")
 }
 
 #[test]
@@ -501,10 +483,7 @@ fn an_expired_body_is_deleted_and_reading_it_reports_so() {
         "all results are too new"
     );
     age_bodies(&sandbox);
-    assert_eq!(
-        collected_count(&sandbox.run(&["gc", "-o", "json", "--dry-run"])),
-        2
-    );
+    assert_eq!(collected_count(&sandbox.run(&["gc", "-o", "json", "--dry-run"])), 2);
     assert_eq!(list_files(&sandbox.path(".noetl/bodies")).len(), 4);
     assert_eq!(
         collected_count(&sandbox.run(&["gc", "-o", "json"])),
@@ -528,10 +507,7 @@ fn an_expired_body_is_deleted_and_reading_it_reports_so() {
     );
     sandbox.write("ask.yaml", &ASK.replace("ADDRESS", &address));
     let output = sandbox.run(&["run", "ask.yaml"]);
-    assert!(
-        output.stderr.contains("REFERENCE_NOT_AVAILABLE"),
-        "{output:?}"
-    );
+    assert!(output.stderr.contains("REFERENCE_NOT_AVAILABLE"), "{output:?}");
     assert!(output.stderr.contains("expired"), "{output:?}");
 }
 
@@ -567,21 +543,13 @@ const ROW_BYTES: usize = 100_000;
 /// Serves a list of 200 MB.
 fn serve_large() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a local port is free");
-    let url = format!(
-        "http://{}/",
-        listener.local_addr().expect("the socket is bound")
-    );
+    let url = format!("http://{}/", listener.local_addr().expect("the socket is bound"));
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let mut stream = stream;
-            let mut lines =
-                BufReader::new(stream.try_clone().expect("the socket can be cloned")).lines();
-            while lines
-                .next()
-                .is_some_and(|line| line.is_ok_and(|line| !line.is_empty()))
-            {}
-            let head =
-                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n[";
+            let mut lines = BufReader::new(stream.try_clone().expect("the socket can be cloned")).lines();
+            while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n[";
             let mut sent = stream.write_all(head.as_bytes());
             let text = "x".repeat(ROW_BYTES);
             for id in 0..ROWS {

@@ -48,26 +48,13 @@ fn check_addresses(sandbox: &CliSandbox) {
     assert_eq!(found(&["last/read/fetch"]), pages[1]);
     let second = found(&["last/read#0", "--page", "2"]);
     assert_eq!(second["items"], json!([0, 2, 2]));
-    let first_try = found(&[
-        "last/read",
-        "--iteration",
-        "0",
-        "--page",
-        "2",
-        "--attempt",
-        "1",
-    ]);
+    let first_try = found(&["last/read", "--iteration", "0", "--page", "2", "--attempt", "1"]);
     assert_eq!(first_try["items"], json!([0, 2, 1]));
     assert_eq!(found(&["last/end", "--task", "total"])["all"], pages);
     assert_eq!(found(&["last/read#0", "--path", "[3]"]), json!(0));
     let listed = found(&["last/read#0/fetch", "--list"]);
     let listed: Vec<&Value> = listed.as_array().expect("a list").iter().collect();
-    let of = |key: &str| {
-        listed
-            .iter()
-            .map(|entry| entry[key].clone())
-            .collect::<Vec<_>>()
-    };
+    let of = |key: &str| listed.iter().map(|entry| entry[key].clone()).collect::<Vec<_>>();
     assert_eq!(of("page"), [json!(1), json!(2), Value::Null]);
     assert_eq!(of("attempt"), [json!(1), json!(2), json!(0)]);
     assert_eq!(listed[2]["reference"]["kind"], "manifest");
@@ -111,10 +98,7 @@ fn a_task_of_a_loop_is_found_by_its_latest_result_or_else_its_latest_failure() {
     sandbox.run_json(&["run", "ends.yaml", "-o", "json"]);
     assert_eq!(read_address(&sandbox, &["last/each/always"]), json!(2));
     assert_eq!(read_address(&sandbox, &["last/each/some"])["stdout"], "1\n");
-    assert_eq!(
-        read_address(&sandbox, &["last/each/never"])["exit_code"],
-        12
-    );
+    assert_eq!(read_address(&sandbox, &["last/each/never"])["exit_code"], 12);
     let absent = sandbox.run(&["result", "last/each/absent"]);
     assert_eq!(absent.code, Some(4), "{absent:?}");
 }
@@ -130,10 +114,7 @@ fn every_inline_result_is_found_by_its_address() {
 #[test]
 fn every_result_outside_the_log_is_found_by_its_address() {
     let sandbox = CliSandbox::new();
-    sandbox.write(
-        "lattice.yaml",
-        &PLAYBOOK.replace("CAP ", "inline_max_bytes: 64, "),
-    );
+    sandbox.write("lattice.yaml", &PLAYBOOK.replace("CAP ", "inline_max_bytes: 64, "));
     sandbox.run_json(&["run", "lattice.yaml", "-o", "json"]);
     check_addresses(&sandbox);
     let references = read_address(&sandbox, &["last", "--list"]);
@@ -144,10 +125,7 @@ fn every_result_outside_the_log_is_found_by_its_address() {
         .map(|entry| &entry["reference"]["kind"])
         .collect();
     assert_eq!(kinds.iter().filter(|kind| **kind == "manifest").count(), 2);
-    assert_eq!(
-        kinds.iter().filter(|kind| **kind == "result_ref").count(),
-        3
-    );
+    assert_eq!(kinds.iter().filter(|kind| **kind == "result_ref").count(), 3);
 }
 
 /// A server that runs until the end of the test.
@@ -170,10 +148,7 @@ fn serve(sandbox: &CliSandbox) -> (ServeCommand, String) {
     let mut lines = BufReader::new(stderr).lines().map_while(Result::ok);
     let ready = lines.find(|line| line.starts_with("listening on"));
     let ready = ready.expect("the server starts");
-    let url = ready
-        .split_whitespace()
-        .nth(2)
-        .expect("the line contains a URL");
+    let url = ready.split_whitespace().nth(2).expect("the line contains a URL");
     let url = url.to_owned();
     // Keeps reading the pipe; the server would fail to write to a closed one.
     std::thread::spawn(move || lines.for_each(drop));
@@ -211,12 +186,7 @@ async fn a_server_finds_every_result_by_its_address() {
     assert_eq!(written["kind"], "manifest");
     assert_eq!(written["merge_path"], "$.items");
     let pages = [json!([0, 1, 1]), json!([0, 2, 2])];
-    for (part, items) in written["parts"]
-        .as_array()
-        .expect("parts")
-        .iter()
-        .zip(pages)
-    {
+    for (part, items) in written["parts"].as_array().expect("parts").iter().zip(pages) {
         let address = part["ref"].as_str().expect("an address");
         let body = get(&resolve, &[("ref", address)]).await;
         assert_eq!((&body["items"], &part["page"]), (&items, &items[1]));

@@ -39,15 +39,8 @@ fn clinic_reply(request: &ReceivedRequest, before: usize) -> JsonReply {
         "/visits" => &[21, 22],
         _ => return (404, json!({"error": "not found"})),
     };
-    let number = |name| {
-        request
-            .param(name)
-            .and_then(|text| text.parse::<usize>().ok())
-    };
-    let (page, size) = (
-        number("page").unwrap_or(1),
-        number("pageSize").unwrap_or(10),
-    );
+    let number = |name| request.param(name).and_then(|text| text.parse::<usize>().ok());
+    let (page, size) = (number("page").unwrap_or(1), number("pageSize").unwrap_or(10));
     let first = (page - 1) * size;
     let on_page = &items[first.min(items.len())..items.len().min(first + size)];
     let paging = json!({"page": page, "hasMore": first + size < items.len()});
@@ -59,19 +52,14 @@ fn sandbox() -> CliSandbox {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden");
     let playbook = fs::read_to_string(golden.join("appendix.yaml"));
     sandbox.write("appendix.yaml", &playbook.expect("the playbook exists"));
-    let db = rusqlite::Connection::open(sandbox.path("clinic.sqlite"))
-        .expect("a database can be created");
-    db.execute(
-        "CREATE TABLE item (path TEXT NOT NULL, id INTEGER NOT NULL)",
-        [],
-    )
-    .expect("a table can be created");
+    let db = rusqlite::Connection::open(sandbox.path("clinic.sqlite")).expect("a database can be created");
+    db.execute("CREATE TABLE item (path TEXT NOT NULL, id INTEGER NOT NULL)", [])
+        .expect("a table can be created");
     sandbox
 }
 
 fn result_rows(sandbox: &CliSandbox) -> Vec<(String, i64)> {
-    let db =
-        rusqlite::Connection::open(sandbox.path("clinic.sqlite")).expect("the database exists");
+    let db = rusqlite::Connection::open(sandbox.path("clinic.sqlite")).expect("the database exists");
     let mut query = db
         .prepare("SELECT path, id FROM item ORDER BY id")
         .expect("the table exists");
@@ -82,9 +70,7 @@ fn result_rows(sandbox: &CliSandbox) -> Vec<(String, i64)> {
 
 /// Formats an event as one line, without IDs and times; `None` for events about the assignment of work.
 fn event_line(event: &Value) -> Option<String> {
-    let kind = event["event_type"]
-        .as_str()
-        .expect("every event has a type");
+    let kind = event["event_type"].as_str().expect("every event has a type");
     if kind.starts_with("command.") || kind == "loop.iteration.scheduled" {
         return None;
     }
@@ -106,9 +92,7 @@ fn event_line(event: &Value) -> Option<String> {
     }
     let payload = event["payload"].as_object().expect("a payload is a map");
     for key in COMPARED {
-        let value = payload
-            .get(key)
-            .filter(|_| kind != "playbook.execution.requested");
+        let value = payload.get(key).filter(|_| kind != "playbook.execution.requested");
         words.extend(value.map(|value| format!("{key}={value}")));
     }
     words.retain(|word| !word.is_empty());
@@ -123,21 +107,14 @@ fn the_appendix_pages_retries_stores_and_leaves_the_expected_log() {
     assert_eq!(run["status"], "COMPLETED");
     let counts = json!([{"path": "/patients", "items": 3}, {"path": "/visits", "items": 2}]);
     assert_eq!(run["result"]["rows"], counts);
-    let stored: Vec<i64> = result_rows(&sandbox)
-        .into_iter()
-        .map(|(_, id)| id)
-        .collect();
+    let stored: Vec<i64> = result_rows(&sandbox).into_iter().map(|(_, id)| id).collect();
     assert_eq!(stored, [11, 12, 13, 21, 22]);
     assert_eq!(
         http.requests().len(),
         5,
         "three pages, and two attempts with a busy response"
     );
-    let lines: Vec<String> = sandbox
-        .events("last")
-        .iter()
-        .filter_map(event_line)
-        .collect();
+    let lines: Vec<String> = sandbox.events("last").iter().filter_map(event_line).collect();
     let found = lines.join("\n") + "\n";
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/appendix.txt");
     if accepts() {
@@ -152,16 +129,7 @@ fn an_endpoint_that_does_not_exist_takes_the_arc_of_failure() {
     let (sandbox, http) = (sandbox(), FakeHttpServer::start(clinic_reply));
     let url = format!("api_url={}", http.url());
     let nowhere = "endpoints=[{path: /visits, page_size: 2}, {path: /nowhere, page_size: 2}]";
-    let args = [
-        "run",
-        "appendix.yaml",
-        "--set",
-        &url,
-        "--set",
-        nowhere,
-        "-o",
-        "json",
-    ];
+    let args = ["run", "appendix.yaml", "--set", &url, "--set", nowhere, "-o", "json"];
     let run = sandbox.run_json(&args);
     assert_eq!(run["status"], "COMPLETED", "the failure is handled");
     let steps: Vec<&Value> = run["steps"].as_array().into_iter().flatten().collect();

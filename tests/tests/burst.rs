@@ -41,8 +41,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Anonymous memory of a process in bytes.
 fn anonymous_bytes(process: u32) -> u64 {
-    let status =
-        fs::read_to_string(format!("/proc/{process}/status")).expect("the process is running");
+    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("the process is running");
     let line = status.lines().find(|line| line.starts_with("RssAnon:"));
     let text = line.and_then(|line| line.split_whitespace().nth(1));
     let kib: u64 = text.and_then(|text| text.parse().ok()).expect("a size");
@@ -70,11 +69,7 @@ impl BurstFixture {
 
     async fn post(&self, path: &str, body: &Value) {
         let request = self.client.post(format!("{}{path}", self.server.url));
-        let response = request
-            .json(body)
-            .send()
-            .await
-            .expect("the server responds");
+        let response = request.json(body).send().await.expect("the server responds");
         assert!(response.status().is_success(), "{response:?}");
     }
 
@@ -92,12 +87,7 @@ impl BurstFixture {
 
     async fn is_running(&self) -> bool {
         let url = format!("{}/api/executions?status=RUNNING&limit=1", self.server.url);
-        let response = self
-            .client
-            .get(url)
-            .send()
-            .await
-            .expect("the server responds");
+        let response = self.client.get(url).send().await.expect("the server responds");
         let page: Value = response.json().await.expect("JSON");
         let runs = page["executions"].as_array().expect("a list");
         !runs.is_empty()
@@ -127,10 +117,7 @@ impl BurstFixture {
 async fn a_burst_of_runs_leaves_no_memory_behind() {
     let sandbox = CliSandbox::new();
     let served = ServerProcess::start(&sandbox, &[]);
-    BurstFixture::new(served)
-        .await
-        .check_memory_returned()
-        .await;
+    BurstFixture::new(served).await.check_memory_returned().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -139,8 +126,5 @@ async fn a_burst_of_runs_leaves_no_memory_behind_on_postgres() {
     let sandbox = CliSandbox::new();
     let args = ["--listen", "127.0.0.1:0", "--local-slots", "8"];
     let served = ServerProcess::on_store(&sandbox, &database.url(), &args);
-    BurstFixture::new(served)
-        .await
-        .check_memory_returned()
-        .await;
+    BurstFixture::new(served).await.check_memory_returned().await;
 }

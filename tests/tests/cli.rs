@@ -81,10 +81,7 @@ fn a_finished_run_is_one_object_on_standard_output() {
         assert_eq!(report[key], run[key], "{key}");
     }
     let plain = sandbox.run(&["run", "failing.yaml"]);
-    assert_eq!(
-        plain.stdout, "42\n",
-        "progress is printed to standard error"
-    );
+    assert_eq!(plain.stdout, "42\n", "progress is printed to standard error");
     assert!(plain.stderr.contains("succeeded"), "{plain:?}");
     let quiet = sandbox.run(&["run", "failing.yaml", "-q"]);
     assert_eq!((quiet.stdout.as_str(), quiet.stderr.as_str()), ("42\n", ""));
@@ -155,9 +152,7 @@ fn what_does_not_exist_exits_with_4() {
     assert_eq!(sandbox.run(&["run", "nowhere.yaml"]).code, Some(4));
     assert_eq!(sandbox.run(&["validate", "nowhere.yaml"]).code, Some(4));
     sandbox.run(&["run", "failing.yaml"]);
-    for verb in [
-        "show", "events", "result", "retry", "cancel", "pause", "logs",
-    ] {
+    for verb in ["show", "events", "result", "retry", "cancel", "pause", "logs"] {
         let output = sandbox.run(&[verb, "99999"]);
         assert_eq!(output.code, Some(4), "{verb}: {output:?}");
         assert!(output.stderr.contains("99999"), "{verb}: {output:?}");
@@ -170,10 +165,7 @@ fn a_store_that_cannot_be_used_exits_with_5_and_is_named() {
     let none = sandbox.run(&["runs"]);
     assert_eq!(none.code, Some(5), "{none:?}");
     assert!(none.stderr.contains("STORE_NOT_FOUND"), "{none:?}");
-    assert!(
-        !sandbox.path(".noetl").exists(),
-        "reading does not create a store"
-    );
+    assert!(!sandbox.path(".noetl").exists(), "reading does not create a store");
     fs::create_dir(sandbox.path(".noetl")).expect("the directory is writable");
     sandbox.write(".noetl/noetl.db", "garbage that is no database at all");
     for args in [&["runs"][..], &["run", "failing.yaml"], &["show"]] {
@@ -214,19 +206,10 @@ fn another_process_signals_a_run_and_follows_its_log() {
     let sandbox = sandbox();
     let (run, id) = start_waiting(&sandbox);
     let mut follower = sandbox.start(&["events", &id, "-f", "-o", "ndjson"]);
-    assert!(
-        follower
-            .wait_for_event("task.started", Some("hold"))
-            .is_some()
-    );
+    assert!(follower.wait_for_event("task.started", Some("hold")).is_some());
     let report = sandbox.run_json(&["show", &id, "-o", "json"]);
     assert_eq!(report["status"], "RUNNING");
-    assert!(
-        sandbox
-            .run(&["show", &id])
-            .stdout
-            .contains("waits for signal go")
-    );
+    assert!(sandbox.run(&["show", &id]).stdout.contains("waits for signal go"));
     let output = sandbox.run(&["signal", &id, "go", "--set", "answer=7"]);
     assert_eq!(output.code, Some(0), "{output:?}");
     let (code, lines) = run.finish();
@@ -256,25 +239,14 @@ fn a_paused_run_exits_with_10_and_continues_when_resumed() {
     let (code, lines) = run.finish();
     assert_eq!(code, Some(10));
     assert_eq!(last_json(&lines)["status"], "PAUSED");
-    assert_eq!(
-        sandbox.run(&["pause", &id]).code,
-        Some(6),
-        "the run is already paused"
-    );
+    assert_eq!(sandbox.run(&["pause", &id]).code, Some(6), "the run is already paused");
     let mut resumed = sandbox.start(&["resume", &id, "-o", "ndjson"]);
     assert!(resumed.wait_for_event("playbook.resumed", None).is_some());
-    assert_eq!(
-        sandbox.run(&["signal", &id, "go", "--set", "x=1"]).code,
-        Some(0)
-    );
+    assert_eq!(sandbox.run(&["signal", &id, "go", "--set", "x=1"]).code, Some(0));
     let (code, lines) = resumed.finish();
     assert_eq!(code, Some(0));
     assert_eq!(last_json(&lines)["result"], json!({"x": 1}));
-    assert_eq!(
-        sandbox.run(&["resume", &id]).code,
-        Some(6),
-        "the run has ended"
-    );
+    assert_eq!(sandbox.run(&["resume", &id]).code, Some(6), "the run has ended");
 }
 
 #[test]
@@ -293,10 +265,7 @@ fn a_cancelled_run_exits_with_8_and_its_tools_are_stopped() {
     assert_eq!(code, Some(8));
     assert_eq!(last_json(&lines)["status"], "CANCELLED");
     assert_eq!(logs.finish().0, Some(0), "following ends with the run");
-    assert!(
-        sandbox.wait_for_no_processes(),
-        "the interpreter was killed"
-    );
+    assert!(sandbox.wait_for_no_processes(), "the interpreter was killed");
 }
 
 #[test]
@@ -305,23 +274,13 @@ fn a_detached_run_ends_in_the_background() {
     let output = sandbox.run(&["run", "waiting.yaml", "--detach"]);
     assert_eq!(output.code, Some(0), "{output:?}");
     let id = output.stdout.trim().to_owned();
-    assert!(
-        !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()),
-        "{id}"
-    );
+    assert!(!id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit()), "{id}");
     let mut follower = sandbox.start(&["events", &id, "-f", "-o", "ndjson"]);
-    assert!(
-        follower
-            .wait_for_event("task.started", Some("hold"))
-            .is_some()
-    );
+    assert!(follower.wait_for_event("task.started", Some("hold")).is_some());
     assert_eq!(sandbox.run(&["signal", &id, "go"]).code, Some(0));
     assert!(follower.wait_for_event("playbook.finished", None).is_some());
     assert_eq!(follower.finish().0, Some(0));
-    assert_eq!(
-        sandbox.run_json(&["show", &id, "-o", "json"])["status"],
-        "COMPLETED"
-    );
+    assert_eq!(sandbox.run_json(&["show", &id, "-o", "json"])["status"], "COMPLETED");
 }
 
 #[test]
@@ -332,11 +291,7 @@ fn a_timeout_exits_with_7_and_the_run_continues() {
     let id = output.json()["execution_id"].as_str().map(str::to_owned);
     let id = id.expect("ids are text");
     let mut follower = sandbox.start(&["events", &id, "-f", "-o", "ndjson"]);
-    assert!(
-        follower
-            .wait_for_event("task.started", Some("hold"))
-            .is_some()
-    );
+    assert!(follower.wait_for_event("task.started", Some("hold")).is_some());
     assert_eq!(sandbox.run(&["signal", &id, "go"]).code, Some(0));
     assert!(follower.wait_for_event("playbook.finished", None).is_some());
     assert_eq!(follower.finish().0, Some(0));
@@ -355,15 +310,8 @@ fn a_killed_run_is_shown_as_such_and_resumed() {
         report.stdout
     );
     let mut resumed = sandbox.start(&["resume", "last", "-o", "ndjson"]);
-    assert!(
-        resumed
-            .wait_for_event("task.started", Some("hold"))
-            .is_some()
-    );
-    assert_eq!(
-        sandbox.run(&["signal", &id, "go", "--set", "x=2"]).code,
-        Some(0)
-    );
+    assert!(resumed.wait_for_event("task.started", Some("hold")).is_some());
+    assert_eq!(sandbox.run(&["signal", &id, "go", "--set", "x=2"]).code, Some(0));
     let (code, lines) = resumed.finish();
     assert_eq!(code, Some(0));
     assert_eq!(last_json(&lines)["result"], json!({"x": 2}));
@@ -375,11 +323,7 @@ fn every_template_begins_valid_and_those_without_a_network_run() {
     for template in ["hello", "pagination", "fan-out", "retry"] {
         let output = sandbox.run(&["init", template, "--template", template]);
         assert_eq!(output.code, Some(0), "{output:?}");
-        assert_eq!(
-            sandbox.run(&["validate", template]).code,
-            Some(0),
-            "{template}"
-        );
+        assert_eq!(sandbox.run(&["validate", template]).code, Some(0), "{template}");
         let second_output = sandbox.run(&["init", template, "--template", template]);
         assert_eq!(
             second_output.code,
@@ -404,18 +348,12 @@ fn a_registered_playbook_runs_by_its_path_in_the_store() {
         "a failed lookup does not create a store"
     );
     let output = sandbox.run(&["register", "failing.yaml", "waiting.yaml"]);
-    assert_eq!(
-        output.stdout, "failing@1   new\nwaiting@1   new\n",
-        "{output:?}"
-    );
+    assert_eq!(output.stdout, "failing@1   new\nwaiting@1   new\n", "{output:?}");
     let second_output = sandbox.run(&["register", "failing.yaml"]);
     assert_eq!(second_output.stdout, "failing@1   unchanged\n");
     for path in ["failing", "failing@1"] {
         let output = sandbox.run(&["run", path, "-q"]);
-        assert_eq!(
-            (output.code, output.stdout.as_str()),
-            (Some(0), "by path\n")
-        );
+        assert_eq!((output.code, output.stdout.as_str()), (Some(0), "by path\n"));
     }
     assert_eq!(sandbox.run(&["run", "failing@2"]).code, Some(4));
     assert_eq!(sandbox.run(&["catalog", "get", "failing"]).stdout, FAILING);
@@ -496,8 +434,7 @@ fn defaults_are_rendered_once_with_the_variables_that_are_allowed() {
     let output = sandbox.run(&["run", "tried.yaml"]);
     assert_eq!(output.code, Some(2), "{output:?}");
     assert!(
-        output.stderr.contains("DEFAULT_TEMPLATE")
-            && output.stderr.contains("`workload.region` (line 6)"),
+        output.stderr.contains("DEFAULT_TEMPLATE") && output.stderr.contains("`workload.region` (line 6)"),
         "{output:?}"
     );
 }
@@ -544,10 +481,7 @@ workflow:
 
 #[test]
 fn an_artifact_is_found_by_a_reference_under_input() {
-    assert_eq!(
-        run_result(&CliSandbox::new(), BY_INPUT, &[]),
-        json!({"n": 5000})
-    );
+    assert_eq!(run_result(&CliSandbox::new(), BY_INPUT, &[]), json!({"n": 5000}));
 }
 
 const PLACED: &str = r#"

@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use model::event::{
-    CtxPatched, EmptyPayload, EndStatus, Event, EventBody, EventLocation, EventSource as Emitted,
-    ExecutionFinished, ExecutionRequested, NextEvaluated, ParentTask, RerunOrigin, TaskEnded,
+    CtxPatched, EmptyPayload, EndStatus, Event, EventBody, EventLocation, EventSource as Emitted, ExecutionFinished,
+    ExecutionRequested, NextEvaluated, ParentTask, RerunOrigin, TaskEnded,
 };
 use model::id::{ExecutionId, IdBlock, PlaybookHash, Seq, StepRunId};
 use model::playbook::{Directive, RouteMode};
@@ -70,8 +70,7 @@ fn plan_executions(seed: u64, store: &dyn Store) -> Vec<PlannedExecution> {
     let count = 2 + usize::try_from(random.below(7)).unwrap_or(0);
     let mut runs: Vec<PlannedExecution> = Vec::new();
     for n in 0..count {
-        let some =
-            |random: &mut Random| usize::try_from(random.below(n.max(1) as u64)).unwrap_or(0);
+        let some = |random: &mut Random| usize::try_from(random.below(n.max(1) as u64)).unwrap_or(0);
         let days = i64::try_from(random.below(70)).unwrap_or(0);
         let parent = (n > 0 && random.chance(30)).then(|| some(&mut random));
         let pins = if n > 0 && random.chance(30) {
@@ -79,9 +78,7 @@ fn plan_executions(seed: u64, store: &dyn Store) -> Vec<PlannedExecution> {
         } else {
             Vec::new()
         };
-        let holds = (0..random.below(4))
-            .map(|_| draw_reference(&mut random))
-            .collect();
+        let holds = (0..random.below(4)).map(|_| draw_reference(&mut random)).collect();
         runs.push(PlannedExecution {
             id: ExecutionId(store.ids(1).0),
             ended_at: random.chance(75).then(|| Time(NOW.0 - days * DAY)),
@@ -119,10 +116,7 @@ fn draw_reference(random: &mut Random) -> LoggedReference {
 
 /// Bodies that must be kept, computed directly from the documented rules.
 fn needed_bodies(runs: &[PlannedExecution]) -> BTreeSet<usize> {
-    let is_kept = |run: &PlannedExecution| {
-        run.ended_at
-            .is_none_or(|end| NOW.0 < end.0 + RETENTION_DAYS * DAY)
-    };
+    let is_kept = |run: &PlannedExecution| run.ended_at.is_none_or(|end| NOW.0 < end.0 + RETENTION_DAYS * DAY);
     let root = |run: &PlannedExecution| {
         let mut run = run;
         while let Some(parent) = run.parent {
@@ -139,8 +133,7 @@ fn needed_bodies(runs: &[PlannedExecution]) -> BTreeSet<usize> {
         let lives = is_kept(run) || pinning.iter().any(|other| is_kept(other));
         let tree_lives = lives || root(run) || pinning.iter().any(|other| root(other));
         for reference in &run.references {
-            let is_over =
-                reference.expires_at.is_some_and(|time| time <= NOW) || reference.is_released;
+            let is_over = reference.expires_at.is_some_and(|time| time <= NOW) || reference.is_released;
             let in_scope = match reference.scope {
                 BodyScope::Permanent => true,
                 BodyScope::Execution => lives,
@@ -160,22 +153,16 @@ fn body_text(body: usize) -> Bytes {
 }
 
 fn reference_json(run: &PlannedExecution, n: usize, logged: &LoggedReference) -> Value {
-    let uri = format!(
-        "noetl://execution/{}/step/s{n}/task/t/run/1.1/attempt/1",
-        run.id
-    );
+    let uri = format!("noetl://execution/{}/step/s{n}/task/t/run/1.1/attempt/1", run.id);
     let short = json!({"store": "file", "key": uri, "size": 8, "checksum": results::sha256(&body_text(logged.body))});
-    let mut found = ResultRef::from_map(short.as_object().expect("the value is a map"))
-        .expect("the value refers to a body");
+    let mut found =
+        ResultRef::from_map(short.as_object().expect("the value is a map")).expect("the value refers to a body");
     found.scope = logged.scope;
     found.expires_at = logged.expires_at;
     serde_json::to_value(found).expect("the value can be serialized")
 }
 
-fn execution_log(
-    run: &PlannedExecution,
-    runs: &[PlannedExecution],
-) -> Vec<(EventLocation, EventBody)> {
+fn execution_log(run: &PlannedExecution, runs: &[PlannedExecution]) -> Vec<(EventLocation, EventBody)> {
     let requested = ExecutionRequested {
         path: "p".into(),
         version: 1,
@@ -195,11 +182,7 @@ fn execution_log(
                 execution_id: runs[run.pinned_executions[0]].id,
                 from_step: Some("s0".into()),
                 from_iteration: None,
-                pins: run
-                    .pinned_executions
-                    .iter()
-                    .map(|pin| runs[*pin].id)
-                    .collect(),
+                pins: run.pinned_executions.iter().map(|pin| runs[*pin].id).collect(),
             })
         }),
     };
@@ -208,10 +191,7 @@ fn execution_log(
             EventLocation::default(),
             EventBody::ExecutionRequested(Box::new(requested)),
         ),
-        (
-            EventLocation::default(),
-            EventBody::PlaybookStarted(EmptyPayload {}),
-        ),
+        (EventLocation::default(), EventBody::PlaybookStarted(EmptyPayload {})),
     ];
     for (n, reference) in run.references.iter().enumerate() {
         let at = EventLocation::of_step_run(&StepRunId {
@@ -222,17 +202,11 @@ fn execution_log(
         if reference.in_ctx {
             let patch = RawJson::from_serializable(&json!({"kept": [value.clone()]}));
             bodies.push((
-                EventLocation {
-                    run: 0,
-                    ..at.clone()
-                },
+                EventLocation { run: 0, ..at.clone() },
                 EventBody::CtxPatched(CtxPatched { patch }),
             ));
         } else {
-            bodies.push((
-                task_location(&at),
-                EventBody::TaskDone(Box::new(task_ended(&value))),
-            ));
+            bodies.push((task_location(&at), EventBody::TaskDone(Box::new(task_ended(&value)))));
         }
         if reference.is_released {
             let released = json!({"kind": RELEASED_KIND, "uri": value["ref"]});
@@ -274,9 +248,7 @@ fn task_location(at: &EventLocation) -> EventLocation {
 
 fn task_ended(reference: &Value) -> TaskEnded {
     TaskEnded {
-        outcome: RawJson::from_serializable(
-            &json!({"status": "ok", "result": null, "reference": reference}),
-        ),
+        outcome: RawJson::from_serializable(&json!({"status": "ok", "result": null, "reference": reference})),
         result_ref: serde_json::from_value(reference.clone()).ok(),
         matched_rule_index: None,
         directive: Directive::Continue,
@@ -319,10 +291,7 @@ async fn write_log(store: &dyn Store, run: &PlannedExecution, runs: &[PlannedExe
         body,
     });
     let commit = Commit::new(run.id, Seq(0), events.collect());
-    store
-        .commit(commit)
-        .await
-        .expect("a new run can be written");
+    store.commit(commit).await.expect("a new run can be written");
 }
 
 /// Stores every body with a time two days ago.
@@ -364,10 +333,7 @@ async fn remaining_bodies(bodies: &DirBodyStore) -> BTreeSet<usize> {
 }
 
 /// Generates runs, writes them as `told` changes them, and collects; returns the expected and the remaining bodies.
-async fn collect_planned(
-    seed: u64,
-    alter: impl Fn(&mut Vec<PlannedExecution>),
-) -> (BTreeSet<usize>, BTreeSet<usize>) {
+async fn collect_planned(seed: u64, alter: impl Fn(&mut Vec<PlannedExecution>)) -> (BTreeSet<usize>, BTreeSet<usize>) {
     let store = MemoryStore::new(Arc::new(|| NOW));
     let runs = plan_executions(seed, &store);
     let mut written = runs.clone();
@@ -427,12 +393,8 @@ async fn a_collector_that_misses_a_reference_is_detected() {
             run.pinned_executions.clear();
         }
     };
-    assert!(
-        is_loss_detected(without_pins).await,
-        "the seeds do not test reruns"
-    );
-    let without_parents =
-        |runs: &mut Vec<PlannedExecution>| runs.iter_mut().for_each(|run| run.parent = None);
+    assert!(is_loss_detected(without_pins).await, "the seeds do not test reruns");
+    let without_parents = |runs: &mut Vec<PlannedExecution>| runs.iter_mut().for_each(|run| run.parent = None);
     assert!(
         is_loss_detected(without_parents).await,
         "the seeds do not test workflows"

@@ -5,9 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use tests::conformance::{
-    Case, CaseDeployment, case_folders, case_name, compare_log, run_case_in_virtual_time,
-};
+use tests::conformance::{Case, CaseDeployment, case_folders, case_name, compare_log, run_case_in_virtual_time};
 
 #[expect(
     clippy::disallowed_methods,

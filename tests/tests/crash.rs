@@ -117,13 +117,10 @@ fn kill_after_tasks(sandbox: &CliSandbox, verb: &[&str], tasks: usize) -> bool {
 
 /// Reads the log from the store.
 fn read_log(sandbox: &CliSandbox) -> Vec<Event> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime starts");
     runtime.block_on(async {
-        let store =
-            store::SqliteStore::open(&sandbox.path(".noetl")).expect("the store can be opened");
+        let store = store::SqliteStore::open(&sandbox.path(".noetl")).expect("the store can be opened");
         let filter = store::ExecutionFilter {
             limit: 2,
             ..store::ExecutionFilter::default()
@@ -142,9 +139,7 @@ fn effect_lines(sandbox: &CliSandbox) -> Vec<String> {
 
 /// Keys of the tasks that the log records as done.
 fn finished_tasks(log: &[Event]) -> BTreeSet<String> {
-    let done = log
-        .iter()
-        .filter(|event| event.kind() == EventKind::TaskDone);
+    let done = log.iter().filter(|event| event.kind() == EventKind::TaskDone);
     done.map(|event| pipeline::idempotency_key(event.execution_id, &event.location))
         .collect()
 }
@@ -169,11 +164,7 @@ fn run_with_kills(seed: u64) -> u64 {
         let (log, begun) = (read_log(&sandbox), effect_lines(&sandbox).len());
         last = log.last().map_or(0, |event| event.seq.0);
         let (finished, at) = (finished_tasks(&log), begun);
-        if !was_going_on
-            || log
-                .iter()
-                .any(|event| event.kind() == EventKind::PlaybookFinished)
-        {
+        if !was_going_on || log.iter().any(|event| event.kind() == EventKind::PlaybookFinished) {
             break;
         }
         kills += 1;
@@ -181,10 +172,7 @@ fn run_with_kills(seed: u64) -> u64 {
     }
     let ended = sandbox.run(&["show", "last", "-o", "json"]).json()["status"] == "COMPLETED";
     if !ended {
-        let before = (
-            finished_tasks(&read_log(&sandbox)),
-            effect_lines(&sandbox).len(),
-        );
+        let before = (finished_tasks(&read_log(&sandbox)), effect_lines(&sandbox).len());
         let output = sandbox.run(&["resume", "last", "-o", "json"]);
         assert_eq!(output.code, Some(0), "seed {seed}: {output:?}");
         check_no_repeats(&before.0, &effect_lines(&sandbox)[before.1..], seed);
@@ -202,13 +190,7 @@ fn run_with_kills(seed: u64) -> u64 {
 }
 
 /// Waits until the tools of the killed run have exited too, and checks that they repeated no recorded task.
-fn check_no_late_effects(
-    sandbox: &CliSandbox,
-    seed: u64,
-    kill: u64,
-    finished: &BTreeSet<String>,
-    at: usize,
-) {
+fn check_no_late_effects(sandbox: &CliSandbox, seed: u64, kill: u64, finished: &BTreeSet<String>, at: usize) {
     assert!(
         sandbox.wait_for_no_processes(),
         "seed {seed}, kill {kill}: a process is still running"
@@ -243,11 +225,7 @@ fn check_log(log: &[Event], seed: u64) {
             "seed {seed}: a gap in the sequence numbers"
         );
         let cause = event.cause_seq.unwrap_or_default();
-        assert!(
-            cause < event.seq,
-            "seed {seed}: {} is its own cause",
-            event.seq.0
-        );
+        assert!(cause < event.seq, "seed {seed}: {} is its own cause", event.seq.0);
         let run = event.location.step_run_id().map(|run| run.to_string());
         match &event.body {
             EventBody::StepScheduled(_) => scheduled.extend(run),
@@ -270,10 +248,7 @@ fn check_log(log: &[Event], seed: u64) {
         assert_eq!(routed.get(run), Some(&1), "seed {seed}: {run}");
     }
     assert_eq!(ends.len() as u64, total, "seed {seed}");
-    assert!(
-        ends.values().all(|count| *count == 1),
-        "seed {seed}: {ends:?}"
-    );
+    assert!(ends.values().all(|count| *count == 1), "seed {seed}: {ends:?}");
     let state: Option<ExecutionState> = log.iter().fold(None, engine::fold);
     let state = state.expect("a log can be replayed");
     assert!(
@@ -294,8 +269,5 @@ fn a_run_killed_at_any_moment_finishes_right() {
         kills.map(|kills| kills.expect("a run survives")).sum()
     });
     // A kill after the last event has no effect; the seeds are chosen so that few kills come that late.
-    assert!(
-        kills >= RUNS * KILLS * 9 / 10,
-        "only {kills} kills had an effect"
-    );
+    assert!(kills >= RUNS * KILLS * 9 / 10, "only {kills} kills had an effect");
 }

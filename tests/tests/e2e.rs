@@ -64,8 +64,7 @@ async fn execute(client: &Client, body: &Value) -> ExecutionId {
 /// Waits until a run has ended; returns its status.
 async fn wait_for_end(client: &Client, id: ExecutionId) -> RunStatus {
     loop {
-        let run: Result<ExecutionSummary, CallError> =
-            client.get(&format!("/api/executions/{id}/status")).await;
+        let run: Result<ExecutionSummary, CallError> = client.get(&format!("/api/executions/{id}/status")).await;
         if let Ok(run) = run
             && run.status.is_terminal()
         {
@@ -107,10 +106,7 @@ async fn work_of_a_killed_worker_is_offered_again_and_work_of_a_live_one_is_not(
     };
     let pid = |worker: &str| worker.rsplit('-').nth(1).and_then(|pid| pid.parse().ok());
     let dying = pid(&holder.0);
-    let worker = cluster
-        .workers
-        .iter_mut()
-        .find(|worker| worker.id() == dying);
+    let worker = cluster.workers.iter_mut().find(|worker| worker.id() == dying);
     let worker = worker.expect("the holder is one of the workers");
     let killed = store.now();
     worker.kill();
@@ -118,21 +114,14 @@ async fn work_of_a_killed_worker_is_offered_again_and_work_of_a_live_one_is_not(
     assert_eq!(wait_for_end(&client, first).await, RunStatus::Completed);
     assert_eq!(wait_for_end(&client, second).await, RunStatus::Completed);
 
-    let (lost, kept) = (
-        read_log(&store, first).await,
-        read_log(&store, second).await,
-    );
+    let (lost, kept) = (read_log(&store, first).await, read_log(&store, second).await);
     let expired = lost
         .iter()
         .find(|event| matches!(event.body, EventBody::CommandExpired(_)));
     let expired = expired.expect("the log has the lost claim");
     let again = expired.recorded_at.since(killed);
     assert!(again <= REOFFER_WAIT, "reassigned after {again:?}");
-    assert_eq!(
-        claim_events(&lost).len(),
-        2,
-        "the command was claimed again once"
-    );
+    assert_eq!(claim_events(&lost).len(), 2, "the command was claimed again once");
     assert_eq!(
         claim_events(&kept).len(),
         1,
@@ -151,8 +140,7 @@ async fn a_burst_of_a_thousand_runs_survives_the_death_of_a_server() {
     let mut cluster = TestCluster::start(shape).await;
     let client = cluster.client();
     let register = json!({"content": BURST});
-    let registered: Result<Value, CallError> =
-        client.post("/api/catalog/register", &register).await;
+    let registered: Result<Value, CallError> = client.post("/api/catalog/register", &register).await;
     registered.expect("the playbook is valid");
     let mut starts = JoinSet::new();
     for lane in 0..16 {
@@ -184,10 +172,7 @@ async fn a_burst_of_a_thousand_runs_survives_the_death_of_a_server() {
     let newest = store.executions(&store::ExecutionFilter::default()).await;
     let newest = newest.expect("runs can be listed");
     let log = read_log(&store, newest[0].id).await;
-    assert_eq!(
-        log.last().map(|event| event.seq),
-        Some(Seq(log.len() as u64))
-    );
+    assert_eq!(log.last().map(|event| event.seq), Some(Seq(log.len() as u64)));
 }
 
 /// Number of runs; 0 while no server responds.

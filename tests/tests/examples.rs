@@ -52,16 +52,7 @@ fn every_example_has_a_test_here() {
                 .as_ref()
                 .is_ok_and(|entry| entry.path().extension().is_some_and(|end| end == "yaml"))
         })
-        .filter_map(|entry| {
-            Some(
-                entry
-                    .ok()?
-                    .path()
-                    .file_stem()?
-                    .to_string_lossy()
-                    .into_owned(),
-            )
-        })
+        .filter_map(|entry| Some(entry.ok()?.path().file_stem()?.to_string_lossy().into_owned()))
         .collect();
     assert_eq!(found, tested.map(str::to_owned).into_iter().collect());
 }
@@ -90,10 +81,7 @@ fn every_example_is_valid() {
 #[test]
 fn hello_greets_the_name_in_its_input() {
     let sandbox = sandbox();
-    assert_eq!(
-        run_result(&sandbox, "hello", &[]),
-        json!({"greeting": "Hello, Ada"})
-    );
+    assert_eq!(run_result(&sandbox, "hello", &[]), json!({"greeting": "Hello, Ada"}));
     let grace = run_result(&sandbox, "hello", &["--set", "name=Grace"]);
     assert_eq!(grace, json!({"greeting": "Hello, Grace"}));
 }
@@ -102,10 +90,7 @@ fn hello_greets_the_name_in_its_input() {
 fn quickstart_adds_up_the_orders() {
     let sandbox = sandbox();
     let summary = "8 orders on 5 pages from 3 shops: 200 in all, 25 on average";
-    assert_eq!(
-        run_result(&sandbox, "quickstart", &[]),
-        json!({"summary": summary})
-    );
+    assert_eq!(run_result(&sandbox, "quickstart", &[]), json!({"summary": summary}));
     let failed = sandbox.events("last");
     let failed = failed
         .iter()
@@ -169,15 +154,8 @@ fn clinic_reply(request: &ReceivedRequest, before: usize) -> JsonReply {
         return (503, json!({"error": "busy"}));
     }
     let total = if request.path == "/patients" { 23 } else { 30 };
-    let number = |name| {
-        request
-            .param(name)
-            .and_then(|text| text.parse::<usize>().ok())
-    };
-    let (page, size) = (
-        number("page").unwrap_or(1),
-        number("pageSize").unwrap_or(10),
-    );
+    let number = |name| request.param(name).and_then(|text| text.parse::<usize>().ok());
+    let (page, size) = (number("page").unwrap_or(1), number("pageSize").unwrap_or(10));
     let first = (page - 1) * size;
     let items: Vec<usize> = (first..total.min(first + size)).collect();
     let paging = json!({"page": page, "hasMore": first + size < total});
@@ -192,22 +170,11 @@ fn pagination_reads_every_page_and_gets_over_a_busy_answer() {
         {"path": "/patients", "pages": 3, "items": 23},
         {"path": "/visits", "pages": 2, "items": 30},
     ]});
-    assert_eq!(
-        run_result(&sandbox(), "pagination", &["--set", &url]),
-        expected
-    );
+    assert_eq!(run_result(&sandbox(), "pagination", &["--set", &url]), expected);
     let requests = http.requests();
-    assert_eq!(
-        requests.len(),
-        6,
-        "five pages and one busy response: {requests:?}"
-    );
+    assert_eq!(requests.len(), 6, "five pages and one busy response: {requests:?}");
     let key = |n: usize| requests[n].header("idempotency-key").map(str::to_owned);
-    assert_eq!(
-        key(1),
-        key(2),
-        "a retry has the idempotency key of the first attempt"
-    );
+    assert_eq!(key(1), key(2), "a retry has the idempotency key of the first attempt");
 }
 
 #[test]
@@ -217,8 +184,7 @@ fn quantum_sweeps_its_angles_and_keeps_the_shots_outside_the_log() {
     assert_eq!(result["shots"], 200_000);
     let best = result["best"].as_f64().expect("the value is an angle");
     assert!((best - std::f64::consts::PI).abs() < 0.001, "{result}");
-    let chances: Vec<f64> =
-        serde_json::from_value(result["chances"].clone()).expect("the values are numbers");
+    let chances: Vec<f64> = serde_json::from_value(result["chances"].clone()).expect("the values are numbers");
     for (found, expected) in chances.iter().zip([0.0, 0.15, 0.5, 0.85, 1.0]) {
         assert!((found - expected).abs() < 0.03, "{chances:?}");
     }
@@ -231,25 +197,18 @@ fn quantum_sweeps_its_angles_and_keeps_the_shots_outside_the_log() {
     assert_eq!(batches.len(), 15, "three batches for each of five angles");
     let is_referred = |event: &Value| event["payload"]["result_ref"]["meta"]["sha256"].is_string();
     assert!(batches.iter().all(is_referred), "no batch is in the log");
-    assert!(
-        of("task.attempt.failed", "poll").len() >= 5,
-        "jobs are polled"
-    );
+    assert!(of("task.attempt.failed", "poll").len() >= 5, "jobs are polled");
 }
 
 #[test]
 fn approvals_continue_after_a_decision() {
     let sandbox = sandbox();
     let mut run = sandbox.start(&["run", "examples/approvals.yaml", "-o", "ndjson"]);
-    assert!(
-        run.wait_for_event("task.started", Some("approval"))
-            .is_some()
-    );
+    assert!(run.wait_for_event("task.started", Some("approval")).is_some());
     let output = sandbox.run(&["signal", "last", "decision", "--set", "approved=true"]);
     assert_eq!(output.code, Some(0), "{output:?}");
     let (code, lines) = run.finish();
     assert_eq!(code, Some(0));
-    let last: Value = serde_json::from_str(lines.last().expect("the run is printed last"))
-        .expect("every line is JSON");
+    let last: Value = serde_json::from_str(lines.last().expect("the run is printed last")).expect("every line is JSON");
     assert_eq!(last["result"], json!({"verdict": "applied"}));
 }

@@ -46,8 +46,7 @@ const ROW_BYTES: usize = 40_000;
 
 /// Peak resident memory of a process in bytes.
 fn peak_bytes(process: u32) -> u64 {
-    let status =
-        fs::read_to_string(format!("/proc/{process}/status")).expect("the process is running");
+    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("the process is running");
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
     let text = line.and_then(|line| line.split_whitespace().nth(1));
     let kib: u64 = text.and_then(|text| text.parse().ok()).expect("a size");
@@ -82,12 +81,8 @@ fn two_gigabytes_pass_through_flat_memory_and_leave_a_small_log() {
     assert!(grown < 64_000_000, "the server grew by {grown} bytes");
     assert!(peak < 256_000_000, "the worker used {peak} bytes");
     drop(served);
-    let store =
-        rusqlite::Connection::open(sandbox.path("kept/noetl.db")).expect("the store can be opened");
+    let store = rusqlite::Connection::open(sandbox.path("kept/noetl.db")).expect("the store can be opened");
     let sum = "SELECT sum(length(payload)) FROM event WHERE iteration IS NOT NULL";
     let bytes: i64 = store.query_row(sum, [], |row| row.get(0)).expect("a sum");
-    assert!(
-        bytes < 200 * rows.cast_signed(),
-        "{bytes} bytes for {rows} iterations"
-    );
+    assert!(bytes < 200 * rows.cast_signed(), "{bytes} bytes for {rows} iterations");
 }

@@ -28,10 +28,7 @@ fn root() -> &'static Path {
 fn free_port() -> String {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let address = listener.local_addr();
-    address
-        .expect("a bound socket has an address")
-        .port()
-        .to_string()
+    address.expect("a bound socket has an address").port().to_string()
 }
 
 /// A free port whose digits contain none of these.
@@ -44,17 +41,12 @@ fn free_port_without(shown: &[&str]) -> String {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the commands of the guides are on the `PATH`"
-)]
+#[expect(clippy::disallowed_methods, reason = "the commands of the guides are on the `PATH`")]
 fn path_with_noetl() -> std::ffi::OsString {
     let binary = noetl_path();
     let folder = binary.parent().expect("a binary is in a directory");
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = [folder.to_owned()]
-        .into_iter()
-        .chain(std::env::split_paths(&path));
+    let folders = [folder.to_owned()].into_iter().chain(std::env::split_paths(&path));
     std::env::join_paths(folders).expect("directories can be joined to a path")
 }
 
@@ -239,10 +231,7 @@ fn write_page(dir: &Path, text: &str) -> PathBuf {
 #[test]
 fn a_guide_whose_command_fails_is_noticed() {
     let dir = tempfile::tempdir().expect("a temporary directory can be created");
-    let page = write_page(
-        dir.path(),
-        "```bash test\nnoetl show 7\necho still here\n```\n",
-    );
+    let page = write_page(dir.path(), "```bash test\nnoetl show 7\necho still here\n```\n");
     let done = run_cluster_pages(&[page]);
     assert!(!done.status.success());
     assert!(!String::from_utf8_lossy(&done.stdout).contains("still here"));

@@ -108,13 +108,7 @@ fn list_files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let paths = entries.map(|entry| entry.path());
     paths
-        .flat_map(|path| {
-            if path.is_dir() {
-                list_files(&path)
-            } else {
-                vec![path]
-            }
-        })
+        .flat_map(|path| if path.is_dir() { list_files(&path) } else { vec![path] })
         .collect()
 }
 
@@ -177,9 +171,7 @@ fn read_by_manifest(count: u64) {
     let log = sandbox.events("last");
     let done = log.iter().find(|event| event["event_type"] == "loop.done");
     let done = &done.expect("the loop is done")["payload"];
-    let uri = done["manifests"][0]
-        .as_str()
-        .expect("it names its manifest");
+    let uri = done["manifests"][0].as_str().expect("it names its manifest");
     let uri = format!("ref={uri}");
     let read = sandbox.run_json(&["run", "read.yaml", "--set", &uri]);
     assert_eq!(read, json!([count, count * (count - 1)]));
@@ -206,10 +198,8 @@ struct ReadingFixture {
 impl ReadingFixture {
     async fn new(iterations: u64) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        let store: Arc<dyn Store> =
-            Arc::new(store::SqliteStore::open(dir.path()).expect("the store opens"));
-        let bodies =
-            results::DirBodyStore::open(&dir.path().join("bodies")).expect("the results open");
+        let store: Arc<dyn Store> = Arc::new(store::SqliteStore::open(dir.path()).expect("the store opens"));
+        let bodies = results::DirBodyStore::open(&dir.path().join("bodies")).expect("the results open");
         let finished = finish_loop(&*store, iterations).await;
         Self {
             reader: ResultReader::new(store.clone(), Arc::new(bodies)),
@@ -294,10 +284,7 @@ impl ReadingFixture {
             done: self.finished.done,
         };
         let found = LocatedResult::Loop(self.finished.execution, pointer);
-        self.reader
-            .stream(found)
-            .await
-            .expect("the results are read")
+        self.reader.stream(found).await.expect("the results are read")
     }
 }
 
@@ -313,9 +300,7 @@ async fn reading_a_run_costs_the_same_at_any_number_of_iterations() {
         counts.push([
             fixture.count_rows(fixture.read_outline()).await,
             fixture.count_rows(fixture.read_iteration(last)).await,
-            fixture
-                .count_rows(fixture.read_task("part", Some(last)))
-                .await,
+            fixture.count_rows(fixture.read_task("part", Some(last))).await,
             fixture.count_rows(fixture.read_task("absent", None)).await,
         ]);
     }
@@ -334,8 +319,5 @@ async fn all_results_of_a_loop_are_in_order_and_each_row_is_read_about_once() {
     let wanted: Vec<u64> = (0..iterations).collect();
     assert_eq!(values, wanted);
     let appends = iterations / LOOP_APPEND_ITERATIONS;
-    assert!(
-        rows >= appends && rows <= appends * 11 / 10,
-        "{rows} of {appends}"
-    );
+    assert!(rows >= appends && rows <= appends * 11 / 10, "{rows} of {appends}");
 }

@@ -8,8 +8,8 @@ use std::process::Stdio;
 use std::sync::Arc;
 
 use model::event::{
-    Event, EventBody, EventLocation, EventSource, LoopDone, LoopStarted, LoopStats, ResultStored,
-    StepScheduled, TaskEnded,
+    Event, EventBody, EventLocation, EventSource, LoopDone, LoopStarted, LoopStats, ResultStored, StepScheduled,
+    TaskEnded,
 };
 use model::id::{ExecutionId, IdBlock, Seq, StepRunId, TokenId};
 use model::manifest::{CombineStrategy, ManifestRule};
@@ -104,10 +104,7 @@ fn step_run(step: &str) -> StepRunId {
 
 fn step_scheduled(step: &str) -> (EventLocation, EventBody) {
     let scheduled = StepScheduled {
-        tokens: vec![TokenId {
-            seq: Seq(1),
-            arc: 0,
-        }],
+        tokens: vec![TokenId { seq: Seq(1), arc: 0 }],
         args: None,
         args_from: None,
         is_final: false,
@@ -157,10 +154,7 @@ async fn write_pages(writer: &mut LogWriter) -> String {
         is_result: true,
         ends_pipeline: true,
     };
-    let place = EventLocation {
-        page: None,
-        ..at(1)
-    };
+    let place = EventLocation { page: None, ..at(1) };
     let reference = rule.to_reference(writer.execution, &place, 0, None);
     let uri = reference.uri.clone();
     let result_ref = Box::new(reference);
@@ -242,10 +236,7 @@ impl OrderChecker {
             let Some(end) = number.iter().position(|byte| !byte.is_ascii_digit()) else {
                 break;
             };
-            let number: u64 = std::str::from_utf8(&number[..end])
-                .unwrap()
-                .parse()
-                .unwrap();
+            let number: u64 = std::str::from_utf8(&number[..end]).unwrap().parse().unwrap();
             assert_eq!(number, first + self.next_number);
             self.next_number += 1;
             from += place + mark.len() + end;
@@ -259,10 +250,7 @@ fn find_bytes(text: &[u8], mark: &[u8]) -> Option<usize> {
     text.windows(mark.len()).position(|window| window == mark)
 }
 
-async fn start_server(
-    dir: &std::path::Path,
-    store: Arc<SqliteStore>,
-) -> (String, CancellationToken) {
+async fn start_server(dir: &std::path::Path, store: Arc<SqliteStore>) -> (String, CancellationToken) {
     let server = Server::start(server::Config {
         store,
         bodies: Arc::new(results::DirBodyStore::open(&dir.join("bodies")).unwrap()),
@@ -345,10 +333,7 @@ async fn a_hundred_thousand_parts_are_read_in_constant_memory() {
         let looped = format!("{id}/looped");
         let args = [&["result", &looped, "--store", &place][..], form].concat();
         let most = check_printed(&sandbox, &args, 0);
-        assert!(
-            most < PROGRAM_KIB + GROWTH_MAX_KIB,
-            "{form:?} took {most} KiB"
-        );
+        assert!(most < PROGRAM_KIB + GROWTH_MAX_KIB, "{form:?} took {most} KiB");
     }
     stop.cancel();
 }

@@ -85,10 +85,7 @@ impl BusFixture {
     }
 
     async fn read_log(&self, id: &str) -> Vec<(String, String)> {
-        let events = self
-            .store
-            .events(id.parse().unwrap(), model::id::Seq(0), 1_000)
-            .await;
+        let events = self.store.events(id.parse().unwrap(), model::id::Seq(0), 1_000).await;
         let events = events.unwrap().into_iter();
         events
             .map(|event| (event.kind().name().to_owned(), event.event_id.to_string()))
@@ -102,10 +99,7 @@ async fn read_stream(nats: &NatsServer) -> (BTreeMap<String, Vec<(String, String
     let context = jetstream::new(client);
     let mut stream = context.get_stream("NOETL_EVENTS").await.unwrap();
     let count = stream.info().await.unwrap().state.messages;
-    let consumer = stream
-        .create_consumer(pull::Config::default())
-        .await
-        .unwrap();
+    let consumer = stream.create_consumer(pull::Config::default()).await.unwrap();
     let mut messages = consumer.messages().await.unwrap();
     let mut by_execution: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
     let mut texts = Vec::new();
@@ -192,10 +186,7 @@ async fn a_process_that_does_not_publish_does_not_stop_the_publisher() {
     let silent_owner = silent.owner().unwrap();
     let publishing = store::SqliteStore::open(dir.path()).unwrap().with_outbox();
     let publishing_owner = publishing.owner().unwrap();
-    assert!(
-        silent_owner < publishing_owner,
-        "the lowest owner ID publishes"
-    );
+    assert!(silent_owner < publishing_owner, "the lowest owner ID publishes");
     let fixture = start_server(&nats, Arc::new(publishing), dir).await;
     let id = fixture.run_playbook().await;
     fixture.wait_until_published().await;

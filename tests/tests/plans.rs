@@ -11,12 +11,10 @@ use std::time::Duration;
 use model::command::Fence;
 use model::id::{EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
 use model::time::Time;
-use store::contract::{
-    FinishedLoop, LOOP_APPEND_ITERATIONS, PlainStep, creation_commit, finish_loop,
-};
+use store::contract::{FinishedLoop, LOOP_APPEND_ITERATIONS, PlainStep, creation_commit, finish_loop};
 use store::{
-    ClaimQuery, CommandChange, Commit, CommitStatus, KeychainRow, OldRows, OutcomeRange,
-    PostgresOptions, PostgresStore, PostgresUrl, Priority, SealedValue, Store,
+    ClaimQuery, CommandChange, Commit, CommitStatus, KeychainRow, OldRows, OutcomeRange, PostgresOptions,
+    PostgresStore, PostgresUrl, Priority, SealedValue, Store,
 };
 use tests::peers::{self, TestDatabase};
 use tokio_postgres::{Client, NoTls};
@@ -90,14 +88,8 @@ impl QueryPlanFixture {
             pool_size: 1,
             ..PostgresOptions::new(PostgresUrl::new(&url))
         };
-        let store: Arc<dyn Store> = Arc::new(
-            PostgresStore::open(options)
-                .await
-                .expect("the database is up"),
-        );
-        let (raw, connection) = tokio_postgres::connect(&url, NoTls)
-            .await
-            .expect("the database is up");
+        let store: Arc<dyn Store> = Arc::new(PostgresStore::open(options).await.expect("the database is up"));
+        let (raw, connection) = tokio_postgres::connect(&url, NoTls).await.expect("the database is up");
         tokio::spawn(connection);
         Self {
             database,
@@ -109,9 +101,8 @@ impl QueryPlanFixture {
     /// Takes statistics now, and never again.
     async fn freeze_statistics(&self) {
         for table in TABLES {
-            let freeze = format!(
-                "ALTER TABLE noetl.{table} SET (autovacuum_enabled = off); VACUUM ANALYZE noetl.{table}"
-            );
+            let freeze =
+                format!("ALTER TABLE noetl.{table} SET (autovacuum_enabled = off); VACUUM ANALYZE noetl.{table}");
             for statement in freeze.split(';') {
                 self.raw_client
                     .batch_execute(statement)
@@ -156,11 +147,7 @@ impl QueryPlanFixture {
             FROM pg_stat_user_tables t JOIN pg_statio_user_tables b USING (relid) WHERE t.schemaname = 'noetl'";
         self.report_own_counts().await;
         loop {
-            let row = self
-                .raw_client
-                .query_one(READ, &[])
-                .await
-                .expect("the counts");
+            let row = self.raw_client.query_one(READ, &[]).await.expect("the counts");
             let counted: i64 = row.get(2);
             if counted >= log_rows {
                 return ReadCounts {
@@ -192,11 +179,7 @@ impl QueryPlanFixture {
             FROM pg_stat_user_tables WHERE schemaname = 'noetl'";
         let mut scans_before = None;
         loop {
-            let row = self
-                .raw_client
-                .query_one(READ, &[])
-                .await
-                .expect("the counts");
+            let row = self.raw_client.query_one(READ, &[]).await.expect("the counts");
             let scans: i64 = row.get(1);
             if scans > *scans_before.get_or_insert(scans) {
                 return row.get(0);
@@ -211,10 +194,7 @@ impl QueryPlanFixture {
 
     async fn commit_all(&self, commits: Vec<Commit>) {
         for committed in self.store.commit_all(commits).await {
-            assert!(
-                matches!(committed, Ok(CommitStatus::Committed)),
-                "{committed:?}"
-            );
+            assert!(matches!(committed, Ok(CommitStatus::Committed)), "{committed:?}");
         }
     }
 
@@ -255,11 +235,7 @@ impl QueryPlanFixture {
             owner: None,
             kinds: None,
         };
-        self.store
-            .claim_commands(&ask)
-            .await
-            .expect("a claim")
-            .len()
+        self.store.claim_commands(&ask).await.expect("a claim").len()
     }
 }
 
@@ -371,15 +347,9 @@ impl MeasuredStatement {
         let owner = Some(&me);
         let ran = match self {
             Self::Abandoned => store.abandoned_executions().await.map(drop),
-            Self::Adopt => store
-                .adopt(ExecutionId(1), &me, Priority::Normal)
-                .await
-                .map(drop),
+            Self::Adopt => store.adopt(ExecutionId(1), &me, Priority::Normal).await.map(drop),
             Self::DueTimers => store.due_timers(owner, 256).await.map(drop),
-            Self::EventKeys => store
-                .external_events(ExecutionId(1), &[EventId(1)])
-                .await
-                .map(drop),
+            Self::EventKeys => store.external_events(ExecutionId(1), &[EventId(1)]).await.map(drop),
             Self::HeldCommands => store.worker_claims(&WorkerId("w".into())).await.map(drop),
             Self::Inbox => store.inbox(owner, 256).await.map(drop),
             Self::LostClaims => store.lost_claims(owner).await.map(drop),
@@ -467,10 +437,7 @@ async fn a_sweep_reads_only_the_rows_that_it_needs_with_any_statistics() {
 /// Reads a loop as commands do: its outline, one of its last iterations, their outcomes, and the latest ends of a task.
 async fn read_loop(store: &dyn Store, finished: &FinishedLoop, index: u64) {
     let id = finished.execution;
-    let outline = store
-        .outline(id, Seq(0), 1_000)
-        .await
-        .expect("the outline is read");
+    let outline = store.outline(id, Seq(0), 1_000).await.expect("the outline is read");
     assert_eq!(outline.len(), 7);
     let wanted = index..index + 1;
     let events = store.iteration_events(id, &finished.run, wanted.clone());
@@ -507,21 +474,13 @@ async fn reading_a_run_costs_the_same_at_any_number_of_iterations() {
         let appends = i64::try_from(iterations / LOOP_APPEND_ITERATIONS).unwrap();
         assert!(pass > appends, "{pass}");
     }
-    assert!(
-        counts.iter().all(|rows| (7..100).contains(rows)),
-        "{counts:?}"
-    );
+    assert!(counts.iter().all(|rows| (7..100).contains(rows)), "{counts:?}");
 }
 
 /// The rows of iterations, as text.
 async fn rows_of_iterations(client: &Client) -> Vec<String> {
     let mut found = Vec::new();
-    for table in [
-        "loop_progress",
-        "loop_task",
-        "iteration_index",
-        "iteration_span",
-    ] {
+    for table in ["loop_progress", "loop_task", "iteration_index", "iteration_span"] {
         let rows = format!("SELECT '{table} ' || r::text FROM noetl.{table} r ORDER BY r::text");
         let rows = client.query(&rows, &[]).await.expect("the rows are read");
         found.extend(rows.iter().map(|row| row.get::<_, String>(0)));
@@ -536,8 +495,7 @@ async fn iterations_of_an_older_store_are_indexed() {
     finish_loop(&*fixture.store, 200).await;
     let written = rows_of_iterations(raw).await;
     assert!(written.len() > 6, "{written:?}");
-    let without_index =
-        "DROP TABLE noetl.loop_progress, noetl.loop_task, noetl.iteration_index, noetl.iteration_span;
+    let without_index = "DROP TABLE noetl.loop_progress, noetl.loop_task, noetl.iteration_index, noetl.iteration_span;
         DROP FUNCTION noetl.write_iterations; DROP INDEX noetl.keychain_expiry;
         ALTER TABLE noetl.runtime DROP COLUMN publishes;
         DELETE FROM noetl.migration WHERE version >= 9";
@@ -547,9 +505,7 @@ async fn iterations_of_an_older_store_are_indexed() {
     for older in [without_index, without_tasks] {
         raw.batch_execute(older).await.unwrap();
         let options = PostgresOptions::new(PostgresUrl::new(fixture.database.url()));
-        PostgresStore::open(options)
-            .await
-            .expect("the schema is migrated");
+        PostgresStore::open(options).await.expect("the schema is migrated");
         assert_eq!(rows_of_iterations(raw).await, written);
     }
 }

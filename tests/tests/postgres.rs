@@ -8,8 +8,8 @@ use model::id::{ExecutionId, LeaseEpoch, Seq, WorkerId};
 use serde_json::Value;
 use store::contract::{PlainStep, StoreFixture, creation_commit};
 use store::{
-    Adoption, CommandChange, Commit, CommitStatus, Error, OldRows, OwnerId, PostgresOptions,
-    PostgresStore, PostgresUrl, Priority, SessionHolder, Snapshot, Store,
+    Adoption, CommandChange, Commit, CommitStatus, Error, OldRows, OwnerId, PostgresOptions, PostgresStore,
+    PostgresUrl, Priority, SessionHolder, Snapshot, Store,
 };
 use tests::peers::{self, FaultProxy, TestDatabase};
 use tokio::runtime::Handle;
@@ -26,8 +26,7 @@ fn store_options(url: &str) -> PostgresOptions {
 }
 
 fn open_store(options: PostgresOptions) -> Arc<dyn Store> {
-    let opened =
-        tokio::task::block_in_place(|| Handle::current().block_on(PostgresStore::open(options)));
+    let opened = tokio::task::block_in_place(|| Handle::current().block_on(PostgresStore::open(options)));
     Arc::new(opened.unwrap_or_else(|error| panic!("{error:?}")))
 }
 
@@ -68,10 +67,7 @@ fn new_fixture() -> PostgresStoreFixture {
 async fn start_commit(store: &dyn Store) -> Commit {
     let first = creation_commit(store);
     let committed = store.commit(first.clone()).await;
-    assert!(
-        matches!(committed, Ok(CommitStatus::Committed)),
-        "{committed:?}"
-    );
+    assert!(matches!(committed, Ok(CommitStatus::Committed)), "{committed:?}");
     first
 }
 
@@ -95,10 +91,7 @@ async fn servers_that_start_at_once_on_an_empty_database_all_become_ready() {
     owners.sort();
     owners.dedup();
     assert_eq!(owners.len(), 4);
-    let mut ids: Vec<_> = open
-        .iter()
-        .flat_map(|store| (0..100).map(|_| store.ids(1)))
-        .collect();
+    let mut ids: Vec<_> = open.iter().flat_map(|store| (0..100).map(|_| store.ids(1))).collect();
     ids.sort();
     ids.dedup();
     assert_eq!(ids.len(), 400);
@@ -111,14 +104,8 @@ async fn a_schema_newer_than_the_binary_is_refused_by_its_number() {
     let newer = "INSERT INTO noetl.migration (version) VALUES (99)";
     site.raw_client().await.batch_execute(newer).await.unwrap();
     let refused = open_error(&site.0.url()).await;
-    assert!(
-        matches!(refused, Error::SchemaTooNew { found: 99, .. }),
-        "{refused:?}"
-    );
-    assert!(
-        refused.to_string().contains("schema version 99"),
-        "{refused}"
-    );
+    assert!(matches!(refused, Error::SchemaTooNew { found: 99, .. }), "{refused:?}");
+    assert!(refused.to_string().contains("schema version 99"), "{refused}");
 }
 
 /// Undoes the migration that gave rows their retention.
@@ -199,10 +186,7 @@ async fn the_schema_is_the_one_on_record() {
         std::fs::write(file, &schema).unwrap();
     }
     let recorded = std::fs::read_to_string(file).unwrap_or_default();
-    assert!(
-        schema == recorded,
-        "schema.txt is stale: run with NOETL_ACCEPT=1"
-    );
+    assert!(schema == recorded, "schema.txt is stale: run with NOETL_ACCEPT=1");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -211,14 +195,8 @@ async fn the_event_view_shows_what_the_api_shows() {
     let store = site.join();
     let id = start_commit(&*store).await.execution;
     let step = PlainStep::new("a", 1);
-    store
-        .commit(step.schedule(&*store, id, Seq(2)))
-        .await
-        .unwrap();
-    store
-        .commit(step.finish(&*store, id, Seq(4)))
-        .await
-        .unwrap();
+    store.commit(step.schedule(&*store, id, Seq(2))).await.unwrap();
+    store.commit(step.finish(&*store, id, Seq(4))).await.unwrap();
     let view = "SELECT to_json(e)::text FROM noetl.event e ORDER BY seq";
     let rows = site.raw_client().await.query(view, &[]).await.unwrap();
     let events = store.events(id, Seq(0), 99).await.unwrap();
@@ -230,11 +208,7 @@ async fn the_event_view_shows_what_the_api_shows() {
         for (column, value) in stored {
             let wanted = &shown[&column];
             let same = value == *wanted || wanted.as_str() == Some(&value.to_string());
-            assert!(
-                same,
-                "{column} of {}: {value} is not {wanted}",
-                event.kind()
-            );
+            assert!(same, "{column} of {}: {value} is not {wanted}", event.kind());
         }
     }
 }
@@ -255,10 +229,7 @@ async fn the_error_of_opening_a_store_names_the_cause_and_not_the_password() {
     };
     let nobody = open_error(&format!("postgres://me:hunter2@127.0.0.1:{port}/x")).await;
     assert!(matches!(nobody, Error::Unreachable { .. }), "{nobody:?}");
-    assert!(
-        nobody.to_string().contains(&format!("127.0.0.1:{port}")),
-        "{nobody}"
-    );
+    assert!(nobody.to_string().contains(&format!("127.0.0.1:{port}")), "{nobody}");
     let missing = open_error(&good.replace(site.0.name(), "no_such_database")).await;
     assert!(matches!(missing, Error::NoDatabase { .. }), "{missing:?}");
     let role = format!("reader_{}", site.0.name());
@@ -266,21 +237,12 @@ async fn the_error_of_opening_a_store_names_the_cause_and_not_the_password() {
     raw.batch_execute(&format!("CREATE ROLE {role} LOGIN PASSWORD 'hunter2'"))
         .await
         .unwrap();
-    let weak = open_error(&good.replace(
-        "postgres:a-password-of-the-tests",
-        &format!("{role}:hunter2"),
-    ))
-    .await;
-    raw.batch_execute(&format!("DROP ROLE {role}"))
-        .await
-        .unwrap();
+    let weak = open_error(&good.replace("postgres:a-password-of-the-tests", &format!("{role}:hunter2"))).await;
+    raw.batch_execute(&format!("DROP ROLE {role}")).await.unwrap();
     assert!(matches!(weak, Error::Permission { .. }), "{weak:?}");
     for error in [wrong, nobody, missing, weak] {
         let shown = format!("{error} {error:?}");
-        assert!(
-            !shown.contains("hunter2") && !shown.contains("a-password"),
-            "{shown}"
-        );
+        assert!(!shown.contains("hunter2") && !shown.contains("a-password"), "{shown}");
     }
 }
 
@@ -469,9 +431,7 @@ async fn rows_of_the_log_and_of_the_audit_trail_cannot_be_changed() {
     let store = site.join();
     start_commit(&*store).await;
     let raw = site.raw_client().await;
-    raw.batch_execute("SELECT noetl.append_audit('{}')")
-        .await
-        .unwrap();
+    raw.batch_execute("SELECT noetl.append_audit('{}')").await.unwrap();
     for sql in [
         "UPDATE noetl.log SET body = '{}'",
         "UPDATE noetl.audit SET body = ''",
@@ -507,13 +467,8 @@ async fn a_process_that_left_no_longer_holds_its_executions() {
             here.wait_for_change().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), freed)
-        .await
-        .unwrap();
-    assert_eq!(
-        here.adopt(id, &me, Priority::Normal).await.unwrap(),
-        Adoption::Owned
-    );
+    tokio::time::timeout(Duration::from_secs(20), freed).await.unwrap();
+    assert_eq!(here.adopt(id, &me, Priority::Normal).await.unwrap(), Adoption::Owned);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -546,10 +501,7 @@ async fn each_sslmode_verifies_as_documented() {
     let plain = open_error(&format!("{}?sslmode=require", database.url())).await;
     assert!(matches!(plain, Error::Unreachable { .. }), "{plain:?}");
     let certificate = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-    server.enable_tls(
-        &certificate.cert.pem(),
-        &certificate.signing_key.serialize_pem(),
-    );
+    server.enable_tls(&certificate.cert.pem(), &certificate.signing_key.serialize_pem());
     let dir = tempfile::tempdir().unwrap();
     let roots = dir.path().join("roots.pem");
     std::fs::write(&roots, certificate.cert.pem()).unwrap();
@@ -559,10 +511,7 @@ async fn each_sslmode_verifies_as_documented() {
     for (url, is_trusted) in [
         (format!("{by_address}?sslmode=require"), true),
         // The password is verified over this connection, so a man in the middle cannot use it.
-        (
-            format!("{by_address}?sslmode=require&channel_binding=require"),
-            true,
-        ),
+        (format!("{by_address}?sslmode=require&channel_binding=require"), true),
         (format!("{by_address}?sslmode=verify-ca&{known}"), true),
         (format!("{by_address}?sslmode=verify-full&{known}"), false),
         (format!("{by_name}?sslmode=verify-full&{known}"), true),
@@ -570,10 +519,9 @@ async fn each_sslmode_verifies_as_documented() {
         let opened = PostgresStore::open(store_options(&url)).await;
         assert_eq!(opened.is_ok(), is_trusted, "{url}: {:?}", opened.err());
     }
-    let encrypted = "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name = 'noetl'";
-    let store = PostgresStore::open(store_options(&by_address))
-        .await
-        .unwrap();
+    let encrypted =
+        "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name = 'noetl'";
+    let store = PostgresStore::open(store_options(&by_address)).await.unwrap();
     let (client, connection) = tokio_postgres::connect(&by_address, NoTls).await.unwrap();
     tokio::spawn(connection);
     store.check_health().unwrap();
@@ -593,11 +541,9 @@ async fn a_publisher_never_passes_a_transaction_that_is_still_open() {
     let site = new_fixture();
     let store = site.join_publishing();
     let raw = site.raw_client().await;
-    raw.batch_execute(
-        "BEGIN; INSERT INTO noetl.outbox (execution_id, seq_first, seq_last) VALUES (7, 1, 2)",
-    )
-    .await
-    .unwrap();
+    raw.batch_execute("BEGIN; INSERT INTO noetl.outbox (execution_id, seq_first, seq_last) VALUES (7, 1, 2)")
+        .await
+        .unwrap();
     let late = start_commit(&*store).await.execution;
     assert!(store.outbox(0, 9).await.unwrap().is_empty());
     raw.batch_execute("COMMIT").await.unwrap();
@@ -619,14 +565,8 @@ async fn a_commit_that_the_database_cannot_hold_does_not_take_the_others_along()
         PlainStep::new("a", 1).schedule(&*store, two.execution, Seq(2)),
     ];
     let answers = store.commit_all(commits).await;
-    assert!(
-        matches!(answers[0], Err(Error::Malformed(_))),
-        "{answers:?}"
-    );
-    assert!(
-        matches!(answers[1], Ok(CommitStatus::Committed)),
-        "{answers:?}"
-    );
+    assert!(matches!(answers[0], Err(Error::Malformed(_))), "{answers:?}");
+    assert!(matches!(answers[1], Ok(CommitStatus::Committed)), "{answers:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

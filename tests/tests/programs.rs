@@ -22,8 +22,7 @@ fn sandbox() -> CliSandbox {
         "words/src/main.rs",
     ] {
         let to = sandbox.path("tools").join(file);
-        std::fs::copy(examples_dir().join("tools").join(file), to)
-            .expect("the directory is writable");
+        std::fs::copy(examples_dir().join("tools").join(file), to).expect("the directory is writable");
     }
     sandbox
 }
@@ -48,20 +47,10 @@ fn run_codes(sandbox: &CliSandbox, args: &[&str]) -> (Option<i32>, Vec<String>) 
 fn a_kind_that_a_program_in_python_adds_runs_as_the_example_shows() {
     let sandbox = sandbox();
     let ran = sandbox.run_json(&["run", "tools/greet.yaml", "--tools", "tools", "-o", "json"]);
-    assert_eq!(
-        ran["result"],
-        json!({"text": "Hello, world! Hello, world!"})
-    );
+    assert_eq!(ran["result"], json!({"text": "Hello, world! Hello, world!"}));
     let logs = sandbox.run(&["logs", "last"]);
     assert!(logs.stdout.contains("greeting for attempt 1"), "{logs:?}");
-    let nobody = sandbox.run(&[
-        "run",
-        "tools/greet.yaml",
-        "--tools",
-        "tools",
-        "--set-string",
-        "who= ",
-    ]);
+    let nobody = sandbox.run(&["run", "tools/greet.yaml", "--tools", "tools", "--set-string", "who= "]);
     assert_eq!(nobody.code, Some(1), "{nobody:?}");
     assert!(nobody.stderr.contains("GREET_NOBODY"), "{nobody:?}");
 }
@@ -71,22 +60,12 @@ fn an_external_tool_in_rust_builds_alone_and_runs() {
     let sandbox = sandbox();
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("words");
     let built = Command::new(env!("CARGO"))
-        .args([
-            "build",
-            "--release",
-            "--offline",
-            "--locked",
-            "--target-dir",
-        ])
+        .args(["build", "--release", "--offline", "--locked", "--target-dir"])
         .arg(&target)
         .current_dir(sandbox.path("tools/words"))
         .output()
         .expect("cargo is installed");
-    assert!(
-        built.status.success(),
-        "{}",
-        String::from_utf8_lossy(&built.stderr)
-    );
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let at = sandbox.path("tools/words/target/release");
     std::fs::create_dir_all(&at).expect("the directory is writable");
     std::fs::copy(target.join("release/words"), at.join("words")).expect("the program was built");
@@ -99,14 +78,8 @@ fn an_external_tool_in_rust_builds_alone_and_runs() {
 fn a_playbook_is_held_to_the_manifests_that_are_known() {
     let sandbox = sandbox();
     sandbox.write("p.yaml", &tool_playbook("{kind: x-greet, whom: you}"));
-    let found = run_codes(
-        &sandbox,
-        &["validate", "p.yaml", "--tools", "tools", "-o", "json"],
-    );
-    assert_eq!(
-        found,
-        (Some(3), vec!["E0127".to_owned(), "E0127".to_owned()])
-    );
+    let found = run_codes(&sandbox, &["validate", "p.yaml", "--tools", "tools", "-o", "json"]);
+    assert_eq!(found, (Some(3), vec!["E0127".to_owned(), "E0127".to_owned()]));
     let found = run_codes(&sandbox, &["validate", "p.yaml", "-o", "json"]);
     assert_eq!(found, (Some(0), vec!["W219".to_owned()]));
     let ran = sandbox.run(&["run", "p.yaml"]);
@@ -149,15 +122,10 @@ fn doctor_reports_each_status_with_a_remedy() {
     ] {
         let check = find_check(&checks, name);
         assert!(
-            check["detail"]
-                .as_str()
-                .is_some_and(|detail| !detail.is_empty()),
+            check["detail"].as_str().is_some_and(|detail| !detail.is_empty()),
             "{check}"
         );
-        assert!(
-            check["state"] == "ok" || check["remedy"].is_string(),
-            "{check}"
-        );
+        assert!(check["state"] == "ok" || check["remedy"].is_string(), "{check}");
     }
     assert!(
         find_check(&checks, "store")["detail"]
@@ -204,22 +172,12 @@ fn a_deployment_can_sandbox_every_program() {
     sandbox.write("p.yaml", &tool_playbook(&shell));
     let result = |level: &str| {
         let mut command = sandbox.command(&["run", "p.yaml", "-o", "json"]);
-        let ran = command
-            .env("NOETL_SANDBOX", level)
-            .output()
-            .expect("the binary starts");
+        let ran = command.env("NOETL_SANDBOX", level).output().expect("the binary starts");
         let ran: Value = serde_json::from_slice(&ran.stdout).expect("the output is JSON");
-        ran["result"]["stdout"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned()
+        ran["result"]["stdout"].as_str().unwrap_or_default().to_owned()
     };
     assert!(result("none").starts_with("secret\n") || result("none").starts_with("secret"));
-    assert!(
-        result("strict").starts_with("refused\n/"),
-        "{}",
-        result("strict")
-    );
+    assert!(result("strict").starts_with("refused\n/"), "{}", result("strict"));
     let mut command = sandbox.command(&["run", "p.yaml"]);
     let ran = command
         .env("NOETL_SANDBOX", "iron")
@@ -237,10 +195,7 @@ fn start_process(sandbox: &CliSandbox, args: &[&str], text: &str) -> (std::proce
         .expect("the binary starts");
     let stderr = child.stderr.take().expect("its output is piped");
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(stderr));
-    let line = lines
-        .by_ref()
-        .map_while(Result::ok)
-        .find(|line| line.starts_with(text));
+    let line = lines.by_ref().map_while(Result::ok).find(|line| line.starts_with(text));
     let line = line.unwrap_or_else(|| panic!("the process did not print `{text}`"));
     // Keeps reading, so that the process never blocks on a full pipe.
     std::thread::spawn(move || lines.map_while(Result::ok).count());
@@ -260,26 +215,11 @@ fn a_step_of_an_added_kind_waits_for_a_worker_that_has_it() {
         .nth(2)
         .expect("the line contains a URL")
         .to_owned();
-    let health = sandbox.run_json(&[
-        "doctor",
-        "--server",
-        &url,
-        "--listen",
-        "127.0.0.1:0",
-        "-o",
-        "json",
-    ]);
+    let health = sandbox.run_json(&["doctor", "--server", &url, "--listen", "127.0.0.1:0", "-o", "json"]);
     assert_eq!(find_check(&health, "server")["state"], "ok");
     assert_eq!(find_check(&health, "clock")["state"], "ok");
     let (mut plain, _) = start_process(&sandbox, &["worker", "--server", &url], "started worker");
-    let begun = sandbox.run(&[
-        "run",
-        "tools/greet.yaml",
-        "--server",
-        &url,
-        "--timeout",
-        "1s",
-    ]);
+    let begun = sandbox.run(&["run", "tools/greet.yaml", "--server", &url, "--timeout", "1s"]);
     assert_eq!(
         begun.code,
         Some(7),
@@ -307,13 +247,9 @@ fn a_step_of_an_added_kind_waits_for_a_worker_that_has_it() {
 #[test]
 fn what_a_killed_worker_has_left_running_is_ended_by_the_next() {
     let sandbox = CliSandbox::new();
-    let leaving =
-        "{kind: shell, command: \"setsid sh -c 'echo $$ > left; exec sleep 600' & wait\"}";
+    let leaving = "{kind: shell, command: \"setsid sh -c 'echo $$ > left; exec sleep 600' & wait\"}";
     sandbox.write("leaving.yaml", &tool_playbook(leaving));
-    sandbox.write(
-        "next.yaml",
-        &tool_playbook("{kind: shell, command: sleep 2}"),
-    );
+    sandbox.write("next.yaml", &tool_playbook("{kind: shell, command: sleep 2}"));
     let mut running = sandbox.start(&["run", "leaving.yaml", "-q"]);
     let left = || std::fs::read_to_string(sandbox.path("left")).unwrap_or_default();
     while !left().ends_with('\n') && running.exit_code().is_none() {

@@ -102,11 +102,7 @@ fn the_same_playbook_prints_the_same_here_and_there() {
         (here, there)
     };
     let (plain, same) = both(&["run", "counting.yaml", "--set", "upto=4"]);
-    assert_eq!(
-        (plain.code, &plain.stdout),
-        (Some(0), &same.stdout),
-        "{same:?}"
-    );
+    assert_eq!((plain.code, &plain.stdout), (Some(0), &same.stdout), "{same:?}");
     assert!(plain.stdout.contains("16"), "{plain:?}");
     for file in ["counting.yaml", "failing.yaml"] {
         let (here, there) = both(&["run", file, "-o", "json"]);
@@ -147,16 +143,8 @@ fn a_run_on_a_server_is_followed_shown_and_signalled() {
     let _served = ServerProcess::with_context(&desk, &[]);
     let (run, id) = start_waiting(&desk);
     let mut follower = desk.start(&["events", &id, "-f", "-o", "ndjson"]);
-    assert!(
-        follower
-            .wait_for_event("task.started", Some("hold"))
-            .is_some()
-    );
-    assert!(
-        desk.run(&["show", "last"])
-            .stdout
-            .contains("waits for signal go")
-    );
+    assert!(follower.wait_for_event("task.started", Some("hold")).is_some());
+    assert!(desk.run(&["show", "last"]).stdout.contains("waits for signal go"));
     assert_eq!(
         desk.run_json(&["runs", "--status", "running", "-o", "json"])[0]["execution_id"],
         id
@@ -164,8 +152,7 @@ fn a_run_on_a_server_is_followed_shown_and_signalled() {
     let unfinished = desk.run(&["result", &id]);
     assert_eq!(unfinished.code, Some(4), "{unfinished:?}");
     assert_eq!(
-        desk.run(&["signal", &id[..14], "go", "--set", "answer=7"])
-            .code,
+        desk.run(&["signal", &id[..14], "go", "--set", "answer=7"]).code,
         Some(0)
     );
     let (code, lines) = run.finish();
@@ -194,11 +181,7 @@ fn a_run_on_a_server_is_paused_resumed_and_cancelled() {
     let (code, lines) = resumed.finish();
     assert_eq!(code, Some(8));
     assert_eq!(last_json(&lines)["status"], "CANCELLED");
-    assert_eq!(
-        desk.run(&["resume", &id]).code,
-        Some(6),
-        "the run has ended"
-    );
+    assert_eq!(desk.run(&["resume", &id]).code, Some(6), "the run has ended");
     let mut retried = desk.start(&["retry", &id, "-o", "ndjson"]);
     assert!(retried.wait_for_event("execution.retried", None).is_some());
     assert_eq!(desk.run(&["signal", &id, "go"]).code, Some(0));
@@ -231,15 +214,10 @@ fn the_keyboard_cancels_a_run_on_a_server() {
     let desk = sandbox();
     let _served = ServerProcess::with_context(&desk, &[]);
     let (run, id) = start_waiting(&desk);
-    let told = Command::new("kill")
-        .args(["-INT", &run.id().to_string()])
-        .status();
+    let told = Command::new("kill").args(["-INT", &run.id().to_string()]).status();
     assert!(told.expect("the `kill` command exists").success());
     assert_eq!(run.finish().0, Some(130));
-    assert_eq!(
-        desk.run_json(&["show", &id, "-o", "json"])["status"],
-        "CANCELLED"
-    );
+    assert_eq!(desk.run_json(&["show", &id, "-o", "json"])["status"], "CANCELLED");
 }
 
 #[test]
@@ -252,16 +230,10 @@ fn nobody_has_to_wait_for_a_run_on_a_server() {
     assert_eq!(timed.code, Some(7), "{timed:?}");
     assert_eq!(timed.json()["status"], "RUNNING");
     let second = timed.json()["execution_id"].as_str().map(str::to_owned);
-    for id in [
-        detached.stdout.trim().to_owned(),
-        second.expect("ids are text"),
-    ] {
+    for id in [detached.stdout.trim().to_owned(), second.expect("ids are text")] {
         assert_eq!(desk.run(&["signal", &id, "go"]).code, Some(0));
         let followed = desk.run(&["events", &id, "-f"]);
-        assert!(
-            followed.stdout.contains("playbook.finished"),
-            "{followed:?}"
-        );
+        assert!(followed.stdout.contains("playbook.finished"), "{followed:?}");
     }
 }
 
@@ -270,9 +242,7 @@ fn a_worker_that_was_killed_comes_back_under_its_name_at_once() {
     let desk = sandbox();
     let served = ServerProcess::with_context(&desk, &["--local-slots", "0"]);
     let url = served.url.as_str();
-    let args = [
-        "worker", "--server", url, "--store", "scratch", "--name", "fixed",
-    ];
+    let args = ["worker", "--server", url, "--store", "scratch", "--name", "fixed"];
     let (mut killed, mut said) = spawn_server(&desk, &args);
     wait_for_line(&mut said, "started worker fixed");
     killed.kill().expect("the worker can be killed");
@@ -298,29 +268,17 @@ fn a_worker_that_was_killed_comes_back_under_its_name_at_once() {
 fn a_worker_elsewhere_does_the_work_of_a_server_that_does_none() {
     let desk = sandbox();
     let served = ServerProcess::with_context(&desk, &["--local-slots", "0"]);
-    let id = desk
-        .run(&["run", "counting.yaml", "--detach"])
-        .stdout
-        .trim()
-        .to_owned();
+    let id = desk.run(&["run", "counting.yaml", "--detach"]).stdout.trim().to_owned();
     let waits = desk.run(&["resume", &id, "--timeout", "200ms"]);
     assert_eq!(waits.code, Some(7), "no worker is running: {waits:?}");
-    let worker = [
-        "worker",
-        "--server",
-        served.url.as_str(),
-        "--store",
-        "scratch",
-    ];
+    let worker = ["worker", "--server", served.url.as_str(), "--store", "scratch"];
     let (mut worker, mut said) = spawn_server(&desk, &worker);
     wait_for_line(&mut said, "started worker");
     let followed = desk.run(&["events", &id, "-f"]);
     assert_eq!(followed.code, Some(0), "{followed:?}");
     let result = desk.run(&["result", &id]);
     assert!(result.stdout.contains('9'), "{result:?}");
-    let told = Command::new("kill")
-        .args(["-TERM", &worker.id().to_string()])
-        .status();
+    let told = Command::new("kill").args(["-TERM", &worker.id().to_string()]).status();
     assert!(told.expect("the `kill` command exists").success());
     wait_for_line(&mut said, "stopped");
     assert_eq!(worker.wait().expect("the worker exits").code(), Some(0));
@@ -352,15 +310,9 @@ fn following_outlives_a_server_that_is_killed_and_comes_back() {
     }
     let served = served.restart(&desk);
     wait_for_line(&mut said, "lost");
-    assert_eq!(
-        desk.run(&["signal", id, "go", "--set", "x=1"]).code,
-        Some(0)
-    );
+    assert_eq!(desk.run(&["signal", id, "go", "--set", "x=1"]).code, Some(0));
     let end = std::iter::from_fn(&mut next).last();
-    assert_eq!(
-        end.expect("the process prints the result")["result"],
-        json!({"x": 1})
-    );
+    assert_eq!(end.expect("the process prints the result")["result"], json!({"x": 1}));
     assert_eq!(run.wait().expect("the process exits").code(), Some(0));
     let expected: Vec<u64> = (1..=seqs.len() as u64).collect();
     assert_eq!(seqs, expected, "each event once, in order");
@@ -378,24 +330,14 @@ fn a_server_that_asks_for_tokens_is_shown_one() {
     let served = ServerProcess::with_context(&desk, &["--token-file", "admin"]);
     check_denied(&desk.run(&["runs"]), "UNAUTHENTICATED");
     check_denied(&desk.run(&["run", "counting.yaml"]), "UNAUTHENTICATED");
-    desk.write(
-        "wrong",
-        "noetl_pat_0000000000000000000000000000000000000000",
-    );
-    check_denied(
-        &desk.run(&["runs", "--token-file", "wrong"]),
-        "UNAUTHENTICATED",
-    );
+    desk.write("wrong", "noetl_pat_0000000000000000000000000000000000000000");
+    check_denied(&desk.run(&["runs", "--token-file", "wrong"]), "UNAUTHENTICATED");
     let admin = ["--token-file", "admin"];
     let create = |role: &str| {
         let args = ["token", "create", role, "--role", role, "--expires", "1d"];
         let said = desk.run(&[&args[..], &admin[..]].concat());
         assert_eq!(said.code, Some(0), "{said:?}");
-        assert_eq!(
-            said.stdout.lines().count(),
-            1,
-            "only the token is printed: {said:?}"
-        );
+        assert_eq!(said.stdout.lines().count(), 1, "only the token is printed: {said:?}");
         desk.write(role, &said.stdout);
         said.stdout.trim().to_owned()
     };
@@ -421,12 +363,7 @@ fn a_server_that_asks_for_tokens_is_shown_one() {
     let tokens = desk.run(&["token", "list", "-o", "json", "--token-file", "admin"]);
     assert!(!tokens.stdout.contains(&viewer), "no list contains a token");
     let tokens = tokens.json();
-    let of = |name: &str| {
-        tokens
-            .as_array()?
-            .iter()
-            .find(|token| token["name"] == name)
-    };
+    let of = |name: &str| tokens.as_array()?.iter().find(|token| token["name"] == name);
     let id = of("viewer").expect("the token is listed")["id"].clone();
     let revoke = ["token", "revoke", id.as_str().expect("ids are text")];
     let revoked = desk.run(&[&revoke[..], &admin[..]].concat());
@@ -439,9 +376,7 @@ fn a_server_that_asks_for_tokens_is_shown_one() {
 #[test]
 fn a_token_made_on_the_store_opens_the_server_on_it() {
     let desk = sandbox();
-    let made = desk.run(&[
-        "token", "create", "ci", "--role", "operator", "--store", "kept",
-    ]);
+    let made = desk.run(&["token", "create", "ci", "--role", "operator", "--store", "kept"]);
     assert_eq!(made.code, Some(0), "{made:?}");
     let served = ServerProcess::start(&desk, &["--token-file", "admin"]);
     let mut runs = desk.command(&["runs", "-o", "json", "--server", &served.url]);
@@ -458,42 +393,26 @@ fn playbooks_are_registered_on_a_server_and_run_by_path() {
     let _served = ServerProcess::with_context(&desk, &[]);
     std::fs::create_dir(desk.path("books")).expect("the directory is writable");
     desk.write("books/a.yaml", COUNTING);
-    desk.write(
-        "books/typo.yaml",
-        &WAITING.replace("    tool:\n", "    tol:\n"),
-    );
+    desk.write("books/typo.yaml", &WAITING.replace("    tool:\n", "    tol:\n"));
     desk.write("books/other.yaml", "x: 1\n");
     let invalid = desk.run(&["register", "-d", "books"]);
     assert_eq!(invalid.code, Some(3), "{invalid:?}");
-    assert!(
-        invalid.stderr.contains("books/typo.yaml:7:5"),
-        "{invalid:?}"
-    );
-    assert!(
-        invalid.stderr.contains("did you mean `tool`?"),
-        "{invalid:?}"
-    );
+    assert!(invalid.stderr.contains("books/typo.yaml:7:5"), "{invalid:?}");
+    assert!(invalid.stderr.contains("did you mean `tool`?"), "{invalid:?}");
     assert_eq!(desk.run_json(&["catalog", "list", "-o", "json"]), json!([]));
     desk.write("books/typo.yaml", WAITING);
     let kept = desk.run(&["register", "-d", "books"]);
-    assert_eq!(
-        kept.stdout, "demo/counting@1   new\ndemo/waiting@1   new\n",
-        "{kept:?}"
-    );
+    assert_eq!(kept.stdout, "demo/counting@1   new\ndemo/waiting@1   new\n", "{kept:?}");
     desk.write("books/a.yaml", &COUNTING.replace("upto: 3", "upto: 2"));
     let kept = desk.run(&["register", "-d", "books"]);
     assert_eq!(
         kept.stdout, "demo/counting@2   new\ndemo/waiting@1   unchanged\n",
         "{kept:?}"
     );
-    let squares =
-        |path: &str| desk.run_json(&["exec", path, "-o", "json"])["result"]["squares"].clone();
+    let squares = |path: &str| desk.run_json(&["exec", path, "-o", "json"])["result"]["squares"].clone();
     assert_eq!(squares("demo/counting"), json!([1, 4]));
     assert_eq!(squares("demo/counting@1"), json!([1, 4, 9]));
-    assert_eq!(
-        desk.run(&["catalog", "get", "demo/counting@1"]).stdout,
-        COUNTING
-    );
+    assert_eq!(desk.run(&["catalog", "get", "demo/counting@1"]).stdout, COUNTING);
     for nowhere in ["demo/counting@3", "demo/none"] {
         let said = desk.run(&["run", nowhere]);
         assert_eq!(said.code, Some(4), "{said:?}");
@@ -504,14 +423,10 @@ fn playbooks_are_registered_on_a_server_and_run_by_path() {
 #[test]
 fn a_context_says_which_server_is_meant() {
     let desk = sandbox();
-    let shown =
-        |args: &[&str]| desk.run_json(&[&["context", "show", "-o", "json"][..], args].concat());
+    let shown = |args: &[&str]| desk.run_json(&[&["context", "show", "-o", "json"][..], args].concat());
     assert_eq!(shown(&[])["context"], "local");
     let add = |name: &str, url: &str| desk.run(&["context", "add", name, "--server", url]);
-    assert_eq!(
-        add("one", "http://127.0.0.1:1,http://127.0.0.1:2").code,
-        Some(0)
-    );
+    assert_eq!(add("one", "http://127.0.0.1:1,http://127.0.0.1:2").code, Some(0));
     assert_eq!(add("two", "http://127.0.0.1:3").code, Some(0));
     assert_eq!(
         shown(&[])["servers"],
@@ -531,18 +446,12 @@ fn a_context_says_which_server_is_meant() {
     let list = desk.run(&["context", "list"]);
     assert!(list.stdout.contains("*  two"), "{list:?}");
     assert_eq!(desk.run(&["context", "rm", "two"]).code, Some(0));
-    assert_eq!(
-        shown(&[])["context"],
-        "local",
-        "the current context was removed"
-    );
+    assert_eq!(shown(&[])["context"], "local", "the current context was removed");
     assert_eq!(desk.run(&["context", "use", "two"]).code, Some(4));
     assert_eq!(add("three", "nonsense").code, Some(2));
     assert_eq!(add("local", "http://127.0.0.1:1").code, Some(2));
     let file = desk.path(".config/noetl/contexts.toml");
-    let mode = std::fs::metadata(file)
-        .expect("the file was written")
-        .permissions();
+    let mode = std::fs::metadata(file).expect("the file was written").permissions();
     assert_eq!(mode.mode() & 0o777, 0o600);
 }
 

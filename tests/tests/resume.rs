@@ -73,9 +73,7 @@ impl<'d> ResumeRace<'d> {
     }
 
     fn next_progress(&mut self) -> (u32, RaceProgress) {
-        let remaining = self
-            .deadline
-            .saturating_duration_since(tokio::time::Instant::now());
+        let remaining = self.deadline.saturating_duration_since(tokio::time::Instant::now());
         let Ok((id, progress)) = self.progress.recv_timeout(remaining) else {
             let count = self.live_processes.len();
             self.live_processes.iter().copied().for_each(kill_group);

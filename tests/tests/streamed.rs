@@ -37,8 +37,7 @@ const ROWS: usize = 400_000;
 
 /// Peak resident memory of a process in bytes.
 fn peak_bytes(process: u32) -> u64 {
-    let status =
-        fs::read_to_string(format!("/proc/{process}/status")).expect("the process is running");
+    let status = fs::read_to_string(format!("/proc/{process}/status")).expect("the process is running");
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
     let text = line.and_then(|line| line.split_whitespace().nth(1));
     let kib: u64 = text.and_then(|text| text.parse().ok()).expect("a size");
@@ -53,11 +52,9 @@ fn read_printed(sandbox: &CliSandbox, args: &[&str], bytes_min: usize) -> (Vec<u
     let mut out = child.stdout.take().expect("its output is piped");
     let mut text = vec![0; bytes_min];
     // The last part stays in the pipe, so that the process cannot exit before its memory is read.
-    out.read_exact(&mut text)
-        .expect("the process prints this much");
+    out.read_exact(&mut text).expect("the process prints this much");
     let peak = peak_bytes(child.id());
-    out.read_to_end(&mut text)
-        .expect("the process prints the last part");
+    out.read_to_end(&mut text).expect("the process prints the last part");
     assert!(child.wait().expect("the process exits").success());
     (text, peak)
 }
@@ -65,8 +62,7 @@ fn read_printed(sandbox: &CliSandbox, args: &[&str], bytes_min: usize) -> (Vec<u
 #[test]
 fn a_result_of_many_rows_is_printed_as_it_is_read() {
     let api = FakeHttpServer::start(|_, _| {
-        let rows = (0..ROWS)
-            .map(|id| json!({"id": id, "name": "a row", "tags": ["x", "y"], "value": 0.5}));
+        let rows = (0..ROWS).map(|id| json!({"id": id, "name": "a row", "tags": ["x", "y"], "value": 0.5}));
         (200, json!({"rows": rows.collect::<Vec<_>>()}))
     });
     let sandbox = CliSandbox::new();

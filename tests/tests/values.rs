@@ -67,9 +67,7 @@ fn a_run_that_ends_with_a_loop_returns_its_list_also_to_its_parent() {
     );
     assert_eq!(run_result(&sandbox, &child)["result"], json!([2, 4]));
     sandbox.write("child.yaml", &child);
-    let parent = format!(
-        "{HEAD}workflow:\n  - step: start\n    tool: {{ kind: playbook, path: child.yaml }}\n"
-    );
+    let parent = format!("{HEAD}workflow:\n  - step: start\n    tool: {{ kind: playbook, path: child.yaml }}\n");
     assert_eq!(run_result(&sandbox, &parent)["result"], json!([2, 4]));
     let result = sandbox.run_json(&["result", "last", "start", "-o", "json"]);
     assert_eq!(result, json!([2, 4]));
@@ -113,14 +111,7 @@ fn selected_paths_are_in_the_response_and_missing_ones_warn_once() {
     let large = json!({"paging": {"hasMore": true, "next": null}, "rows": rows});
     let http = FakeHttpServer::start(move |request, _| {
         let is_small = request.path.contains("small");
-        (
-            200,
-            if is_small {
-                small.clone()
-            } else {
-                large.clone()
-            },
-        )
+        (200, if is_small { small.clone() } else { large.clone() })
     });
     let select = r#"[{path: "$.paging.hasMore", as: more}, {path: "$.paging.next", as: next}, {path: "$.paging.page", as: page}]"#;
     for size in ["small", "large"] {
@@ -137,10 +128,7 @@ fn selected_paths_are_in_the_response_and_missing_ones_warn_once() {
         let ran = run_result(&sandbox, &playbook);
         assert_eq!(ran["result"], json!([true, null, null]), "{size}");
         let logs = sandbox.run(&["logs", "last"]).stdout;
-        let warnings: Vec<&str> = logs
-            .lines()
-            .filter(|line| line.contains("`select`"))
-            .collect();
+        let warnings: Vec<&str> = logs.lines().filter(|line| line.contains("`select`")).collect();
         assert_eq!(warnings.len(), 1, "{size}: {logs}");
         assert!(warnings[0].contains("`$.paging.page`"), "{size}: {logs}");
         assert!(!warnings[0].contains("`$.paging.next`"), "{size}: {logs}");

@@ -21,14 +21,7 @@ pub(crate) fn run_gates() -> anyhow::Result<()> {
     DENY.ensure()?;
     for gate in [
         &["fmt", "--all", "--check"][..],
-        &[
-            "clippy",
-            "--workspace",
-            "--all-targets",
-            "--",
-            "-D",
-            "warnings",
-        ],
+        &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"],
         // Without `advisories`: that check needs a database from the internet; see deny.toml.
         &["deny", "check", "bans", "licenses", "sources"],
     ] {

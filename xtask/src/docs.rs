@@ -14,7 +14,5 @@ pub(crate) fn run() -> anyhow::Result<()> {
         "noetl",
     ]))?;
     let (name, value) = ACCEPT;
-    run_command(
-        cargo_command(["test", "--quiet", "--workspace", "--test", "docs"]).env(name, value),
-    )
+    run_command(cargo_command(["test", "--quiet", "--workspace", "--test", "docs"]).env(name, value))
 }

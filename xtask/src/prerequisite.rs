@@ -8,9 +8,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use crate::shell::{
-    cargo_command, command_succeeds, run_command, target_directory, workspace_root,
-};
+use crate::shell::{cargo_command, command_succeeds, run_command, target_directory, workspace_root};
 
 /// A cargo subcommand.
 pub(crate) struct CargoProgram {
@@ -35,27 +33,23 @@ impl CargoProgram {
         if command_succeeds(&mut cargo_command([self.subcommand, "--version"])) {
             return Ok(());
         }
-        run_command(&mut cargo_command(["install", self.crate_name, "--locked"])).with_context(
-            || {
-                format!(
-                    "cannot install {0}; install it manually: cargo install {0} --locked",
-                    self.crate_name
-                )
-            },
-        )
+        run_command(&mut cargo_command(["install", self.crate_name, "--locked"])).with_context(|| {
+            format!(
+                "cannot install {0}; install it manually: cargo install {0} --locked",
+                self.crate_name
+            )
+        })
     }
 }
 
 /// Returns the interpreter of the private Python environment; creates or updates it from `tests/requirements.txt`.
 pub(crate) fn ensure_python() -> anyhow::Result<PathBuf> {
     if !command_succeeds(Command::new("python3").arg("--version")) {
-        bail!(
-            "python3 not found; the tests run playbooks with `kind: python`, so install Python 3"
-        );
+        bail!("python3 not found; the tests run playbooks with `kind: python`, so install Python 3");
     }
     let requirements = workspace_root().join("tests/requirements.txt");
-    let requirements_text = fs::read_to_string(&requirements)
-        .with_context(|| format!("cannot read {}", requirements.display()))?;
+    let requirements_text =
+        fs::read_to_string(&requirements).with_context(|| format!("cannot read {}", requirements.display()))?;
     let environment = target_directory()?.join("test-env");
     let python = environment.join("bin/python");
     // Written last, so that an incomplete environment is created again.
@@ -66,20 +60,13 @@ pub(crate) fn ensure_python() -> anyhow::Result<PathBuf> {
         return Ok(python);
     }
     make_environment(&environment, &python, &requirements)?;
-    fs::write(&stamp, requirements_text)
-        .with_context(|| format!("cannot write {}", stamp.display()))?;
+    fs::write(&stamp, requirements_text).with_context(|| format!("cannot write {}", stamp.display()))?;
     Ok(python)
 }
 
 fn make_environment(environment: &Path, python: &Path, requirements: &Path) -> anyhow::Result<()> {
-    run_command(
-        Command::new("python3")
-            .args(["-m", "venv", "--clear"])
-            .arg(environment),
-    )
-    .context(
-        "cannot create a Python environment; install Python's venv module (Debian: python3-venv)",
-    )?;
+    run_command(Command::new("python3").args(["-m", "venv", "--clear"]).arg(environment))
+        .context("cannot create a Python environment; install Python's venv module (Debian: python3-venv)")?;
     run_command(
         Command::new(python)
             .args([

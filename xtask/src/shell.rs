@@ -20,8 +20,7 @@ pub(crate) fn workspace_root() -> &'static Path {
         let built = || PathBuf::from(env!("CARGO_MANIFEST_DIR"));
         let package = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(built, PathBuf::from);
         let root = package.parent();
-        root.expect("xtask is directly below the workspace root")
-            .to_owned()
+        root.expect("xtask is directly below the workspace root").to_owned()
     })
 }
 
@@ -36,9 +35,7 @@ pub(crate) fn cargo_command<'a>(args: impl IntoIterator<Item = &'a str>) -> Comm
 pub(crate) fn run_command(command: &mut Command) -> anyhow::Result<()> {
     let display = describe_command(command);
     eprintln!("$ {display}");
-    let status = command
-        .status()
-        .with_context(|| format!("cannot start `{display}`"))?;
+    let status = command.status().with_context(|| format!("cannot start `{display}`"))?;
     if !status.success() {
         bail!("`{display}` failed: {status}");
     }

@@ -5,15 +5,6 @@ use crate::shell::cargo_command;
 /// Passes the arguments to the simulator.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     crate::shell::run_command(
-        cargo_command([
-            "run",
-            "--release",
-            "--package",
-            "tests",
-            "--bin",
-            "simulate",
-            "--",
-        ])
-        .args(args),
+        cargo_command(["run", "--release", "--package", "tests", "--bin", "simulate", "--"]).args(args),
     )
 }

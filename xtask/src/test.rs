@@ -15,11 +15,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     ensure_duckdb()?;
     check::run_gates()?;
     // One build for everything: tests use the binaries in their own directory, and shared code is built once.
-    shell(&mut cargo_command([
-        "build",
-        "--workspace",
-        "--all-targets",
-    ]))?;
+    shell(&mut cargo_command(["build", "--workspace", "--all-targets"]))?;
     let programs = target_directory()?.join("debug");
     // One Postgres server for all tests; `with_postgres` always stops it.
     shell(

@@ -31,9 +31,7 @@ pub(crate) fn run(cli: Cli) -> Exit {
     crate::memory::limit_heaps(&environment);
     let current_dir = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
     let settings = Settings::load(&cli.global, &environment, &current_dir);
-    let color = settings
-        .as_ref()
-        .map_or(ColorWhen::Auto, |settings| settings.color);
+    let color = settings.as_ref().map_or(ColorWhen::Auto, |settings| settings.color);
     let out = Output::new(cli.global.format(), color, cli.global.quiet, &environment);
     let settings = match settings {
         Ok(settings) => settings,

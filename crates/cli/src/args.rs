@@ -17,12 +17,7 @@ pub(crate) use self::serve::{DoctorArgs, GcArgs, ServeArgs, WorkerArgs};
 
 /// Run workflows written as YAML playbooks.
 #[derive(Debug, Parser)]
-#[command(
-    name = "noetl",
-    version,
-    disable_help_subcommand = true,
-    max_term_width = 100
-)]
+#[command(name = "noetl", version, disable_help_subcommand = true, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: GlobalArgs,

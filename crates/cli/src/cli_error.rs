@@ -82,11 +82,9 @@ impl CliError {
     /// Creates the error for a file that cannot be read.
     pub(crate) fn read_error(name: &str, error: &std::io::Error) -> Self {
         match error.kind() {
-            std::io::ErrorKind::NotFound => Self::new(
-                Exit::NotFound,
-                "FILE_NOT_FOUND",
-                format!("file `{name}` not found"),
-            ),
+            std::io::ErrorKind::NotFound => {
+                Self::new(Exit::NotFound, "FILE_NOT_FOUND", format!("file `{name}` not found"))
+            }
             _ => Self::new(
                 Exit::NotAllowed,
                 "FILE_NOT_READABLE",
@@ -115,9 +113,7 @@ pub(crate) fn without_userinfo(text: String) -> String {
 }
 
 /// Returns the last cause in the chain of an error; of a failed connection, only this one says why it failed.
-pub(crate) fn innermost_cause<'a>(
-    error: &'a (dyn Error + 'static),
-) -> Option<&'a (dyn Error + 'static)> {
+pub(crate) fn innermost_cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
     let mut innermost = error.source()?;
     while let Some(cause) = innermost.source() {
         innermost = cause;

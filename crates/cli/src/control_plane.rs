@@ -56,11 +56,7 @@ pub(crate) fn open_or_create(settings: &Settings) -> Result<RunReader, CliError>
 fn open_directory(settings: &Settings, dir: &Path, publishes: bool) -> Result<RunReader, CliError> {
     check_is_directory(dir)?;
     let store = store::SqliteStore::open(dir)?;
-    let store = if publishes {
-        store.with_outbox()
-    } else {
-        store
-    };
+    let store = if publishes { store.with_outbox() } else { store };
     new_reader(settings, dir, store)
 }
 
@@ -74,22 +70,14 @@ fn check_is_directory(store: &Path) -> Result<(), CliError> {
          server",
         store.display()
     );
-    Err(CliError::new(Exit::Usage, "STORE_NEEDS_SERVER", message).help(
-        "start `noetl serve --store postgres://…`, then add --server URL to this command; or use --store DIR",
-    ))
+    Err(CliError::new(Exit::Usage, "STORE_NEEDS_SERVER", message)
+        .help("start `noetl serve --store postgres://…`, then add --server URL to this command; or use --store DIR"))
 }
 
-fn new_reader(
-    settings: &Settings,
-    dir: &Path,
-    store: store::SqliteStore,
-) -> Result<RunReader, CliError> {
+fn new_reader(settings: &Settings, dir: &Path, store: store::SqliteStore) -> Result<RunReader, CliError> {
     Ok(RunReader {
         store: Arc::new(store),
-        bodies: open_body_stores(
-            settings,
-            results::DirBodyStore::open(&dir.join(BODIES_DIR))?,
-        )?,
+        bodies: open_body_stores(settings, results::DirBodyStore::open(&dir.join(BODIES_DIR))?)?,
         keychain: settings.keychain.config.clone(),
     })
 }
@@ -100,10 +88,7 @@ fn open_body_stores(
     own_store: impl results::BodyStore + 'static,
 ) -> Result<Arc<results::StoreRouter>, CliError> {
     let home_store = results::HomeStore::Own(Arc::new(own_store));
-    Ok(Arc::new(results::StoreRouter::open(
-        &settings.storage,
-        home_store,
-    )?))
+    Ok(Arc::new(results::StoreRouter::open(&settings.storage, home_store)?))
 }
 
 fn open_file_logs(dir: PathBuf) -> Result<FileLogs, CliError> {
@@ -122,9 +107,7 @@ pub(crate) enum StoreLocation {
 /// Returns the store location from the settings.
 pub(crate) fn store_location(settings: &Settings) -> StoreLocation {
     match settings.store.to_str() {
-        Some(url) if is_store_url(&settings.store) => {
-            StoreLocation::Postgres(store::PostgresUrl::new(url))
-        }
+        Some(url) if is_store_url(&settings.store) => StoreLocation::Postgres(store::PostgresUrl::new(url)),
         _ => StoreLocation::Directory(settings.store.clone()),
     }
 }
@@ -140,11 +123,7 @@ pub(crate) struct OpenStore {
 }
 
 /// Opens the store of a server; other servers reach it at `address`.
-pub(crate) async fn open_store(
-    settings: &Settings,
-    address: &str,
-    publishes: bool,
-) -> Result<OpenStore, CliError> {
+pub(crate) async fn open_store(settings: &Settings, address: &str, publishes: bool) -> Result<OpenStore, CliError> {
     match &store_location(settings) {
         StoreLocation::Directory(dir) => Ok(OpenStore {
             reader: open_directory(settings, dir, publishes)?,
@@ -228,10 +207,7 @@ impl ControlPlane {
     }
 
     /// Starts the control plane over a store with these options.
-    pub(crate) fn start_with(
-        reader: RunReader,
-        options: ControlPlaneOptions,
-    ) -> Result<Self, CliError> {
+    pub(crate) fn start_with(reader: RunReader, options: ControlPlaneOptions) -> Result<Self, CliError> {
         let config = server::Config {
             store: reader.store.clone(),
             bodies: reader.bodies.clone(),
@@ -331,9 +307,7 @@ impl From<server::KeychainError> for CliError {
         let exit = match &error {
             server::KeychainError::NotFound(_) => Exit::NotFound,
             server::KeychainError::Invalid(_) => Exit::Usage,
-            server::KeychainError::Store(_) | server::KeychainError::Unavailable { .. } => {
-                Exit::Unreachable
-            }
+            server::KeychainError::Store(_) | server::KeychainError::Unavailable { .. } => Exit::Unreachable,
             _ => Exit::NotAllowed,
         };
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
@@ -354,9 +328,9 @@ impl From<server::Error> for CliError {
             error => error,
         };
         let exit = match &error {
-            server::Error::NotFound(_)
-            | server::Error::NoPlaybook(_)
-            | server::Error::NoVersion { .. } => Exit::NotFound,
+            server::Error::NotFound(_) | server::Error::NoPlaybook(_) | server::Error::NoVersion { .. } => {
+                Exit::NotFound
+            }
             server::Error::Store(_)
             | server::Error::Body(_)
             | server::Error::BrokenLog(_)

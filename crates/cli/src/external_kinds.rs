@@ -17,12 +17,7 @@ pub(crate) enum RunLocation {
 }
 
 /// Parses a playbook and checks it against the configured tool manifests.
-pub(crate) fn parse_playbook(
-    name: &str,
-    bytes: &[u8],
-    settings: &Settings,
-    location: RunLocation,
-) -> ParseResult {
+pub(crate) fn parse_playbook(name: &str, bytes: &[u8], settings: &Settings, location: RunLocation) -> ParseResult {
     let mut parsed = language::playbook::parse(name, bytes);
     let Some(playbook) = &parsed.playbook else {
         return parsed;
@@ -32,21 +27,12 @@ pub(crate) fn parse_playbook(
         parsed.playbook = None;
     }
     parsed.diagnostics.extend(findings);
-    parsed
-        .diagnostics
-        .sort_by_key(|findings| findings.span.start);
+    parsed.diagnostics.sort_by_key(|findings| findings.span.start);
     parsed
 }
 
-fn check_playbook(
-    playbook: &Playbook,
-    settings: &Settings,
-    location: RunLocation,
-) -> Vec<Diagnostic> {
-    let tasks = playbook
-        .steps
-        .iter()
-        .flat_map(language::playbook::Step::all_tasks);
+fn check_playbook(playbook: &Playbook, settings: &Settings, location: RunLocation) -> Vec<Diagnostic> {
+    let tasks = playbook.steps.iter().flat_map(language::playbook::Step::all_tasks);
     let mut findings = Vec::new();
     for task in tasks {
         if is_external(task.kind.as_str()) {
@@ -66,15 +52,10 @@ fn missing_store(playbook: &Playbook, task: &Task, settings: &Settings) -> Optio
         control_plane::StoreLocation::Directory(_)
     );
     let remedy = match kind {
-        results::StoreKind::Postgres if is_directory => {
-            "start the server with --store postgres://…"
-        }
+        results::StoreKind::Postgres if is_directory => "start the server with --store postgres://…",
         kind => settings.storage.configuration_remedy(kind)?,
     };
-    let message = format!(
-        "store `{store}` of task `{}` is not configured here",
-        task.label
-    );
+    let message = format!("store `{store}` of task `{}` is not configured here", task.label);
     let finding = Diagnostic::new("W233", message, task.span, &playbook.source);
     let finding = finding.with_label("the default store is used");
     Some(finding.with_help(format!("{remedy}   noetl explain W233")))
@@ -88,16 +69,11 @@ fn check_external_task(
 ) -> Vec<Diagnostic> {
     let kind = task.kind.as_str();
     let finding = |code, message| Diagnostic::new(code, message, task.span, &playbook.source);
-    let manifest = settings
-        .external
-        .iter()
-        .find(|manifest| manifest.name == kind);
+    let manifest = settings.external.iter().find(|manifest| manifest.name == kind);
     let Some(manifest) = manifest else {
         return vec![match location {
             RunLocation::Local => finding("E0108", format!("unknown tool kind `{kind}`"))
-                .with_label(
-                    "set the directory of its manifest with --tools DIR or NOETL_TOOLS_DIR",
-                ),
+                .with_label("set the directory of its manifest with --tools DIR or NOETL_TOOLS_DIR"),
             RunLocation::Remote => finding("W219", format!("no manifest for tool kind `{kind}`"))
                 .with_label("its keys are not checked; add the manifest with --tools DIR"),
         }];

@@ -12,10 +12,7 @@ use crate::view::RunView;
 const RUNS_SEARCHED_MAX: usize = 2_000;
 
 /// Returns the run that `text` identifies.
-pub(crate) async fn find_run(
-    backend: &dyn RunBackend,
-    text: &str,
-) -> Result<ExecutionRow, CliError> {
+pub(crate) async fn find_run(backend: &dyn RunBackend, text: &str) -> Result<ExecutionRow, CliError> {
     if matches!(text, "last" | "-1") {
         return latest_run(backend).await;
     }
@@ -45,21 +42,14 @@ async fn latest_run(backend: &dyn RunBackend) -> Result<ExecutionRow, CliError> 
     };
     let rows = backend.list_runs(&filter).await?;
     // The user means the run they started, not its child runs.
-    let own = rows
-        .iter()
-        .position(|row| row.parent.is_none())
-        .unwrap_or(0);
+    let own = rows.iter().position(|row| row.parent.is_none()).unwrap_or(0);
     rows.into_iter().nth(own).ok_or_else(|| {
-        CliError::new(Exit::NotFound, "RUN_NOT_FOUND", "no runs found")
-            .help("start a run with `noetl run FILE`")
+        CliError::new(Exit::NotFound, "RUN_NOT_FOUND", "no runs found").help("start a run with `noetl run FILE`")
     })
 }
 
 /// Builds the view of a run from its current event log.
-pub(crate) async fn load_view(
-    backend: &dyn RunBackend,
-    id: ExecutionId,
-) -> Result<RunView, CliError> {
+pub(crate) async fn load_view(backend: &dyn RunBackend, id: ExecutionId) -> Result<RunView, CliError> {
     let mut view = RunView::default();
     let ExecutionOutline {
         seq,

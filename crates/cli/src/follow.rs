@@ -100,12 +100,7 @@ impl RunFollower<'_> {
         self.run.start_watching(view.last_seq);
         loop {
             if view.status != RunStatus::Running {
-                progress.update(
-                    view,
-                    &self.description,
-                    self.backend.now(),
-                    &self.app.output,
-                );
+                progress.update(view, &self.description, self.backend.now(), &self.app.output);
                 return Ok(if interrupts == 0 {
                     FollowEnd::Settled
                 } else {
@@ -137,9 +132,9 @@ impl RunFollower<'_> {
             return;
         }
         let text = match &store_error {
-            Some(reason) => format!(
-                "{reason}\n  the run waits and continues once this is fixed; press Ctrl-C to cancel it"
-            ),
+            Some(reason) => {
+                format!("{reason}\n  the run waits and continues once this is fixed; press Ctrl-C to cancel it")
+            }
             None => "the store is writable again; the run continues".to_owned(),
         };
         progress.print_message(&text, &self.app.output);
@@ -147,12 +142,7 @@ impl RunFollower<'_> {
     }
 
     /// Applies an update to the view, or reads the log if events were missed.
-    async fn apply_update(
-        &self,
-        update: RunUpdate,
-        view: &mut RunView,
-        progress: &Progress,
-    ) -> Result<(), CliError> {
+    async fn apply_update(&self, update: RunUpdate, view: &mut RunView, progress: &Progress) -> Result<(), CliError> {
         let events = match &update {
             RunUpdate::Commit(published) => &published.events,
             RunUpdate::Events(events) => events,
@@ -169,9 +159,7 @@ impl RunFollower<'_> {
                 self.fold_events(events, view);
                 // A server may send one commit in several parts, so the end of a run is read from the log.
                 match update {
-                    RunUpdate::Events(_) if view.status != RunStatus::Running => {
-                        self.read_missed_events(view).await
-                    }
+                    RunUpdate::Events(_) if view.status != RunStatus::Running => self.read_missed_events(view).await,
                     _ => Ok(()),
                 }
             }
@@ -211,11 +199,7 @@ impl RunFollower<'_> {
     }
 
     /// Handles Ctrl-C; returns whether to stop following.
-    async fn handle_interrupt(
-        &self,
-        interrupts: u32,
-        progress: &Progress,
-    ) -> Result<bool, CliError> {
+    async fn handle_interrupt(&self, interrupts: u32, progress: &Progress) -> Result<bool, CliError> {
         let (id, out) = (self.run.id(), &self.app.output);
         if !self.run.is_owned() {
             progress.print_message(&format!("detached; run {id} is still running"), out);
@@ -298,13 +282,7 @@ pub(crate) async fn start_and_follow(
         return Ok(Exit::Done);
     }
     let row = backend.find_row(id).await?;
-    let row = row.ok_or_else(|| {
-        CliError::new(
-            Exit::NotFound,
-            "RUN_NOT_FOUND",
-            format!("run {id} not found"),
-        )
-    })?;
+    let row = row.ok_or_else(|| CliError::new(Exit::NotFound, "RUN_NOT_FOUND", format!("run {id} not found")))?;
     let playbook = backend.playbook(&row).await?;
     let follow = RunFollower {
         app,

@@ -31,19 +31,11 @@ impl InitTemplate {
 }
 
 /// Writes the files of a template and returns their names, the playbook first. Never changes existing files.
-pub(crate) fn write_template(
-    dir: &Path,
-    template: InitTemplate,
-) -> Result<Vec<&'static str>, CliError> {
-    fs::create_dir_all(dir)
-        .map_err(|error| CliError::write_error(&dir.display().to_string(), &error))?;
+pub(crate) fn write_template(dir: &Path, template: InitTemplate) -> Result<Vec<&'static str>, CliError> {
+    fs::create_dir_all(dir).map_err(|error| CliError::write_error(&dir.display().to_string(), &error))?;
     if dir.join(template.file_name()).exists() {
         let name = dir.join(template.file_name()).display().to_string();
-        let problem = CliError::new(
-            Exit::NotAllowed,
-            "FILE_EXISTS",
-            format!("`{name}` already exists"),
-        );
+        let problem = CliError::new(Exit::NotAllowed, "FILE_EXISTS", format!("`{name}` already exists"));
         return Err(problem.help("choose another directory, or another --template"));
     }
     write_new_file(dir, template.file_name(), template.text())?;
@@ -84,11 +76,9 @@ mod tests {
     #[test]
     fn every_template_is_a_playbook_without_a_warning() {
         for template in InitTemplate::value_variants() {
-            let parsed =
-                language::playbook::parse(template.file_name(), template.text().as_bytes());
+            let parsed = language::playbook::parse(template.file_name(), template.text().as_bytes());
             let style = language::diagnostic::DiagnosticStyle::default();
-            let diagnostics: Vec<String> =
-                parsed.diagnostics.iter().map(|d| d.render(style)).collect();
+            let diagnostics: Vec<String> = parsed.diagnostics.iter().map(|d| d.render(style)).collect();
             assert!(diagnostics.is_empty(), "{}", diagnostics.join("\n"));
         }
     }

@@ -17,9 +17,7 @@ pub(crate) fn read_inputs(values: &InputArgs) -> Result<Option<Map<String, Value
     for pair in &values.set {
         let (key, text) = split_pair(pair, "--set")?;
         let value = language::playbook::parse_data(key, text.as_bytes()).map_err(|problems| {
-            let reason = problems
-                .first()
-                .map_or("", |problem| problem.message.as_str());
+            let reason = problems.first().map_or("", |problem| problem.message.as_str());
             CliError::usage(format!("invalid --set {pair}: value is not YAML: {reason}"))
                 .help("quote the value for YAML, or use --set-string")
         })?;
@@ -72,9 +70,7 @@ fn read_mapping(input: &str) -> Result<Map<String, Value>, CliError> {
 fn split_pair<'a>(pair: &'a str, flag: &str) -> Result<(&'a str, &'a str), CliError> {
     match pair.split_once('=') {
         Some((key, text)) if !key.trim().is_empty() => Ok((key.trim(), text)),
-        _ => Err(CliError::usage(format!(
-            "invalid {flag} {pair}: expected KEY=VALUE"
-        ))),
+        _ => Err(CliError::usage(format!("invalid {flag} {pair}: expected KEY=VALUE"))),
     }
 }
 
@@ -85,9 +81,7 @@ fn insert_dotted(map: &mut Map<String, Value>, key: &str, value: Value) -> Resul
         return Ok(());
     };
     if head.is_empty() || tail.is_empty() {
-        return Err(CliError::usage(format!(
-            "invalid key `{key}`: a part of it is empty"
-        )));
+        return Err(CliError::usage(format!("invalid key `{key}`: a part of it is empty")));
     }
     let entry = map.entry(head).or_insert_with(|| Value::Object(Map::new()));
     if !entry.is_object() {
@@ -105,11 +99,7 @@ mod tests {
 
     use super::*;
 
-    fn read_given_inputs(
-        input: Option<&str>,
-        set: &[&str],
-        text: &[&str],
-    ) -> Result<Option<Value>, CliError> {
+    fn read_given_inputs(input: Option<&str>, set: &[&str], text: &[&str]) -> Result<Option<Value>, CliError> {
         let own = |list: &[&str]| list.iter().map(|item| (*item).to_owned()).collect();
         let values = InputArgs {
             set: own(set),
@@ -134,9 +124,7 @@ mod tests {
             "empty=",
             "url=http://h/?a=b",
         ];
-        let read = read_given_inputs(None, &set, &["v=1.10", "t=true"])
-            .unwrap()
-            .unwrap();
+        let read = read_given_inputs(None, &set, &["v=1.10", "t=true"]).unwrap().unwrap();
         let expected = json!({
             "n": 3, "ok": true, "list": [1, "a"], "zip": "01234x", "empty": null,
             "url": "http://h/?a=b", "v": "1.10", "t": "true",
@@ -146,11 +134,7 @@ mod tests {
 
     #[test]
     fn dotted_keys_reach_into_maps_and_set_beats_input() {
-        let read = read_given_inputs(
-            Some(r#"{"a": {"b": 1, "c": 2}, "d": 3}"#),
-            &["a.b=9", "x.y.z=1"],
-            &[],
-        );
+        let read = read_given_inputs(Some(r#"{"a": {"b": 1, "c": 2}, "d": 3}"#), &["a.b=9", "x.y.z=1"], &[]);
         let expected = json!({"a": {"b": 9, "c": 2}, "d": 3, "x": {"y": {"z": 1}}});
         assert_eq!(read.unwrap().unwrap(), expected);
     }

@@ -17,10 +17,7 @@ use crate::config::{Environment, variables};
 /// Must be called before threads start.
 pub(crate) fn limit_heaps(environment: &Environment) {
     let chosen = [variables::MALLOC_ARENA_MAX, variables::GLIBC_TUNABLES];
-    if !chosen
-        .iter()
-        .any(|variable| environment.get(*variable).is_some())
-    {
+    if !chosen.iter().any(|variable| environment.get(*variable).is_some()) {
         set_heap_limit(available_parallelism().map_or(2, NonZero::get));
     }
 }

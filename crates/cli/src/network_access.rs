@@ -29,8 +29,7 @@ impl Default for NetworkAccess {
 pub(crate) async fn resolve_addresses(urls: impl IntoIterator<Item = &str>) -> Vec<SocketAddr> {
     let mut addresses = Vec::new();
     for host_port in urls.into_iter().flat_map(host_ports) {
-        let looked_up =
-            tokio::time::timeout(LOOKUP_TIMEOUT, tokio::net::lookup_host(host_port)).await;
+        let looked_up = tokio::time::timeout(LOOKUP_TIMEOUT, tokio::net::lookup_host(host_port)).await;
         // A name that cannot be resolved has no address to protect.
         addresses.extend(looked_up.ok().and_then(Result::ok).into_iter().flatten());
     }
@@ -79,8 +78,7 @@ mod tests {
 
     #[tokio::test]
     async fn addresses_are_resolved() {
-        let addresses =
-            resolve_addresses(["http://127.0.0.1:8082", "http://no-such-host.invalid"]).await;
+        let addresses = resolve_addresses(["http://127.0.0.1:8082", "http://no-such-host.invalid"]).await;
         assert_eq!(addresses, ["127.0.0.1:8082".parse().unwrap()]);
     }
 }

@@ -31,12 +31,7 @@ pub(crate) struct Output {
 
 impl Output {
     /// Creates the streams from flags and environment.
-    pub(crate) fn new(
-        format: OutputFormat,
-        color: ColorWhen,
-        quiet: bool,
-        environment: &Environment,
-    ) -> Self {
+    pub(crate) fn new(format: OutputFormat, color: ColorWhen, quiet: bool, environment: &Environment) -> Self {
         let surface = |is_terminal: bool, columns: Option<usize>| TerminalStyle {
             has_color: match color {
                 ColorWhen::Always => true,

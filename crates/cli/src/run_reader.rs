@@ -26,11 +26,7 @@ pub(crate) struct RunReader {
 
 impl RunReader {
     /// Loads and parses the playbook of a run; `None` if it is missing or invalid. Diagnostics refer to it as `name`.
-    pub(crate) async fn playbook(
-        &self,
-        hash: &PlaybookHash,
-        name: &str,
-    ) -> Result<Option<Playbook>, CliError> {
+    pub(crate) async fn playbook(&self, hash: &PlaybookHash, name: &str) -> Result<Option<Playbook>, CliError> {
         let Some(entry) = self.store.playbook(hash).await? else {
             return Ok(None);
         };

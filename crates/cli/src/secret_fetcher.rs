@@ -55,11 +55,7 @@ impl SecretFetcher for HttpToolFetcher {
         } else {
             self.http.get_or_init(|| http_tool(self.network.clone()))
         };
-        let outcome = tool.call(
-            to_call(request),
-            CancellationToken::new(),
-            &DiscardingLogSink,
-        );
+        let outcome = tool.call(to_call(request), CancellationToken::new(), &DiscardingLogSink);
         to_fetch_response(outcome.await)
     }
 }

@@ -77,16 +77,10 @@ impl TerminalStyle {
     /// Draws a progress bar, filled to `part` of `whole`.
     pub(crate) fn progress_bar(self, part: u64, total: u64, cells: usize) -> String {
         let eighths = cells as u64 * 8;
-        let full = (part.min(total) * eighths)
-            .checked_div(total)
-            .unwrap_or(eighths);
+        let full = (part.min(total) * eighths).checked_div(total).unwrap_or(eighths);
         let (cells_full, eighths_left) = (usize::try_from(full / 8).unwrap_or(cells), full % 8);
         if !self.has_unicode {
-            return format!(
-                "[{}{}]",
-                "#".repeat(cells_full),
-                ".".repeat(cells - cells_full)
-            );
+            return format!("[{}{}]", "#".repeat(cells_full), ".".repeat(cells - cells_full));
         }
         let mut bar = "█".repeat(cells_full);
         if cells_full < cells {

@@ -27,8 +27,8 @@ impl Write for RedactedStderr {
 
 /// Crates that may log below `info`. Libraries may not, because they log addresses and headers unchanged.
 const ENGINE_CRATES: &[&str] = &[
-    "noetl", "model", "language", "postgres", "pipeline", "engine", "store", "results", "wire",
-    "tools", "worker", "server",
+    "noetl", "model", "language", "postgres", "pipeline", "engine", "store", "results", "wire", "tools", "worker",
+    "server",
 ];
 
 /// Builds a filter: `level` for the engine's own crates, `info` for everything else.

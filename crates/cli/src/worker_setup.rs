@@ -77,10 +77,7 @@ fn data_dir(app: &App) -> PathBuf {
 
 /// Returns the start message that names the result store for large results.
 pub(crate) fn describe_spill_location(bodies: &results::StoreRouter) -> String {
-    format!(
-        "results over 64 KiB are stored in {}",
-        bodies.spill_location()
-    )
+    format!("results over 64 KiB are stored in {}", bodies.spill_location())
 }
 
 fn tools_config(app: &App, slots: u32, network_access: NetworkAccess) -> tools::Config {
@@ -113,11 +110,7 @@ fn tools_config(app: &App, slots: u32, network_access: NetworkAccess) -> tools::
         evaluation_program: current_program(),
         sandbox: settings.sandbox,
         external: settings.external.clone(),
-        forbidden_files: vec![
-            dir.join("noetl.db"),
-            dir.join("master.key"),
-            dir.join("master.key.old"),
-        ],
+        forbidden_files: vec![dir.join("noetl.db"), dir.join("master.key"), dir.join("master.key.old")],
         scratch_dir: dir,
     }
 }
@@ -144,8 +137,7 @@ fn current_program() -> Option<PathBuf> {
 fn duckdb_config(app: &App) -> integrations::DuckdbConfig {
     let default = integrations::DuckdbConfig::default();
     let get = |variable| app.environment.get(variable);
-    let memory =
-        get(variables::DUCKDB_MEMORY).and_then(|text| model::duration::parse_size(&text.into()));
+    let memory = get(variables::DUCKDB_MEMORY).and_then(|text| model::duration::parse_size(&text.into()));
     let threads = get(variables::DUCKDB_THREADS).and_then(|text| text.parse().ok());
     integrations::DuckdbConfig {
         library: get(variables::DUCKDB_LIB).map(PathBuf::from),
@@ -158,9 +150,7 @@ fn duckdb_config(app: &App) -> integrations::DuckdbConfig {
 /// Returns the directory of Python environments; all workers of a user share it.
 pub(crate) fn environments_dir(app: &App) -> PathBuf {
     let cache = app.environment.cache_dir();
-    cache
-        .unwrap_or_else(|| data_dir(app).join("cache"))
-        .join("python")
+    cache.unwrap_or_else(|| data_dir(app).join("cache")).join("python")
 }
 
 /// Returns the tool kinds of a worker in a cluster: the built-in ones of this binary and the external tools configured
@@ -170,10 +160,6 @@ pub(crate) fn all_kinds(app: &App) -> Vec<Name> {
         .iter()
         .map(|kind| kind.name)
         .filter(|kind| integrations::is_built(kind));
-    let added = app
-        .settings
-        .external
-        .iter()
-        .map(|manifest| manifest.name.as_str());
+    let added = app.settings.external.iter().map(|manifest| manifest.name.as_str());
     built_in.chain(added).map(Name::from).collect()
 }

@@ -138,12 +138,7 @@ impl NumberedArcs {
             if playbook.executor.final_step.as_ref() == Some(&step.name) {
                 continue;
             }
-            pairs.extend(
-                step.next
-                    .arcs
-                    .iter()
-                    .map(|arc| (from, number_of(&arc.step))),
-            );
+            pairs.extend(step.next.arcs.iter().map(|arc| (from, number_of(&arc.step))));
         }
         pairs.sort_unstable();
         pairs.dedup();
@@ -163,10 +158,7 @@ impl NumberedArcs {
     /// The strongly connected components in topological order (Kosaraju's algorithm).
     fn sorted_cycles(&self) -> Vec<Vec<usize>> {
         let indices: Vec<usize> = (0..self.names.len()).collect();
-        let left: Vec<usize> = walk_arcs(&self.targets, &indices)
-            .into_iter()
-            .flatten()
-            .collect();
+        let left: Vec<usize> = walk_arcs(&self.targets, &indices).into_iter().flatten().collect();
         let last_left_first: Vec<usize> = left.into_iter().rev().collect();
         walk_arcs(&self.sources, &last_left_first)
     }
@@ -209,8 +201,7 @@ mod tests {
 
     fn playbook(arcs: &[(usize, usize)], steps: usize) -> Playbook {
         use std::fmt::Write;
-        let mut text =
-            "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: p}\nworkflow:\n".to_owned();
+        let mut text = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: p}\nworkflow:\n".to_owned();
         for step in 0..steps {
             let targets = arcs.iter().filter(|(from, _)| *from == step);
             let targets: Vec<String> = targets.map(|(_, to)| format!("{{step: s{to}}}")).collect();
@@ -247,9 +238,7 @@ mod tests {
         const STEPS: usize = 9;
         let mut state = 7u64;
         let mut random = |below: usize| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             usize::try_from(state >> 33).expect("a 31-bit number fits into usize") % below
         };
         for round in 0..60 {
@@ -267,11 +256,7 @@ mod tests {
                 for to in 0..STEPS {
                     let onward = is_reached(&arcs, from, to);
                     let back = is_reached(&arcs, to, from);
-                    assert_eq!(
-                        graph.reaches(&name(from), &name(to)),
-                        onward,
-                        "{arcs:?} {from} {to}"
-                    );
+                    assert_eq!(graph.reaches(&name(from), &name(to)), onward, "{arcs:?} {from} {to}");
                     assert_eq!(
                         graph.precedes(&name(from), &name(to)),
                         onward && !back,

@@ -18,6 +18,6 @@ pub use graph::Graph;
 pub use input::{CommandReport, ExecutionRequest, Input, PlaybookSwitch, Stamp};
 pub use reuse::{ReusePlan, ReusePlanner, ReusedState};
 pub use state::{
-    Boundary, BoundaryKind, ExecutionState, LiveCommand, LiveTimer, LoopRun, PendingWait, Phase,
-    ReturnedRange, SharedMap, StepRun, StepSummary, StopInProgress, StopReason, Token, fold,
+    Boundary, BoundaryKind, ExecutionState, LiveCommand, LiveTimer, LoopRun, PendingWait, Phase, ReturnedRange,
+    SharedMap, StepRun, StepSummary, StopInProgress, StopReason, Token, fold,
 };

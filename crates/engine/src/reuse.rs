@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::event::{
-    Event, EventBody, EventKind, InitialToken, LoopStarted, RerunOrigin, ReusedIterationSet,
-    ReusedIterations, ReusedPart, ReusedRecord, ReusedStep, TokenOrigin,
+    Event, EventBody, EventKind, InitialToken, LoopStarted, RerunOrigin, ReusedIterationSet, ReusedIterations,
+    ReusedPart, ReusedRecord, ReusedStep, TokenOrigin,
 };
 use model::id::{ExecutionId, Name, Seq, StepRunId};
 use model::raw::RawJson;
@@ -125,12 +125,8 @@ impl ReusePlanner {
         }
         self.collect_origins(event);
         self.state = fold(self.state.take(), event);
-        if let (EventBody::NextEvaluated(_), Some(run)) =
-            (&event.body, event.location.step_run_id())
-            && self
-                .state
-                .as_ref()
-                .is_none_or(|state| state.run(&run).is_none())
+        if let (EventBody::NextEvaluated(_), Some(run)) = (&event.body, event.location.step_run_id())
+            && self.state.as_ref().is_none_or(|state| state.run(&run).is_none())
         {
             self.taken_tokens.remove(&run);
         }
@@ -371,10 +367,7 @@ impl ReusePlanner {
         let standing = state.tokens.iter().map(|(id, token)| (*id, token));
         let mut tokens: Vec<_> = standing.chain(under_way).collect();
         tokens.sort_by_key(|(id, _)| *id);
-        tokens
-            .into_iter()
-            .map(|(_, token)| to_initial_token(token))
-            .collect()
+        tokens.into_iter().map(|(_, token)| to_initial_token(token)).collect()
     }
 
     fn reused_iterations(
@@ -408,8 +401,7 @@ impl ReusePlanner {
                 model::ctx::apply_patch(ctx, patch);
             }
         }
-        let mut items: Vec<ReusedIterationSet> =
-            inherited.map_or_else(Vec::new, |it| it.items.clone());
+        let mut items: Vec<ReusedIterationSet> = inherited.map_or_else(Vec::new, |it| it.items.clone());
         items.push(ReusedIterationSet {
             execution_id: state.execution,
             started: *seq,

@@ -71,16 +71,10 @@ fn add_configured_kinds(registry: &mut Registry, resources: &SharedResources, co
     }
     #[cfg(feature = "duckdb")]
     {
-        let guard = StoreGuard::new(
-            &resources.config.forbidden_files,
-            &resources.config.postgres.allow,
-        );
+        let guard = StoreGuard::new(&resources.config.forbidden_files, &resources.config.postgres.allow);
         let databases = DatabasePool::new(LibraryLoader::new(config.duckdb), guard);
         #[cfg(feature = "transfer")]
-        registry.insert(
-            "transfer",
-            Arc::new(transfer_tool(resources, databases.clone())),
-        );
+        registry.insert("transfer", Arc::new(transfer_tool(resources, databases.clone())));
         let duckdb = Arc::new(DuckdbTool::new(databases));
         registry.insert("duckdb", resources.with_scripts(duckdb, "command"));
     }
@@ -89,11 +83,7 @@ fn add_configured_kinds(registry: &mut Registry, resources: &SharedResources, co
 #[cfg(feature = "mcp")]
 fn mcp_tool(resources: &SharedResources) -> McpTool {
     let config = &resources.config;
-    McpTool::new(
-        resources.clients.clone(),
-        config.environment.clone(),
-        config.sandbox,
-    )
+    McpTool::new(resources.clients.clone(), config.environment.clone(), config.sandbox)
 }
 
 #[cfg(feature = "transfer")]

@@ -7,17 +7,10 @@ use serde_json::Value;
 /// Compares like Python: an integer equals the same float, also in lists and maps.
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
-        (Value::Number(a), Value::Number(b)) => {
-            a == b || (a.is_f64() == b.is_f64() && a.as_f64() == b.as_f64())
-        }
-        (Value::Array(a), Value::Array(b)) => {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
-        }
+        (Value::Number(a), Value::Number(b)) => a == b || (a.is_f64() == b.is_f64() && a.as_f64() == b.as_f64()),
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
         (Value::Object(a), Value::Object(b)) => {
-            a.len() == b.len()
-                && a.iter()
-                    .zip(b)
-                    .all(|((ka, a), (kb, b))| ka == kb && same(a, b))
+            a.len() == b.len() && a.iter().zip(b).all(|((ka, a), (kb, b))| ka == kb && same(a, b))
         }
         _ => a == b,
     }
@@ -44,10 +37,7 @@ fn templates_answer_as_jinja2_does() {
         };
         let agrees = matches!(&result, Ok(value) if same(value, &row["expected"]));
         if agrees == row.get("differs").is_some() {
-            wrong.push(format!(
-                "{source}\n   ours {result:?}\n   Jinja2 {}",
-                row["expected"]
-            ));
+            wrong.push(format!("{source}\n   ours {result:?}\n   Jinja2 {}", row["expected"]));
         }
     }
     assert!(

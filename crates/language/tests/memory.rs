@@ -48,11 +48,7 @@ fn nine_thousand_rules_are_read_within_the_bound() {
     if std::env::var("MEMORY_CHILD").is_ok() {
         let text = rules();
         let parsed = parse("large.yaml", text.as_bytes());
-        assert!(
-            parsed.playbook.is_some(),
-            "{:?}",
-            parsed.diagnostics.first()
-        );
+        assert!(parsed.playbook.is_some(), "{:?}", parsed.diagnostics.first());
         println!("\nPEAK {}", peak_kib());
         return;
     }

@@ -1,9 +1,7 @@
 //! `range(…)` as the source of a loop: computed by index if it is the whole template, otherwise a short list.
 #![expect(clippy::unwrap_used, reason = "a failed expectation fails the test")]
 
-use language::template::{
-    Envelope, EnvelopeContent, LazyValue, Need, RenderError, Scope, Template, Tree,
-};
+use language::template::{Envelope, EnvelopeContent, LazyValue, Need, RenderError, Scope, Template, Tree};
 use model::id::Seq;
 use model::number_range::{NumberRange, RANGE_ITEMS_MAX};
 use model::source::Span;
@@ -43,10 +41,7 @@ fn a_template_that_is_exactly_a_range_is_a_rule() {
         ("{{ range(workload.n) }}", (0, 1_000_000, 1)),
         ("{{ range(n) | list }}", (0, 1_000_000, 1)),
         ("{{ (range(from, n)) }}\n", (5, 1_000_000, 1)),
-        (
-            "{{ range(n, -n, -(from + 2)) }}",
-            (1_000_000, -1_000_000, -7),
-        ),
+        ("{{ range(n, -n, -(from + 2)) }}", (1_000_000, -1_000_000, -7)),
         ("{{ range(whole) }}", (0, 4, 1)),
         ("{{ range(from, none) }}", (0, 5, 1)),
         ("{{ range(range(from) | length) }}", (0, 5, 1)),
@@ -100,10 +95,7 @@ fn a_list_of_a_range_has_a_smaller_limit() {
 fn wrong_arguments_are_named() {
     let (code, message) = failure("{{ range(1, text) }}");
     assert_eq!(code, "TEMPLATE_ERROR");
-    assert!(
-        message.contains("argument 2 of range() is a string"),
-        "{message}"
-    );
+    assert!(message.contains("argument 2 of range() is a string"), "{message}");
     let (code, message) = failure("{{ range(1, 5, 0) }}");
     assert_eq!(code, "TEMPLATE_ERROR");
     assert!(message.contains("step of range() is 0"), "{message}");

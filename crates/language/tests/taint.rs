@@ -103,10 +103,7 @@ fn texts_are_secrets_unless_the_author_wrote_them_or_they_are_addresses_or_users
     assert!(secrets("x{{ keychain.api.user }}").is_empty());
     assert!(secrets("{{ workload.name }}").is_empty());
     let pair = json!({"a": TOKEN.to_lowercase()});
-    assert_eq!(
-        render("{{ {'a': keychain.api.token | lower} }}").value,
-        pair
-    );
+    assert_eq!(render("{{ {'a': keychain.api.token | lower} }}").value, pair);
     assert_eq!(
         secrets("{{ {'a': keychain.api.token | lower} }}"),
         [TOKEN.to_lowercase()]
@@ -165,10 +162,7 @@ fn pieces_are_shown_one_by_one() {
         Piece::Value(json!("***")),
     ];
     assert_eq!(rendered.masked.as_deref(), Some(&masked[..]));
-    assert_eq!(
-        rendered.secrets,
-        [TOKEN.to_lowercase(), "4711000".to_owned()]
-    );
+    assert_eq!(rendered.secrets, [TOKEN.to_lowercase(), "4711000".to_owned()]);
     let plain = template("select {{ workload.name }}")
         .rendered_pieces(&scope())
         .unwrap();
@@ -176,8 +170,6 @@ fn pieces_are_shown_one_by_one() {
     let branch = "{% if keychain.api.pin > 1 %}a{% else %}b{% endif %}";
     let branch = template(branch).rendered_pieces(&scope()).unwrap();
     assert_eq!(branch.masked, Some(vec![text("***")]));
-    let token = template("{{ keychain.api.token }}")
-        .rendered_pieces(&scope())
-        .unwrap();
+    let token = template("{{ keychain.api.token }}").rendered_pieces(&scope()).unwrap();
     assert_eq!(token.masked, Some(vec![Piece::Value(Value::from("***"))]));
 }

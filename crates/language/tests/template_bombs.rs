@@ -16,10 +16,7 @@ const STACK_BYTES: usize = 2 * 1024 * 1024;
 /// Peak memory of this process.
 fn peak_kib() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmHWM:"))
-        .unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
@@ -151,27 +148,17 @@ fn no_template_takes_more_than_a_second_or_64_mib() {
         let scope = scope.clone();
         let run = move || {
             let started = processor_time();
-            let result =
-                Template::parse(&source, Span::default()).map(|template| template.render(&scope));
+            let result = Template::parse(&source, Span::default()).map(|template| template.render(&scope));
             (
                 processor_time().saturating_sub(started),
                 result.map(|rendered| rendered.map(|_| ())),
             )
         };
-        let thread = std::thread::Builder::new()
-            .stack_size(STACK_BYTES)
-            .spawn(run)
-            .unwrap();
+        let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(run).unwrap();
         let (took, result) = thread.join().unwrap();
-        assert!(
-            took < Duration::from_secs(1),
-            "{name} took {took:?}: {result:?}"
-        );
+        assert!(took < Duration::from_secs(1), "{name} took {took:?}: {result:?}");
         let grown = peak_kib() - base;
-        assert!(
-            grown < MEMORY_KIB_MAX,
-            "{name} took {grown} KiB: {result:?}"
-        );
+        assert!(grown < MEMORY_KIB_MAX, "{name} took {grown} KiB: {result:?}");
         if let Ok(Err(RenderError::Failed { code, message, .. })) = &result {
             assert!(
                 ["TEMPLATE_LIMIT", "TEMPLATE_ERROR"].contains(code),
@@ -190,9 +177,7 @@ fn over_budget_is_its_own_code() {
         "{% for a in range(99999) %}{{ a }}{% endfor %}",
         "{{ range(1000000) }}",
     ] {
-        let rendered = Template::parse(source, Span::default())
-            .unwrap()
-            .render(&scope());
+        let rendered = Template::parse(source, Span::default()).unwrap().render(&scope());
         assert!(
             matches!(
                 rendered,

@@ -54,11 +54,7 @@ fn text_rows() -> Vec<Row> {
         row("escape", "{{ quotes | e }}", Limit),
         row("quote", "{{ quotes | quote }}", Limit),
         row("urlencode", "{{ sharp | urlencode }}", Limit),
-        row(
-            "urlencode a map",
-            "{{ {'a': sharp, 'b': sharp} | urlencode }}",
-            Limit,
-        ),
+        row("urlencode a map", "{{ {'a': sharp, 'b': sharp} | urlencode }}", Limit),
         row("b64encode", "{{ long | b64encode }}", Limit),
         row("b64decode", "{{ long | b64decode }}", Limit),
         row("hash", "{{ long | hash }}", Expected::Value),
@@ -68,11 +64,7 @@ fn text_rows() -> Vec<Row> {
         row("center", "{{ 'x' | center(100000000) }}", Limit),
         row("indent", "{{ newlines | indent(100) }}", Limit),
         row("zfill", "{{ 'x'.zfill(100000000) }}", Limit),
-        row(
-            "replace",
-            "{{ text | replace('', '0123456789' * 10) }}",
-            Limit,
-        ),
+        row("replace", "{{ text | replace('', '0123456789' * 10) }}", Limit),
         row("join", "{{ range(1000) | join(text) }}", Limit),
         row("wordwrap", "{{ words | wordwrap(1) }}", Limit),
         row(
@@ -83,19 +75,11 @@ fn text_rows() -> Vec<Row> {
         row("wordwrap of one word", "{{ wide | wordwrap(0) }}", Limit),
         row("split", "{{ wide | split('x') }}", Limit),
         row("split at spaces", "{{ words | split }}", Limit),
-        row(
-            "split at most so often",
-            "{{ wide | split('x', 3000000) }}",
-            Limit,
-        ),
+        row("split at most so often", "{{ wide | split('x', 3000000) }}", Limit),
         row("split by method", "{{ wide.split('x') }}", Limit),
         row("lines", "{{ newlines | lines }}", Limit),
         row("splitlines", "{{ newlines.splitlines() }}", Limit),
-        row(
-            "splitlines with ends",
-            "{{ newlines.splitlines(true) }}",
-            Limit,
-        ),
+        row("splitlines with ends", "{{ newlines.splitlines(true) }}", Limit),
         row(
             "split of many texts",
             "{{ ([words] * 12) | map('split') | length }}",
@@ -132,11 +116,7 @@ fn text_rows() -> Vec<Row> {
             Limit,
         ),
         row("strftime", "{{ 0 | strftime('%c' * 1500000) }}", Limit),
-        row(
-            "to_datetime of a long text",
-            "{{ long | to_datetime }}",
-            Any,
-        ),
+        row("to_datetime of a long text", "{{ long | to_datetime }}", Any),
         row(
             "regex_replace, one group many times",
             format!("{{{{ text | regex_replace('(x+)', {:?} * 300) }}}}", "\\1"),
@@ -144,10 +124,7 @@ fn text_rows() -> Vec<Row> {
         ),
         row(
             "regex_replace, one name many times",
-            format!(
-                "{{{{ text | regex_replace('(?P<a>x+)', {:?} * 300) }}}}",
-                "\\g<a>"
-            ),
+            format!("{{{{ text | regex_replace('(?P<a>x+)', {:?} * 300) }}}}", "\\g<a>"),
             Limit,
         ),
         row(
@@ -167,11 +144,7 @@ fn text_rows() -> Vec<Row> {
         ),
         row("regex_findall", "{{ wide | regex_findall('x') }}", Limit),
         row("a long pattern", "{{ 'x' | regex_search(text) }}", Limit),
-        row(
-            "a pattern of large classes",
-            "{{ 'x' | regex_search(classes) }}",
-            Any,
-        ),
+        row("a pattern of large classes", "{{ 'x' | regex_search(classes) }}", Any),
     ]
 }
 
@@ -208,37 +181,19 @@ fn list_rows() -> Vec<Row> {
         row("groupby", "{{ numbered | groupby('a') | length }}", Limit),
         row("unique", "{{ numbers | unique | length }}", Any),
         row("unique texts", "{{ texts | unique | length }}", Limit),
-        row(
-            "sum of lists",
-            "{{ ([[1, 2, 3]] * 100000) | sum(start=[]) }}",
-            Limit,
-        ),
-        row(
-            "select",
-            "{{ numbers | select('defined') | length }}",
-            Limit,
-        ),
+        row("sum of lists", "{{ ([[1, 2, 3]] * 100000) | sum(start=[]) }}", Limit),
+        row("select", "{{ numbers | select('defined') | length }}", Limit),
         row("map", "{{ numbers | map('string') | length }}", Limit),
-        row(
-            "flatten",
-            "{{ ([range(10000)] * 100) | flatten | length }}",
-            Limit,
-        ),
+        row("flatten", "{{ ([range(10000)] * 100) | flatten | length }}", Limit),
         row("dict", format!("{{{{ [{copies}] | length }}}}"), Limit),
         row(
             "namespace",
-            format!(
-                "{{{{ [{}] | length }}}}",
-                copies.replace("dict", "namespace")
-            ),
+            format!("{{{{ [{}] | length }}}}", copies.replace("dict", "namespace")),
             Limit,
         ),
         row(
             "named arguments of a map",
-            format!(
-                "{{{{ [{}] | length }}}}",
-                copies.replace("(map)", "(**map)")
-            ),
+            format!("{{{{ [{}] | length }}}}", copies.replace("(map)", "(**map)")),
             Limit,
         ),
         row("arguments of a list", "{{ '{}'.format(*numbers) }}", Limit),
@@ -260,27 +215,15 @@ fn list_rows() -> Vec<Row> {
             "{{ ('[0' ~ ',0' * 2000000 ~ ']') | fromjson | length }}",
             Limit,
         ),
-        row(
-            "fromjson of a long list",
-            "{{ json_list | fromjson | length }}",
-            Limit,
-        ),
-        row(
-            "fromjson of maps",
-            "{{ json_maps | fromjson | length }}",
-            Limit,
-        ),
+        row("fromjson of a long list", "{{ json_list | fromjson | length }}", Limit),
+        row("fromjson of maps", "{{ json_maps | fromjson | length }}", Limit),
         row(
             "fromjson of nested lists",
             "{{ json_lists | fromjson | length }}",
             Limit,
         ),
         row("tojson of quotes", "{{ quotes | tojson }}", Limit),
-        row(
-            "to_json of control characters",
-            "{{ controls | to_json }}",
-            Limit,
-        ),
+        row("to_json of control characters", "{{ controls | to_json }}", Limit),
         row("to_json of keys", "{{ {controls: 1} | to_json }}", Limit),
         row(
             "to_yaml of control characters",
@@ -309,28 +252,12 @@ fn permitted_rows() -> Vec<Row> {
     vec![
         row("upper", "{{ few_sharp | upper }}", Any),
         row("title", "{{ few_sharp | title }}", Any),
-        row(
-            "tojson",
-            "{{ few_quotes | tojson | length }}",
-            Expected::Value,
-        ),
+        row("tojson", "{{ few_quotes | tojson | length }}", Expected::Value),
         row("escape", "{{ few_quotes | e | length }}", Expected::Value),
-        row(
-            "wordwrap",
-            "{{ few_words | wordwrap(1) | length }}",
-            Expected::Value,
-        ),
+        row("wordwrap", "{{ few_words | wordwrap(1) | length }}", Expected::Value),
         row("split", "{{ few_words | split | length }}", Expected::Value),
-        row(
-            "split a long text",
-            "{{ long.split('y') | length }}",
-            Expected::Value,
-        ),
-        row(
-            "format",
-            "{{ ('{0}' * 3).format(text) | length }}",
-            Expected::Value,
-        ),
+        row("split a long text", "{{ long.split('y') | length }}", Expected::Value),
+        row("format", "{{ ('{0}' * 3).format(text) | length }}", Expected::Value),
         row(
             "fill",
             "{{ ('{0:😀>1000}' * 400).format(1) | length }}",
@@ -343,10 +270,7 @@ fn permitted_rows() -> Vec<Row> {
         ),
         row(
             "regex_replace",
-            format!(
-                "{{{{ text | regex_replace('(x+)', {:?} * 3) | length }}}}",
-                "\\1"
-            ),
+            format!("{{{{ text | regex_replace('(x+)', {:?} * 3) | length }}}}", "\\1"),
             Expected::Value,
         ),
         row(
@@ -364,48 +288,20 @@ fn permitted_rows() -> Vec<Row> {
             format!("{{{{ 'xx' | regex_search('{}') }}}}", slots(3000)),
             Any,
         ),
-        row(
-            "groupby",
-            "{{ few_maps | groupby('a') | length }}",
-            Expected::Value,
-        ),
-        row(
-            "dictsort",
-            "{{ few_entries | dictsort | length }}",
-            Expected::Value,
-        ),
+        row("groupby", "{{ few_maps | groupby('a') | length }}", Expected::Value),
+        row("dictsort", "{{ few_entries | dictsort | length }}", Expected::Value),
         row("dict2items", "{{ few_entries | dict2items | length }}", Any),
-        row(
-            "combine",
-            "{{ few_entries | combine(few_entries) | length }}",
-            Any,
-        ),
+        row("combine", "{{ few_entries | combine(few_entries) | length }}", Any),
         row(
             "dict",
             "{{ [dict(few_entries), dict(few_entries)] | length }}",
             Expected::Value,
         ),
-        row(
-            "unique",
-            "{{ few_texts | unique | length }}",
-            Expected::Value,
-        ),
+        row("unique", "{{ few_texts | unique | length }}", Expected::Value),
         row("sort", "{{ few_texts | sort | length }}", Expected::Value),
-        row(
-            "batch",
-            "{{ few_numbers | batch(1) | length }}",
-            Expected::Value,
-        ),
-        row(
-            "batch of many",
-            "{{ numbers | batch(1000) | length }}",
-            Expected::Value,
-        ),
-        row(
-            "zip",
-            "{{ range(50000) | zip(few_numbers) | first }}",
-            Expected::Value,
-        ),
+        row("batch", "{{ few_numbers | batch(1) | length }}", Expected::Value),
+        row("batch of many", "{{ numbers | batch(1000) | length }}", Expected::Value),
+        row("zip", "{{ range(50000) | zip(few_numbers) | first }}", Expected::Value),
         row(
             "zip listed",
             "{{ range(30000) | zip(range(30000)) | list | length }}",
@@ -427,32 +323,18 @@ fn permitted_rows() -> Vec<Row> {
             Expected::Value,
         ),
         row("pprint", "{{ few_numbers | pprint | length }}", Any),
-        row(
-            "to_yaml",
-            "{{ few_numbers | to_yaml | length }}",
-            Expected::Value,
-        ),
+        row("to_yaml", "{{ few_numbers | to_yaml | length }}", Expected::Value),
         row("a list as a result", "{{ few_numbers }}", Expected::Value),
         row("maps as a result", "{{ few_maps }}", Any),
-        row(
-            "small maps as a result",
-            "{{ [{'a': 1}] * 90000 }}",
-            Expected::Value,
-        ),
-        row(
-            "maps of a list as a result",
-            "{{ few_entries | dict2items }}",
-            Any,
-        ),
+        row("small maps as a result", "{{ [{'a': 1}] * 90000 }}", Expected::Value),
+        row("maps of a list as a result", "{{ few_entries | dict2items }}", Any),
         row("lists as a result", "{{ [[1]] * 100000 }}", Expected::Value),
     ]
 }
 
 /// Data as a task may have it: each value is large by itself, and all of them are converted before the measurement.
 fn scope() -> Scope {
-    let map: Map<String, Value> = (0..150_000)
-        .map(|n| (format!("key{n}"), json!(n)))
-        .collect();
+    let map: Map<String, Value> = (0..150_000).map(|n| (format!("key{n}"), json!(n))).collect();
     let mut deep = json!(vec![0; 8000]);
     for _ in 0..100 {
         deep = json!([deep]);
@@ -531,10 +413,7 @@ fn every_operation_is_charged_before_its_value_is_built() {
         println!("{name}: {} KiB at the peak", peak / 1024);
         if peak >= PEAK_BYTES_MAX || !ended_as(expected, &result) {
             let excerpt: String = format!("{result:?}").chars().take(200).collect();
-            failures.push(format!(
-                "{name}: {} KiB at the peak: {excerpt}",
-                peak / 1024
-            ));
+            failures.push(format!("{name}: {} KiB at the peak: {excerpt}", peak / 1024));
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use language::template::{
-    Envelope, EnvelopeContent, EventView, IterationView, LazyValue, LoadedValues, Need, Piece,
-    RenderError, Scope, Template, Tree,
+    Envelope, EnvelopeContent, EventView, IterationView, LazyValue, LoadedValues, Need, Piece, RenderError, Scope,
+    Template, Tree,
 };
 use model::event::{EventKind, EventStatus, LoopStats};
 use model::id::Seq;
@@ -27,9 +27,7 @@ fn any_span() -> Span {
 
 fn scope() -> Scope {
     Scope {
-        workload: LazyValue::new(
-            json!({"n": 1, "name": "Ada", "big": 9_007_199_254_740_993_i64, "items": [1, 2]}),
-        ),
+        workload: LazyValue::new(json!({"n": 1, "name": "Ada", "big": 9_007_199_254_740_993_i64, "items": [1, 2]})),
         ctx: LazyValue::new(json!({"page": 3})),
         ..Scope::default()
     }
@@ -43,19 +41,12 @@ fn render(source: &str, scope: &Scope) -> Value {
 }
 
 fn holds(source: &str, scope: &Scope) -> bool {
-    Template::condition(source, any_span())
-        .unwrap()
-        .is_true(scope)
-        .unwrap()
+    Template::condition(source, any_span()).unwrap().is_true(scope).unwrap()
 }
 
 fn failure(source: &str, scope: &Scope) -> (&'static str, String, Span) {
     match Template::parse(source, any_span()).unwrap().render(scope) {
-        Err(RenderError::Failed {
-            code,
-            message,
-            span,
-        }) => (code, message, span),
+        Err(RenderError::Failed { code, message, span }) => (code, message, span),
         other => panic!("{source}: {other:?}"),
     }
 }
@@ -77,10 +68,7 @@ fn guard(kind: EventKind) -> Scope {
 fn one_expression_keeps_its_type_and_the_rest_is_text() {
     let scope = scope();
     assert_eq!(render("{{ n }}", &scope), json!(1));
-    assert_eq!(
-        render("{{ big }}", &scope),
-        json!(9_007_199_254_740_993_i64)
-    );
+    assert_eq!(render("{{ big }}", &scope), json!(9_007_199_254_740_993_i64));
     assert_eq!(render("{{ items }}", &scope), json!([1, 2]));
     assert_eq!(render("{{ none }}", &scope), json!(null));
     assert_eq!(render("n={{ n }}", &scope), json!("n=1"));
@@ -96,10 +84,7 @@ fn one_expression_keeps_its_type_and_the_rest_is_text() {
 #[test]
 fn names_fall_through_in_order() {
     let scope = scope();
-    assert_eq!(
-        render("{{ ctx.page }}{{ ctx.name }}{{ page }}", &scope),
-        json!("3Ada3")
-    );
+    assert_eq!(render("{{ ctx.page }}{{ ctx.name }}{{ page }}", &scope), json!("3Ada3"));
 }
 
 #[test]
@@ -118,10 +103,7 @@ fn an_event_name_equals_each_of_its_aliases() {
     }
     assert!(!holds("event.name == 'call.error'", &scope));
     assert_eq!(render("{{ event.name }}", &scope), json!("step.done"));
-    assert_eq!(
-        render("{{ event.name | upper }}", &scope),
-        json!("STEP.DONE")
-    );
+    assert_eq!(render("{{ event.name | upper }}", &scope), json!("STEP.DONE"));
 }
 
 #[test]
@@ -134,10 +116,7 @@ fn a_missing_value_is_an_error_with_its_place() {
     );
     assert_eq!((span.line, span.column), (11, 10));
     assert_eq!((span.start, span.end), (112, 122));
-    assert_eq!(
-        failure("{{ nope | upper }}", &scope()).0,
-        "TEMPLATE_UNDEFINED"
-    );
+    assert_eq!(failure("{{ nope | upper }}", &scope()).0, "TEMPLATE_UNDEFINED");
     assert_eq!(failure("{{ nope + 1 }}", &scope()).0, "TEMPLATE_UNDEFINED");
     assert_eq!(render("{{ a.b.c | default(7) }}", &scope()), json!(7));
     assert!(!holds("a.b.c", &scope()));
@@ -174,22 +153,14 @@ fn the_result_of_an_envelope_is_found_by_every_alias() {
     ] {
         assert_eq!(render(text, &rows), json!(4), "{text}");
     }
-    let http = outcome_scope(
-        json!({"status_code": 200, "data": {"paging": {"more": true}, "items": [1, 2]}}),
-    );
+    let http = outcome_scope(json!({"status_code": 200, "data": {"paging": {"more": true}, "items": [1, 2]}}));
     assert_eq!(render("{{ output.data.paging.more }}", &http), json!(true));
-    assert_eq!(
-        render("{{ output.data.data.paging.more }}", &http),
-        json!(true)
-    );
+    assert_eq!(render("{{ output.data.data.paging.more }}", &http), json!(true));
     assert_eq!(render("{{ output.data.items }}", &http), json!([1, 2]));
     assert_eq!(render("{{ output.items | length }}", &http), json!(2));
     assert_eq!(render("{{ output.status_code }}", &http), json!(200));
     assert_eq!(render("{{ output.data | length }}", &http), json!(2));
-    assert!(holds(
-        "outcome.status == 'ok' and outcome.status == 'success'",
-        &http
-    ));
+    assert!(holds("outcome.status == 'ok' and outcome.status == 'success'", &http));
     assert!(holds("outcome.status in ['success', 'completed']", &http));
     assert_eq!(render("{{ outcome.status }}", &http), json!("ok"));
     assert!(holds(
@@ -211,34 +182,26 @@ fn the_result_of_an_envelope_is_found_by_every_alias() {
 
 #[test]
 fn a_failure_shows_its_error_and_its_facets() {
-    let failed = Outcome::error(TaskError::new(ErrorKind::ServerError, "HTTP_503", "busy"))
-        .with_facets(Facets {
-            http: Some(json!({"status": 503})),
-            ..Facets::default()
-        });
+    let failed = Outcome::error(TaskError::new(ErrorKind::ServerError, "HTTP_503", "busy")).with_facets(Facets {
+        http: Some(json!({"status": 503})),
+        ..Facets::default()
+    });
     let scope = Scope {
         outcome: Some(Envelope::from_outcome(Arc::new(failed))),
         ..scope()
     };
-    assert!(holds(
-        "outcome.status == 'error' and outcome.error.retryable",
-        &scope
-    ));
+    assert!(holds("outcome.status == 'error' and outcome.error.retryable", &scope));
     assert!(holds(
         "outcome.error.kind == 'server_error' and outcome.http.status in [502, 503]",
         &scope
     ));
-    assert!(holds(
-        "outcome.pg is none and outcome.pg.code is undefined",
-        &scope
-    ));
+    assert!(holds("outcome.pg is none and outcome.pg.code is undefined", &scope));
     assert_eq!(render("{{ outcome.result }}", &scope), json!(null));
 }
 
 #[test]
 fn all_needed_values_are_requested_at_once() {
-    let steps =
-        [("a", 5), ("b", 6)].map(|(name, seq)| (name.into(), Envelope::from_event(true, Seq(seq))));
+    let steps = [("a", 5), ("b", 6)].map(|(name, seq)| (name.into(), Envelope::from_event(true, Seq(seq))));
     let mut scope = Scope {
         steps: Arc::new(steps.into()),
         ..scope()
@@ -257,10 +220,7 @@ fn all_needed_values_are_requested_at_once() {
     );
     let template = Template::parse("{{ a.x }}-{{ b.y | int }}", any_span()).unwrap();
     let needs = vec![Need::Outcome(Seq(5)), Need::Outcome(Seq(6))];
-    assert_eq!(
-        template.render(&scope),
-        Err(RenderError::Needs(needs.clone()))
-    );
+    assert_eq!(template.render(&scope), Err(RenderError::Needs(needs.clone())));
     let tree = Tree::Map(vec![
         (
             "a".to_owned(),
@@ -273,18 +233,11 @@ fn all_needed_values_are_requested_at_once() {
     ]);
     assert_eq!(tree.render(&scope), Err(RenderError::Needs(needs)));
     let mut loaded = LoadedValues::default();
-    loaded
-        .outcomes
-        .insert(Seq(5), Arc::new(Outcome::ok(json!({"x": 1}))));
-    loaded
-        .outcomes
-        .insert(Seq(6), Arc::new(Outcome::ok(json!({"y": "2"}))));
+    loaded.outcomes.insert(Seq(5), Arc::new(Outcome::ok(json!({"x": 1}))));
+    loaded.outcomes.insert(Seq(6), Arc::new(Outcome::ok(json!({"y": "2"}))));
     scope.loaded = Arc::new(loaded);
     assert_eq!(template.render(&scope).unwrap().value, json!("1-2"));
-    assert_eq!(
-        tree.render(&scope).unwrap().value,
-        json!({"a": 1, "b": "2"})
-    );
+    assert_eq!(tree.render(&scope).unwrap().value, json!({"a": 1, "b": "2"}));
 }
 
 fn reference() -> Value {
@@ -300,20 +253,16 @@ fn a_reference_answers_what_it_knows_and_asks_for_its_body() {
         ..scope()
     };
     assert_eq!(render("{{ ctx.page.row_count }}", &scope), json!(7));
-    assert_eq!(
-        render("{{ ctx.page.ref }}", &scope),
-        json!("noetl://execution/1/x")
-    );
+    assert_eq!(render("{{ ctx.page.ref }}", &scope), json!("noetl://execution/1/x"));
     let template = Template::parse("{{ ctx.page.rows[0] }}", any_span()).unwrap();
     let Err(RenderError::Needs(needs)) = template.render(&scope) else {
         panic!("expected a need for the body");
     };
     assert!(matches!(&needs[..], [Need::Body(found)] if found.uri == "noetl://execution/1/x"));
     let mut loaded = LoadedValues::default();
-    loaded.bodies.insert(
-        "noetl://execution/1/x".to_owned(),
-        LazyValue::new(json!({"rows": [5]})),
-    );
+    loaded
+        .bodies
+        .insert("noetl://execution/1/x".to_owned(), LazyValue::new(json!({"rows": [5]})));
     scope.loaded = Arc::new(loaded);
     assert_eq!(template.render(&scope).unwrap().value, json!(5));
     assert_eq!(render("{{ page | length }}", &scope), json!(1));
@@ -322,9 +271,7 @@ fn a_reference_answers_what_it_knows_and_asks_for_its_body() {
 #[test]
 fn a_secret_taints_what_it_touches_and_shows_only_where_it_may() {
     let mut scope = Scope {
-        keychain: Some(LazyValue::new(
-            json!({"db": {"password": "s3cret", "port": 5432}}),
-        )),
+        keychain: Some(LazyValue::new(json!({"db": {"password": "s3cret", "port": 5432}}))),
         ..scope()
     };
     for text in [
@@ -334,10 +281,7 @@ fn a_secret_taints_what_it_touches_and_shows_only_where_it_may() {
         "{{ [keychain.db] }}",
         "{{ 1 if keychain.db.password == 's3cret' else 2 }}",
     ] {
-        let rendered = Template::parse(text, any_span())
-            .unwrap()
-            .render(&scope)
-            .unwrap();
+        let rendered = Template::parse(text, any_span()).unwrap().render(&scope).unwrap();
         assert!(rendered.is_tainted(), "{text}");
         assert!(
             !rendered.value.to_string().to_lowercase().contains("s3cret"),
@@ -345,8 +289,7 @@ fn a_secret_taints_what_it_touches_and_shows_only_where_it_may() {
             rendered.value
         );
     }
-    let untouched =
-        Template::parse("{{ keychain.db.password if false else 1 }}", any_span()).unwrap();
+    let untouched = Template::parse("{{ keychain.db.password if false else 1 }}", any_span()).unwrap();
     assert!(!untouched.render(&scope).unwrap().is_tainted());
     scope.reveals_secrets = true;
     assert_eq!(render("{{ keychain.db.port }}", &scope), json!(5432));
@@ -408,18 +351,13 @@ fn an_iteration_reads_its_index_and_length() {
 
 #[test]
 fn path_uses_have_a_path_and_a_position() {
-    let template = Template::parse(
-        "{{ iter.page + outcome.http['status'] | default(1) }}",
-        any_span(),
-    )
-    .unwrap();
+    let template = Template::parse("{{ iter.page + outcome.http['status'] | default(1) }}", any_span()).unwrap();
     assert_eq!(template.paths(), ["iter.page", "outcome.http.status"]);
     let uses = template.path_uses();
     assert_eq!(uses[0].range, 3..12);
     assert!(!uses[0].guarded);
     assert!(uses[1].guarded);
-    let local =
-        Template::parse("{% for row in rows %}{{ row.x }}{% endfor %}", any_span()).unwrap();
+    let local = Template::parse("{% for row in rows %}{{ row.x }}{% endfor %}", any_span()).unwrap();
     assert_eq!(local.paths(), ["rows"]);
 }
 
@@ -434,10 +372,7 @@ fn what_does_not_exist_is_refused_with_a_suggestion() {
         message("{{ a is definde }}"),
         "unknown test `definde`; did you mean `defined`?"
     );
-    assert_eq!(
-        message("{{ nwo() }}"),
-        "unknown function `nwo`; did you mean `now`?"
-    );
+    assert_eq!(message("{{ nwo() }}"), "unknown function `nwo`; did you mean `now`?");
     assert!(message("{% include 'x' %}").contains("include"));
     assert!(Template::parse("{{ a + }}", any_span()).is_err());
 }
@@ -450,10 +385,7 @@ fn the_added_filters_work_as_documented() {
     };
     for (source, expected) in [
         ("{{ '{\"a\": [1]}' | fromjson }}", json!({"a": [1]})),
-        (
-            "{{ {'a': \"it's\"} | to_json }}",
-            json!("{\"a\": \"it's\"}"),
-        ),
+        ("{{ {'a': \"it's\"} | to_json }}", json!("{\"a\": \"it's\"}")),
         (
             "{{ [1, {'a': 2}] | tojson(indent=2) }}",
             json!("[\n  1,\n  {\n    \"a\": 2\n  }\n]"),
@@ -464,16 +396,10 @@ fn the_added_filters_work_as_documented() {
         ),
         ("{{ 'héllo' | b64encode }}", json!("aMOpbGxv")),
         ("{{ 'aMOpbGxv' | b64decode }}", json!("héllo")),
-        (
-            "{{ 'a-b-c' | regex_replace('(\\\\w)-', '\\\\1_') }}",
-            json!("a_b_c"),
-        ),
+        ("{{ 'a-b-c' | regex_replace('(\\\\w)-', '\\\\1_') }}", json!("a_b_c")),
         ("{{ 'id=42;' | regex_search('id=(\\\\d+)') }}", json!("42")),
         ("{{ 'nope' | regex_search('\\\\d') }}", json!(null)),
-        (
-            "{{ 'a1b22' | regex_findall('\\\\d+') }}",
-            json!(["1", "22"]),
-        ),
+        ("{{ 'a1b22' | regex_findall('\\\\d+') }}", json!(["1", "22"])),
         (
             "{{ 'abc' | hash }}",
             json!("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
@@ -483,16 +409,10 @@ fn the_added_filters_work_as_documented() {
             "{{ {'a': 1, 'm': {'x': 1}} | combine({'m': {'y': 2}}, recursive=true) }}",
             json!({"a": 1, "m": {"x": 1, "y": 2}}),
         ),
-        (
-            "{{ {'a': 1} | combine({'a': 2}, {'b': 3}) }}",
-            json!({"a": 2, "b": 3}),
-        ),
+        ("{{ {'a': 1} | combine({'a': 2}, {'b': 3}) }}", json!({"a": 2, "b": 3})),
         ("{{ [1, [2, [3]]] | flatten }}", json!([1, 2, 3])),
         ("{{ [1, [2, [3]]] | flatten(1) }}", json!([1, 2, [3]])),
-        (
-            "{{ {'a': 1} | dict2items }}",
-            json!([{"key": "a", "value": 1}]),
-        ),
+        ("{{ {'a': 1} | dict2items }}", json!([{"key": "a", "value": 1}])),
         ("{{ {'a': 1} | dict2items | items2dict }}", json!({"a": 1})),
         ("{{ (1 == 1) | ternary('y', 'n') }}", json!("y")),
         ("{{ 'yes' | bool }}", json!(true)),
@@ -504,10 +424,7 @@ fn the_added_filters_work_as_documented() {
         ("{{ '7'.zfill(3) }}", json!("007")),
         ("{{ now() }}", json!("2023-11-14T22:13:20.000000Z")),
         ("{{ now() | strftime('%Y/%m/%d') }}", json!("2023/11/14")),
-        (
-            "{{ '2024-02-29' | to_datetime }}",
-            json!("2024-02-29T00:00:00Z"),
-        ),
+        ("{{ '2024-02-29' | to_datetime }}", json!("2024-02-29T00:00:00Z")),
         (
             "{{ '29.02.2024' | to_datetime('%d.%m.%Y') }}",
             json!("2024-02-29T00:00:00Z"),
@@ -543,8 +460,7 @@ fn the_server_has_no_clock_no_environment_and_no_internals() {
         "{{ lipsum() }}",
         "{{ self.x() }}",
     ] {
-        let refused = Template::parse(source, any_span())
-            .map_or(true, |template| template.render(&scope).is_err());
+        let refused = Template::parse(source, any_span()).map_or(true, |template| template.render(&scope).is_err());
         assert!(refused, "{source}");
     }
 }
@@ -619,17 +535,15 @@ fn a_step_shows_its_tasks_and_a_loop_its_list() {
         assert_eq!(render(source, &scope), results, "{source}");
     }
     assert_eq!(
-        render(
-            "{{ each.stats.total }}{{ each[0].n }}{{ each.data[1].n }}",
-            &scope
-        ),
+        render("{{ each.stats.total }}{{ each[0].n }}{{ each.data[1].n }}", &scope),
         json!("212")
     );
 }
 
 #[test]
 fn keys_of_a_steps_result_precede_fields_of_the_envelope() {
-    let result = json!({"status": "partial", "error": "no token", "results": [1], "meta": 5, "load": 6, "http": {"a": 1}});
+    let result =
+        json!({"status": "partial", "error": "no token", "results": [1], "meta": 5, "load": 6, "http": {"a": 1}});
     let mut step = Envelope::from_outcome(Arc::new(Outcome::ok(result)));
     let load = Envelope::from_outcome(Arc::new(Outcome::ok(json!({"n": 2}))));
     step.labels = Arc::new(vec![("load".into(), load)]);
@@ -670,8 +584,7 @@ fn stored_envelope(extracted: Value, keys: &[&str]) -> Envelope {
     reference["extracted"] = extracted;
     reference["keys"] = json!(keys);
     let outcome: Outcome =
-        serde_json::from_value(json!({"status": "ok", "result": null, "reference": reference}))
-            .unwrap();
+        serde_json::from_value(json!({"status": "ok", "result": null, "reference": reference})).unwrap();
     Envelope::from_outcome(Arc::new(outcome))
 }
 
@@ -697,9 +610,7 @@ fn a_stored_body_means_what_an_inline_one_means_and_is_loaded_only_for_its_own_k
     };
     let mut loaded = LoadedValues::default();
     let body = json!({"status": "partial", "error": {"why": "x"}, "results": [1]});
-    loaded
-        .bodies
-        .insert(reference.uri.clone(), LazyValue::new(body));
+    loaded.bodies.insert(reference.uri.clone(), LazyValue::new(body));
     scope.loaded = Arc::new(loaded);
     assert_eq!(template.render(&scope).unwrap().value, json!(["x", [1]]));
 }
@@ -717,10 +628,7 @@ fn selected_fields_are_known_of_an_inline_result() {
         ..scope()
     };
     assert_eq!(
-        render(
-            "{{ [s.has_more, outcome.has_more, s.status, outcome.status] }}",
-            &scope
-        ),
+        render("{{ [s.has_more, outcome.has_more, s.status, outcome.status] }}", &scope),
         json!([true, true, "x", "ok"])
     );
 }
@@ -737,10 +645,7 @@ fn an_http_response_in_the_input_of_a_program_has_body_and_data() {
     };
     let data = json!({"body": 1, "k": 2});
     assert_eq!(render("{{ fetch.body }}", &scope), data);
-    assert_eq!(
-        render("{{ fetch }}", &scope),
-        json!({"status_code": 200, "data": data})
-    );
+    assert_eq!(render("{{ fetch }}", &scope), json!({"status_code": 200, "data": data}));
     scope.names_http_body = true;
     assert_eq!(
         render("{{ fetch }}", &scope),
@@ -751,25 +656,15 @@ fn an_http_response_in_the_input_of_a_program_has_body_and_data() {
 #[test]
 fn an_externalised_result_gives_its_reference_as_data() {
     let outcome: Outcome =
-        serde_json::from_value(json!({"status": "ok", "result": null, "reference": reference()}))
-            .unwrap();
+        serde_json::from_value(json!({"status": "ok", "result": null, "reference": reference()})).unwrap();
     let scope = Scope {
         outcome: Some(Envelope::from_outcome(Arc::new(outcome))),
         ..scope()
     };
     assert_eq!(render("{{ outcome.row_count }}", &scope), json!(7));
-    assert_eq!(
-        render("{{ outcome.ref.ref }}", &scope),
-        json!("noetl://execution/1/x")
-    );
-    assert_eq!(
-        render("{{ outcome._ref }}", &scope)["kind"],
-        json!("result_ref")
-    );
-    assert!(holds(
-        "outcome.ref is defined and outcome._store == 'disk'",
-        &scope
-    ));
+    assert_eq!(render("{{ outcome.ref.ref }}", &scope), json!("noetl://execution/1/x"));
+    assert_eq!(render("{{ outcome._ref }}", &scope)["kind"], json!("result_ref"));
+    assert!(holds("outcome.ref is defined and outcome._store == 'disk'", &scope));
     let body = Template::condition("outcome.data.rows | length > 0", any_span()).unwrap();
     assert!(matches!(body.is_true(&scope), Err(RenderError::Needs(needs)) if needs.len() == 1));
 }
@@ -779,20 +674,14 @@ fn an_operation_that_does_not_fit_names_its_expression() {
     let (code, message, span) = failure("{{ name + n }}", &scope());
     assert_eq!(
         (code, message.as_str()),
-        (
-            "TEMPLATE_ERROR",
-            "cannot apply `+` to string and number, in `name + n`"
-        )
+        ("TEMPLATE_ERROR", "cannot apply `+` to string and number, in `name + n`")
     );
     assert_eq!((span.column, span.start, span.end), (8, 103, 111));
     assert!(!holds("n is divisibleby 0", &scope()));
     assert_eq!(failure("{{ items[::0] }}", &scope()).0, "TEMPLATE_ERROR");
     assert_eq!(failure("{{ none < 5 }}", &scope()).0, "TEMPLATE_ERROR");
     assert_eq!(failure("{{ 'abc' | int }}", &scope()).0, "TEMPLATE_ERROR");
-    assert_eq!(
-        failure("{{ 9223372036854775807 * 4 }}", &scope()).0,
-        "TEMPLATE_ERROR"
-    );
+    assert_eq!(failure("{{ 9223372036854775807 * 4 }}", &scope()).0, "TEMPLATE_ERROR");
 }
 
 #[test]
@@ -805,9 +694,7 @@ fn a_loops_name_ends_with_the_loop() {
 fn a_condition_of_text_around_values_is_refused() {
     let error = Template::condition("{{ outcome.status }} == 'ok'", any_span()).unwrap_err();
     assert!(
-        error
-            .message
-            .starts_with("a condition must be one expression"),
+        error.message.starts_with("a condition must be one expression"),
         "{error}"
     );
     assert!(holds("{% if n %}true{% endif %}", &scope()));
@@ -842,10 +729,7 @@ fn ordinary_work_on_a_large_context_is_within_budget() {
         &scope,
     );
     assert_eq!(text.as_str().unwrap().len(), 5000 * 23);
-    assert_eq!(
-        render("{{ rows }}", &scope).as_array().unwrap().len(),
-        20_000
-    );
+    assert_eq!(render("{{ rows }}", &scope).as_array().unwrap().len(), 20_000);
 }
 
 fn body_reference(bytes: u64) -> ResultRef {
@@ -885,10 +769,7 @@ fn a_plain_path_into_a_body_is_named_without_loading_it() {
         paths("{{ big.data.rows[3].n }}"),
         Some(json!([["rows", 3, "n"], ["data", "rows", 3, "n"]]))
     );
-    assert_eq!(
-        paths("{{ big.rows }}"),
-        Some(json!([["rows"], ["data", "rows"]]))
-    );
+    assert_eq!(paths("{{ big.rows }}"), Some(json!([["rows"], ["data", "rows"]])));
     assert_eq!(paths("{{ big.result.rows }}"), Some(json!([["rows"]])));
     assert_eq!(paths("{{ big.data | length }}"), None);
     assert_eq!(paths("x {{ big }}"), None);
@@ -899,11 +780,7 @@ fn a_plain_path_into_a_body_is_named_without_loading_it() {
 fn a_plain_path_to_a_large_value_is_not_charged() {
     let rows = json!({"rows": vec!["x".repeat(1_000); 14_000]});
     let scope = with_body(14_000_000, Some(rows.clone()));
-    let render = |source: &str| {
-        Template::parse(source, Span::default())
-            .unwrap()
-            .render(&scope)
-    };
+    let render = |source: &str| Template::parse(source, Span::default()).unwrap().render(&scope);
     assert_eq!(render("{{ big.rows }}").unwrap().value, rows["rows"]);
     assert!(render("{{ big.rows + [] }}").is_err());
 }
@@ -911,11 +788,7 @@ fn a_plain_path_to_a_large_value_is_not_charged() {
 #[test]
 fn a_reference_tells_its_address_and_asks_for_a_file() {
     let scope = with_body(10, None);
-    let render = |source: &str| {
-        Template::parse(source, Span::default())
-            .unwrap()
-            .render(&scope)
-    };
+    let render = |source: &str| Template::parse(source, Span::default()).unwrap().render(&scope);
     assert_eq!(
         render("{{ big._uri }}").unwrap().value,
         json!("noetl://execution/1/big")

@@ -135,10 +135,7 @@ mod tests {
         let mut cache = BoundedCache::new(10);
         cache.insert("a", 1, 4);
         cache.remove("a");
-        assert_eq!(
-            (cache.weight, cache.order.len(), cache.iter().count()),
-            (0, 0, 0)
-        );
+        assert_eq!((cache.weight, cache.order.len(), cache.iter().count()), (0, 0, 0));
     }
 
     #[test]

@@ -176,10 +176,7 @@ impl LabelParts {
     /// Adds a part.
     pub fn add(&mut self, pointer: &OutcomePointer) {
         let part = (pointer.page.unwrap_or(1), pointer.seq);
-        match self
-            .by_page
-            .binary_search_by_key(&part.0, |(page, _)| *page)
-        {
+        match self.by_page.binary_search_by_key(&part.0, |(page, _)| *page) {
             Ok(index) => self.by_page[index] = part,
             Err(index) => self.by_page.insert(index, part),
         }

@@ -85,13 +85,8 @@ pub fn large_values(patch: &mut Map<String, Value>) -> Vec<(&str, &mut Value)> {
 
 /// Returns the first key that a patch would reduce although its current value is a stored body, which is not loaded
 /// here.
-pub fn find_reduced_body<'p>(
-    ctx: &Map<String, Value>,
-    patch: &'p Map<String, Value>,
-) -> Option<&'p str> {
-    let reduces = patch
-        .iter()
-        .filter(|(_, value)| parse_reducer(value).is_some());
+pub fn find_reduced_body<'p>(ctx: &Map<String, Value>, patch: &'p Map<String, Value>) -> Option<&'p str> {
+    let reduces = patch.iter().filter(|(_, value)| parse_reducer(value).is_some());
     let mut keys = reduces.map(|(key, _)| key.as_str());
     keys.find(|key| ctx.get(*key).is_some_and(is_reference))
 }
@@ -103,9 +98,7 @@ fn is_reference(value: &Value) -> bool {
 fn reduce(reducer: Reducer, current: Option<&Value>, operand: &Value) -> Value {
     let current = current.filter(|value| !value.is_null());
     match reducer {
-        Reducer::Add => {
-            current.map_or_else(|| operand.clone(), |current| add_numbers(current, operand))
-        }
+        Reducer::Add => current.map_or_else(|| operand.clone(), |current| add_numbers(current, operand)),
         Reducer::Append => {
             let mut list = current.map(to_items).unwrap_or_default();
             list.push(operand.clone());
@@ -121,10 +114,7 @@ fn reduce(reducer: Reducer, current: Option<&Value>, operand: &Value) -> Value {
             _ => operand.clone(),
         },
         Reducer::Merge => {
-            let mut map = current
-                .and_then(Value::as_object)
-                .cloned()
-                .unwrap_or_default();
+            let mut map = current.and_then(Value::as_object).cloned().unwrap_or_default();
             map.extend(operand.as_object().cloned().unwrap_or_default());
             Value::Object(map)
         }
@@ -167,18 +157,9 @@ fn join_reducers(first: Reduction<'_>, later: Reduction<'_>) -> Option<Value> {
             ("$extend", Value::Array(both))
         }
         (Reducer::Add, Reducer::Add) => ("$add", add_numbers(first.operand, later.operand)),
-        (Reducer::Max, Reducer::Max) => (
-            "$max",
-            reduce(Reducer::Max, Some(first.operand), later.operand),
-        ),
-        (Reducer::Min, Reducer::Min) => (
-            "$min",
-            reduce(Reducer::Min, Some(first.operand), later.operand),
-        ),
-        (Reducer::Merge, Reducer::Merge) => (
-            "$merge",
-            reduce(Reducer::Merge, Some(first.operand), later.operand),
-        ),
+        (Reducer::Max, Reducer::Max) => ("$max", reduce(Reducer::Max, Some(first.operand), later.operand)),
+        (Reducer::Min, Reducer::Min) => ("$min", reduce(Reducer::Min, Some(first.operand), later.operand)),
+        (Reducer::Merge, Reducer::Merge) => ("$merge", reduce(Reducer::Merge, Some(first.operand), later.operand)),
         _ => return None,
     };
     Some(Value::Object(Map::from_iter([(name.to_owned(), operand)])))
@@ -249,10 +230,7 @@ impl CombinedPatches {
                     self.sums.insert(key.clone(), (total, lowest.min(index)));
                 }
                 _ => {
-                    self.keys
-                        .entry(key.clone())
-                        .or_default()
-                        .insert(index, value.clone());
+                    self.keys.entry(key.clone()).or_default().insert(index, value.clone());
                 }
             }
         }
@@ -282,11 +260,7 @@ impl CombinedPatches {
     }
 
     /// Checks that plain writes of a key are equal and that all writes of it are of one kind.
-    fn check_agreement(
-        &self,
-        key: &str,
-        writes: &BTreeMap<u64, Value>,
-    ) -> Result<(), PatchConflict> {
+    fn check_agreement(&self, key: &str, writes: &BTreeMap<u64, Value>) -> Result<(), PatchConflict> {
         let kind = |value: &Value| {
             parse_reducer(value).map(|reduction| match reduction.reducer {
                 // One iteration may append once and another several times.
@@ -294,13 +268,8 @@ impl CombinedPatches {
                 other => other,
             })
         };
-        let added = self
-            .sums
-            .get(key)
-            .map(|(_, index)| (*index, Some(Reducer::Add), None));
-        let earlier_writes = writes
-            .iter()
-            .map(|(index, value)| (*index, kind(value), Some(value)));
+        let added = self.sums.get(key).map(|(_, index)| (*index, Some(Reducer::Add), None));
+        let earlier_writes = writes.iter().map(|(index, value)| (*index, kind(value), Some(value)));
         // Sorted by index, so that the result does not depend on the order in which iterations ended.
         let mut all_writes: Vec<(u64, Option<Reducer>, Option<&Value>)> =
             added.into_iter().chain(earlier_writes).collect();
@@ -355,9 +324,7 @@ mod tests {
 
     #[test]
     fn joined_patches_do_what_both_do_in_turn() {
-        let first = map(
-            &json!({"n": {"$add": 1}, "l": {"$append": "a"}, "p": 1, "m": {"$merge": {"a": 1}}}),
-        );
+        let first = map(&json!({"n": {"$add": 1}, "l": {"$append": "a"}, "p": 1, "m": {"$merge": {"a": 1}}}));
         let later = map(
             &json!({"n": {"$add": 2}, "l": {"$append": "b"}, "p": {"$add": 4}, "m": {"$merge": {"b": 2}}, "x": true}),
         );
@@ -385,9 +352,7 @@ mod tests {
                 let (index, patch) = &writes[position];
                 combined.add(*index, &map(patch));
             }
-            let conflict = combined
-                .resolve()
-                .expect_err("a key takes one kind of write");
+            let conflict = combined.resolve().expect_err("a key takes one kind of write");
             assert_eq!((conflict.first, conflict.second), (0, 1), "{permutation:?}");
         }
     }

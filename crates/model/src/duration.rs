@@ -77,9 +77,7 @@ fn parse_units(text: &str, unit: fn(&str) -> Option<f64>) -> Option<Duration> {
         let split = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
         let (number, tail) = rest.split_at(split);
         let tail = tail.trim_start();
-        let end = tail
-            .find(|c: char| !c.is_alphabetic())
-            .unwrap_or(tail.len());
+        let end = tail.find(|c: char| !c.is_alphabetic()).unwrap_or(tail.len());
         let (name, tail) = tail.split_at(end);
         total += number.parse::<f64>().ok()? * unit(name)?;
         rest = tail.trim_start_matches([' ', ',']);
@@ -143,11 +141,7 @@ mod tests {
             ("1y", 31_536_000_000),
             ("2.5", 2_500),
         ] {
-            assert_eq!(
-                parse_text(text),
-                Some(Duration::from_millis(millis)),
-                "{text}"
-            );
+            assert_eq!(parse_text(text), Some(Duration::from_millis(millis)), "{text}");
         }
         assert_eq!(parse(&json!(2.5)), Some(Duration::from_millis(2_500)));
         assert_eq!(parse(&json!("forever")), Some(FOREVER));

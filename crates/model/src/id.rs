@@ -91,9 +91,7 @@ impl de::Visitor<'_> for WideInteger {
 }
 
 /// The position of an event in its execution's log: from 1, without gaps.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Seq(pub u64);
 
@@ -269,9 +267,7 @@ impl fmt::Display for WorkerId {
 /// The number of times a command was claimed; a report with an older epoch is rejected.
 ///
 /// Remote workers see a signed form: the count, followed by bits that only a server of the store can compute.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LeaseEpoch(pub u64);
 

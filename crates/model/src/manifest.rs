@@ -110,9 +110,7 @@ impl ManifestRule {
             kind: RefKind::Manifest,
             uri: manifest_uri(execution, at),
             store: MANIFEST_STORE.to_owned(),
-            scope: control
-                .and_then(|control| control.scope)
-                .unwrap_or_default(),
+            scope: control.and_then(|control| control.scope).unwrap_or_default(),
             expires_at: None,
             meta: BodyMeta {
                 content_type: "application/json".to_owned(),
@@ -157,9 +155,7 @@ pub fn manifest_uri(execution: ExecutionId, at: &EventLocation) -> String {
 /// The outcome that an event records: that of its task, or the manifest of its task's pages.
 pub fn outcome_from_event(event: &Event) -> Option<Outcome> {
     match event.body.recorded_result()? {
-        RecordedResult::TaskDone(ended) | RecordedResult::TaskFailed(ended) => {
-            recorded_outcome(ended)
-        }
+        RecordedResult::TaskDone(ended) | RecordedResult::TaskFailed(ended) => recorded_outcome(ended),
         RecordedResult::Manifest(stored) => outcome_from_manifest(stored),
         RecordedResult::Attempt(_) => None,
     }
@@ -181,8 +177,7 @@ pub fn inline_result(event: &Event) -> Option<&str> {
         return None;
     };
     let outcome: InlineOutcome<'_> = serde_json::from_str(ended.outcome.text()).ok()?;
-    let is_inline =
-        outcome.status == "ok" && outcome.reference.is_none() && ended.result_ref.is_none();
+    let is_inline = outcome.status == "ok" && outcome.reference.is_none() && ended.result_ref.is_none();
     let text = outcome.result.map_or("null", RawValue::get);
     (is_inline && !text.contains(['\n', '\r'])).then_some(text)
 }
@@ -192,8 +187,9 @@ pub fn inline_result(event: &Event) -> Option<&str> {
 pub fn is_pipeline_outcome(event: &Event) -> bool {
     match event.body.recorded_result() {
         Some(RecordedResult::TaskDone(_) | RecordedResult::TaskFailed(_)) => true,
-        Some(RecordedResult::Manifest(stored)) => ManifestRule::from_reference(&stored.result_ref)
-            .is_some_and(|rule| rule.is_result && rule.ends_pipeline),
+        Some(RecordedResult::Manifest(stored)) => {
+            ManifestRule::from_reference(&stored.result_ref).is_some_and(|rule| rule.is_result && rule.ends_pipeline)
+        }
         Some(RecordedResult::Attempt(_)) | None => false,
     }
 }
@@ -261,9 +257,7 @@ impl PartCombiner {
                 base
             }
             CombineStrategy::Replace => {
-                let mut values = parts
-                    .last()
-                    .map_or_else(Vec::new, |part| self.select_values(part));
+                let mut values = parts.last().map_or_else(Vec::new, |part| self.select_values(part));
                 match values.len() {
                     0 => Value::Null,
                     1 => values.remove(0),
@@ -303,34 +297,22 @@ mod tests {
     fn appending_concatenates_what_the_path_finds() {
         let items = Some("$.data.items");
         assert_eq!(collected(CombineStrategy::Append, items), json!([1, 2, 3]));
-        assert_eq!(
-            collected(CombineStrategy::Append, Some("$.data.by.a.n")),
-            json!([1])
-        );
-        assert_eq!(
-            collected(CombineStrategy::Append, None),
-            Value::Array(pages())
-        );
+        assert_eq!(collected(CombineStrategy::Append, Some("$.data.by.a.n")), json!([1]));
+        assert_eq!(collected(CombineStrategy::Append, None), Value::Array(pages()));
     }
 
     #[test]
     fn merging_lays_maps_over_one_another() {
         let by = collected(CombineStrategy::Merge, Some("$.data.by"));
         assert_eq!(by, json!({"a": {"n": 1, "m": 2}, "b": []}));
-        assert_eq!(
-            collected(CombineStrategy::Merge, Some("$.nothing")),
-            json!({})
-        );
+        assert_eq!(collected(CombineStrategy::Merge, Some("$.nothing")), json!({}));
     }
 
     #[test]
     fn replacing_takes_the_last_part() {
         let last = collected(CombineStrategy::Replace, Some("$.data.items"));
         assert_eq!(last, json!([3]));
-        assert_eq!(
-            collected(CombineStrategy::Replace, Some("$.x")),
-            Value::Null
-        );
+        assert_eq!(collected(CombineStrategy::Replace, Some("$.x")), Value::Null);
     }
 
     #[test]

@@ -6,9 +6,8 @@ pub const NATS_VERSION_MIN: &str = "2.10";
 /// Returns why a version is not supported; `None` if it is supported or cannot be parsed.
 pub fn check_version(version: &str) -> Option<String> {
     let (version_numbers, minimum) = (major_minor(version)?, major_minor(NATS_VERSION_MIN)?);
-    (version_numbers < minimum).then(|| {
-        format!("NATS {version} is too old; {NATS_VERSION_MIN} or a newer version is needed")
-    })
+    (version_numbers < minimum)
+        .then(|| format!("NATS {version} is too old; {NATS_VERSION_MIN} or a newer version is needed"))
 }
 
 /// Returns the major and minor version: 2 and 9 for `2.9.10`.
@@ -29,10 +28,7 @@ mod tests {
         }
         for version in ["2.9.10", "1.99.0", "v2.2.6"] {
             let message = check_version(version).expect("the version is too old");
-            assert!(
-                message.contains(version) && message.contains("2.10"),
-                "{message}"
-            );
+            assert!(message.contains(version) && message.contains("2.10"), "{message}");
         }
     }
 }

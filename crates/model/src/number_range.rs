@@ -49,19 +49,11 @@ impl NumberRange {
         if by == 0 {
             return Err(RangeError::ZeroStep);
         }
-        Ok(Self {
-            start,
-            stop,
-            step: by,
-        })
+        Ok(Self { start, stop, step: by })
     }
 
     /// Creates a range from the arguments of `range(stop)`, `range(start, stop)` or `range(start, stop, step)`.
-    pub fn from_arguments(
-        first: i64,
-        second: Option<i64>,
-        by: Option<i64>,
-    ) -> Result<Self, RangeError> {
+    pub fn from_arguments(first: i64, second: Option<i64>, by: Option<i64>) -> Result<Self, RangeError> {
         let (start, stop) = match second {
             Some(stop) => (first, stop),
             None => (0, first),
@@ -102,9 +94,7 @@ mod tests {
 
     fn items(first: i64, second: Option<i64>, step: Option<i64>) -> Vec<i64> {
         let range = NumberRange::from_arguments(first, second, step).unwrap();
-        let items: Vec<i64> = (0..range.len())
-            .filter_map(|index| range.item(index))
-            .collect();
+        let items: Vec<i64> = (0..range.len()).filter_map(|index| range.item(index)).collect();
         assert_eq!(items.len() as u64, range.len());
         assert_eq!(range.item(range.len()), None);
         items

@@ -135,11 +135,7 @@ impl ErrorKind {
     pub fn is_retryable(self) -> bool {
         matches!(
             self,
-            Self::Connection
-                | Self::Timeout
-                | Self::RateLimit
-                | Self::ServerError
-                | Self::DbDeadlock
+            Self::Connection | Self::Timeout | Self::RateLimit | Self::ServerError | Self::DbDeadlock
         )
     }
 }
@@ -165,13 +161,10 @@ impl TaskError {
     /// nothing was sent (`HTTP_CONNECT` and similar codes, or the detail `sent: false`), there was no effect. All other
     /// kinds are responses, so the effect is known.
     pub fn leaves_effect_unknown(&self) -> bool {
-        let was_sent = self.details.get("sent") != Some(&Value::Bool(false))
-            && !NOT_SENT_CODES.contains(&self.code.as_str());
+        let was_sent =
+            self.details.get("sent") != Some(&Value::Bool(false)) && !NOT_SENT_CODES.contains(&self.code.as_str());
         match self.kind {
-            ErrorKind::Timeout
-            | ErrorKind::Connection
-            | ErrorKind::DbConnection
-            | ErrorKind::Cancelled => was_sent,
+            ErrorKind::Timeout | ErrorKind::Connection | ErrorKind::DbConnection | ErrorKind::Cancelled => was_sent,
             _ => self.code == "UNKNOWN_OUTCOME",
         }
     }
@@ -266,8 +259,7 @@ mod tests {
         assert!(!unknown(ErrorKind::Connection, "HTTP_CONNECT"));
         assert!(!unknown(ErrorKind::ServerError, "HTTP_500"));
         assert!(!unknown(ErrorKind::DbTimeout, "SQLITE_BUSY"));
-        let unsent =
-            TaskError::new(ErrorKind::DbConnection, "PG_CONNECT", "").with_detail("sent", false);
+        let unsent = TaskError::new(ErrorKind::DbConnection, "PG_CONNECT", "").with_detail("sent", false);
         assert!(!unsent.leaves_effect_unknown());
     }
 }

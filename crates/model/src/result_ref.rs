@@ -108,8 +108,7 @@ impl ResultRef {
         }
         let (store, key, sha256) = (text("store")?, text("key")?, text("checksum")?);
         let bytes = map.get("size").and_then(Value::as_u64)?;
-        let is_named =
-            |key: &String| ["store", "key", "range", "size", "checksum"].contains(&&**key);
+        let is_named = |key: &String| ["store", "key", "range", "size", "checksum"].contains(&&**key);
         let is_short = STORES.contains(&store) && is_sha256(sha256) && map.keys().all(is_named);
         is_short.then(|| Self {
             kind: RefKind::Result,
@@ -140,8 +139,7 @@ impl ResultRef {
         if self.keys.iter().any(|key| key == name) {
             return Some(true);
         }
-        let is_listed = ENVELOPE_WORDS.contains(&name)
-            || (self.keys.len() < KEYS_MAX && name.len() <= KEY_BYTES_MAX);
+        let is_listed = ENVELOPE_WORDS.contains(&name) || (self.keys.len() < KEYS_MAX && name.len() <= KEY_BYTES_MAX);
         is_listed.then_some(false)
     }
 
@@ -252,8 +250,7 @@ mod tests {
     #[test]
     fn a_short_reference_is_one_only_with_a_store_of_bodies_and_a_sha256() {
         let sha256 = "ab".repeat(32);
-        let short =
-            json!({"store": "disk", "key": "noetl://execution/1/x", "size": 3, "checksum": sha256});
+        let short = json!({"store": "disk", "key": "noetl://execution/1/x", "size": 3, "checksum": sha256});
         let reference = read(&short).expect("the value is a reference to a body");
         assert_eq!(
             (reference.meta.bytes, reference.uri.as_str()),

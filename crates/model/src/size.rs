@@ -39,8 +39,7 @@ pub fn fits_json_bytes(value: &Value, max: usize) -> bool {
 pub fn size_error(subject: &str, bytes: usize, max: usize) -> Option<TaskError> {
     let bytes_left = max.saturating_sub(ENVELOPE_BYTES);
     (bytes > bytes_left).then(|| {
-        let message =
-            format!("{subject} takes more than the {bytes_left} bytes that one event holds");
+        let message = format!("{subject} takes more than the {bytes_left} bytes that one event holds");
         TaskError {
             retryable: false,
             ..TaskError::new(ErrorKind::Schema, "LIMIT_EVENT", message)
@@ -58,20 +57,14 @@ impl EventBody {
         match self {
             Self::ExecutionRequested(requested) => requested.workload.text().len(),
             Self::SignalReceived(signal) => total(&[signal.payload.as_ref()]),
-            Self::StepScheduled(scheduled) => {
-                total(&[scheduled.args.as_ref(), scheduled.args_from.as_ref()])
-            }
+            Self::StepScheduled(scheduled) => total(&[scheduled.args.as_ref(), scheduled.args_from.as_ref()]),
             Self::NextEvaluated(next) => args_bytes(next),
             Self::CtxPatched(patched) => patched.patch.text().len(),
-            Self::StepFailed(failed) | Self::IterationFailed(failed) => {
-                total(&[failed.set_ctx.as_ref()])
-            }
+            Self::StepFailed(failed) | Self::IterationFailed(failed) => total(&[failed.set_ctx.as_ref()]),
             Self::IterationDone(done) => total(&[done.set_ctx.as_ref()]),
             Self::TaskStarted(started) => {
                 let child = match started.awaits.as_deref() {
-                    Some(AwaitTarget::Child(start)) => {
-                        total(&[Some(&start.input), start.iter.as_ref()])
-                    }
+                    Some(AwaitTarget::Child(start)) => total(&[Some(&start.input), start.iter.as_ref()]),
                     _ => 0,
                 };
                 child + total(&[started.inputs.as_ref(), started.request.as_ref()])
@@ -83,11 +76,9 @@ impl EventBody {
                 ended.set_ctx.as_ref(),
                 ended.set.as_ref(),
             ]),
-            Self::PolicyEvaluated(policy) => total(&[
-                policy.set_iter.as_ref(),
-                policy.set_ctx.as_ref(),
-                policy.set.as_ref(),
-            ]),
+            Self::PolicyEvaluated(policy) => {
+                total(&[policy.set_iter.as_ref(), policy.set_ctx.as_ref(), policy.set.as_ref()])
+            }
             Self::LoopStarted(started) => total(&[started.collection.as_ref()]),
             Self::LoopDone(done) => total(&[done.results.as_ref()]),
             _ => 0,

@@ -12,9 +12,7 @@ pub struct SourceText {
 }
 
 /// A range in a document: lines and columns count characters from 1; bytes count from 0.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Span {
     /// The line it begins on.
     pub line: u32,

@@ -24,10 +24,7 @@ pub struct SteadyTime {
 impl SteadyTime {
     /// Starts at the wall clock's time and this monotonic reading.
     pub fn new(wall: Time, elapsed: Duration) -> Self {
-        Self {
-            time: wall,
-            elapsed,
-        }
+        Self { time: wall, elapsed }
     }
 
     /// Returns the time at this monotonic reading, without a correction by the wall clock.
@@ -81,16 +78,10 @@ mod tests {
         for jump in [HOUR, -HOUR] {
             let mut steady = SteadyTime::new(START, Duration::ZERO);
             let two = Duration::from_secs(2);
-            assert_eq!(
-                pass_time(&mut steady, Duration::ZERO, two, 0),
-                START.after(two)
-            );
+            assert_eq!(pass_time(&mut steady, Duration::ZERO, two, 0), START.after(two));
             let after = pass_time(&mut steady, two, Duration::from_secs(6), jump);
             let off = after.0 - START.after(Duration::from_secs(8)).0;
-            assert!(
-                off.abs() <= 60_000,
-                "{off} µs off after a jump of {jump} µs"
-            );
+            assert!(off.abs() <= 60_000, "{off} µs off after a jump of {jump} µs");
         }
     }
 

@@ -54,7 +54,6 @@ impl Serialize for Time {
 impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        Self::parse(&text)
-            .ok_or_else(|| de::Error::custom(format_args!("`{text}` is not an RFC 3339 time")))
+        Self::parse(&text).ok_or_else(|| de::Error::custom(format_args!("`{text}` is not an RFC 3339 time")))
     }
 }

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use model::event::{
-    AttemptEnded, Event, EventBody, EventLocation, EventSource, MatchedArc, NextEvaluated,
-    PolicyAction, PolicyEvaluated, ResultStored, SelectedArc,
+    AttemptEnded, Event, EventBody, EventLocation, EventSource, MatchedArc, NextEvaluated, PolicyAction,
+    PolicyEvaluated, ResultStored, SelectedArc,
 };
 use model::id::{EventId, ExecutionId, Seq};
 use model::playbook::{Backoff, Directive, RouteMode};
@@ -56,8 +56,7 @@ fn assert_holds(actual: &Value, example: &Value, path: &str) {
         (Value::Object(actual), Value::Object(example)) => {
             for (key, value) in example {
                 let actual_value = actual.get(key);
-                let actual_value =
-                    actual_value.unwrap_or_else(|| panic!("{path}.{key} is missing"));
+                let actual_value = actual_value.unwrap_or_else(|| panic!("{path}.{key} is missing"));
                 assert_holds(actual_value, value, &format!("{path}.{key}"));
             }
         }
@@ -87,12 +86,7 @@ fn a_failed_attempt_is_shown_as_in_the_specification() {
         outcome: RawJson::from_serializable(&outcome),
         result_ref: None,
     });
-    let event = event(
-        "2026-02-05T23:11:22Z",
-        EventSource::Worker,
-        task_location(2),
-        body,
-    );
+    let event = event("2026-02-05T23:11:22Z", EventSource::Worker, task_location(2), body);
     assert_golden(&event, include_str!("golden/task_attempt_failed.json"));
 }
 
@@ -110,12 +104,7 @@ fn a_retry_decision_is_shown_as_in_the_specification() {
         set_ctx: None,
         set: None,
     }));
-    let event = event(
-        "2026-02-05T23:11:23Z",
-        EventSource::Worker,
-        task_location(2),
-        body,
-    );
+    let event = event("2026-02-05T23:11:23Z", EventSource::Worker, task_location(2), body);
     assert_golden(&event, include_str!("golden/policy_task_evaluated.json"));
 }
 
@@ -142,12 +131,7 @@ fn a_stored_result_is_shown_as_in_the_specification() {
     let body = EventBody::ResultStored(ResultStored {
         result_ref: Box::new(result_ref),
     });
-    let event = event(
-        "2026-02-05T23:11:30Z",
-        EventSource::Worker,
-        task_location(3),
-        body,
-    );
+    let event = event("2026-02-05T23:11:30Z", EventSource::Worker, task_location(3), body);
     assert_golden(&event, include_str!("golden/result_stored.json"));
 }
 
@@ -167,25 +151,14 @@ fn a_routing_decision_is_shown_as_in_the_specification() {
         held: false,
         error: None,
     }));
-    let event = event(
-        "2026-02-05T23:12:10Z",
-        EventSource::Server,
-        step_location(),
-        body,
-    );
+    let event = event("2026-02-05T23:12:10Z", EventSource::Server, step_location(), body);
     assert_golden(&event, include_str!("golden/next_evaluated.json"));
 }
 
 #[test]
 fn absent_fields_are_left_out() {
     let body = EventBody::StepStarted(model::event::EmptyPayload {});
-    let event_json = event(
-        "2026-02-05T23:12:10Z",
-        EventSource::Worker,
-        step_location(),
-        body,
-    )
-    .to_json();
+    let event_json = event("2026-02-05T23:12:10Z", EventSource::Worker, step_location(), body).to_json();
     for absent in ["task_label", "iteration", "attempt", "page", "meta"] {
         assert!(event_json.get(absent).is_none(), "{absent}");
     }

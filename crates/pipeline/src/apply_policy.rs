@@ -7,9 +7,7 @@ use std::borrow::Cow;
 
 use language::playbook::{PolicyRule, Step};
 use language::template::{Envelope, RenderError, Scope};
-use model::event::{
-    AttemptEnded, EmptyPayload, EventBody, EventLocation, PolicyAction, PolicyEvaluated, TaskEnded,
-};
+use model::event::{AttemptEnded, EmptyPayload, EventBody, EventLocation, PolicyAction, PolicyEvaluated, TaskEnded};
 use model::id::{ExecutionId, Name};
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::playbook::Directive;
@@ -95,11 +93,7 @@ pub fn render_failure(error: &RenderError, step: &Step, task: &Name) -> TaskErro
         ..TaskError::new(ErrorKind::Transform, code, message)
     };
     match error {
-        RenderError::Failed {
-            code,
-            message,
-            span,
-        } => located(code, message.clone())
+        RenderError::Failed { code, message, span } => located(code, message.clone())
             .with_detail("step", step.name.as_str())
             .with_detail("task", task.as_str())
             .with_detail("line", span.line)
@@ -112,18 +106,9 @@ pub fn render_failure(error: &RenderError, step: &Step, task: &Name) -> TaskErro
 }
 
 /// Ends a task whose outcome and writes cannot be recorded: the task fails without evaluating its policy.
-pub fn fail_without_policy(
-    run: &TaskAttempt<'_>,
-    failure: &Outcome,
-    position: &PipelinePosition,
-) -> OutcomeRecord {
+pub fn fail_without_policy(run: &TaskAttempt<'_>, failure: &Outcome, position: &PipelinePosition) -> OutcomeRecord {
     let page = visit_page(run, position);
-    record_end(
-        run,
-        failure,
-        task_location(run, position, page),
-        VisitEnd::failing(),
-    )
+    record_end(run, failure, task_location(run, position, page), VisitEnd::failing())
 }
 
 fn policy_error(error: &JumpError, step: &Step, run: &TaskAttempt<'_>) -> TaskError {
@@ -270,10 +255,7 @@ impl VisitEnd {
         } else {
             "RETRY_EXHAUSTED"
         };
-        let message = format!(
-            "task `{}` was attempted {} times",
-            run.task.label, run.attempt
-        );
+        let message = format!("task `{}` was attempted {} times", run.task.label, run.attempt);
         let exhausted = || TaskError {
             retryable: false,
             ..TaskError::new(ErrorKind::Unknown, code, message)
@@ -292,12 +274,7 @@ impl VisitEnd {
 }
 
 /// Returns the events of an attempt that is retried.
-fn record_retry(
-    run: &TaskAttempt<'_>,
-    outcome: &Outcome,
-    at: EventLocation,
-    ending: VisitEnd,
-) -> OutcomeRecord {
+fn record_retry(run: &TaskAttempt<'_>, outcome: &Outcome, at: EventLocation, ending: VisitEnd) -> OutcomeRecord {
     let mut events = Vec::with_capacity(3);
     if run.attempt == 1 {
         events.push(EventDraft {
@@ -325,12 +302,7 @@ fn record_retry(
 }
 
 /// Returns the events that end a visit.
-fn record_end(
-    run: &TaskAttempt<'_>,
-    outcome: &Outcome,
-    at: EventLocation,
-    ending: VisitEnd,
-) -> OutcomeRecord {
+fn record_end(run: &TaskAttempt<'_>, outcome: &Outcome, at: EventLocation, ending: VisitEnd) -> OutcomeRecord {
     let part = outcome.is_ok().then(|| at.page.unwrap_or(at.visit.into()));
     let mut events = Vec::with_capacity(3);
     if run.attempt > 1 {
@@ -370,10 +342,7 @@ fn record_end(
         });
     }
     let failed = ending.action.directive == Directive::Fail;
-    let failure = ending
-        .failure
-        .or_else(|| outcome.failure().cloned())
-        .filter(|_| failed);
+    let failure = ending.failure.or_else(|| outcome.failure().cloned()).filter(|_| failed);
     OutcomeRecord {
         events,
         writes: ending.writes,
@@ -383,12 +352,7 @@ fn record_end(
 }
 
 /// Returns the page number of an outcome: `page` of its result, else `iter.page`, else the visit number.
-fn page_of(
-    run: &TaskAttempt<'_>,
-    outcome: &Outcome,
-    scope: &Scope,
-    position: &PipelinePosition,
-) -> Option<i64> {
+fn page_of(run: &TaskAttempt<'_>, outcome: &Outcome, scope: &Scope, position: &PipelinePosition) -> Option<i64> {
     let reported = match outcome {
         Outcome::Ok(success) => match &success.reference {
             Some(reference) => reference.extracted.get("page").and_then(Value::as_i64),
@@ -397,9 +361,7 @@ fn page_of(
         Outcome::Error(_) => None,
     };
     let counted = || scope.iter.as_ref()?.values.json().get("page")?.as_i64();
-    reported
-        .or_else(counted)
-        .or_else(|| visit_page(run, position))
+    reported.or_else(counted).or_else(|| visit_page(run, position))
 }
 
 /// A task that a jump entered again uses its visit number as page number.
@@ -407,11 +369,7 @@ fn visit_page(run: &TaskAttempt<'_>, position: &PipelinePosition) -> Option<i64>
     (run.visit > 1 && position.jumps > 0).then(|| run.visit.into())
 }
 
-fn task_location(
-    run: &TaskAttempt<'_>,
-    position: &PipelinePosition,
-    page: Option<i64>,
-) -> EventLocation {
+fn task_location(run: &TaskAttempt<'_>, position: &PipelinePosition, page: Option<i64>) -> EventLocation {
     EventLocation {
         task: Some(run.task.label.clone()),
         visit: run.visit,

@@ -15,11 +15,7 @@ pub fn awaited_outcome(awaits: &AwaitTarget, event: &Event) -> Outcome {
                 .unwrap_or_else(|| Outcome::ok(serde_json::Value::Null))
         }
         (EventBody::SignalReceived(signal), AwaitTarget::Wait(_)) => {
-            let payload = signal
-                .payload
-                .as_ref()
-                .map(RawJson::to_value)
-                .unwrap_or_default();
+            let payload = signal.payload.as_ref().map(RawJson::to_value).unwrap_or_default();
             Outcome::ok(payload)
         }
         (

@@ -93,9 +93,7 @@ fn record_unknown_effect(continuation: &mut Continuation, event: &Event, outcome
 }
 
 fn start_visit(continuation: &mut Continuation, event: &Event, started: &TaskStarted, label: Name) {
-    continuation
-        .visits
-        .insert(label.clone(), event.location.visit);
+    continuation.visits.insert(label.clone(), event.location.visit);
     continuation.cursor = PipelineCursor::At(label);
     continuation.unknown = None;
     // A task that awaits an external event has one `task.started` per attempt.
@@ -120,8 +118,7 @@ fn retry_stage(action: &PolicyAction, event: &Event) -> PipelineStage {
 
 /// Points the task's outcome to a manifest that replaces its result.
 fn use_manifest(continuation: &mut Continuation, event: &Event, stored: &ResultStored) {
-    let is_result =
-        ManifestRule::from_reference(&stored.result_ref).is_some_and(|rule| rule.is_result);
+    let is_result = ManifestRule::from_reference(&stored.result_ref).is_some_and(|rule| rule.is_result);
     let Some(label) = event.location.task.as_ref().filter(|_| is_result) else {
         return;
     };
@@ -173,12 +170,7 @@ fn end_visit(continuation: &mut Continuation, event: &Event, ended: &TaskEnded, 
 }
 
 /// Records the events of a label's successful visits, as soon as there is more than one visit.
-fn add_part(
-    continuation: &mut Continuation,
-    label: &Name,
-    before: Option<OutcomePointer>,
-    now: &OutcomePointer,
-) {
+fn add_part(continuation: &mut Continuation, label: &Name, before: Option<OutcomePointer>, now: &OutcomePointer) {
     if let Some(parts) = continuation.parts.get_mut(label) {
         if now.ok {
             parts.add(now);

@@ -12,12 +12,7 @@ use model::outcome::Outcome;
 use crate::next_action::TaskAttempt;
 
 /// Makes an outcome visible under its task's label. `part` is its page number, if the visit succeeded.
-pub fn expose_outcome(
-    scope: &mut Scope,
-    run: &TaskAttempt<'_>,
-    part: Option<i64>,
-    outcome: Outcome,
-) {
+pub fn expose_outcome(scope: &mut Scope, run: &TaskAttempt<'_>, part: Option<i64>, outcome: Outcome) {
     let label = &run.task.label;
     let outcome = Arc::new(outcome);
     let envelope = Envelope::from_outcome(outcome.clone());

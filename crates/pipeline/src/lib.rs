@@ -15,8 +15,8 @@ mod waiting_tasks;
 mod writes;
 
 pub use apply_policy::{
-    EventDraft, JUMPS_MAX, OutcomeRecord, PipelinePosition, RenderedWrites, apply_policy,
-    fail_without_policy, idempotency_key, render_failure,
+    EventDraft, JUMPS_MAX, OutcomeRecord, PipelinePosition, RenderedWrites, apply_policy, fail_without_policy,
+    idempotency_key, render_failure,
 };
 pub use awaited_outcome::awaited_outcome;
 pub use fold::fold;

@@ -75,16 +75,11 @@ pub fn next_action<'s>(step: &'s Step, continuation: &Continuation, now: Time) -
     };
     match continuation.stage {
         PipelineStage::Ready => NextAction::Run(run(visit + 1, 1, AttemptKind::First)),
-        PipelineStage::Started => {
-            NextAction::Run(run(visit, continuation.attempt, AttemptKind::Resumed))
-        }
+        PipelineStage::Started => NextAction::Run(run(visit, continuation.attempt, AttemptKind::Resumed)),
         PipelineStage::Retrying { due, .. } if due <= now => {
             NextAction::Run(run(visit, continuation.attempt + 1, AttemptKind::Retry))
         }
-        PipelineStage::Retrying {
-            suspended: true, ..
-        }
-        | PipelineStage::Awaiting { .. } => NextAction::Suspended,
+        PipelineStage::Retrying { suspended: true, .. } | PipelineStage::Awaiting { .. } => NextAction::Suspended,
         PipelineStage::Retrying { due, .. } => NextAction::WaitUntil(due),
         PipelineStage::Answered { by, since } => NextAction::Answered {
             attempt: run(visit, continuation.attempt, AttemptKind::Resumed),
@@ -99,6 +94,5 @@ pub fn next_action<'s>(step: &'s Step, continuation: &Continuation, now: Time) -
 /// Index of a label. If a playbook switch removed the label, the index is past the end, so that the pipeline ends and
 /// does not panic.
 fn index_of(step: &Step, label: &Name) -> usize {
-    step.task(label.as_str())
-        .map_or(step.tasks.len(), |(index, _)| index)
+    step.task(label.as_str()).map_or(step.tasks.len(), |(index, _)| index)
 }

@@ -45,10 +45,7 @@ pub(crate) fn match_rule<'p>(
         });
     }
     for (index, rule) in (0u32..).zip(&policy.rules) {
-        let matches = rule
-            .when
-            .as_ref()
-            .map_or(Ok(true), |when| when.is_true(scope))?;
+        let matches = rule.when.as_ref().map_or(Ok(true), |when| when.is_true(scope))?;
         if matches {
             return Ok(PolicyMatch {
                 matched: Some((index, rule)),
@@ -105,18 +102,11 @@ pub(crate) fn decide_retry(
 }
 
 /// Returns the label that a jump goes to.
-pub(crate) fn resolve_jump(
-    jump: &JumpTarget,
-    step: &Step,
-    task: &Task,
-    scope: &Scope,
-) -> Result<Name, JumpError> {
+pub(crate) fn resolve_jump(jump: &JumpTarget, step: &Step, task: &Task, scope: &Scope) -> Result<Name, JumpError> {
     let label = match jump {
         JumpTarget::Label(label) => label.clone(),
         JumpTarget::Previous => {
-            let (index, _) = step
-                .task(task.label.as_str())
-                .ok_or(JumpError::NoPrevious)?;
+            let (index, _) = step.task(task.label.as_str()).ok_or(JumpError::NoPrevious)?;
             let previous = index.checked_sub(1).ok_or(JumpError::NoPrevious)?;
             step.tasks[previous].label.clone()
         }
@@ -187,9 +177,7 @@ fn clamp_delay(seconds: f64) -> Duration {
 
 fn retry_after_delay(outcome: &Outcome) -> Duration {
     let http = outcome.facets().http.as_ref();
-    let seconds = http
-        .and_then(|http| http.get("retry_after"))
-        .and_then(Value::as_f64);
+    let seconds = http.and_then(|http| http.get("retry_after")).and_then(Value::as_f64);
     clamp_delay(seconds.unwrap_or(0.0))
 }
 

@@ -37,11 +37,7 @@ pub enum WaitAction {
 }
 
 /// Returns the child execution that a `playbook` task requests.
-pub fn parse_child_task(
-    task: &Task,
-    ready: RenderedTask<'_>,
-    scope: &Scope,
-) -> Result<AwaitTarget, Box<TaskError>> {
+pub fn parse_child_task(task: &Task, ready: RenderedTask<'_>, scope: &Scope) -> Result<AwaitTarget, Box<TaskError>> {
     let text = |key: &str| match ready.fields.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.clone())),
@@ -66,10 +62,9 @@ pub fn parse_child_task(
         Some(Value::String(text)) => !text.eq_ignore_ascii_case("false"),
         Some(_) => return Err(invalid_key_error(task, "wait", "true or false")),
     };
-    let input = ready.input.map_or_else(
-        || RawJson::from_serializable(&Map::new()),
-        RawJson::from_serializable,
-    );
+    let input = ready
+        .input
+        .map_or_else(|| RawJson::from_serializable(&Map::new()), RawJson::from_serializable);
     let iter = scope.iter.as_ref().map(parent_iteration);
     let bytes = input.text().len() + iter.as_ref().map_or(0, |iter| iter.text().len());
     if let Some(error) = size_error("the input of a child run", bytes, EVENT_BYTES_MAX) {
@@ -102,23 +97,16 @@ fn parent_iteration(iter: &IterationView) -> RawJson {
 }
 
 /// Returns what a `wait` task waits for.
-pub fn parse_wait_task(
-    task: &Task,
-    ready: RenderedTask<'_>,
-    now: Time,
-) -> Result<WaitAction, Box<TaskError>> {
+pub fn parse_wait_task(task: &Task, ready: RenderedTask<'_>, now: Time) -> Result<WaitAction, Box<TaskError>> {
     let field = |key: &str| ready.fields.get(key).filter(|value| !value.is_null());
     if let Some(duration) = field("duration") {
         let span = model::duration::parse(duration);
-        let span =
-            span.ok_or_else(|| invalid_key_error(task, "duration", "a duration such as `30s`"))?;
+        let span = span.ok_or_else(|| invalid_key_error(task, "duration", "a duration such as `30s`"))?;
         return Ok(wait_until(now.after(span), now));
     }
     if let Some(time) = field("until") {
         let due = time.as_str().and_then(Time::parse);
-        let due = due.ok_or_else(|| {
-            invalid_key_error(task, "until", "a time such as `2030-01-31T12:00:00Z`")
-        })?;
+        let due = due.ok_or_else(|| invalid_key_error(task, "until", "a time such as `2030-01-31T12:00:00Z`"))?;
         return Ok(wait_until(due, now));
     }
     let signal = match (field("signal"), field("approval")) {

@@ -25,11 +25,7 @@ pub struct RenderedWrites {
 
 impl RenderedWrites {
     /// Adds the rendered values of `writes`. None of them sees the effect of another.
-    pub(crate) fn add_rendered(
-        &mut self,
-        writes: &[SetEntry],
-        scope: &Scope,
-    ) -> Result<(), RenderError> {
+    pub(crate) fn add_rendered(&mut self, writes: &[SetEntry], scope: &Scope) -> Result<(), RenderError> {
         let mut rendered = Vec::with_capacity(writes.len());
         for write in writes {
             rendered.push(write.value.render(scope)?.value);
@@ -60,9 +56,7 @@ impl OutcomeRecord {
                 EventBody::TaskDone(ended) | EventBody::TaskFailed(ended) => {
                     (&mut ended.set_iter, &mut ended.set_ctx, &mut ended.set)
                 }
-                EventBody::PolicyEvaluated(policy)
-                    if policy.action.directive == Directive::Retry =>
-                {
+                EventBody::PolicyEvaluated(policy) if policy.action.directive == Directive::Retry => {
                     (&mut policy.set_iter, &mut policy.set_ctx, &mut policy.set)
                 }
                 _ => continue,
@@ -83,11 +77,7 @@ impl OutcomeRecord {
 
 /// Returns the patch that the end event of a parallel iteration carries, or an error if it is too large.
 pub fn iteration_patch(patch: &Map<String, Value>) -> Result<Option<RawJson>, Box<TaskError>> {
-    match size_error(
-        "the patch of the iteration",
-        json_bytes(patch),
-        EVENT_BYTES_MAX,
-    ) {
+    match size_error("the patch of the iteration", json_bytes(patch), EVENT_BYTES_MAX) {
         Some(error) => Err(Box::new(error)),
         None => Ok(to_raw(patch)),
     }

@@ -69,17 +69,11 @@ impl Connector {
     /// Prepares connections; opens none yet.
     pub fn new(target: ConnectTarget) -> Result<Self, TargetError> {
         // Authorities that cannot be read are left out.
-        Self::with_system_roots(
-            target,
-            || Ok(rustls_native_certs::load_native_certs().certs),
-        )
+        Self::with_system_roots(target, || Ok(rustls_native_certs::load_native_certs().certs))
     }
 
     /// The same, with the authorities of the machine as this function loads them.
-    pub fn with_system_roots(
-        target: ConnectTarget,
-        system_roots: SystemRoots,
-    ) -> Result<Self, TargetError> {
+    pub fn with_system_roots(target: ConnectTarget, system_roots: SystemRoots) -> Result<Self, TargetError> {
         let tls = make_tls_connect(&target, system_roots)?;
         Ok(Self {
             target: Arc::new(target),
@@ -93,9 +87,7 @@ impl Connector {
     }
 
     /// Opens a connection that no task runs yet.
-    pub async fn connect(
-        &self,
-    ) -> Result<(Client, Connection<Socket, TlsConnection>), ConnectError> {
+    pub async fn connect(&self) -> Result<(Client, Connection<Socket, TlsConnection>), ConnectError> {
         let connected = limit_response(self.target.config.connect(self.tls.clone())).await?;
         connected.map_err(ConnectError::Failed)
     }

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use deadpool::Runtime;
 use deadpool::managed::{
-    Manager, Metrics, Object, Pool, PoolError, QueueMode, RecycleError, RecycleResult, TimeoutType,
-    Timeouts,
+    Manager, Metrics, Object, Pool, PoolError, QueueMode, RecycleError, RecycleResult, TimeoutType, Timeouts,
 };
 use tokio::time::{sleep, timeout};
 use tokio_postgres::Row;
@@ -68,11 +67,7 @@ impl Manager for SessionOpener {
         Ok(PgSession::new(client, self.plan_mode))
     }
 
-    async fn recycle(
-        &self,
-        session: &mut PgSession,
-        _metrics: &Metrics,
-    ) -> RecycleResult<tokio_postgres::Error> {
+    async fn recycle(&self, session: &mut PgSession, _metrics: &Metrics) -> RecycleResult<tokio_postgres::Error> {
         if session.client.is_closed() {
             return Err(RecycleError::message("the connection is closed"));
         }
@@ -118,9 +113,7 @@ impl ConnectionPool {
         let acquired = self.pool.timeout_get(&timeouts).await;
         let object = acquired.map_err(|error| match error {
             PoolError::Backend(error) => QueryError::ConnectFailed(ConnectError::Failed(error)),
-            PoolError::Timeout(TimeoutType::Create) => {
-                QueryError::ConnectFailed(ConnectError::TimedOut(connect_max))
-            }
+            PoolError::Timeout(TimeoutType::Create) => QueryError::ConnectFailed(ConnectError::TimedOut(connect_max)),
             _ => QueryError::PoolExhausted(self.options.size),
         })?;
         Ok(PooledSession(Some(object)))
@@ -139,11 +132,7 @@ impl ConnectionPool {
     }
 
     /// Runs one statement, with retries if they can succeed and are safe.
-    pub async fn query(
-        &self,
-        safety: RetrySafety,
-        query: SqlQuery<'_>,
-    ) -> Result<Vec<Row>, QueryError> {
+    pub async fn query(&self, safety: RetrySafety, query: SqlQuery<'_>) -> Result<Vec<Row>, QueryError> {
         let mut waits = RETRY_WAITS.iter();
         let started = instant();
         loop {
@@ -164,9 +153,7 @@ impl ConnectionPool {
 
     /// Closes connections that were idle for longer; returns how many idle ones are left.
     pub fn close_idle(&self, idle_max: Duration) -> usize {
-        let is_used = |session: &PgSession, _| {
-            !session.client.is_closed() && session.idle_since.elapsed() < idle_max
-        };
+        let is_used = |session: &PgSession, _| !session.client.is_closed() && session.idle_since.elapsed() < idle_max;
         self.pool.retain(is_used).retained
     }
 }
@@ -191,9 +178,7 @@ impl PooledSession {
     }
 
     fn object(&self) -> &Object<SessionOpener> {
-        self.0
-            .as_ref()
-            .expect("a connection is there until it is dropped")
+        self.0.as_ref().expect("a connection is there until it is dropped")
     }
 }
 

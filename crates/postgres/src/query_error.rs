@@ -89,9 +89,7 @@ impl QueryError {
         match self {
             Self::Transient(_) | Self::PoolExhausted(_) => true,
             Self::ConnectFailed(error) => error.is_transient(),
-            Self::ConnectionLost(_) | Self::TimedOut(_) | Self::BadRow(_) | Self::Permanent(_) => {
-                false
-            }
+            Self::ConnectionLost(_) | Self::TimedOut(_) | Self::BadRow(_) | Self::Permanent(_) => false,
         }
     }
 }

@@ -87,11 +87,7 @@ impl PgSession {
     }
 
     /// Runs a prepared statement.
-    pub async fn query(
-        &mut self,
-        sql: &'static str,
-        values: SqlValues<'_>,
-    ) -> Result<Vec<Row>, QueryError> {
+    pub async fn query(&mut self, sql: &'static str, values: SqlValues<'_>) -> Result<Vec<Row>, QueryError> {
         self.run(SqlQuery::Prepared(sql, values)).await
     }
 

@@ -178,9 +178,7 @@ impl ConnectTarget {
 
 impl fmt::Debug for ConnectTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ConnectTarget")
-            .field(&self.location())
-            .finish()
+        f.debug_tuple("ConnectTarget").field(&self.location()).finish()
     }
 }
 
@@ -226,10 +224,7 @@ mod tests {
         let url = PostgresUrl::new("postgres://me:hunter2@db/noetl");
         let output = format!("{url:?} {:?}", parse_target(url.reveal()).unwrap());
         assert!(!output.contains("hunter2"), "{output}");
-        for broken in [
-            "postgres://me:hunter2@db:port/x",
-            "host=db password='hunter2",
-        ] {
+        for broken in ["postgres://me:hunter2@db:port/x", "host=db password='hunter2"] {
             let refused = parse_target(broken).unwrap_err();
             assert!(!format!("{refused:?} {refused}").contains("hunter2"));
         }

@@ -9,9 +9,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
-};
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::target::{ConnectTarget, TargetError, TlsTrust};
@@ -49,10 +47,7 @@ pub(crate) fn make_tls_connect(
 }
 
 /// The trusted authorities: those of the given file, or of the machine.
-fn load_roots(
-    file: Option<&Path>,
-    system_roots: SystemRoots,
-) -> Result<RootCertStore, TargetError> {
+fn load_roots(file: Option<&Path>, system_roots: SystemRoots) -> Result<RootCertStore, TargetError> {
     let mut roots = RootCertStore::empty();
     if let Some(file) = file {
         let unreadable = |error: &dyn std::fmt::Display| TargetError::UnreadableRoots {
@@ -98,9 +93,11 @@ impl ServerCertVerifier for CertificateVerifier {
             return Ok(ServerCertVerified::assertion());
         };
         match authority.verify_server_cert(certificate, intermediates, name, ocsp, now) {
-            Err(rustls::Error::InvalidCertificate(
-                NotValidForName | NotValidForNameContext { .. },
-            )) if !self.checks_name => Ok(ServerCertVerified::assertion()),
+            Err(rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. }))
+                if !self.checks_name =>
+            {
+                Ok(ServerCertVerified::assertion())
+            }
             other => other,
         }
     }

@@ -64,20 +64,13 @@ pub trait BodyStore: Send + Sync {
     }
 
     /// Stores a body with the options of its task; a store without options ignores them.
-    async fn put_with(
-        &self,
-        body: BodySource<'_>,
-        _wish: &StorageOptions,
-    ) -> Result<StoredBody, Error> {
+    async fn put_with(&self, body: BodySource<'_>, _wish: &StorageOptions) -> Result<StoredBody, Error> {
         self.put(body).await
     }
 
     /// Returns the text as this store will store it. Code that inspects text before it is stored must inspect this
     /// text.
-    fn as_stored<'a>(
-        &self,
-        text: &'a mut (dyn AsyncRead + Send + Unpin),
-    ) -> Box<dyn AsyncRead + Send + Unpin + 'a> {
+    fn as_stored<'a>(&self, text: &'a mut (dyn AsyncRead + Send + Unpin)) -> Box<dyn AsyncRead + Send + Unpin + 'a> {
         Box::new(text)
     }
 
@@ -85,11 +78,7 @@ pub trait BodyStore: Send + Sync {
     async fn get(&self, reference: &ResultRef) -> Result<Bytes, Error>;
 
     /// Reads a body or a range of it in chunks. All returned bytes were checked.
-    async fn read(
-        &self,
-        reference: &ResultRef,
-        range: Option<Range<u64>>,
-    ) -> Result<BodyStream, Error> {
+    async fn read(&self, reference: &ResultRef, range: Option<Range<u64>>) -> Result<BodyStream, Error> {
         let body = self.get(reference).await?;
         let bytes = body.len() as u64;
         let range = clamp_range(range, bytes);

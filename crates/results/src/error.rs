@@ -108,12 +108,8 @@ pub fn missing_reason(reference: &ResultRef) -> String {
     let uri = &reference.uri;
     let reason = match (reference.expires_at, reference.scope) {
         (Some(time), _) => format!("its `ttl` expired at {time}"),
-        (None, BodyScope::Step) => {
-            "it has `scope: step` and was deleted at the end of its step".to_owned()
-        }
-        (None, BodyScope::Execution) => {
-            "it is lost, or was deleted after the retention period of its run".to_owned()
-        }
+        (None, BodyScope::Step) => "it has `scope: step` and was deleted at the end of its step".to_owned(),
+        (None, BodyScope::Execution) => "it is lost, or was deleted after the retention period of its run".to_owned(),
         (None, BodyScope::Workflow) => {
             "it is lost, or was deleted after the retention period of its workflow".to_owned()
         }

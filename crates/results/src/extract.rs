@@ -43,10 +43,7 @@ fn top_level_scalars(body: &Value) -> Map<String, Value> {
     let Value::Object(body) = body else {
         return Map::new();
     };
-    let due = ALWAYS_EXTRACTED
-        .iter()
-        .filter(|name| body.contains_key(**name))
-        .count();
+    let due = ALWAYS_EXTRACTED.iter().filter(|name| body.contains_key(**name)).count();
     let is_due = |name: &str| ALWAYS_EXTRACTED.contains(&name);
     let mut bytes_left = FIELDS_MAX - due;
     let mut fields = Map::new();
@@ -108,9 +105,7 @@ fn truncate_value(value: &Value, bytes_left: &mut usize) -> Option<Value> {
             let mut collected = Vec::new();
             for item in items {
                 let before = *bytes_left;
-                let Some(item) =
-                    reserve_bytes(bytes_left, 1).and_then(|()| truncate_value(item, bytes_left))
-                else {
+                let Some(item) = reserve_bytes(bytes_left, 1).and_then(|()| truncate_value(item, bytes_left)) else {
                     *bytes_left = before;
                     break;
                 };
@@ -124,8 +119,8 @@ fn truncate_value(value: &Value, bytes_left: &mut usize) -> Option<Value> {
             for (name, value) in fields {
                 let before = *bytes_left;
                 let name_bytes = json_text_bytes(name) + 2;
-                let Some(value) = reserve_bytes(bytes_left, name_bytes)
-                    .and_then(|()| truncate_value(value, bytes_left))
+                let Some(value) =
+                    reserve_bytes(bytes_left, name_bytes).and_then(|()| truncate_value(value, bytes_left))
                 else {
                     *bytes_left = before;
                     break;
@@ -221,8 +216,7 @@ mod tests {
         }
         body.insert("error".to_owned(), json!({"why": 1}));
         body.insert("small".to_owned(), json!(1));
-        let extracted =
-            extract_fields(&Value::Object(body.clone()), &ResultControl::default()).unwrap();
+        let extracted = extract_fields(&Value::Object(body.clone()), &ResultControl::default()).unwrap();
         let keys = listed_keys(body.keys().map(String::as_str), &extracted);
         assert_eq!((keys.len(), keys[0].as_str()), (KEYS_MAX, "error"));
         assert!(!keys.contains(&"small".to_owned()), "{keys:?}");
@@ -230,9 +224,7 @@ mod tests {
 
     #[test]
     fn a_preview_fits_its_limit_and_is_marked_as_truncated() {
-        let rows: Vec<Value> = (0..1000)
-            .map(|n| json!({"id": n, "text": "a\"ü\n"}))
-            .collect();
+        let rows: Vec<Value> = (0..1000).map(|n| json!({"id": n, "text": "a\"ü\n"})).collect();
         let body = Value::Array(rows);
         let preview = build_preview(&body, body.to_string().len(), 200);
         assert!(preview.truncated);

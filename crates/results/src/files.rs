@@ -24,10 +24,7 @@ static DISK_PERMITS: Semaphore = Semaphore::const_new(16);
 
 /// Reads a range of a file in chunks.
 pub(crate) fn file_chunks(file: File, range: Range<u64>) -> ByteStream {
-    Box::pin(stream::unfold(
-        FileChunks { file, range },
-        FileChunks::next_chunk,
-    ))
+    Box::pin(stream::unfold(FileChunks { file, range }, FileChunks::next_chunk))
 }
 
 /// Like `pieces`, but reads the first chunk at once; for callers on the blocking pool.
@@ -66,10 +63,7 @@ pub(crate) fn disk_error(file: &Path, error: std::io::Error) -> Error {
     let file = file.to_owned();
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Error::Full { file },
-        _ => Error::Unavailable {
-            file,
-            source: error,
-        },
+        _ => Error::Unavailable { file, source: error },
     }
 }
 
@@ -115,13 +109,8 @@ pub(crate) async fn run_disk_io<T: Send + 'static>(
 }
 
 /// Like `run_disk_io`, for work with any return type.
-pub(crate) async fn run_blocking<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, JoinError> {
-    let turn = DISK_PERMITS
-        .acquire()
-        .await
-        .expect("the semaphore is never closed");
+pub(crate) async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
+    let turn = DISK_PERMITS.acquire().await.expect("the semaphore is never closed");
     let work = move || {
         let done = work();
         drop(turn);

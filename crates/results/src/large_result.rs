@@ -55,9 +55,7 @@ impl LargeResult {
     /// Serializes a result and extracts the fields that its task selects.
     pub fn new(result: &Value, control: &ResultControl) -> Result<Self, Error> {
         let text = result.to_string();
-        let preview_bytes_max = control
-            .preview_bytes_max
-            .map_or(PREVIEW_BYTES_MAX, saturating_usize);
+        let preview_bytes_max = control.preview_bytes_max.map_or(PREVIEW_BYTES_MAX, saturating_usize);
         let extracted = extract_fields(result, control)?;
         let keys = match result {
             Value::Object(fields) => listed_keys(fields.keys().map(String::as_str), &extracted),
@@ -73,11 +71,7 @@ impl LargeResult {
     }
 
     /// Stores the result; the body is durable when this returns.
-    pub async fn store(
-        &self,
-        bodies: &dyn BodyStore,
-        origin: ResultOrigin<'_>,
-    ) -> Result<ResultRef, Error> {
+    pub async fn store(&self, bodies: &dyn BodyStore, origin: ResultOrigin<'_>) -> Result<ResultRef, Error> {
         let source = BodySource::Bytes(self.text.clone());
         let stored = bodies
             .put_with(source, &StorageOptions::from_control(&self.control))
@@ -93,11 +87,7 @@ impl LargeResult {
 }
 
 /// Builds the reference to a JSON body, without extracted fields and preview.
-pub(crate) fn body_reference(
-    stored: StoredBody,
-    uri: String,
-    control: &ResultControl,
-) -> ResultRef {
+pub(crate) fn body_reference(stored: StoredBody, uri: String, control: &ResultControl) -> ResultRef {
     ResultRef {
         kind: RefKind::Result,
         uri,

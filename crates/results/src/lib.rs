@@ -35,12 +35,8 @@ mod stream_hasher;
 mod temp_body_file;
 
 pub use self::postgres::{PostgresBodyStore, PostgresLogs};
-pub use bodies::{
-    BodyEntry, BodySource, BodyStore, BodyStream, ByteStream, OldBodyQuery, StoredBody, decode_body,
-};
-pub use config::{
-    CacheConfig, CloudTier, GcsConfig, GcsIdentity, NatsConfig, S3Config, StoresConfig,
-};
+pub use bodies::{BodyEntry, BodySource, BodyStore, BodyStream, ByteStream, OldBodyQuery, StoredBody, decode_body};
+pub use config::{CacheConfig, CloudTier, GcsConfig, GcsIdentity, NatsConfig, S3Config, StoresConfig};
 pub use disk_space::{SpaceWatch, SpoolFile};
 pub use error::{Error, missing_reason};
 pub use extract::{build_preview, extract_fields, select_fields};

@@ -23,9 +23,7 @@ use tokio::io::AsyncReadExt as _;
 use self::verified_files::{FileStamp, VerifiedFiles};
 use crate::bodies::{BodyEntry, OldBodyQuery, clamp_range};
 use crate::disk_space::FullDiskPolicy;
-use crate::files::{
-    CHUNK_BYTES, disk_error, prefetched_chunks, remove_stale_files, run_disk_io, sync_dir,
-};
+use crate::files::{CHUNK_BYTES, disk_error, prefetched_chunks, remove_stale_files, run_disk_io, sync_dir};
 use crate::private_dir::make_private_dir;
 use crate::storage_options::StoreKind;
 use crate::temp_body_file::TempBodyFile;
@@ -99,9 +97,7 @@ impl DirBodyStore {
     /// Makes the draft durable under the name of its hash.
     fn store_file(&self, draft: &TempBodyFile) -> Result<StoredBody, Error> {
         let sha256 = draft.sha256();
-        let target = self
-            .body_path(&sha256)
-            .expect("a sha256 in hex names a body");
+        let target = self.body_path(&sha256).expect("a sha256 in hex names a body");
         let rack = target.parent().expect("a body is in a shard directory");
         // Written even if the file exists: it may be damaged or not synced yet.
         draft.sync()?;
@@ -148,12 +144,7 @@ impl DirBodyStore {
 }
 
 /// Opens a body and returns its size. Hashes the whole file, unless that was done before and the file has not changed.
-fn open_verified(
-    path: &Path,
-    sha256: &str,
-    uri: String,
-    checked: &VerifiedFiles,
-) -> Result<(File, u64), Error> {
+fn open_verified(path: &Path, sha256: &str, uri: String, checked: &VerifiedFiles) -> Result<(File, u64), Error> {
     let mut file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -173,9 +164,7 @@ fn open_verified(
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut bytes = 0;
     loop {
-        let read = file
-            .read(&mut chunk)
-            .map_err(|error| disk_error(path, error))?;
+        let read = file.read(&mut chunk).map_err(|error| disk_error(path, error))?;
         if read == 0 {
             break;
         }
@@ -239,11 +228,7 @@ impl BodyStore for DirBodyStore {
         .await
     }
 
-    async fn read(
-        &self,
-        reference: &ResultRef,
-        range: Option<Range<u64>>,
-    ) -> Result<BodyStream, Error> {
+    async fn read(&self, reference: &ResultRef, range: Option<Range<u64>>) -> Result<BodyStream, Error> {
         let uri = reference.uri.clone();
         let sha256 = reference.meta.sha256.to_ascii_lowercase();
         let Some(path) = self.body_path(&sha256) else {
@@ -268,9 +253,7 @@ impl BodyStore for DirBodyStore {
             return Ok(());
         };
         run_disk_io(move || match fs::remove_file(&file) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(disk_error(&file, error))
-            }
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(disk_error(&file, error)),
             _ => Ok(()),
         })
         .await

@@ -48,10 +48,7 @@ pub async fn read_elements(
         };
         splitter.feed(&piece).map_err(Error::NotJson)?;
     }
-    let parsed = splitter
-        .elements
-        .iter()
-        .map(|text| serde_json::from_slice(text));
+    let parsed = splitter.elements.iter().map(|text| serde_json::from_slice(text));
     let parsed: Result<Vec<Value>, _> = parsed.collect();
     let elements = parsed.unwrap_or_default();
     if elements.is_empty() {
@@ -110,20 +107,12 @@ mod tests {
             vec![key_segment("rows")],
             vec![key_segment("data"), key_segment("rows")],
         ];
-        let located = locate_value(&bodies, &body_ref, &rows)
-            .await
-            .unwrap()
-            .unwrap();
+        let located = locate_value(&bodies, &body_ref, &rows).await.unwrap().unwrap();
         let list = located.list.unwrap();
         assert_eq!(list.total, 4);
-        let elements = read_elements(&bodies, &body_ref, &list, 0..9, 1 << 20)
-            .await
-            .unwrap();
+        let elements = read_elements(&bodies, &body_ref, &list, 0..9, 1 << 20).await.unwrap();
         assert_eq!(elements, [json!({"n": 1}), json!([]), json!("]"), json!(4)]);
-        let paths = [
-            vec![key_segment("a")],
-            vec![key_segment("data"), key_segment("a")],
-        ];
+        let paths = [vec![key_segment("a")], vec![key_segment("data"), key_segment("a")]];
         let a = locate_value(&bodies, &body_ref, &paths).await.unwrap();
         assert_eq!(a.unwrap().list.unwrap().total, 2);
         let text = locate_value(&bodies, &body_ref, &paths[1..]).await.unwrap();
@@ -139,14 +128,9 @@ mod tests {
     #[tokio::test]
     async fn a_long_list_stores_few_offsets_and_returns_every_element() {
         let dir = TempDir::new().unwrap();
-        let rows: Vec<_> = (0..10_000)
-            .map(|n| json!({"n": n, "text": "é\"]"}))
-            .collect();
+        let rows: Vec<_> = (0..10_000).map(|n| json!({"n": n, "text": "é\"]"})).collect();
         let (bodies, body_ref) = put_text(&dir, &json!(rows).to_string()).await;
-        let located = locate_value(&bodies, &body_ref, &[Vec::new()])
-            .await
-            .unwrap()
-            .unwrap();
+        let located = locate_value(&bodies, &body_ref, &[Vec::new()]).await.unwrap().unwrap();
         let list = located.list.unwrap();
         assert!(list.offsets.len() <= 1024, "{}", list.offsets.len());
         for from in [0, 1, 4_095, 9_999] {
@@ -156,9 +140,7 @@ mod tests {
             let from = usize::try_from(from).unwrap();
             assert_eq!(some, rows[from..rows.len().min(from + 3)]);
         }
-        let few = read_elements(&bodies, &body_ref, &list, 0..10_000, 100)
-            .await
-            .unwrap();
+        let few = read_elements(&bodies, &body_ref, &list, 0..10_000, 100).await.unwrap();
         assert!(few.len() < 10, "{}", few.len());
     }
 

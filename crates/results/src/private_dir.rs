@@ -64,10 +64,7 @@ mod tests {
         let temp_dir = tempfile::tempdir().unwrap();
         let dir = temp_dir.path().join("a/b");
         make_private_dir(&dir).unwrap();
-        assert_eq!(
-            (mode(&dir), mode(&temp_dir.path().join("a"))),
-            (0o700, 0o700)
-        );
+        assert_eq!((mode(&dir), mode(&temp_dir.path().join("a"))), (0o700, 0o700));
         fs::create_dir(dir.join("c")).unwrap();
         for name in ["one", "c/two"] {
             fs::write(dir.join(name), "x").unwrap();

@@ -13,9 +13,7 @@ use serde_json::{Map, Value};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::extract::{ALWAYS_EXTRACTED, build_preview, extract_fields, listed_keys};
-use crate::json::{
-    ExtractedFields, JsonExtractor, SELECTED_BYTES_MAX, SelectedValue, parse_plain_path,
-};
+use crate::json::{ExtractedFields, JsonExtractor, SELECTED_BYTES_MAX, SelectedValue, parse_plain_path};
 use crate::large_result::{PREVIEW_BYTES_MAX, body_reference, saturating_usize};
 use crate::{BodySource, BodyStore, Error, JsonScanError, StorageOptions};
 
@@ -77,10 +75,7 @@ impl ResultWriter {
     }
 
     /// Stores JSON text of any size in constant memory; the body is durable when this returns.
-    pub async fn write(
-        &self,
-        text: &mut (dyn AsyncRead + Send + Unpin),
-    ) -> Result<ResultRef, Error> {
+    pub async fn write(&self, text: &mut (dyn AsyncRead + Send + Unpin)) -> Result<ResultRef, Error> {
         let paths = self.selected_paths();
         let preview_bytes_max = self.control.preview_bytes_max;
         let preview_bytes_max = preview_bytes_max.map_or(PREVIEW_BYTES_MAX, saturating_usize);
@@ -101,11 +96,7 @@ impl ResultWriter {
             None => stored?,
         };
         let fields = reader.extractor.finish().map_err(Error::NotJson)?;
-        let preview = build_preview(
-            &fields.sample,
-            saturating_usize(stored.bytes),
-            preview_bytes_max,
-        );
+        let preview = build_preview(&fields.sample, saturating_usize(stored.bytes), preview_bytes_max);
         let keys = fields.keys.clone();
         let extracted = self.extracted_fields(fields)?;
         let keys = listed_keys(keys.iter().map(String::as_str), &extracted);
@@ -185,9 +176,7 @@ impl InspectingReader<'_> {
     fn inspect_end(&self) -> Result<(), Error> {
         let at = self.extractor.bytes();
         let is_whole = self.extractor.is_complete();
-        is_whole
-            .then_some(())
-            .ok_or(Error::NotJson(JsonScanError { at }))
+        is_whole.then_some(()).ok_or(Error::NotJson(JsonScanError { at }))
     }
 }
 

@@ -29,9 +29,6 @@ mod tests {
 
     #[test]
     fn a_secret_is_not_shown() {
-        assert_eq!(
-            format!("{:?}", Some(SecretString::new("canary"))),
-            "Some(***)"
-        );
+        assert_eq!(format!("{:?}", Some(SecretString::new("canary"))), "Some(***)");
     }
 }

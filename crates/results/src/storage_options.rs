@@ -58,10 +58,7 @@ pub enum Codec {
 impl StorageOptions {
     /// Reads the options of `task.spec.result`. `auto`, `inline` and unknown stores become `StoreKind::Auto`.
     pub fn from_control(control: &ResultControl) -> Self {
-        let kind = control
-            .store
-            .as_ref()
-            .map(|store| StoreKind::from_name(store.as_str()));
+        let kind = control.store.as_ref().map(|store| StoreKind::from_name(store.as_str()));
         let compression = match control.compression.as_ref().map(Name::as_str) {
             Some("none") => Compression::Uncompressed,
             Some(name) => Codec::from_name(name).map_or(Compression::Auto, Compression::With),
@@ -89,17 +86,13 @@ impl StoreKind {
     /// Returns the store with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         let mut kinds = Self::NAMES.into_iter();
-        kinds
-            .find(|(_, kind_name)| *kind_name == name)
-            .map(|(kind, _)| kind)
+        kinds.find(|(_, kind_name)| *kind_name == name).map(|(kind, _)| kind)
     }
 
     /// Name of the store.
     pub fn name(self) -> &'static str {
         let mut kinds = Self::NAMES.into_iter();
-        kinds
-            .find(|(kind, _)| *kind == self)
-            .map_or("auto", |(_, name)| name)
+        kinds.find(|(kind, _)| *kind == self).map_or("auto", |(_, name)| name)
     }
 }
 
@@ -137,10 +130,7 @@ mod tests {
     #[test]
     fn without_settings_the_size_decides_the_store() {
         assert_eq!(options(None, None), StorageOptions::default());
-        assert_eq!(
-            options(Some("auto"), Some("auto")),
-            StorageOptions::default()
-        );
+        assert_eq!(options(Some("auto"), Some("auto")), StorageOptions::default());
         assert_eq!(options(Some("inline"), None).kind, StoreKind::Auto);
     }
 

@@ -20,9 +20,7 @@ use crate::nats::{KV_BYTES_MAX, NatsConnection, NatsKvBodyStore, NatsObjectBodyS
 use crate::objects::BucketBodyStore;
 use crate::private_dir::make_private_dir;
 use crate::storage_options::{Codec, StorageOptions, StoreKind};
-use crate::{
-    BodyEntry, BodySource, BodyStore, BodyStream, DirBodyStore, Error, OldBodyQuery, StoredBody,
-};
+use crate::{BodyEntry, BodySource, BodyStore, BodyStream, DirBodyStore, Error, OldBodyQuery, StoredBody};
 
 /// The store that every deployment has.
 pub enum HomeStore {
@@ -80,10 +78,7 @@ impl StoreRouter {
         }
         if let Some(nats) = &config.nats {
             let connection = Arc::new(NatsConnection::new(nats.clone(), silence_max));
-            stores.insert(
-                StoreKind::NatsKv,
-                Arc::new(NatsKvBodyStore::new(connection.clone())),
-            );
+            stores.insert(StoreKind::NatsKv, Arc::new(NatsKvBodyStore::new(connection.clone())));
             let objects = NatsObjectBodyStore::new(connection, scratch.clone());
             stores.insert(StoreKind::NatsObject, Arc::new(objects));
         }
@@ -91,14 +86,8 @@ impl StoreRouter {
             stores.insert(StoreKind::Pvc, Arc::new(DirBodyStore::open_shared(dir)?));
         }
         let tier = match config.cloud_tier {
-            Some(CloudTier::S3) => Some((
-                StoreKind::S3,
-                s3.ok_or_else(|| not_configured_error(StoreKind::S3))?,
-            )),
-            Some(CloudTier::Gcs) => Some((
-                StoreKind::Gcs,
-                gcs.ok_or_else(|| not_configured_error(StoreKind::Gcs))?,
-            )),
+            Some(CloudTier::S3) => Some((StoreKind::S3, s3.ok_or_else(|| not_configured_error(StoreKind::S3))?)),
+            Some(CloudTier::Gcs) => Some((StoreKind::Gcs, gcs.ok_or_else(|| not_configured_error(StoreKind::Gcs))?)),
             None => None,
         };
         let spill = SpillTarget::new(config, tier, &home_store)?;
@@ -144,17 +133,10 @@ impl StoreRouter {
 
     /// Logs once that a store is not configured.
     fn log_missing(&self, kind: StoreKind) {
-        let mut missed = self
-            .logged_missing
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut missed = self.logged_missing.lock().unwrap_or_else(PoisonError::into_inner);
         if missed.insert(kind) {
             let (store, remedy) = (kind.name(), store_remedy(kind));
-            tracing::warn!(
-                store,
-                remedy,
-                "store is not configured; using the default store"
-            );
+            tracing::warn!(store, remedy, "store is not configured; using the default store");
         }
     }
 
@@ -235,10 +217,7 @@ impl<'a> PeekedBody<'a> {
         let read = begin.read_to_end(&mut head).await;
         read.map_err(Error::Interrupted)?;
         if head.len() > KV_BYTES_MAX {
-            return Ok(Self::Partial {
-                head,
-                remaining: rest,
-            });
+            return Ok(Self::Partial { head, remaining: rest });
         }
         Ok(Self::Complete(head.into()))
     }
@@ -318,11 +297,7 @@ impl BodyStore for StoreRouter {
         (!is_there).then(|| store_remedy(kind))
     }
 
-    async fn put_with(
-        &self,
-        body: BodySource<'_>,
-        options: &StorageOptions,
-    ) -> Result<StoredBody, Error> {
+    async fn put_with(&self, body: BodySource<'_>, options: &StorageOptions) -> Result<StoredBody, Error> {
         let is_stream = matches!(body, BodySource::Stream(_));
         let body = PeekedBody::peek(body).await?;
         let store = self.choose_store(options.kind, body.is_small());
@@ -333,9 +308,7 @@ impl BodyStore for StoreRouter {
                 let put = || put_with_codec(&**store, codec, BodySource::Bytes(bytes.clone()));
                 put_when_free(put).await?
             }
-            PeekedBody::Complete(bytes) => {
-                put_with_codec(&**store, codec, BodySource::Bytes(bytes)).await?
-            }
+            PeekedBody::Complete(bytes) => put_with_codec(&**store, codec, BodySource::Bytes(bytes)).await?,
             PeekedBody::Partial { head, remaining } => {
                 let mut chained = std::io::Cursor::new(head).chain(remaining);
                 put_with_codec(&**store, codec, BodySource::Stream(&mut chained)).await?
@@ -355,11 +328,7 @@ impl BodyStore for StoreRouter {
         }
     }
 
-    async fn read(
-        &self,
-        reference: &ResultRef,
-        range: Option<Range<u64>>,
-    ) -> Result<BodyStream, Error> {
+    async fn read(&self, reference: &ResultRef, range: Option<Range<u64>>) -> Result<BodyStream, Error> {
         let holder = self.store_of(reference)?;
         match CompressedBody::from_ref(reference)? {
             Some(packed) => compress::read_decompressed(holder, &packed, reference, range).await,

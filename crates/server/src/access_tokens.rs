@@ -58,9 +58,7 @@ impl Server {
         let token = generate_access_token(&request.name, request.role, store.now(), expires_in);
         let (id, expires_at) = (token.row.id.to_string(), token.row.expires_at);
         store.put_token(token.row).await?;
-        store
-            .add_audit_entry(audit_entry(actor, "token.create", &id))
-            .await?;
+        store.add_audit_entry(audit_entry(actor, "token.create", &id)).await?;
         Ok(CreateAccessTokenResponse {
             id,
             token: token.text,
@@ -76,20 +74,14 @@ impl Server {
     }
 
     /// Revokes a token. Other servers on the same store apply it within two seconds.
-    pub async fn revoke_access_token(
-        &self,
-        id: &str,
-        actor: Actor,
-    ) -> Result<(), AccessTokenError> {
+    pub async fn revoke_access_token(&self, id: &str, actor: Actor) -> Result<(), AccessTokenError> {
         let store = &self.shared.store;
         let token_row = store.tokens().await?;
         let token = id.parse().map(AccessTokenId).ok();
         let token = token.filter(|token| token_row.iter().any(|row| row.id == *token));
         let token = token.ok_or_else(|| AccessTokenError::NotFound(id.to_owned()))?;
         store.revoke_token(token).await?;
-        Ok(store
-            .add_audit_entry(audit_entry(actor, "token.revoke", id))
-            .await?)
+        Ok(store.add_audit_entry(audit_entry(actor, "token.revoke", id)).await?)
     }
 }
 

@@ -80,9 +80,7 @@ impl Control {
     pub fn priority(&self) -> Priority {
         match self {
             Self::Cancel { .. } | Self::Finalize { .. } | Self::Pause { .. } => Priority::Control,
-            Self::Resume | Self::Retry { .. } | Self::Patch(_) | Self::Signal { .. } => {
-                Priority::Normal
-            }
+            Self::Resume | Self::Retry { .. } | Self::Patch(_) | Self::Signal { .. } => Priority::Normal,
         }
     }
 }
@@ -145,11 +143,7 @@ impl Server {
     }
 
     /// Sends a message to the owner and waits for the result. Deletes the message if it is not consumed in time.
-    async fn deliver_control(
-        &self,
-        id: ExecutionId,
-        control: &Control,
-    ) -> Result<DeliveryResult, Error> {
+    async fn deliver_control(&self, id: ExecutionId, control: &Control) -> Result<DeliveryResult, Error> {
         if let Control::Retry { version } = control {
             // An unknown version is rejected at once.
             resolve_switch(&self.shared, id, *version).await?;
@@ -184,19 +178,12 @@ impl Server {
     async fn check_control(&self, id: ExecutionId, control: &Control) -> Result<(), ControlError> {
         let row = self.shared.store.execution(id).await.map_err(Error::from)?;
         let status = row.ok_or(Error::NotFound(id))?.status;
-        let ended = matches!(
-            status,
-            RunStatus::Completed | RunStatus::Failed | RunStatus::Cancelled
-        );
+        let ended = matches!(status, RunStatus::Completed | RunStatus::Failed | RunStatus::Cancelled);
         match control {
-            Control::Retry { .. } if !ended || status == RunStatus::Completed => {
-                Err(Refusal::NotRetryable.into())
-            }
+            Control::Retry { .. } if !ended || status == RunStatus::Completed => Err(Refusal::NotRetryable.into()),
             Control::Retry { .. } => Ok(()),
             _ if ended => Err(Refusal::ExecutionEnded.into()),
-            Control::Pause { .. } if status == RunStatus::Paused => {
-                Err(Refusal::AlreadyPaused.into())
-            }
+            Control::Pause { .. } if status == RunStatus::Paused => Err(Refusal::AlreadyPaused.into()),
             Control::Resume if status != RunStatus::Paused => Err(Refusal::NotPaused.into()),
             _ => Ok(()),
         }
@@ -224,11 +211,7 @@ pub(crate) async fn resolve_switch(
 }
 
 /// Adopts an execution whose owner is dead.
-pub(crate) async fn adopt(
-    shared: &ServerShared,
-    id: ExecutionId,
-    priority: Priority,
-) -> Result<Adoption, Error> {
+pub(crate) async fn adopt(shared: &ServerShared, id: ExecutionId, priority: Priority) -> Result<Adoption, Error> {
     let execution_row = shared.store.execution(id).await?;
     let former = execution_row.and_then(|row| row.owner);
     if former.as_ref() == Some(&shared.owner) {
@@ -275,9 +258,7 @@ async fn release_former_claims(
 fn to_input(control: Control) -> Input {
     match control {
         Control::Cancel { reason, cascade } => Input::Cancel(stop_request(reason, cascade, None)),
-        Control::Finalize { ending, reason } => {
-            Input::Cancel(stop_request(reason, true, Some(ending)))
-        }
+        Control::Finalize { ending, reason } => Input::Cancel(stop_request(reason, true, Some(ending))),
         Control::Pause { reason } => Input::Pause { reason },
         Control::Resume => Input::Resume,
         Control::Retry { .. } => Input::Retry { switch: None },
@@ -296,12 +277,8 @@ fn stop_request(reason: Option<String>, cascade: bool, ending: Option<EndStatus>
 
 fn to_message(control: Control) -> ExecutionMessage {
     match control {
-        Control::Cancel { reason, cascade } => {
-            ExecutionMessage::Cancel(stop_request(reason, cascade, None))
-        }
-        Control::Finalize { ending, reason } => {
-            ExecutionMessage::Cancel(stop_request(reason, true, Some(ending)))
-        }
+        Control::Cancel { reason, cascade } => ExecutionMessage::Cancel(stop_request(reason, cascade, None)),
+        Control::Finalize { ending, reason } => ExecutionMessage::Cancel(stop_request(reason, true, Some(ending))),
         Control::Pause { reason } => ExecutionMessage::Pause { reason },
         Control::Resume => ExecutionMessage::Resume,
         Control::Retry { version } => ExecutionMessage::Retry { version },

@@ -67,9 +67,7 @@ impl Error {
     pub(crate) fn as_write_refusal(&self) -> Option<Self> {
         match self {
             Self::Store(error) => error.to_write_refusal().map(Self::Store),
-            Self::Body(results::Error::Full { file }) => {
-                Some(Self::Body(results::Error::Full { file: file.clone() }))
-            }
+            Self::Body(results::Error::Full { file }) => Some(Self::Body(results::Error::Full { file: file.clone() })),
             _ => None,
         }
     }

@@ -42,11 +42,7 @@ pub(crate) async fn run_inbox(shared: Arc<ServerShared>) {
         start_tasks: JoinSet::new(),
     };
     loop {
-        match shared
-            .store
-            .inbox(Some(&shared.owner), inbox.read_limit())
-            .await
-        {
+        match shared.store.inbox(Some(&shared.owner), inbox.read_limit()).await {
             Ok(messages) => inbox.process(messages).await,
             Err(error) => tracing::warn!(%error, "failed to read the inbox; retrying"),
         }
@@ -123,12 +119,7 @@ impl Inbox {
         }
     }
 
-    fn start_child(
-        &mut self,
-        key: MessageKey,
-        child: PendingChild,
-        registered: RegisteredPlaybook,
-    ) {
+    fn start_child(&mut self, key: MessageKey, child: PendingChild, registered: RegisteredPlaybook) {
         let execution = child.start.execution;
         self.starting_executions.insert(execution);
         let shared = self.shared.clone();
@@ -137,11 +128,7 @@ impl Inbox {
             if result.is_err() {
                 tokio::time::sleep(IDLE_PAUSE).await;
             }
-            StartResult {
-                key,
-                execution,
-                result,
-            }
+            StartResult { key, execution, result }
         });
     }
 
@@ -198,16 +185,12 @@ async fn handle_message(shared: &ServerShared, message: Message) -> Result<Messa
             };
             let child = PendingChild { start, parent };
             return match shared.catalog.find(&path, version, base.as_str()).await {
-                Ok(registered) if needs_network(&registered.net.playbook) => Ok(
-                    MessageProgress::NeedsNetwork(Box::new(child), Box::new(registered)),
-                ),
+                Ok(registered) if needs_network(&registered.net.playbook) => {
+                    Ok(MessageProgress::NeedsNetwork(Box::new(child), Box::new(registered)))
+                }
                 Ok(registered) => to_progress(child.start(shared, registered).await),
                 Err(PlaybookError::Store(error)) => Err(error.into()),
-                Err(unusable) => to_progress(
-                    child
-                        .report_failure(shared, start_error(&path, &unusable))
-                        .await,
-                ),
+                Err(unusable) => to_progress(child.report_failure(shared, start_error(&path, &unusable)).await),
             };
         }
         ExecutionMessage::ChildEnded { seq, outcome } => Input::ChildEnded {
@@ -273,11 +256,7 @@ async fn apply_message(
 }
 
 /// Consumes a message that was refused and stores the refusal.
-async fn record_refusal(
-    shared: &ServerShared,
-    key: MessageKey,
-    refusal: &Refusal,
-) -> Result<(), Error> {
+async fn record_refusal(shared: &ServerShared, key: MessageKey, refusal: &Refusal) -> Result<(), Error> {
     let text = RawJson::from_serializable(refusal);
     Ok(shared.store.refuse_message(key, text.text()).await?)
 }
@@ -294,17 +273,11 @@ struct PendingChild {
 
 impl PendingChild {
     /// Starts the child. If it cannot start, its parent receives a failed outcome.
-    async fn start(
-        self,
-        shared: &ServerShared,
-        registered: RegisteredPlaybook,
-    ) -> Result<(), Error> {
+    async fn start(self, shared: &ServerShared, registered: RegisteredPlaybook) -> Result<(), Error> {
         let (execution, consumed) = (self.start.execution, self.start.consumed);
         let error = match self.start.submit(shared, registered).await {
             Ok(()) => return Ok(()),
-            Err(InputError::Failed(Error::Keychain(KeychainError::Store(error))))
-                if error.is_transient() =>
-            {
+            Err(InputError::Failed(Error::Keychain(KeychainError::Store(error)))) if error.is_transient() => {
                 return Err(error.into());
             }
             Err(InputError::Failed(Error::Keychain(error))) => error.to_task_error(),
@@ -339,14 +312,10 @@ async fn report_failed_start(
 fn start_error(path: &str, unusable: &PlaybookError) -> TaskError {
     let (kind, code) = match unusable {
         PlaybookError::Invalid(_) => (ErrorKind::Schema, "PLAYBOOK_INVALID"),
-        PlaybookError::NotFound(_) | PlaybookError::Store(_) => {
-            (ErrorKind::NotFound, "PLAYBOOK_NOT_FOUND")
-        }
+        PlaybookError::NotFound(_) | PlaybookError::Store(_) => (ErrorKind::NotFound, "PLAYBOOK_NOT_FOUND"),
     };
     let detail = match unusable {
-        PlaybookError::Invalid(diagnostics) => {
-            diagnostics.first().map(|first| first.message.clone())
-        }
+        PlaybookError::Invalid(diagnostics) => diagnostics.first().map(|first| first.message.clone()),
         _ => None,
     };
     let message = match detail {

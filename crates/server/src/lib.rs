@@ -37,13 +37,12 @@ pub use control::{Control, ControlError};
 pub use driver::{Assignments, CommitNotice};
 pub use error::{Error, FREE_SPACE_REMEDY};
 pub use keychain::{
-    FetchError, FetchRequest, FetchResponse, KeychainConfig, KeychainError, MasterKey, MasterKeys,
-    SecretFetcher, VaultConfig,
+    FetchError, FetchRequest, FetchResponse, KeychainConfig, KeychainError, MasterKey, MasterKeys, SecretFetcher,
+    VaultConfig,
 };
 pub use loading::SNAPSHOT_VERSION;
 pub use result_reader::{
-    ExecutionOutline, LocatedResult, LoopOutline, ReferencePage, ResultAddress, ResultReader,
-    ResultSelector,
+    ExecutionOutline, LocatedResult, LoopOutline, ReferencePage, ResultAddress, ResultReader, ResultSelector,
 };
 pub use results::ExecutionResult;
 pub(crate) use server::ServerShared;

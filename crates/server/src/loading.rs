@@ -66,10 +66,7 @@ pub(crate) struct ReloadChecks {
 }
 
 /// Computes the current state of an execution.
-pub(crate) async fn load_state(
-    store: &dyn Store,
-    execution: ExecutionId,
-) -> Result<Option<ExecutionState>, Error> {
+pub(crate) async fn load_state(store: &dyn Store, execution: ExecutionId) -> Result<Option<ExecutionState>, Error> {
     let folded = fold_log(store, execution).await?;
     Ok(folded.map(|folded| folded.state))
 }
@@ -90,10 +87,8 @@ async fn fold_log(store: &dyn Store, execution: ExecutionId) -> Result<Option<Fo
     let snapshot_seq = snapshot.map_or(Seq(0), |snapshot| snapshot.seq);
     let state = snapshot.and_then(|snapshot| {
         let read = crate::snapshot::decode_snapshot::<ExecutionState>(&snapshot.bytes);
-        read.inspect_err(
-            |error| tracing::warn!(%execution, %error, "failed to read snapshot; replaying the whole log"),
-        )
-        .ok()
+        read.inspect_err(|error| tracing::warn!(%execution, %error, "failed to read snapshot; replaying the whole log"))
+            .ok()
     });
     let (state, tail) = match (state, snapshot.is_some()) {
         (None, true) => (None, store.events(execution, Seq(0), usize::MAX).await?),
@@ -220,15 +215,11 @@ pub(crate) async fn load_needs(
                     }
                     Err(error @ Error::TooLarge(..)) => {
                         let (code, message) = ("BODY_TOO_LARGE", error.to_string());
-                        loaded
-                            .unavailable
-                            .insert(uri, UnavailableBody { code, message });
+                        loaded.unavailable.insert(uri, UnavailableBody { code, message });
                     }
                     Err(Error::Body(error)) if error.is_missing() => {
                         let (code, message) = (error.code(), error.message_for(&reference));
-                        loaded
-                            .unavailable
-                            .insert(uri, UnavailableBody { code, message });
+                        loaded.unavailable.insert(uri, UnavailableBody { code, message });
                     }
                     Err(error) => return Err(error),
                 }
@@ -264,11 +255,7 @@ pub(crate) fn load_from_recent<'e>(
 
 /// Reads the events with these seqs. If an event refers to a reused task, it is replaced with the original event of
 /// the other execution, under its own seq.
-pub(crate) async fn load_events(
-    store: &dyn Store,
-    execution: ExecutionId,
-    seqs: &[Seq],
-) -> Result<Vec<Event>, Error> {
+pub(crate) async fn load_events(store: &dyn Store, execution: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, Error> {
     let mut events = store.events_at(execution, seqs).await?;
     let mut elsewhere: BTreeMap<ExecutionId, Vec<(Seq, usize)>> = BTreeMap::new();
     for (index, event) in events.iter().enumerate() {
@@ -317,11 +304,7 @@ pub(crate) async fn loop_source(
 }
 
 /// Reads how many iterations of a loop succeeded and failed.
-async fn load_loop_stats(
-    store: &dyn Store,
-    execution: ExecutionId,
-    pointer: &LoopPointer,
-) -> Result<LoopStats, Error> {
+async fn load_loop_stats(store: &dyn Store, execution: ExecutionId, pointer: &LoopPointer) -> Result<LoopStats, Error> {
     let (execution, pointer) = loop_source(store, execution, pointer).await?;
     let events = store.events_at(execution, &[pointer.done]).await?;
     let stats = events.iter().find_map(|event| match &event.body {

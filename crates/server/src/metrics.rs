@@ -31,21 +31,13 @@ const COUNTERS: [(&str, &str); 8] = [
     (EVENTS, "events that became durable"),
     (CLAIMED, "commands assigned to workers"),
     (FENCED, "reports rejected because their lease had expired"),
-    (
-        LOST,
-        "commands reassigned because the lease of their worker expired",
-    ),
+    (LOST, "commands reassigned because the lease of their worker expired"),
     (MOVED, "commits that failed because the log had changed"),
-    (
-        STORE_FAILURES,
-        "commits that failed because the store was unavailable",
-    ),
+    (STORE_FAILURES, "commits that failed because the store was unavailable"),
     (REMOVED, "rows removed after their retention time"),
 ];
 
-const BUCKETS: [f64; 10] = [
-    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5,
-];
+const BUCKETS: [f64; 10] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5];
 
 /// Renders the metrics of this process.
 pub(crate) struct MetricsRenderer {
@@ -71,9 +63,7 @@ impl MetricsRenderer {
             metrics::describe_histogram!(COMMIT_SECONDS, "duration of a batch of commits");
             Some(handle)
         });
-        Self {
-            handle: handle.clone(),
-        }
+        Self { handle: handle.clone() }
     }
 
     /// The metrics in the Prometheus text format.

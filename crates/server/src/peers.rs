@@ -9,10 +9,7 @@ use model::command::ClaimId;
 use model::id::WorkerId;
 use store::OwnerId;
 use wire::api::{BuildCommandsRequest, BuildCommandsResponse};
-use wire::{
-    AccessToken, CallError, ClaimedCommand, Client, HttpTransport, ReportRequest, ReportResponse,
-    Transport,
-};
+use wire::{AccessToken, CallError, ClaimedCommand, Client, HttpTransport, ReportRequest, ReportResponse, Transport};
 
 use crate::ServerShared;
 
@@ -45,15 +42,11 @@ impl PeerClients {
     }
 
     fn client(&self, address: &str) -> Result<Client, CallError> {
-        let mut clients = self
-            .clients
-            .lock()
-            .expect("no holder of the clients lock panics");
+        let mut clients = self.clients.lock().expect("no holder of the clients lock panics");
         if let Some(client) = clients.get(address) {
             return Ok(client.clone());
         }
-        let client =
-            Client::new(&[address.to_owned()], Some(self.secret.clone()))?.with_forwarding();
+        let client = Client::new(&[address.to_owned()], Some(self.secret.clone()))?.with_forwarding();
         if clients.len() >= CLIENTS_MAX {
             // Servers restart under new addresses. Clients of live servers are created again on their next use.
             clients.clear();
@@ -64,10 +57,7 @@ impl PeerClients {
 }
 
 /// Determines the state of an owner that is not this process.
-pub(crate) async fn owner_status(
-    shared: &ServerShared,
-    owner: &OwnerId,
-) -> Result<OwnerStatus, store::Error> {
+pub(crate) async fn owner_status(shared: &ServerShared, owner: &OwnerId) -> Result<OwnerStatus, store::Error> {
     let peers = shared.store.processes().await?;
     let Some(peer) = peers.into_iter().find(|peer| peer.owner == *owner) else {
         return Ok(OwnerStatus::Dead);
@@ -81,10 +71,7 @@ pub(crate) async fn owner_status(
 }
 
 /// Forwards a report to the owner of its execution.
-pub(crate) async fn forward_report(
-    client: Client,
-    report: ReportRequest,
-) -> Result<ReportResponse, wire::Error> {
+pub(crate) async fn forward_report(client: Client, report: ReportRequest) -> Result<ReportResponse, wire::Error> {
     HttpTransport::new(client).report(report).await
 }
 
@@ -97,9 +84,7 @@ pub(crate) async fn fetch_commands(
     let claims = claims.iter();
     let request = BuildCommandsRequest {
         worker: worker.clone(),
-        commands: claims
-            .map(|claim| (claim.command, claim.lease_epoch))
-            .collect(),
+        commands: claims.map(|claim| (claim.command, claim.lease_epoch)).collect(),
     };
     let response: BuildCommandsResponse = client.post("/api/cluster/build", &request).await?;
     Ok(response.commands)

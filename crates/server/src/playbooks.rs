@@ -86,11 +86,7 @@ pub(crate) enum PlaybookError {
 }
 
 impl PlaybookCatalog {
-    pub(crate) fn new(
-        store: Arc<dyn Store>,
-        limits: ExecutionLimits,
-        playbook_dir: Option<PathBuf>,
-    ) -> Self {
+    pub(crate) fn new(store: Arc<dyn Store>, limits: ExecutionLimits, playbook_dir: Option<PathBuf>) -> Self {
         Self {
             store,
             limits,
@@ -112,25 +108,13 @@ impl PlaybookCatalog {
         let entry = self.store.playbook(hash).await?;
         let entry = entry.ok_or_else(|| Error::NoPlaybook(hash.clone()))?;
         let parsed = language::playbook::parse(entry.path.as_str(), entry.text.as_bytes());
-        let playbook = parsed
-            .playbook
-            .ok_or_else(|| Error::NoPlaybook(hash.clone()))?;
-        Ok(self.cache_net(
-            hash.clone(),
-            PlaybookNet::new(Arc::new(playbook), self.limits),
-        ))
+        let playbook = parsed.playbook.ok_or_else(|| Error::NoPlaybook(hash.clone()))?;
+        Ok(self.cache_net(hash.clone(), PlaybookNet::new(Arc::new(playbook), self.limits)))
     }
 
     /// Checks a text and registers it under `path`, unless it is the last text that this process registered there.
-    pub(crate) async fn register(
-        &self,
-        path: &str,
-        text: &str,
-    ) -> Result<RegisteredPlaybook, PlaybookError> {
-        if let Some(entry) = self
-            .entries()
-            .get(path)
-            .filter(|entry| *entry.text == *text)
+    pub(crate) async fn register(&self, path: &str, text: &str) -> Result<RegisteredPlaybook, PlaybookError> {
+        if let Some(entry) = self.entries().get(path).filter(|entry| *entry.text == *text)
             && let Some(net) = self.cached_net(&entry.hash)
         {
             return Ok(RegisteredPlaybook { entry, net });
@@ -140,19 +124,14 @@ impl PlaybookCatalog {
             return Err(PlaybookError::Invalid(parsed.diagnostics));
         };
         let entry = self.store.put_playbook(path, text).await?;
-        let net = self.cache_net(
-            entry.hash.clone(),
-            PlaybookNet::new(Arc::new(playbook), self.limits),
-        );
+        let net = self.cache_net(entry.hash.clone(), PlaybookNet::new(Arc::new(playbook), self.limits));
         self.entries()
             .insert(path.to_owned(), entry.clone(), entry.text.len() as u64);
         Ok(RegisteredPlaybook { entry, net })
     }
 
     fn entries(&self) -> MutexGuard<'_, BoundedCache<String, CatalogEntry>> {
-        self.entries
-            .lock()
-            .expect("no holder of the cache lock panics")
+        self.entries.lock().expect("no holder of the cache lock panics")
     }
 
     /// Finds the playbook that a task of the playbook at `base` calls `path`: a file next to it, or a catalog entry.
@@ -185,10 +164,7 @@ impl PlaybookCatalog {
         let Some(playbook) = parsed.playbook else {
             return Err(PlaybookError::Invalid(parsed.diagnostics));
         };
-        let net = self.cache_net(
-            entry.hash.clone(),
-            PlaybookNet::new(Arc::new(playbook), self.limits),
-        );
+        let net = self.cache_net(entry.hash.clone(), PlaybookNet::new(Arc::new(playbook), self.limits));
         Ok(RegisteredPlaybook { entry, net })
     }
 
@@ -216,25 +192,17 @@ impl PlaybookCatalog {
         let beside = Path::new(base).parent().unwrap_or(Path::new(""));
         let candidates_for = |path: &str| [folder.join(beside).join(path), folder.join(path)];
         let with_suffix = format!("{path}.yaml");
-        let mut candidates = candidates_for(path)
-            .into_iter()
-            .chain(candidates_for(&with_suffix));
+        let mut candidates = candidates_for(path).into_iter().chain(candidates_for(&with_suffix));
         candidates.find(|file| file.is_file())
     }
 
     fn cached_net(&self, hash: &PlaybookHash) -> Option<Arc<PlaybookNet>> {
-        self.nets
-            .lock()
-            .expect("no holder of the cache lock panics")
-            .get(hash)
+        self.nets.lock().expect("no holder of the cache lock panics").get(hash)
     }
 
     fn cache_net(&self, hash: PlaybookHash, net: PlaybookNet) -> Arc<PlaybookNet> {
         let net = Arc::new(net);
-        let mut nets = self
-            .nets
-            .lock()
-            .expect("no holder of the cache lock panics");
+        let mut nets = self.nets.lock().expect("no holder of the cache lock panics");
         nets.insert(hash, &net);
         net
     }

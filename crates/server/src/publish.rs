@@ -65,11 +65,7 @@ async fn is_publisher(shared: &ServerShared) -> Result<bool, Error> {
 }
 
 /// Publishes all events in the outbox.
-async fn publish_outbox(
-    shared: &ServerShared,
-    bus: &dyn Bus,
-    after: &mut u64,
-) -> Result<(), PublishError> {
+async fn publish_outbox(shared: &ServerShared, bus: &dyn Bus, after: &mut u64) -> Result<(), PublishError> {
     loop {
         let rows = shared.store.outbox(*after, BATCH).await?;
         let Some(last) = rows.last().map(|row| row.position) else {

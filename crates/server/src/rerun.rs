@@ -16,11 +16,7 @@ const PAGE: usize = 5_000;
 
 impl Server {
     /// Starts the new execution; it is durable when this returns.
-    pub async fn rerun(
-        &self,
-        id: ExecutionId,
-        rerun: RerunRequest,
-    ) -> Result<ExecutionId, SubmitError> {
+    pub async fn rerun(&self, id: ExecutionId, rerun: RerunRequest) -> Result<ExecutionId, SubmitError> {
         let row = self.shared.store.execution(id).await.map_err(Error::from)?;
         let row = row.ok_or(Error::NotFound(id))?;
         if matches!(row.status, RunStatus::Running | RunStatus::Paused) {
@@ -50,11 +46,7 @@ impl Server {
     }
 
     /// Reads as much of the log as the cut needs.
-    async fn plan_reuse(
-        &self,
-        id: ExecutionId,
-        mut planner: ReusePlanner,
-    ) -> Result<ReusePlan, SubmitError> {
+    async fn plan_reuse(&self, id: ExecutionId, mut planner: ReusePlanner) -> Result<ReusePlan, SubmitError> {
         let mut after = Seq(0);
         while !planner.is_complete() {
             let page = self.shared.store.events(id, after, PAGE).await;
@@ -69,11 +61,7 @@ impl Server {
     }
 
     /// Finds a version of the execution's playbook.
-    pub(crate) async fn find_version(
-        &self,
-        row: &ExecutionRow,
-        version: u32,
-    ) -> Result<RegisteredPlaybook, Error> {
+    pub(crate) async fn find_version(&self, row: &ExecutionRow, version: u32) -> Result<RegisteredPlaybook, Error> {
         self.shared.catalog.find_version(row, version).await
     }
 }

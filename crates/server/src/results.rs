@@ -52,12 +52,7 @@ impl Server {
         let mut published = self.subscribe_commits();
         let mut changes = store::ChangeWatch::default();
         loop {
-            let row = self
-                .shared
-                .store
-                .execution(id)
-                .await?
-                .ok_or(Error::NotFound(id))?;
+            let row = self.shared.store.execution(id).await?.ok_or(Error::NotFound(id))?;
             if row.status != RunStatus::Running {
                 return Ok(row.status);
             }
@@ -118,23 +113,16 @@ impl Server {
     /// How a run ended, according to the last events of its log.
     async fn load_end(&self, id: ExecutionId) -> Result<EndedExecution, Error> {
         let shared = &self.shared;
-        let row = shared
-            .store
-            .execution(id)
-            .await?
-            .ok_or(Error::NotFound(id))?;
+        let row = shared.store.execution(id).await?.ok_or(Error::NotFound(id))?;
         let after = Seq(row.version.0.saturating_sub(LAST_EVENTS_MAX));
         let tail = shared.store.events(id, after, usize::MAX).await?;
         let finished = tail.into_iter().rev().find_map(|event| match event.body {
             EventBody::PlaybookFinished(finished) => Some(*finished),
             _ => None,
         });
-        let finished = finished
-            .filter(|_| row.status != RunStatus::Running && row.status != RunStatus::Paused);
+        let finished = finished.filter(|_| row.status != RunStatus::Running && row.status != RunStatus::Paused);
         let (result, error) = match finished {
-            Some(ExecutionFinished { result, error, .. }) => {
-                (result.filter(|_| error.is_none()), error)
-            }
+            Some(ExecutionFinished { result, error, .. }) => (result.filter(|_| error.is_none()), error),
             None => (None, None),
         };
         Ok(EndedExecution {
@@ -145,11 +133,7 @@ impl Server {
     }
 
     /// Progress of the latest run of a loop: counts and failed iterations.
-    pub(crate) async fn loop_status(
-        &self,
-        id: ExecutionId,
-        step: &Name,
-    ) -> Result<Option<Value>, Error> {
+    pub(crate) async fn loop_status(&self, id: ExecutionId, step: &Name) -> Result<Option<Value>, Error> {
         let state = self.load_state(id).await?;
         let live = state.runs.iter().rev().find(|(run, _)| run.step == *step);
         if let Some(progress) = live.and_then(|(_, run)| run.loop_.as_ref()) {
@@ -161,9 +145,7 @@ impl Server {
         }
         let summary = state.steps.get(step);
         let latest = summary.and_then(|summary| summary.latest.as_ref());
-        let Some(EnvelopeContent::Loop(pointer)) =
-            latest.map(|latest| Envelope::from(latest).content)
-        else {
+        let Some(EnvelopeContent::Loop(pointer)) = latest.map(|latest| Envelope::from(latest).content) else {
             return Ok(None);
         };
         let (source, pointer) = loading::loop_source(&*self.shared.store, id, &pointer).await?;
@@ -182,20 +164,13 @@ impl Server {
     }
 
     /// Loads the current state of a run.
-    pub(crate) async fn load_state(
-        &self,
-        id: ExecutionId,
-    ) -> Result<engine::ExecutionState, Error> {
+    pub(crate) async fn load_state(&self, id: ExecutionId) -> Result<engine::ExecutionState, Error> {
         let state = loading::load_state(&*self.shared.store, id).await?;
         state.ok_or(Error::NotFound(id))
     }
 
     /// Loads the current result of the step that a pointer names.
-    pub async fn step_result(
-        &self,
-        id: ExecutionId,
-        pointer: &ResultPointer,
-    ) -> Result<Value, Error> {
+    pub async fn step_result(&self, id: ExecutionId, pointer: &ResultPointer) -> Result<Value, Error> {
         let reader = self.shared.reader();
         let address = ResultAddress::for_step(pointer.step.clone());
         match reader.find(id, &address).await? {

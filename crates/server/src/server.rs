@@ -82,10 +82,7 @@ impl Server {
 
     /// Starts a server with a driver that a simulation changes.
     #[cfg(feature = "simulation")]
-    pub fn start_with_tamper(
-        config: Config,
-        tamper: Arc<dyn crate::DriverTamper>,
-    ) -> Result<Self, Error> {
+    pub fn start_with_tamper(config: Config, tamper: Arc<dyn crate::DriverTamper>) -> Result<Self, Error> {
         Self::start_parts(config, driver::Hooks::from_tamper(tamper))
     }
 
@@ -94,21 +91,14 @@ impl Server {
         let (published, _) = broadcast::channel(COMMIT_NOTICES_MAX);
         let (drive, orders) = driver::driver_channel();
         let shared = Arc::new(ServerShared {
-            catalog: playbooks::PlaybookCatalog::new(
-                config.store.clone(),
-                config.limits,
-                config.playbook_dir,
-            ),
+            catalog: playbooks::PlaybookCatalog::new(config.store.clone(), config.limits, config.playbook_dir),
             keychain: Keychain::new(config.keychain, config.store.clone()),
             store: config.store,
             bodies: config.bodies,
             owner,
             driver: drive,
             sweep_signals: sweep::SweepSignals::default(),
-            peer_clients: config
-                .cluster_secret
-                .as_deref()
-                .map(peers::PeerClients::new),
+            peer_clients: config.cluster_secret.as_deref().map(peers::PeerClients::new),
             may_adopt: config.may_adopt,
             env: OnceLock::new(),
             bus: config.bus,
@@ -121,11 +111,7 @@ impl Server {
             sweep::BackgroundTask::spawn("garbage collector", &shared, sweep)
         });
         let driving = driver::run(shared.clone(), orders, hooks);
-        let mut parts = vec![sweep::BackgroundTask::spawn(
-            "execution driver",
-            &shared,
-            driving,
-        )];
+        let mut parts = vec![sweep::BackgroundTask::spawn("execution driver", &shared, driving)];
         parts.extend(sweep::spawn_tasks(&shared));
         parts.extend(collecting);
         Ok(Self {

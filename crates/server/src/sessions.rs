@@ -30,8 +30,7 @@ pub(crate) fn client_holder(principal: &str, session_id: Option<&str>) -> Sessio
 
 fn principal(holder: &SessionHolder) -> &str {
     let text = &*holder.0;
-    text.split_once(SESSION_MARK)
-        .map_or(text, |(principal, _)| principal)
+    text.split_once(SESSION_MARK).map_or(text, |(principal, _)| principal)
 }
 
 /// Renews a session, or starts one if the worker's name has no live session. Returns false if another holder has a
@@ -92,10 +91,7 @@ mod tests {
         let secret = client_holder("token 7", Some("ab"));
         assert_ne!(plain, secret);
         assert_eq!(principal(&plain), principal(&secret));
-        assert_ne!(
-            principal(&plain),
-            principal(&client_holder("token 8", None))
-        );
+        assert_ne!(principal(&plain), principal(&client_holder("token 8", None)));
         let process = process_holder(&OwnerId("one".into()));
         assert_ne!(principal(&process), principal(&plain));
     }

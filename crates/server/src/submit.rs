@@ -103,11 +103,7 @@ impl Server {
     }
 
     /// Checks a text and registers it.
-    pub(crate) async fn register(
-        &self,
-        path: &str,
-        text: &str,
-    ) -> Result<RegisteredPlaybook, SubmitError> {
+    pub(crate) async fn register(&self, path: &str, text: &str) -> Result<RegisteredPlaybook, SubmitError> {
         Ok(self.shared.catalog.register(path, text).await?)
     }
 
@@ -131,11 +127,7 @@ impl Server {
 }
 
 /// Logs the result stores that the playbook names and that are not configured; the default store is used instead.
-fn warn_of_missing_stores(
-    shared: &ServerShared,
-    execution_id: ExecutionId,
-    registered: &RegisteredPlaybook,
-) {
+fn warn_of_missing_stores(shared: &ServerShared, execution_id: ExecutionId, registered: &RegisteredPlaybook) {
     let steps = registered.net.playbook.steps.iter();
     for task in steps.flat_map(Step::all_tasks) {
         let store = task.result.store.as_ref().map(Name::as_str);
@@ -161,11 +153,7 @@ pub(crate) struct ExecutionStart {
 
 impl ExecutionStart {
     /// Starts the execution and waits until it is durable.
-    pub(crate) async fn submit(
-        self,
-        shared: &ServerShared,
-        registered: RegisteredPlaybook,
-    ) -> Result<(), InputError> {
+    pub(crate) async fn submit(self, shared: &ServerShared, registered: RegisteredPlaybook) -> Result<(), InputError> {
         let fits = registered.net.check_payload_size(self.payload.as_ref());
         fits.map_err(InputError::Refused)?;
         warn_of_missing_stores(shared, self.execution, &registered);
@@ -199,11 +187,7 @@ impl ExecutionStart {
     }
 
     /// Checks that the credentials can be resolved; otherwise the execution does not start.
-    async fn check_keychain(
-        &self,
-        shared: &ServerShared,
-        registered: &RegisteredPlaybook,
-    ) -> Result<(), InputError> {
+    async fn check_keychain(&self, shared: &ServerShared, registered: &RegisteredPlaybook) -> Result<(), InputError> {
         let parent = self.parent.as_ref().map(|parent| parent.execution_id);
         let run = ExecutionView {
             execution_id: Some(self.execution),

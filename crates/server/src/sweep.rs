@@ -62,11 +62,7 @@ pub(crate) fn spawn_tasks(shared: &Arc<ServerShared>) -> Vec<BackgroundTask> {
     ];
     if shared.may_adopt {
         let tidying = remove_old_rows(shared.clone());
-        parts.push(BackgroundTask::spawn(
-            "removal of old rows",
-            shared,
-            tidying,
-        ));
+        parts.push(BackgroundTask::spawn("removal of old rows", shared, tidying));
         let taking_over = adopt_abandoned(shared.clone());
         parts.push(BackgroundTask::spawn("adoption sweep", shared, taking_over));
     }
@@ -160,12 +156,7 @@ async fn watch_offers(shared: Arc<ServerShared>) {
             // process that owned such an execution before can release one.
             () = shared.store.wait_for_change(), if has_peers => {}
         }
-        if shared
-            .driver
-            .send(DriverRequest::RecheckOffers)
-            .await
-            .is_err()
-        {
+        if shared.driver.send(DriverRequest::RecheckOffers).await.is_err() {
             return;
         }
         // Under load, one check covers many changes.
@@ -189,9 +180,7 @@ async fn run_timers(shared: Arc<ServerShared>) {
         let until = shared.store.now().after(IDLE_PAUSE);
         let next = shared.store.next_timer(Some(&shared.owner), until).await;
         let next = next.ok().flatten();
-        let wait = next.map_or(IDLE_PAUSE, |due| {
-            due.since(shared.store.now()).min(IDLE_PAUSE)
-        });
+        let wait = next.map_or(IDLE_PAUSE, |due| due.since(shared.store.now()).min(IDLE_PAUSE));
         tokio::select! {
             () = tokio::time::sleep(wait.max(Duration::from_millis(1))) => {}
             () = shared.sweep_signals.timers.notified() => {}
@@ -200,11 +189,7 @@ async fn run_timers(shared: Arc<ServerShared>) {
 }
 
 async fn fire_due_timers(shared: &ServerShared) -> Result<(), Error> {
-    for (execution, timer) in shared
-        .store
-        .due_timers(Some(&shared.owner), BATCH_MAX)
-        .await?
-    {
+    for (execution, timer) in shared.store.due_timers(Some(&shared.owner), BATCH_MAX).await? {
         let fired = Input::TimerDue(timer);
         let delivered = shared
             .driver
@@ -253,20 +238,11 @@ async fn sweep_claims(shared: &ServerShared, spares: bool) -> Result<(), Error> 
             lease_epoch: lost.lease_epoch,
             is_strike: true,
         };
-        shared
-            .driver
-            .send(DriverRequest::ForgetHolder(lost.command))
-            .await?;
+        shared.driver.send(DriverRequest::ForgetHolder(lost.command)).await?;
         apply_input(shared, lost.command.execution, input, None).await?;
     }
     for command in shared.store.overdue_commands(Some(&shared.owner)).await? {
-        apply_input(
-            shared,
-            command.execution,
-            Input::CommandOverdue(command.seq),
-            None,
-        )
-        .await?;
+        apply_input(shared, command.execution, Input::CommandOverdue(command.seq), None).await?;
     }
     Ok(())
 }

@@ -35,12 +35,7 @@ mod hooks {
         /// Whether this bug is built in.
         fn has_bug(&self, bug: DriverBug) -> bool;
         /// Changes what the engine decides on.
-        fn before_decision(
-            &self,
-            state: Option<&mut ExecutionState>,
-            input: &mut Input,
-            now: &mut Time,
-        );
+        fn before_decision(&self, state: Option<&mut ExecutionState>, input: &mut Input, now: &mut Time);
         /// Changes a decision; `before` is the true state that it was made on.
         fn after_decision(&self, before: Option<&ExecutionState>, decision: &mut Decision);
     }

@@ -20,8 +20,8 @@ use model::step_pointer::LoopPointer;
 use store::{Priority, SessionHolder};
 use tokio::sync::oneshot;
 use wire::{
-    ByteStream, ClaimedCommand, CommandNotice, PlaybookText, ReportRequest, ReportResponse,
-    ResolvedSecret, Transport, Verdict,
+    ByteStream, ClaimedCommand, CommandNotice, PlaybookText, ReportRequest, ReportResponse, ResolvedSecret, Transport,
+    Verdict,
 };
 
 use crate::ServerShared;
@@ -113,8 +113,7 @@ impl InProcessTransport {
                 }
                 OwnerStatus::Unreachable => return Err(unavailable(Error::OwnedBy(owner))),
                 OwnerStatus::Dead => {
-                    let adopted =
-                        control::adopt(&self.shared, command.execution, Priority::Normal).await;
+                    let adopted = control::adopt(&self.shared, command.execution, Priority::Normal).await;
                     adopted.map_err(unavailable)?;
                 }
             }
@@ -137,46 +136,30 @@ impl InProcessTransport {
     }
 
     /// Releases claims that the store has and that the worker does not list in its heartbeat.
-    pub(crate) async fn release_unacknowledged(
-        &self,
-        request: &HeartbeatRequest,
-    ) -> Result<(), Error> {
+    pub(crate) async fn release_unacknowledged(&self, request: &HeartbeatRequest) -> Result<(), Error> {
         let acknowledged: HashSet<ClaimId> = request.claims.iter().copied().collect();
         let now = self.shared.store.now();
         for row in self.shared.store.worker_claims(&request.worker).await? {
-            if !acknowledged.contains(&row.claim) && now.since(row.claimed_at) > UNACKNOWLEDGED_MAX
-            {
-                self.release_claim(row.claim.command, row.claim.lease_epoch)
-                    .await?;
+            if !acknowledged.contains(&row.claim) && now.since(row.claimed_at) > UNACKNOWLEDGED_MAX {
+                self.release_claim(row.claim.command, row.claim.lease_epoch).await?;
             }
         }
         Ok(())
     }
 
     /// Ends a session and releases the commands of its worker at once.
-    pub(crate) async fn end_session(
-        &self,
-        worker: &WorkerId,
-        holder: &SessionHolder,
-    ) -> Result<(), Error> {
+    pub(crate) async fn end_session(&self, worker: &WorkerId, holder: &SessionHolder) -> Result<(), Error> {
         for row in self.shared.store.worker_claims(worker).await? {
-            self.release_claim(row.claim.command, row.claim.lease_epoch)
-                .await?;
+            self.release_claim(row.claim.command, row.claim.lease_epoch).await?;
         }
-        let ended = self
-            .shared
-            .store
-            .renew_session(worker, holder, Duration::ZERO);
+        let ended = self.shared.store.renew_session(worker, holder, Duration::ZERO);
         ended.await?;
         Ok(())
     }
 
     async fn release_claim(&self, command: CommandId, epoch: LeaseEpoch) -> Result<(), Error> {
         self.shared.store.release_claim(command, epoch).await?;
-        self.shared
-            .driver
-            .send(DriverRequest::ForgetHolder(command))
-            .await?;
+        self.shared.driver.send(DriverRequest::ForgetHolder(command)).await?;
         self.shared.driver.send(DriverRequest::RecheckOffers).await
     }
 
@@ -195,12 +178,8 @@ impl InProcessTransport {
                 continue;
             };
             let mut notices: Vec<CommandNotice> = claims.iter().filter_map(notice_for).collect();
-            let is_held =
-                |command: &CommandId| claims.iter().any(|claims| claims.claim.command == *command);
-            for command in remote_claims
-                .into_iter()
-                .filter(|command| !is_held(command))
-            {
+            let is_held = |command: &CommandId| claims.iter().any(|claims| claims.claim.command == *command);
+            for command in remote_claims.into_iter().filter(|command| !is_held(command)) {
                 // The command was withdrawn, or it has ended and its holder knows.
                 notices.push(CommandNotice {
                     command,
@@ -256,9 +235,7 @@ impl Transport for InProcessTransport {
         if !renewed.map_err(|error| unavailable(error.into()))? {
             return Err(wire::Error::SessionReplaced(request.worker.clone()));
         }
-        self.release_unacknowledged(request)
-            .await
-            .map_err(unavailable)
+        self.release_unacknowledged(request).await.map_err(unavailable)
     }
 
     async fn leave(&self, worker: &WorkerId) -> Result<(), wire::Error> {
@@ -295,20 +272,12 @@ impl Transport for InProcessTransport {
         })
     }
 
-    async fn events(
-        &self,
-        execution: ExecutionId,
-        seqs: &[Seq],
-    ) -> Result<Vec<Event>, wire::Error> {
+    async fn events(&self, execution: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, wire::Error> {
         let events = crate::loading::load_events(&*self.shared.store, execution, seqs).await;
         events.map_err(unavailable)
     }
 
-    async fn loop_results(
-        &self,
-        execution: ExecutionId,
-        pointer: &LoopPointer,
-    ) -> Result<RawJson, wire::Error> {
+    async fn loop_results(&self, execution: ExecutionId, pointer: &LoopPointer) -> Result<RawJson, wire::Error> {
         let results = crate::loading::load_loop_results(&self.shared, execution, pointer).await;
         results
             .map(|value| RawJson::from_serializable(&value))
@@ -378,9 +347,7 @@ fn from_input_error(command: CommandId, posted: InputError) -> wire::Error {
             wire::Error::Fenced(command)
         }
         InputError::Refused(refusal) => wire::Error::Refused(refusal.to_string()),
-        InputError::Failed(Error::NotFound(execution)) => {
-            wire::Error::NotFound(format!("run {execution}"))
-        }
+        InputError::Failed(Error::NotFound(execution)) => wire::Error::NotFound(format!("run {execution}")),
         InputError::Failed(error) => unavailable(error),
     }
 }

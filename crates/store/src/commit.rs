@@ -175,9 +175,7 @@ impl Commit {
                 return Err(Error::Malformed("an event belongs to another execution"));
             }
             if event.seq != last.next() {
-                return Err(Error::Malformed(
-                    "sequence numbers do not follow the expected version",
-                ));
+                return Err(Error::Malformed("sequence numbers do not follow the expected version"));
             }
             let is_root = event.seq == Seq(1);
             if is_root != matches!(event.body, EventBody::ExecutionRequested(_)) {
@@ -187,9 +185,7 @@ impl Commit {
             }
             match event.cause_seq {
                 Some(cause) if cause >= event.seq || cause == Seq(0) => {
-                    return Err(Error::Malformed(
-                        "the cause of an event is not before the event",
-                    ));
+                    return Err(Error::Malformed("the cause of an event is not before the event"));
                 }
                 None if !is_root => return Err(Error::Malformed("an event has no cause")),
                 _ => {}
@@ -224,9 +220,7 @@ impl Commit {
     }
 
     /// All unique keys of this commit, explicit and implied.
-    pub(crate) fn claimed_keys(
-        &self,
-    ) -> impl Iterator<Item = (UniqueKey, Option<&ExternalEventKey>)> {
+    pub(crate) fn claimed_keys(&self) -> impl Iterator<Item = (UniqueKey, Option<&ExternalEventKey>)> {
         let added_keys = self.keys.iter().map(|key| (key.clone(), None));
         let foreign = self
             .external_events
@@ -241,10 +235,7 @@ impl IssuedCommand {
     pub(crate) fn work_unit(&self) -> String {
         use model::command::CommandWork;
         let Command {
-            run,
-            work,
-            dispatch,
-            ..
+            run, work, dispatch, ..
         } = &self.command;
         match work {
             CommandWork::Pipeline => format!("{run}:{dispatch}"),

@@ -49,9 +49,7 @@ pub enum Error {
         source: BoxError,
     },
     /// The database rejects the user or the password.
-    #[error(
-        "cannot log in to Postgres at {location} as user `{user}`: wrong user name or password"
-    )]
+    #[error("cannot log in to Postgres at {location} as user `{user}`: wrong user name or password")]
     Authentication {
         /// Host, port and database.
         location: String,
@@ -76,9 +74,7 @@ pub enum Error {
         missing: String,
     },
     /// A pooler sends the statements of one connection to different backends.
-    #[error(
-        "the pooler at {location} uses transaction pooling; use session pooling, or connect directly"
-    )]
+    #[error("the pooler at {location} uses transaction pooling; use session pooling, or connect directly")]
     Pooler {
         /// Host, port and database.
         location: String,

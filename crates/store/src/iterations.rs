@@ -201,9 +201,7 @@ impl IterationDelta {
         let (Some(_), Some(task), Some(step)) = (at.iteration, &at.task, &at.step) else {
             return;
         };
-        let is_same = |ends: &TaskEnds| {
-            ends.task == *task && ends.run.run == at.run && ends.run.step == *step
-        };
+        let is_same = |ends: &TaskEnds| ends.task == *task && ends.run.run == at.run && ends.run.step == *step;
         let index = self.tasks.iter().position(is_same).unwrap_or_else(|| {
             self.tasks.push(TaskEnds {
                 run: StepRunId {
@@ -304,11 +302,7 @@ pub(crate) fn is_of_run(head: EventHead<'_>, run: &StepRunId) -> bool {
 }
 
 /// Whether an event is indexed under one of these iterations of a loop run.
-pub(crate) fn is_of_iterations(
-    head: EventHead<'_>,
-    run: &StepRunId,
-    iterations: &Range<u64>,
-) -> bool {
+pub(crate) fn is_of_iterations(head: EventHead<'_>, run: &StepRunId, iterations: &Range<u64>) -> bool {
     let is_wanted = |index| iterations.contains(&index);
     head.iteration.is_some_and(is_wanted) && is_indexed(head) && is_of_run(head, run)
 }
@@ -328,11 +322,7 @@ fn is_detail(event: &Event) -> bool {
 }
 
 fn add_to_block(blocks: &mut BTreeMap<(StepRunId, u64), IterationBlock>, event: &Event) {
-    let Some(iteration) = event
-        .location
-        .iteration
-        .filter(|_| is_indexed(EventHead::of(event)))
-    else {
+    let Some(iteration) = event.location.iteration.filter(|_| is_indexed(EventHead::of(event))) else {
         return;
     };
     let Some(run) = event.location.step_run_id() else {

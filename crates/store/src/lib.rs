@@ -30,21 +30,19 @@ mod watch;
 pub use self::postgres::{PostgresOptions, PostgresStore};
 pub use ::postgres::PostgresUrl;
 pub use access::{
-    AccessTokenId, AccessTokenRow, AuditEntry, AuditOutcome, AuditRow, OutboxRow, StoreProcess,
-    WorkerClaim,
+    AccessTokenId, AccessTokenRow, AuditEntry, AuditOutcome, AuditRow, OutboxRow, StoreProcess, WorkerClaim,
 };
 pub use commit::{
-    CommandChange, Commit, CommitStatus, ExecutionCreation, ExternalEventKey, IssuedCommand,
-    Message, MessageKey, Priority,
+    CommandChange, Commit, CommitStatus, ExecutionCreation, ExternalEventKey, IssuedCommand, Message, MessageKey,
+    Priority,
 };
 pub use error::{BoxError, Error};
 #[cfg(any(test, feature = "memory"))]
 pub use memory::MemoryStore;
 pub use rows::{
-    Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionFilter, ExecutionRow,
-    IterationOutcomes, LoopProgress, LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange,
-    OwnerId, RebuildStats, RemovedRows, ResultRow, SessionHolder, Snapshot, StepState,
-    StoredExecution, WorkerSession,
+    Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionFilter, ExecutionRow, IterationOutcomes, LoopProgress,
+    LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow,
+    SessionHolder, Snapshot, StepState, StoredExecution, WorkerSession,
 };
 pub use sealed::{CredentialRow, KeychainRow, SealedLocation, SealedStore, SealedValue};
 pub use sqlite::{ClockFn, SqliteStore};

@@ -46,9 +46,7 @@ impl<'a> OutcomeCollector<'a> {
         matches!(
             head.kind,
             EventKind::TaskDone | EventKind::TaskFailed | EventKind::ManifestUpdated
-        ) && head
-            .iteration
-            .is_some_and(|index| range.iterations.contains(&index))
+        ) && head.iteration.is_some_and(|index| range.iterations.contains(&index))
             && head.seq > range.after
             && head.seq <= range.until
             && is_of_run(head, self.run)

@@ -127,10 +127,7 @@ impl ProjectionDelta {
             }
             EventBody::PlaybookFinished(finished) => self.patch.finish(finished, event.recorded_at),
             EventBody::StepScheduled(_) => self.schedule_step(event),
-            EventBody::StepDone(_)
-            | EventBody::StepFailed(_)
-            | EventBody::LoopDone(_)
-            | EventBody::StepReused(_) => {
+            EventBody::StepDone(_) | EventBody::StepFailed(_) | EventBody::LoopDone(_) | EventBody::StepReused(_) => {
                 self.change_step(event, |change| change.status = Some(event.status()));
             }
             EventBody::TaskDone(ended) | EventBody::TaskFailed(ended) => {
@@ -234,11 +231,7 @@ impl ProjectionDelta {
 
 impl ExecutionRow {
     /// The row of a new execution, before its other events are applied.
-    pub(crate) fn new(
-        first: &Event,
-        request: &ExecutionRequested,
-        creation: &ExecutionCreation,
-    ) -> Self {
+    pub(crate) fn new(first: &Event, request: &ExecutionRequested, creation: &ExecutionCreation) -> Self {
         let name = creation.name.clone();
         Self {
             id: first.execution_id,
@@ -260,12 +253,7 @@ impl ExecutionRow {
     }
 
     /// Rebuilds the row of an execution from the next events of its log; name and owner are those of `before`.
-    pub(crate) fn rebuild(
-        row: &mut Option<Self>,
-        before: &Self,
-        events: &[Event],
-        delta: &ProjectionDelta,
-    ) {
+    pub(crate) fn rebuild(row: &mut Option<Self>, before: &Self, events: &[Event], delta: &ProjectionDelta) {
         if let (None, EventBody::ExecutionRequested(request)) = (&row, &events[0].body) {
             let creation = ExecutionCreation {
                 name: Some(before.name.clone()),

@@ -98,17 +98,9 @@ pub trait SealedStore: Send + Sync {
     async fn remove_keychain(&self, scope: &str, name: &str) -> Result<bool, Error>;
 
     /// All values whose data key is encrypted with another master key.
-    async fn sealed_with_other_keys(
-        &self,
-        key_id: &str,
-    ) -> Result<Vec<(SealedLocation, SealedValue)>, Error>;
+    async fn sealed_with_other_keys(&self, key_id: &str) -> Result<Vec<(SealedLocation, SealedValue)>, Error>;
 
     /// Replaces an encrypted data key, unless the value has changed since it was read. Returns whether it was
     /// replaced.
-    async fn rewrap(
-        &self,
-        location: &SealedLocation,
-        from: &SealedValue,
-        to: &SealedValue,
-    ) -> Result<bool, Error>;
+    async fn rewrap(&self, location: &SealedLocation, from: &SealedValue, to: &SealedValue) -> Result<bool, Error>;
 }

@@ -5,21 +5,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::event::Event;
-use model::id::{
-    CommandId, EventId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId, WorkerId,
-};
+use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId, WorkerId};
 use model::time::Time;
 
-use crate::access::{
-    AccessTokenId, AccessTokenRow, AuditEntry, AuditRow, OutboxRow, StoreProcess, WorkerClaim,
-};
+use crate::access::{AccessTokenId, AccessTokenRow, AuditEntry, AuditRow, OutboxRow, StoreProcess, WorkerClaim};
 use crate::commit::{Commit, CommitStatus, ExternalEventKey, Message, MessageKey, Priority};
 use crate::error::Error;
 use crate::rows::{
-    Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionFilter, ExecutionRow,
-    IterationOutcomes, LoopProgress, LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange,
-    OwnerId, RebuildStats, RemovedRows, ResultRow, SessionHolder, StepState, StoredExecution,
-    WorkerSession,
+    Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionFilter, ExecutionRow, IterationOutcomes, LoopProgress,
+    LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow,
+    SessionHolder, StepState, StoredExecution, WorkerSession,
 };
 use crate::sealed::SealedStore;
 use crate::verify::{self, Damage, VerifyReport};
@@ -72,11 +67,7 @@ pub trait Store: Send + Sync {
     }
 
     /// The data needed to continue an execution; snapshots of another version are ignored.
-    async fn load(
-        &self,
-        id: ExecutionId,
-        snapshot_version: u32,
-    ) -> Result<Option<StoredExecution>, Error>;
+    async fn load(&self, id: ExecutionId, snapshot_version: u32) -> Result<Option<StoredExecution>, Error>;
 
     /// At most `limit` events after a sequence number, in order; fewer only if there are no more.
     async fn events(&self, id: ExecutionId, after: Seq, limit: usize) -> Result<Vec<Event>, Error>;
@@ -85,11 +76,7 @@ pub trait Store: Send + Sync {
     async fn events_at(&self, id: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, Error>;
 
     /// Which of these client event IDs are in the log, with their sequence numbers and hashes.
-    async fn external_events(
-        &self,
-        id: ExecutionId,
-        event_ids: &[EventId],
-    ) -> Result<Vec<ExternalEventKey>, Error>;
+    async fn external_events(&self, id: ExecutionId, event_ids: &[EventId]) -> Result<Vec<ExternalEventKey>, Error>;
 
     /// One execution.
     async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionRow>, Error>;
@@ -135,20 +122,14 @@ pub trait Store: Send + Sync {
     ) -> Result<Option<LoopTask>, Error>;
 
     /// The first `limit` failed iterations of a loop run, ascending; without those that failed before a retry.
-    async fn failed_iterations(
-        &self,
-        id: ExecutionId,
-        run: &StepRunId,
-        limit: usize,
-    ) -> Result<Vec<u64>, Error>;
+    async fn failed_iterations(&self, id: ExecutionId, run: &StepRunId, limit: usize) -> Result<Vec<u64>, Error>;
 
     /// One past the highest recorded iteration of a loop run.
     async fn iteration_count(&self, id: ExecutionId, run: &StepRunId) -> Result<u64, Error>;
 
     /// At most `limit` events after a sequence number, in order, without appends that record only iterations; fewer
     /// only if there are no more.
-    async fn outline(&self, id: ExecutionId, after: Seq, limit: usize)
-    -> Result<Vec<Event>, Error>;
+    async fn outline(&self, id: ExecutionId, after: Seq, limit: usize) -> Result<Vec<Event>, Error>;
 
     /// Executions with a permanent body.
     async fn executions_with_permanent_bodies(&self) -> Result<Vec<ExecutionId>, Error>;
@@ -157,17 +138,11 @@ pub trait Store: Send + Sync {
     async fn claim_commands(&self, ask: &ClaimQuery) -> Result<Vec<CommandClaim>, Error>;
 
     /// Releases a claimed command, so that it is offered again. A claim that is not current changes nothing.
-    async fn release_claim(&self, command: CommandId, lease_epoch: LeaseEpoch)
-    -> Result<(), Error>;
+    async fn release_claim(&self, command: CommandId, lease_epoch: LeaseEpoch) -> Result<(), Error>;
 
     /// Extends a worker's session, and with it its claims, to `ttl` from now. Starts a session if there is none for
     /// this worker. Returns false and changes nothing if the session has another holder, expired or not.
-    async fn renew_session(
-        &self,
-        worker: &WorkerId,
-        holder: &SessionHolder,
-        ttl: Duration,
-    ) -> Result<bool, Error>;
+    async fn renew_session(&self, worker: &WorkerId, holder: &SessionHolder, ttl: Duration) -> Result<bool, Error>;
 
     /// The session of a worker.
     async fn session(&self, worker: &WorkerId) -> Result<Option<WorkerSession>, Error>;
@@ -192,15 +167,10 @@ pub trait Store: Send + Sync {
     async fn open_commands(&self, id: ExecutionId) -> Result<Vec<OpenCommand>, Error>;
 
     /// Timers that are due, earliest first.
-    async fn due_timers(
-        &self,
-        owner: Option<&OwnerId>,
-        limit: usize,
-    ) -> Result<Vec<(ExecutionId, Seq)>, Error>;
+    async fn due_timers(&self, owner: Option<&OwnerId>, limit: usize) -> Result<Vec<(ExecutionId, Seq)>, Error>;
 
     /// The due time of the next timer, if it is not later than `until`.
-    async fn next_timer(&self, owner: Option<&OwnerId>, until: Time)
-    -> Result<Option<Time>, Error>;
+    async fn next_timer(&self, owner: Option<&OwnerId>, until: Time) -> Result<Option<Time>, Error>;
 
     /// Sends a message from outside an execution. Sending the same key again changes nothing, even after consumption.
     async fn send_message(&self, message: Message, priority: Priority) -> Result<(), Error>;
@@ -234,22 +204,13 @@ pub trait Store: Send + Sync {
     async fn playbook(&self, hash: &PlaybookHash) -> Result<Option<CatalogEntry>, Error>;
 
     /// The given version of a path, or its latest.
-    async fn catalog_entry(
-        &self,
-        path: &str,
-        version: Option<u32>,
-    ) -> Result<Option<CatalogEntry>, Error>;
+    async fn catalog_entry(&self, path: &str, version: Option<u32>) -> Result<Option<CatalogEntry>, Error>;
 
     /// The latest version of every path, by path.
     async fn catalog(&self) -> Result<Vec<CatalogEntry>, Error>;
 
     /// Takes ownership of an execution that has no owner, or whose owner is dead.
-    async fn adopt(
-        &self,
-        id: ExecutionId,
-        me: &OwnerId,
-        priority: Priority,
-    ) -> Result<Adoption, Error>;
+    async fn adopt(&self, id: ExecutionId, me: &OwnerId, priority: Priority) -> Result<Adoption, Error>;
 
     /// Active executions whose owner is dead or missing, oldest first.
     async fn abandoned_executions(&self) -> Result<Vec<ExecutionId>, Error>;

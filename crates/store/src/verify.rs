@@ -34,11 +34,7 @@ pub struct VerifyReport {
 
 impl VerifyReport {
     /// Records damage that a read reports; other errors end the verification.
-    fn record_damage<T>(
-        &mut self,
-        execution: Option<ExecutionId>,
-        read: Result<T, Error>,
-    ) -> Result<Option<T>, Error> {
+    fn record_damage<T>(&mut self, execution: Option<ExecutionId>, read: Result<T, Error>) -> Result<Option<T>, Error> {
         match read {
             Ok(value) => Ok(Some(value)),
             Err(Error::Corrupt { source, .. }) => {

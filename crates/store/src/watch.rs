@@ -52,14 +52,8 @@ mod tests {
         let mut watch = ChangeWatch::default();
         let began = Instant::now();
         let redraw = Duration::from_millis(100);
-        while timeout(redraw, watch.wait_for_change(&store))
-            .await
-            .is_err()
-        {
-            assert!(
-                began.elapsed() < Duration::from_secs(2),
-                "the watch never returns"
-            );
+        while timeout(redraw, watch.wait_for_change(&store)).await.is_err() {
+            assert!(began.elapsed() < Duration::from_secs(2), "the watch never returns");
         }
     }
 }

@@ -74,9 +74,7 @@ impl DeferredAction {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<BoxFuture<'static, ()>>> {
-        self.0
-            .lock()
-            .expect("no code panics while it holds this lock")
+        self.0.lock().expect("no code panics while it holds this lock")
     }
 }
 
@@ -358,11 +356,7 @@ pub fn store_error(error: &results::Error) -> TaskError {
 pub(crate) fn read_error(error: &results::Error, reference: &ResultRef) -> TaskError {
     let told = TaskError {
         retryable: error.is_retryable(),
-        ..TaskError::new(
-            ErrorKind::Storage,
-            error.code(),
-            error.message_for(reference),
-        )
+        ..TaskError::new(ErrorKind::Storage, error.code(), error.message_for(reference))
     };
     told.with_detail("ref", reference.uri.as_str())
 }

@@ -100,10 +100,7 @@ impl OutputCapture {
     }
 
     fn log_complete_lines(&mut self, log: &dyn LogSink) {
-        while let Some(length) = self.head[self.logged_bytes..]
-            .iter()
-            .position(|b| *b == b'\n')
-        {
+        while let Some(length) = self.head[self.logged_bytes..].iter().position(|b| *b == b'\n') {
             let end = self.logged_bytes + length;
             self.log_line(&self.head[self.logged_bytes..end], log);
             self.logged_bytes = end + 1;
@@ -169,9 +166,7 @@ mod tests {
         for before in HALF_BYTES_MAX - 8..HALF_BYTES_MAX + 2 {
             let mut capture = OutputCapture::new(LogStream::Stdout);
             let filling = "x".repeat(before);
-            for part in [
-                &filling, "can", "ary", &filling, &filling, "cana", "ry", &filling, "ca",
-            ] {
+            for part in [&filling, "can", "ary", &filling, &filling, "cana", "ry", &filling, "ca"] {
                 capture.feed(part.as_bytes(), &CanaryMask);
             }
             let text = capture.finish(&CanaryMask);

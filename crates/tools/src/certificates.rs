@@ -34,10 +34,7 @@ fn load_once(
     if let Some(certificates) = loaded.get() {
         return Ok(certificates);
     }
-    let ReadCertificates {
-        certificates,
-        problems,
-    } = read();
+    let ReadCertificates { certificates, problems } = read();
     if !problems.is_empty() {
         if let Some(shortage) = find_shortage_in(&problems) {
             return Err(shortage);
@@ -66,10 +63,7 @@ fn read_certificates() -> ReadCertificates {
 }
 
 /// Lets a client trust the authorities of this machine, and these.
-pub(crate) fn trust(
-    builder: ClientBuilder,
-    authorities: &[Certificate],
-) -> io::Result<ClientBuilder> {
+pub(crate) fn trust(builder: ClientBuilder, authorities: &[Certificate]) -> io::Result<ClientBuilder> {
     let authorities = authorities.iter().cloned();
     // Apple's systems verify certificates themselves.
     let certificates = if cfg!(target_vendor = "apple") {

@@ -27,10 +27,7 @@ pub fn pieces(place: &str, value: &Value) -> Vec<Piece> {
 /// The same for programs, in which a template may write JSON.
 pub fn code_pieces(place: &str, value: &Value) -> Vec<CodePiece> {
     let pieces = pieces(place, value).into_iter();
-    let marked = pieces.map(|piece| CodePiece {
-        piece,
-        is_json: false,
-    });
+    let marked = pieces.map(|piece| CodePiece { piece, is_json: false });
     marked.collect()
 }
 
@@ -63,16 +60,8 @@ pub fn check_marked_values(
     name: &str,
     no_names: &[&str],
 ) {
-    let place = |piece| {
-        place(&[CodePiece {
-            piece,
-            is_json: false,
-        }])
-    };
-    assert_eq!(
-        place(Piece::Raw(program.to_owned())),
-        Ok(program.to_owned())
-    );
+    let place = |piece| place(&[CodePiece { piece, is_json: false }]);
+    assert_eq!(place(Piece::Raw(program.to_owned())), Ok(program.to_owned()));
     assert_eq!(place(Piece::Ident(json!(name))), Ok(name.to_owned()));
     for text in no_names {
         assert!(place(Piece::Ident(json!(text))).is_err(), "{text}");
@@ -83,9 +72,7 @@ pub fn check_marked_values(
 pub fn all_cases(places: &[&str], attacks: &[&str]) -> Vec<Case> {
     let of_place = |place: &&str| {
         let place = (*place).to_owned();
-        attacks
-            .iter()
-            .map(move |attack| (place.clone(), (*attack).to_owned()))
+        attacks.iter().map(move |attack| (place.clone(), (*attack).to_owned()))
     };
     places.iter().flat_map(of_place).collect()
 }

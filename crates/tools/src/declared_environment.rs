@@ -24,9 +24,7 @@ pub fn declared_environment(call: &Call) -> Result<BTreeMap<String, String>, Tas
         };
         if name.is_empty() || name.contains(['=', '\0']) || text.contains('\0') {
             let message = format!("`env.{name}` is not a valid environment variable");
-            return Err(
-                TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with_detail("key", "env")
-            );
+            return Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with_detail("key", "env"));
         }
         env.insert(name.clone(), text);
     }

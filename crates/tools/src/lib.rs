@@ -61,23 +61,19 @@ mod value_placement;
 pub use artifact::{NatsAddress, NatsBuckets, bytes_to_value, unknown_action_error};
 pub use auth::{auth_text, call_auth, invalid_auth_error};
 pub use call::{
-    Call, CallSite, DeferredAction, DiscardingLogSink, LogSink, OutputMask, ReferenceResolver,
-    ResultAccess, Timeout, Tool, ToolResult, cancelled_error, scratch_error, store_error,
-    timeout_error, wait_for_timeout, within_limit,
+    Call, CallSite, DeferredAction, DiscardingLogSink, LogSink, OutputMask, ReferenceResolver, ResultAccess, Timeout,
+    Tool, ToolResult, cancelled_error, scratch_error, store_error, timeout_error, wait_for_timeout, within_limit,
 };
 pub use capture::{OMITTED_SUFFIX, OutputCapture, text_tail};
 pub use declared_environment::declared_environment;
 pub use evaluation::{EVALUATION_PROCESS_ARGUMENT, serve_evaluations};
 pub use exhaustion::{
-    HOST_EXHAUSTED, exhausted_error, find_connect_shortage, find_lasting_shortage,
-    find_shortage_in, find_shortage_of,
+    HOST_EXHAUSTED, exhausted_error, find_connect_shortage, find_lasting_shortage, find_shortage_in, find_shortage_of,
 };
 pub use external::{KeyType, KindManifest, ManifestError, ManifestKey, load_manifests};
 pub use isolation::{GATE_OPEN_LINE, ResourceLimits, SandboxLevel, SandboxRules, SandboxSupport};
 pub use kind_not_built::KindNotBuilt;
-pub use network::{
-    AllowedTarget, CertificateAuthorities, InvalidAllowedTarget, InvalidCertificates, NetworkConfig,
-};
+pub use network::{AllowedTarget, CertificateAuthorities, InvalidAllowedTarget, InvalidCertificates, NetworkConfig};
 pub use process::{KILL_GRACE, OutputPipe, ProcessGroup, ProgramSpec, StartError};
 pub use process_marker::end_orphans;
 pub use program_setup::ProgramSetup;

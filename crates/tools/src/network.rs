@@ -34,9 +34,7 @@ enum TargetPattern {
 
 /// Text that is not a valid allowlist entry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{0}` is not a host, `*.domain`, an address or a block such as 10.0.0.0/8, each with or without `:port`"
-)]
+#[error("`{0}` is not a host, `*.domain`, an address or a block such as 10.0.0.0/8, each with or without `:port`")]
 pub struct InvalidAllowedTarget(String);
 
 /// CA certificates.
@@ -78,10 +76,7 @@ impl AllowedTarget {
             TargetPattern::Subdomains(domain) => host()
                 .strip_suffix(domain.as_str())
                 .is_some_and(|rest| rest.ends_with('.')),
-            TargetPattern::Block {
-                address: block,
-                prefix,
-            } => is_in_block(address, *block, *prefix),
+            TargetPattern::Block { address: block, prefix } => is_in_block(address, *block, *prefix),
         };
         fits && (self.port.is_none() || self.port == port)
     }
@@ -94,10 +89,7 @@ impl FromStr for AllowedTarget {
         let not = || InvalidAllowedTarget(text.to_owned());
         let (what, port) = split_port(text.trim()).ok_or_else(not)?;
         let what = parse_pattern(what).ok_or_else(not)?;
-        Ok(Self {
-            pattern: what,
-            port,
-        })
+        Ok(Self { pattern: what, port })
     }
 }
 
@@ -181,16 +173,7 @@ mod tests {
 
     #[test]
     fn what_names_nothing_is_refused() {
-        for text in [
-            "",
-            "a b",
-            "10.0.0.0/33",
-            "x:port",
-            "*",
-            "[::1",
-            "http://x",
-            "::/129",
-        ] {
+        for text in ["", "a b", "10.0.0.0/33", "x:port", "*", "[::1", "http://x", "::/129"] {
             assert!(text.parse::<AllowedTarget>().is_err(), "{text}");
         }
     }

@@ -23,12 +23,7 @@ impl Tool for NoopTool {
         true
     }
 
-    async fn run(
-        &self,
-        mut call: Call,
-        _stop: &CancellationToken,
-        _log: &dyn LogSink,
-    ) -> ToolResult {
+    async fn run(&self, mut call: Call, _stop: &CancellationToken, _log: &dyn LogSink) -> ToolResult {
         if let Some(result) = call.fields.remove("result") {
             return Ok(Outcome::ok(result));
         }
@@ -54,9 +49,7 @@ mod tests {
         let mut call = Call::new("noop");
         call.fields = fields.as_object().unwrap().clone();
         call.input = input.as_object().unwrap().clone();
-        NoopTool
-            .call(call, CancellationToken::new(), &DiscardingLogSink)
-            .await
+        NoopTool.call(call, CancellationToken::new(), &DiscardingLogSink).await
     }
 
     #[tokio::test]
@@ -77,9 +70,6 @@ mod tests {
 
     #[tokio::test]
     async fn nothing_in_gives_null() {
-        assert_eq!(
-            run_noop(json!({}), json!({})).await,
-            Outcome::ok(Value::Null)
-        );
+        assert_eq!(run_noop(json!({}), json!({})).await, Outcome::ok(Value::Null));
     }
 }

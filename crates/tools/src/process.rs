@@ -16,9 +16,7 @@ use tokio::process::{Child, Command};
 use crate::call::LogSink;
 use crate::capture::OutputCapture;
 use crate::exhaustion::{exhausted_error, is_start_exhausted};
-use crate::isolation::{
-    GATE_SCRIPT, ResourceLimits, SandboxRules, isolation_unavailable_error, limits_error,
-};
+use crate::isolation::{GATE_SCRIPT, ResourceLimits, SandboxRules, isolation_unavailable_error, limits_error};
 use crate::process_marker::{MARKER_VARIABLE, ProcessMarker};
 use model::task_log::LogStream;
 
@@ -192,10 +190,7 @@ impl Drop for ProcessGroup {
 
 impl OutputPipe {
     fn new(pipe: pipe::Receiver) -> Self {
-        Self {
-            pipe,
-            is_open: true,
-        }
+        Self { pipe, is_open: true }
     }
 
     /// Whether the pipe is still open.
@@ -243,12 +238,7 @@ impl OutputPipe {
 
     /// Reads everything that is in the pipe now, with direct system calls, because the runtime's readiness may lag
     /// behind.
-    pub fn drain(
-        &mut self,
-        capture: &mut Option<OutputCapture>,
-        stream: LogStream,
-        log: &dyn LogSink,
-    ) {
+    pub fn drain(&mut self, capture: &mut Option<OutputCapture>, stream: LogStream, log: &dyn LogSink) {
         self.drain_pipe(|chunk| {
             let capture = capture.get_or_insert_with(|| OutputCapture::new(stream));
             capture.feed(chunk, log);

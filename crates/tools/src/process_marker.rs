@@ -90,11 +90,7 @@ impl ProcessMarker {
             return look;
         };
         let mark = format!("{MARKER_VARIABLE}={}", self.text);
-        let first = if self.has_ordered_pids(leader) {
-            leader
-        } else {
-            0
-        };
+        let first = if self.has_ordered_pids(leader) { leader } else { 0 };
         let numbers = all
             .flatten()
             .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -144,10 +140,7 @@ fn kill_until_none(find: impl Fn() -> Vec<Pid>) -> usize {
 
 /// Processes whose marker names a dead worker.
 fn find_orphans() -> Vec<Pid> {
-    let (Ok(all), Ok(view)) = (
-        std::fs::read_dir("/proc"),
-        std::fs::read_link("/proc/self/ns/pid"),
-    ) else {
+    let (Ok(all), Ok(view)) = (std::fs::read_dir("/proc"), std::fs::read_link("/proc/self/ns/pid")) else {
         return Vec::new();
     };
     let (user, own) = (rustix::process::geteuid().as_raw(), std::process::id());
@@ -155,8 +148,7 @@ fn find_orphans() -> Vec<Pid> {
         let number = entry.file_name().to_str()?.parse::<u32>().ok()?;
         let is_mine = entry.metadata().ok()?.uid() == user && number != own;
         // The process ID in a marker is valid only in the PID namespace of its worker.
-        let is_in_view =
-            || std::fs::read_link(entry.path().join("ns/pid")).ok() == Some(view.clone());
+        let is_in_view = || std::fs::read_link(entry.path().join("ns/pid")).ok() == Some(view.clone());
         if !is_mine || !is_in_view() {
             return None;
         }
@@ -220,9 +212,7 @@ mod tests {
 
     fn start_marked_process(worker: u32) -> Child {
         let mut command = Command::new("sleep");
-        command
-            .arg("600")
-            .env(MARKER_VARIABLE, format!("{worker}-1f-0"));
+        command.arg("600").env(MARKER_VARIABLE, format!("{worker}-1f-0"));
         command.spawn().unwrap()
     }
 

@@ -138,9 +138,7 @@ impl Default for HttpLimits {
 impl Registry {
     /// An empty registry.
     pub fn empty() -> Self {
-        Self {
-            tools: BTreeMap::new(),
-        }
+        Self { tools: BTreeMap::new() }
     }
 
     /// A registry with the kinds of this crate and the external tools.

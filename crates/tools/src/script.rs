@@ -51,18 +51,11 @@ impl ScriptLoader {
             guard: clients.guard.clone(),
             scratch_dir: PathBuf::new(),
         };
-        Self {
-            clients,
-            object_access,
-        }
+        Self { clients, object_access }
     }
 
     /// Loads the script of a call.
-    pub(crate) async fn load(
-        &self,
-        call: &Call,
-        stop: &CancellationToken,
-    ) -> Result<LoadedScript, TaskError> {
+    pub(crate) async fn load(&self, call: &Call, stop: &CancellationToken) -> Result<LoadedScript, TaskError> {
         let limit = call.timeout.total.unwrap_or(LOAD_TIMEOUT);
         match parse_origin(call)? {
             ScriptOrigin::File(path) => load_file(&path).await,
@@ -78,14 +71,8 @@ impl ScriptLoader {
         }
     }
 
-    async fn load_object(
-        &self,
-        call: &Call,
-        address: ObjectAddress,
-    ) -> Result<LoadedScript, TaskError> {
-        let place = address
-            .open(script_credential(call), &self.object_access)
-            .await?;
+    async fn load_object(&self, call: &Call, address: ObjectAddress) -> Result<LoadedScript, TaskError> {
+        let place = address.open(script_credential(call), &self.object_access).await?;
         let name = place.uri();
         let mut opened = open_object(&place, None).await?;
         let mut bytes = Vec::new();
@@ -124,9 +111,7 @@ fn unreadable_error(name: &str, why: &str) -> TaskError {
 fn script_credential(call: &Call) -> Option<&Value> {
     let script = call.field("script")?;
     let source = script.get("source").and_then(auth_field);
-    source
-        .or_else(|| auth_field(script))
-        .or_else(|| call.field("auth"))
+    source.or_else(|| auth_field(script)).or_else(|| call.field("auth"))
 }
 
 fn auth_field(map: &Value) -> Option<&Value> {
@@ -144,9 +129,7 @@ fn parse_origin(call: &Call) -> Result<ScriptOrigin, TaskError> {
 }
 
 fn origin_from_map(call: &Call, script: &Map<String, Value>) -> Result<ScriptOrigin, TaskError> {
-    let text = |map: &Map<String, Value>, key: &str| {
-        map.get(key).and_then(Value::as_str).map(str::to_owned)
-    };
+    let text = |map: &Map<String, Value>, key: &str| map.get(key).and_then(Value::as_str).map(str::to_owned);
     let empty = Map::new();
     let (kind, source) = match script.get("source") {
         Some(Value::Object(source)) => (source.get("type").cloned(), source),
@@ -173,9 +156,7 @@ fn origin_from_map(call: &Call, script: &Map<String, Value>) -> Result<ScriptOri
             "http" | "https" => origin_from_uri(call, &uri),
             "s3" | "gcs" => {
                 let key = key.unwrap_or(uri);
-                Ok(ScriptOrigin::Object(bucket_address(
-                    call, &kind, bucket, key,
-                )?))
+                Ok(ScriptOrigin::Object(bucket_address(call, &kind, bucket, key)?))
             }
             other => Err(unsupported_error(other)),
         },
@@ -184,20 +165,12 @@ fn origin_from_map(call: &Call, script: &Map<String, Value>) -> Result<ScriptOri
 }
 
 /// Object address from a URI, or from a bucket and a key.
-fn bucket_address(
-    call: &Call,
-    kind: &str,
-    bucket: Option<String>,
-    key: String,
-) -> Result<ObjectAddress, TaskError> {
+fn bucket_address(call: &Call, kind: &str, bucket: Option<String>, key: String) -> Result<ObjectAddress, TaskError> {
     match (ObjectAddress::parse(call, &key), bucket) {
         (Some(address @ (ObjectAddress::S3 { .. } | ObjectAddress::Gcs { .. })), _) => Ok(address),
         (None, Some(bucket)) if kind == "s3" => Ok(ObjectAddress::S3 { bucket, key }),
         (None, Some(bucket)) => Ok(ObjectAddress::Gcs { bucket, key }),
-        _ => Err(call.missing_key_error(
-            "script.source.bucket",
-            "set the bucket, or use `uri: s3://bucket/key`",
-        )),
+        _ => Err(call.missing_key_error("script.source.bucket", "set the bucket, or use `uri: s3://bucket/key`")),
     }
 }
 

@@ -62,8 +62,7 @@ pub fn command_call(kind: &str, text: &str, base: &Path) -> Call {
 
 /// Runs a call without cancellation and without a log.
 pub async fn run_tool(tool: &dyn Tool, call: Call) -> Outcome {
-    tool.call(call, CancellationToken::new(), &DiscardingLogSink)
-        .await
+    tool.call(call, CancellationToken::new(), &DiscardingLogSink).await
 }
 
 /// Value of a successful outcome.

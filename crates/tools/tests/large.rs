@@ -21,8 +21,7 @@ use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 use tools::{Call, DiscardingLogSink, Registry};
 
-const ROW: &str =
-    r#"{"id":12345678,"name":"somebody","note":"a \"line\"","list":[1,2.5,null,true]}"#;
+const ROW: &str = r#"{"id":12345678,"name":"somebody","note":"a \"line\"","list":[1,2.5,null,true]}"#;
 const ROWS: usize = 2_500_000;
 const GROWTH_KIB_MAX: u64 = 32 * 1024;
 
@@ -36,13 +35,8 @@ fn serve() -> String {
             let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
             let first = lines.next().unwrap().unwrap();
             while !lines.next().unwrap().unwrap().is_empty() {}
-            let rows = if first.contains("/large") {
-                ROWS
-            } else {
-                2_000
-            };
-            let head =
-                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n";
+            let rows = if first.contains("/large") { ROWS } else { 2_000 };
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n";
             stream.write_all(head.as_bytes()).unwrap();
             for_each_chunk(rows, |piece| stream.write_all(piece).unwrap());
         }
@@ -80,8 +74,7 @@ async fn receive_large(url: &str) {
     let mut peaks = Vec::new();
     for path in ["small", "large"] {
         let mut call = Call::new("http");
-        call.fields
-            .insert("url".to_owned(), format!("{url}{path}").into());
+        call.fields.insert("url".to_owned(), format!("{url}{path}").into());
         call.result_writer = Some(ResultWriter {
             store: bodies.clone(),
             control: ResultControl::default(),
@@ -89,10 +82,7 @@ async fn receive_large(url: &str) {
             bytes_max: u64::MAX,
             missing_paths: results::MissingPaths::default(),
         });
-        answers.push(
-            tool.call(call, CancellationToken::new(), &DiscardingLogSink)
-                .await,
-        );
+        answers.push(tool.call(call, CancellationToken::new(), &DiscardingLogSink).await);
         peaks.push(peak_kib());
     }
     let Some(Outcome::Ok(large)) = answers.pop() else {
@@ -113,11 +103,7 @@ async fn memory_does_not_grow_with_a_response() {
     }
     let dir = tempfile::tempdir().unwrap();
     let child = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "memory_does_not_grow_with_a_response",
-            "--nocapture",
-        ])
+        .args(["--exact", "memory_does_not_grow_with_a_response", "--nocapture"])
         .env("LARGE_URL", serve())
         .env("LARGE_DIR", dir.path())
         .output()
@@ -130,11 +116,7 @@ async fn memory_does_not_grow_with_a_response() {
     let meta = &said["reference"]["meta"];
     assert_eq!(said["reference"]["extracted"]["status_code"], 200);
     let sha256 = meta["sha256"].as_str().unwrap();
-    let file = dir
-        .path()
-        .join("bodies")
-        .join(&sha256[..2])
-        .join(&sha256[2..]);
+    let file = dir.path().join("bodies").join(&sha256[..2]).join(&sha256[2..]);
     let bytes = meta["bytes"].as_u64().unwrap();
     assert!(bytes > 190_000_000, "{bytes}");
     check_file(&file, sha256, bytes);

@@ -19,8 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tools::{Call, DiscardingLogSink, LogSink, Registry, Tool};
 
 /// A shell with a child in its group, one that left it, and one that left it twice.
-const SHELL: &str =
-    "sleep 600 & setsid sleep 600 & (setsid sh -c 'sleep 600 & sleep 600' &) ; echo up; wait";
+const SHELL: &str = "sleep 600 & setsid sleep 600 & (setsid sh -c 'sleep 600 & sleep 600' &) ; echo up; wait";
 
 /// Number of processes that this starts, including the shell.
 const RUNNING: usize = 6;
@@ -103,11 +102,7 @@ async fn a_thousand_calls_that_are_ended_leave_no_process() {
     let registry = Registry::builtin(tools::Config::default());
     let kinds = (0..1_000).map(|n| {
         let kind = if n % 5 == 0 { "python" } else { "shell" };
-        let way = if n % 2 == 0 {
-            EndMode::Stop
-        } else {
-            EndMode::Timeout
-        };
+        let way = if n % 2 == 0 { EndMode::Stop } else { EndMode::Timeout };
         (kind, registry.get(kind).unwrap(), way)
     });
     let calls = kinds.map(|(kind, tool, way)| async move {
@@ -118,10 +113,7 @@ async fn a_thousand_calls_that_are_ended_leave_no_process() {
             "{outcome:?}"
         );
     });
-    let count = futures_util::stream::iter(calls)
-        .buffer_unordered(8)
-        .count()
-        .await;
+    let count = futures_util::stream::iter(calls).buffer_unordered(8).count().await;
     assert_eq!(count, 1_000);
     drop(registry);
     // Killed processes may take a moment to disappear.

@@ -176,18 +176,12 @@ impl Client {
 
     /// Sends a GET request.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, CallError> {
-        let response = self
-            .send_json(Method::GET, path, None::<&()>, CALL_TIMEOUT)
-            .await?;
+        let response = self.send_json(Method::GET, path, None::<&()>, CALL_TIMEOUT).await?;
         read_json(response).await
     }
 
     /// Sends a POST request.
-    pub async fn post<B: Serialize + Sync, T: DeserializeOwned>(
-        &self,
-        path: &str,
-        body: &B,
-    ) -> Result<T, CallError> {
+    pub async fn post<B: Serialize + Sync, T: DeserializeOwned>(&self, path: &str, body: &B) -> Result<T, CallError> {
         self.post_with_timeout(path, body, CALL_TIMEOUT).await
     }
 
@@ -198,9 +192,7 @@ impl Client {
         body: &B,
         patience: Duration,
     ) -> Result<T, CallError> {
-        let response = self
-            .send_json(Method::POST, path, Some(body), patience)
-            .await?;
+        let response = self.send_json(Method::POST, path, Some(body), patience).await?;
         read_json(response).await
     }
 
@@ -229,11 +221,7 @@ impl Client {
     }
 
     /// Sends bytes with PUT to the first server that responds.
-    pub async fn put_bytes<T: DeserializeOwned>(
-        &self,
-        path: &str,
-        body: &bytes::Bytes,
-    ) -> Result<T, CallError> {
+    pub async fn put_bytes<T: DeserializeOwned>(&self, path: &str, body: &bytes::Bytes) -> Result<T, CallError> {
         let make = |server: &str| {
             let request = self.http.put(format!("{server}{path}"));
             request.timeout(BODY_TIMEOUT).body(body.clone())
@@ -248,14 +236,10 @@ impl Client {
         body: &B,
         range: Option<Range<u64>>,
     ) -> Result<Download, CallError> {
-        let text = serde_json::to_vec(body)
-            .map_err(|error| CallError::InvalidResponse(Box::new(error)))?;
+        let text = serde_json::to_vec(body).map_err(|error| CallError::InvalidResponse(Box::new(error)))?;
         let range = range.map(|range| format!("bytes={}-{}", range.start, range.end.max(1) - 1));
         let make = |server: &str| {
-            let request = self
-                .http
-                .post(format!("{server}{path}"))
-                .timeout(BODY_TIMEOUT);
+            let request = self.http.post(format!("{server}{path}")).timeout(BODY_TIMEOUT);
             let request = request.header("content-type", "application/json");
             let request = request.body(text.clone());
             match &range {
@@ -267,37 +251,24 @@ impl Client {
     }
 
     /// Sends a POST request and returns a response of unknown length in chunks.
-    pub async fn post_for_stream<B: Serialize + Sync>(
-        &self,
-        path: &str,
-        body: &B,
-    ) -> Result<ByteStream, CallError> {
-        let response = self
-            .send_json(Method::POST, path, Some(body), BODY_TIMEOUT)
-            .await?;
+    pub async fn post_for_stream<B: Serialize + Sync>(&self, path: &str, body: &B) -> Result<ByteStream, CallError> {
+        let response = self.send_json(Method::POST, path, Some(body), BODY_TIMEOUT).await?;
         Ok(Box::pin(response.bytes_stream().map_err(io::Error::other)))
     }
 
     /// Sends a GET request and returns the response for reading in chunks.
     pub async fn get_stream(&self, path: &str) -> Result<HttpResponse, CallError> {
-        self.send_json(Method::GET, path, None::<&()>, BODY_TIMEOUT)
-            .await
+        self.send_json(Method::GET, path, None::<&()>, BODY_TIMEOUT).await
     }
 
     /// Sends a DELETE request.
     pub async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, CallError> {
-        let response = self
-            .send_json(Method::DELETE, path, None::<&()>, CALL_TIMEOUT)
-            .await?;
+        let response = self.send_json(Method::DELETE, path, None::<&()>, CALL_TIMEOUT).await?;
         read_json(response).await
     }
 
     /// Opens an event stream without a timeout.
-    pub async fn open_event_stream(
-        &self,
-        path: &str,
-        last_event_id: Option<u64>,
-    ) -> Result<Response, CallError> {
+    pub async fn open_event_stream(&self, path: &str, last_event_id: Option<u64>) -> Result<Response, CallError> {
         let last = last_event_id.map(|id| id.to_string());
         self.try_servers(|server| {
             let request = self.http.get(format!("{server}{path}"));
@@ -325,9 +296,7 @@ impl Client {
                 .request(method.clone(), format!("{server}{path}"))
                 .timeout(patience);
             match &text {
-                Some(text) => request
-                    .header("content-type", "application/json")
-                    .body(text.clone()),
+                Some(text) => request.header("content-type", "application/json").body(text.clone()),
                 None => request,
             }
         })
@@ -335,10 +304,7 @@ impl Client {
     }
 
     /// Tries the servers in turn, starting with the one that responded last.
-    async fn try_servers(
-        &self,
-        make: impl Fn(&str) -> RequestBuilder,
-    ) -> Result<Response, CallError> {
+    async fn try_servers(&self, make: impl Fn(&str) -> RequestBuilder) -> Result<Response, CallError> {
         let begin = self.current.load(Ordering::Relaxed);
         let count = self.servers.len();
         let mut last: Option<CallError> = None;
@@ -384,8 +350,7 @@ impl Client {
 
 async fn read_json<T: DeserializeOwned>(response: Response) -> Result<T, CallError> {
     if response.status() == StatusCode::NO_CONTENT {
-        return serde_json::from_str("null")
-            .map_err(|error| CallError::InvalidResponse(Box::new(error)));
+        return serde_json::from_str("null").map_err(|error| CallError::InvalidResponse(Box::new(error)));
     }
     let bytes = response
         .bytes()

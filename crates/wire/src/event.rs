@@ -3,9 +3,7 @@
 //! Enters: JSON from any client, IDs as integers or decimal strings. Leaves: the log's own [`Event`]. Workers use the
 //! opposite conversion; a round trip changes nothing.
 
-use model::event::{
-    AllowedSource, Event, EventBody, EventKind, EventLocation, EventSource, EventStatus,
-};
+use model::event::{AllowedSource, Event, EventBody, EventKind, EventLocation, EventSource, EventStatus};
 use model::id::{EventId, ExecutionId, InvalidIdError, Name, Seq, StepRunId, WorkerId};
 use model::raw::RawJson;
 use model::time::Time;
@@ -64,12 +62,7 @@ pub struct WireEvent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<WireStatus>,
     /// Time of the sender's clock; aliases `timestamp` and `ts`.
-    #[serde(
-        default,
-        alias = "timestamp",
-        alias = "ts",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, alias = "timestamp", alias = "ts", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub created_at: Option<Time>,
     /// Step run, `step:<name>:run:<n>`. Default: the step run of the command.
@@ -135,12 +128,7 @@ pub enum WireStatus {
     )]
     InProgress,
     /// It succeeded.
-    #[serde(
-        alias = "COMPLETED",
-        alias = "completed",
-        alias = "SUCCESS",
-        alias = "ok"
-    )]
+    #[serde(alias = "COMPLETED", alias = "completed", alias = "SUCCESS", alias = "ok")]
     Success,
     /// It failed.
     #[serde(alias = "FAILED", alias = "failed", alias = "ERROR")]
@@ -235,12 +223,10 @@ impl WireEvent {
     /// Returns the event type; checks that the fields required by `result_kind` are set.
     pub fn kind(&self) -> Result<EventKind, WireEventError> {
         match self.result_kind {
-            Some(ResultKind::Ref) if self.result_uri.is_none() => {
-                Err(WireEventError::IncompleteResultKind {
-                    kind: "ref",
-                    needs: "result_uri",
-                })
-            }
+            Some(ResultKind::Ref) if self.result_uri.is_none() => Err(WireEventError::IncompleteResultKind {
+                kind: "ref",
+                needs: "result_uri",
+            }),
             Some(ResultKind::Refs) if self.event_ids.as_ref().is_none_or(Vec::is_empty) => {
                 Err(WireEventError::IncompleteResultKind {
                     kind: "refs",
@@ -249,8 +235,7 @@ impl WireEvent {
             }
             _ => {
                 let kind = self.kind_by_name();
-                let kind =
-                    kind.ok_or_else(|| WireEventError::UnknownType(self.event_type.clone()))?;
+                let kind = kind.ok_or_else(|| WireEventError::UnknownType(self.event_type.clone()))?;
                 Ok(match self.status {
                     Some(WireStatus::Error) => kind.to_failed(),
                     _ => kind,
@@ -322,15 +307,12 @@ impl WireEvent {
         let run: Option<StepRunId> = self.step_run_id.as_deref().map(str::parse).transpose()?;
         let step = run.as_ref().map(|run| run.step.clone()).or(self.step());
         let task_run_id = self.task_run_id.as_deref();
-        let task_run_id = task_run_id
-            .map(|text| ParsedTaskRunId::parse(text).ok_or_else(|| invalid_task_run_id(text)));
+        let task_run_id = task_run_id.map(|text| ParsedTaskRunId::parse(text).ok_or_else(|| invalid_task_run_id(text)));
         let task_run_id = task_run_id.transpose()?;
         let parent = || ParsedTaskRunId::parse(self.parent_id.as_deref()?);
         let task_run = task_run_id.or_else(parent);
         let entity = self.task_entity();
-        let label = task_run
-            .as_ref()
-            .map(|task| task.label_without_step(step.as_ref()));
+        let label = task_run.as_ref().map(|task| task.label_without_step(step.as_ref()));
         let task = self.task_label.clone();
         let task = task.or_else(|| entity.as_ref().map(|entity| entity.label.clone()));
         let task = task.or(label);
@@ -374,8 +356,7 @@ impl WireEvent {
     pub fn to_event(&self, now: Time) -> Result<Event, WireEventError> {
         let kind = self.kind()?;
         let payload = self.payload.as_ref().map_or("{}", RawJson::text);
-        let body = EventBody::read(kind, payload)
-            .map_err(|source| WireEventError::InvalidPayload { kind, source })?;
+        let body = EventBody::read(kind, payload).map_err(|source| WireEventError::InvalidPayload { kind, source })?;
         Ok(Event {
             event_id: self.event_id.unwrap_or(EventId(0)),
             execution_id: self.execution_id,
@@ -395,10 +376,7 @@ impl WireEvent {
 
     /// Returns the meta to store: the original with `actionable` and `informative` added.
     pub fn stored_meta(&self) -> Option<RawJson> {
-        let flags = [
-            ("actionable", self.actionable),
-            ("informative", self.informative),
-        ];
+        let flags = [("actionable", self.actionable), ("informative", self.informative)];
         if flags.iter().all(|(_, flag)| flag.is_none()) {
             return self.meta.clone();
         }

@@ -12,16 +12,14 @@ use model::step_pointer::LoopPointer;
 use model::time::Time;
 
 use crate::api::{
-    BatchRequest, BatchResponse, ClaimRequest, ClaimResponse, HeartbeatRequest, LoadEventsRequest,
-    LoadEventsResponse, LoopResultsRequest, NoticesResponse, ResolveRefRequest, SecretsRequest,
-    SecretsResponse, WorkerRequest,
+    BatchRequest, BatchResponse, ClaimRequest, ClaimResponse, HeartbeatRequest, LoadEventsRequest, LoadEventsResponse,
+    LoopResultsRequest, NoticesResponse, ResolveRefRequest, SecretsRequest, SecretsResponse, WorkerRequest,
 };
 use crate::client::{CallError, Client};
 use crate::event::WireEvent;
 use crate::secret::ResolvedSecret;
 use crate::transport::{
-    ByteStream, ClaimedCommand, CommandNotice, Error, PlaybookText, ReportRequest, ReportResponse,
-    Transport, Verdict,
+    ByteStream, ClaimedCommand, CommandNotice, Error, PlaybookText, ReportRequest, ReportResponse, Transport, Verdict,
 };
 
 /// Additional timeout beyond the time that the server waits before it responds.
@@ -65,11 +63,7 @@ impl HttpTransport {
             end,
             pool: Some(report.pool.clone()),
             kinds: report.kinds.clone(),
-            free: if end == ReportEnd::Open {
-                0
-            } else {
-                report.free
-            },
+            free: if end == ReportEnd::Open { 0 } else { report.free },
         };
         let response: BatchResponse = match self.client.post("/api/events/batch", &request).await {
             Ok(response) => response,
@@ -91,10 +85,7 @@ fn split_into_batches(events: Vec<WireEvent>) -> Vec<Vec<WireEvent>> {
     let mut batch = Vec::new();
     let mut bytes = 0;
     for event in events {
-        let size = event
-            .payload
-            .as_ref()
-            .map_or(0, |payload| payload.text().len());
+        let size = event.payload.as_ref().map_or(0, |payload| payload.text().len());
         if batch.len() == BATCH_EVENTS_MAX || bytes + size > BATCH_BYTES_MAX {
             batches.push(std::mem::take(&mut batch));
             bytes = 0;
@@ -110,9 +101,7 @@ fn split_into_batches(events: Vec<WireEvent>) -> Vec<Vec<WireEvent>> {
 impl Transport for HttpTransport {
     async fn claim(&self, request: &ClaimRequest) -> Result<Vec<ClaimedCommand>, Error> {
         let timeout = request.wait() + RESPONSE_MARGIN;
-        let response = self
-            .client
-            .post_with_timeout("/api/commands/claim", request, timeout);
+        let response = self.client.post_with_timeout("/api/commands/claim", request, timeout);
         let response: ClaimResponse = response.await.map_err(to_transport_error)?;
         Ok(response.commands)
     }
@@ -133,10 +122,7 @@ impl Transport for HttpTransport {
 
     async fn heartbeat(&self, request: &HeartbeatRequest) -> Result<(), Error> {
         let path = "/api/worker/pool/heartbeat";
-        let response = self
-            .client
-            .post_with_timeout(path, request, HEARTBEAT_TIMEOUT)
-            .await;
+        let response = self.client.post_with_timeout(path, request, HEARTBEAT_TIMEOUT).await;
         match response.map(|_: NoticesResponse| ()) {
             Err(CallError::Problem(problem)) if problem.code == "SESSION_MISMATCH" => {
                 Err(Error::SessionReplaced(request.worker.clone()))
@@ -146,22 +132,13 @@ impl Transport for HttpTransport {
     }
 
     async fn leave(&self, worker: &WorkerId) -> Result<(), Error> {
-        let request = WorkerRequest {
-            worker: worker.clone(),
-        };
-        let response = self
-            .client
-            .post("/api/worker/pool/deregister", &request)
-            .await;
-        response
-            .map(|_: serde_json::Value| ())
-            .map_err(to_transport_error)
+        let request = WorkerRequest { worker: worker.clone() };
+        let response = self.client.post("/api/worker/pool/deregister", &request).await;
+        response.map(|_: serde_json::Value| ()).map_err(to_transport_error)
     }
 
     async fn listen(&self, worker: &WorkerId) -> Result<Vec<CommandNotice>, Error> {
-        let request = WorkerRequest {
-            worker: worker.clone(),
-        };
+        let request = WorkerRequest { worker: worker.clone() };
         let path = "/api/worker/pool/listen";
         let response = self
             .client
@@ -193,11 +170,7 @@ impl Transport for HttpTransport {
         Ok(events)
     }
 
-    async fn loop_results(
-        &self,
-        execution: ExecutionId,
-        pointer: &LoopPointer,
-    ) -> Result<RawJson, Error> {
+    async fn loop_results(&self, execution: ExecutionId, pointer: &LoopPointer) -> Result<RawJson, Error> {
         let request = LoopResultsRequest {
             execution_id: execution,
             pointer: pointer.clone(),
@@ -207,10 +180,7 @@ impl Transport for HttpTransport {
     }
 
     async fn manifest(&self, reference: &ResultRef) -> Result<ByteStream, Error> {
-        let response = self
-            .client
-            .post_for_stream("/api/commands/manifest", reference)
-            .await;
+        let response = self.client.post_for_stream("/api/commands/manifest", reference).await;
         response.map_err(to_transport_error)
     }
 
@@ -252,9 +222,7 @@ fn is_keychain_code(code: &str) -> bool {
 /// Converts an API error to an error of the transport. A rejected token may be fixed while the worker waits.
 fn to_transport_error(error: CallError) -> Error {
     match error {
-        CallError::Problem(problem) if matches!(problem.status, 400 | 413 | 422) => {
-            Error::Refused(problem.detail)
-        }
+        CallError::Problem(problem) if matches!(problem.status, 400 | 413 | 422) => Error::Refused(problem.detail),
         CallError::Problem(problem) if problem.status == 404 => Error::NotFound(problem.detail),
         CallError::Problem(problem) if problem.status == 409 => Error::Refused(problem.detail),
         error => Error::Unavailable(Box::new(error)),

@@ -18,8 +18,8 @@ mod transport;
 
 pub use bus::{Bus, BusError, NatsBus, Publication, to_publication};
 pub use client::{
-    AccessToken, CallError, Client, FORWARDED_HEADER, HttpResponse, PROTOCOL_HEADER,
-    PROTOCOL_VERSION, SESSION_HEADER, Upload,
+    AccessToken, CallError, Client, FORWARDED_HEADER, HttpResponse, PROTOCOL_HEADER, PROTOCOL_VERSION, SESSION_HEADER,
+    Upload,
 };
 pub use context::ExecutionContext;
 pub use download::Download;
@@ -28,6 +28,6 @@ pub use http_transport::HttpTransport;
 pub use secret::{ResolvedSecret, SecretValue};
 pub use shown_event::{ShownEventError, parse_shown_event};
 pub use transport::{
-    ByteStream, ClaimedCommand, CommandNotice, Error, PlaybookText, ReportRequest, ReportResponse,
-    ResumePoint, Transport, Verdict,
+    ByteStream, ClaimedCommand, CommandNotice, Error, PlaybookText, ReportRequest, ReportResponse, ResumePoint,
+    Transport, Verdict,
 };

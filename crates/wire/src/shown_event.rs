@@ -65,10 +65,7 @@ mod tests {
 
     #[test]
     fn what_is_no_event_is_refused() {
-        assert!(matches!(
-            parse_shown_event("{}"),
-            Err(ShownEventError::Malformed(_))
-        ));
+        assert!(matches!(parse_shown_event("{}"), Err(ShownEventError::Malformed(_))));
         let unknown = r#"{"event_type":"no.such","execution_id":"5","seq":1,"source":"server",
             "recorded_at":"2026-01-02T03:04:05Z"}"#;
         assert!(matches!(

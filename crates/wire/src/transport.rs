@@ -168,11 +168,7 @@ pub trait Transport: Send + Sync {
     async fn events(&self, execution: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, Error>;
 
     /// Returns the results of a loop, `{results: […], stats: {…}}`.
-    async fn loop_results(
-        &self,
-        execution: ExecutionId,
-        pointer: &LoopPointer,
-    ) -> Result<RawJson, Error>;
+    async fn loop_results(&self, execution: ExecutionId, pointer: &LoopPointer) -> Result<RawJson, Error>;
 
     /// Returns the combined parts of a result manifest as JSON text, in chunks.
     async fn manifest(&self, reference: &ResultRef) -> Result<ByteStream, Error>;

@@ -14,9 +14,7 @@ pub(crate) struct RetryBackoff {
 
 impl Default for RetryBackoff {
     fn default() -> Self {
-        Self {
-            next_delay: DELAY_MIN,
-        }
+        Self { next_delay: DELAY_MIN }
     }
 }
 

@@ -53,12 +53,7 @@ pub(crate) async fn call_tool(
         fields: ready.fields,
         pieces: ready.pieces,
         origins: ready.origins,
-        input: input_map(
-            ready
-                .input
-                .as_ref()
-                .map(language::template::LazyValue::json),
-        ),
+        input: input_map(ready.input.as_ref().map(language::template::LazyValue::json)),
         context: Arc::new(|| Value::Object(Map::new())),
         spec: ready.knobs,
         effect: task.effect,
@@ -90,10 +85,7 @@ pub(crate) async fn call_tool(
         has_open_line: Mutex::default(),
     };
     let afterwards = call.deferred.clone();
-    let missing = call
-        .result_writer
-        .as_ref()
-        .map(|keeper| keeper.missing_paths.clone());
+    let missing = call.result_writer.as_ref().map(|keeper| keeper.missing_paths.clone());
     let outcome = call_until_host_has_room(command_context, tool, call, &log).await?;
     let missing = missing.map(|missing| missing.take()).unwrap_or_default();
     warn_of_missing(command_context, task, at, &missing);
@@ -163,11 +155,7 @@ fn input_map(value: Option<&Value>) -> Map<String, Value> {
 }
 
 /// Loads results of steps whose names the python code contains, if it uses `context`: code cannot load them later.
-async fn load_context(
-    context: &CommandContext,
-    call: &Call,
-    scope: &mut Scope,
-) -> Result<(), WorkError> {
+async fn load_context(context: &CommandContext, call: &Call, scope: &mut Scope) -> Result<(), WorkError> {
     let code = call.fields.get("code").and_then(Value::as_str);
     let Some(code) = code.filter(|code| code.contains("context")) else {
         return Ok(());
@@ -214,12 +202,7 @@ fn body_need(envelope: &Envelope, loaded: &LoadedValues) -> Option<Need> {
 
 /// Builds `context` for python code: workload, loaded step results and the execution ID.
 fn python_context(scope: &Scope) -> Value {
-    let mut python_inputs = scope
-        .workload
-        .json()
-        .as_object()
-        .cloned()
-        .unwrap_or_default();
+    let mut python_inputs = scope.workload.json().as_object().cloned().unwrap_or_default();
     for (name, envelope) in scope.steps.iter() {
         if let Some(result) = loaded_result(envelope, &scope.loaded) {
             python_inputs.insert(name.to_string(), result);

@@ -91,11 +91,7 @@ async fn acquire_slots(free: &Arc<Semaphore>) -> Vec<OwnedSemaphorePermit> {
 }
 
 /// Runs a command, then the commands that the server assigned in reply to its final report.
-async fn run_slot(
-    shared: Arc<WorkerShared>,
-    permit: Option<OwnedSemaphorePermit>,
-    first: ClaimedCommand,
-) {
+async fn run_slot(shared: Arc<WorkerShared>, permit: Option<OwnedSemaphorePermit>, first: ClaimedCommand) {
     let mut waiting = VecDeque::from([first]);
     while let Some(claimed) = waiting.pop_front() {
         waiting.extend(command::run_command(&shared, claimed).await);
@@ -106,10 +102,7 @@ async fn run_slot(
 /// Waits for running commands, stops those that exceed `DRAIN_GRACE`, and aborts those that exceed `STOP_GRACE` too.
 async fn drain(shared: &WorkerShared, mut slots: JoinSet<()>) {
     shared.drain();
-    for (grace, state) in [
-        (DRAIN_GRACE, LeaseState::Abandoned),
-        (STOP_GRACE, LeaseState::Lost),
-    ] {
+    for (grace, state) in [(DRAIN_GRACE, LeaseState::Abandoned), (STOP_GRACE, LeaseState::Lost)] {
         let all_ended = async { while slots.join_next().await.is_some() {} };
         if tokio::time::timeout(grace, all_ended).await.is_ok() {
             return;

@@ -29,14 +29,9 @@ impl Default for SystemClock {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "all other code gets its time from this clock"
-)]
+#[expect(clippy::disallowed_methods, reason = "all other code gets its time from this clock")]
 fn wall_time() -> Time {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or(Duration::ZERO);
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     Time(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }
 

@@ -20,10 +20,7 @@ use crate::prepare;
 use crate::worker::WorkerShared;
 
 /// Runs a command to its end and returns the commands that the server assigned in reply to the final report.
-pub(crate) async fn run_command(
-    shared: &Arc<WorkerShared>,
-    claimed: ClaimedCommand,
-) -> Vec<ClaimedCommand> {
+pub(crate) async fn run_command(shared: &Arc<WorkerShared>, claimed: ClaimedCommand) -> Vec<ClaimedCommand> {
     let lease = Arc::new(CommandLease::new(shared.clone(), &claimed));
     shared.register_lease(&lease);
     let next = run_leased(shared, &lease, claimed).await;
@@ -59,19 +56,16 @@ async fn run_leased(
         ..
     } = claimed;
     let work = command.work;
-    let command_context =
-        CommandContext::new(shared.clone(), lease.clone(), prepared, command, context);
+    let command_context = CommandContext::new(shared.clone(), lease.clone(), prepared, command, context);
     let ended = match work {
         CommandWork::Pipeline => run_step_pipeline(&command_context, resume).await,
-        CommandWork::Range { from, to, width } => {
-            match IterationRunner::open(&command_context).await {
-                Ok(range) => {
-                    let indices = PendingIterations::new(from, to, &over, resume);
-                    Ok(range.run(indices, width).await)
-                }
-                Err(work_error) => Err(work_error),
+        CommandWork::Range { from, to, width } => match IterationRunner::open(&command_context).await {
+            Ok(range) => {
+                let indices = PendingIterations::new(from, to, &over, resume);
+                Ok(range.run(indices, width).await)
             }
-        }
+            Err(work_error) => Err(work_error),
+        },
         CommandWork::Iteration { index } => match IterationRunner::open(&command_context).await {
             Ok(range) => {
                 let mut resumes = resume.into_iter();
@@ -98,10 +92,7 @@ fn fail_step(context: &CommandContext, error: TaskError) {
         Some((step, _)) => with_location(error, step, None),
         None => error,
     };
-    let failed = FailurePayload {
-        error,
-        set_ctx: None,
-    };
+    let failed = FailurePayload { error, set_ctx: None };
     let event = context.event(context.location(), EventBody::StepFailed(Box::new(failed)));
     context.lease.push(&mut vec![event]);
 }
@@ -143,10 +134,7 @@ async fn load_playbook(
 }
 
 /// Runs the pipeline of a step without a loop.
-async fn run_step_pipeline(
-    context: &CommandContext,
-    resume: Vec<ResumePoint>,
-) -> Result<ReportEnd, WorkError> {
+async fn run_step_pipeline(context: &CommandContext, resume: Vec<ResumePoint>) -> Result<ReportEnd, WorkError> {
     let step_and_plan = context.step().ok_or_else(|| no_step(context))?;
     let begun = context.now();
     let mut pipeline = PipelineRun::new(
@@ -163,15 +151,10 @@ async fn run_step_pipeline(
     }
     if !has_begun {
         let started = EventBody::StepStarted(EmptyPayload {});
-        pipeline
-            .events
-            .push(context.event(context.location(), started));
+        pipeline.events.push(context.event(context.location(), started));
     }
     let (body, end) = match pipeline.run().await {
-        PipelineEnd::Done => (
-            Some(EventBody::StepDone(StepDone::default())),
-            ReportEnd::Finished,
-        ),
+        PipelineEnd::Done => (Some(EventBody::StepDone(StepDone::default())), ReportEnd::Finished),
         PipelineEnd::Failed(error) => {
             let failed = FailurePayload {
                 error: with_location(*error, step_and_plan.0, None),
@@ -198,10 +181,7 @@ fn no_step(context: &CommandContext) -> TaskError {
 }
 
 /// Determines the elements of a loop.
-async fn prepare_loop(
-    context: &CommandContext,
-    resume: Vec<ResumePoint>,
-) -> Result<ReportEnd, WorkError> {
+async fn prepare_loop(context: &CommandContext, resume: Vec<ResumePoint>) -> Result<ReportEnd, WorkError> {
     let (step, plan) = context.step().ok_or_else(|| no_step(context))?;
     let loop_ = step.loop_.as_ref().ok_or_else(|| no_step(context))?;
     let loop_step = prepare::LoopStep { step, loop_ };

@@ -131,18 +131,11 @@ impl CommandContext {
 
     /// Returns the values loaded so far.
     pub(crate) fn loaded_values(&self) -> Arc<LoadedValues> {
-        self.loaded_cache
-            .lock()
-            .expect("the lock is not poisoned")
-            .loaded()
+        self.loaded_cache.lock().expect("the lock is not poisoned").loaded()
     }
 
     /// Adds loaded values, for every pipeline of the command.
-    pub(crate) fn add_loaded(
-        &self,
-        more: LoadedValues,
-        sizes: Vec<(String, u64)>,
-    ) -> Arc<LoadedValues> {
+    pub(crate) fn add_loaded(&self, more: LoadedValues, sizes: Vec<(String, u64)>) -> Arc<LoadedValues> {
         let mut cache = self.loaded_cache.lock().expect("the lock is not poisoned");
         cache.add(more, sizes);
         cache.loaded()
@@ -173,12 +166,7 @@ impl CommandContext {
     }
 
     /// Builds an event with the duration since `begun`.
-    pub(crate) fn event_with_duration(
-        &self,
-        at: EventLocation,
-        body: EventBody,
-        begun: Time,
-    ) -> Event {
+    pub(crate) fn event_with_duration(&self, at: EventLocation, body: EventBody, begun: Time) -> Event {
         let mut event = self.event(at, body);
         event.duration_ms = Some(elapsed_millis(event.timestamp, begun));
         event
@@ -201,12 +189,7 @@ pub(crate) fn is_parallel(step: &Step) -> bool {
 }
 
 /// Builds an event of this worker. The server assigns its ID and sequence number.
-pub(crate) fn worker_event(
-    shared: &WorkerShared,
-    execution: ExecutionId,
-    at: EventLocation,
-    body: EventBody,
-) -> Event {
+pub(crate) fn worker_event(shared: &WorkerShared, execution: ExecutionId, at: EventLocation, body: EventBody) -> Event {
     let now = shared.config.clock.now();
     Event {
         event_id: EventId(0),

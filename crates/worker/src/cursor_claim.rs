@@ -22,13 +22,7 @@ pub(crate) async fn claim_frame(
     plan: &StepPlan,
     begun: Option<Continuation>,
 ) -> Result<ReportEnd, WorkError> {
-    let mut pipeline = PipelineRun::new(
-        context,
-        &claim.step,
-        plan,
-        context.location(),
-        context.scope(),
-    );
+    let mut pipeline = PipelineRun::new(context, &claim.step, plan, context.location(), context.scope());
     if let Some(continuation) = begun {
         pipeline.restore(continuation).await?;
     }
@@ -44,9 +38,7 @@ pub(crate) async fn claim_frame(
                 set_ctx: None,
             };
             let body = EventBody::StepFailed(Box::new(failed));
-            pipeline
-                .events
-                .push(context.event(context.location(), body));
+            pipeline.events.push(context.event(context.location(), body));
             ReportEnd::Finished
         }
         PipelineEnd::Suspended => ReportEnd::Finished,
@@ -68,8 +60,7 @@ async fn claimed_rows_event(
     let scope = &mut pipeline.scope;
     let reference = prepare::locate_elements(context, scope, loop_step, &claim.rows).await?;
     let is_empty = reference.extracted.get("total") == Some(&0.into());
-    let affected =
-        load::render_with_loading(context, scope, |scope| claim.affected.render(scope)).await;
+    let affected = load::render_with_loading(context, scope, |scope| claim.affected.render(scope)).await;
     let affected = prepare::step_result(affected, loop_step.step)?.value;
     if is_empty && affected.as_u64().is_some_and(|rows| rows > 0) {
         let message = format!(

@@ -61,15 +61,9 @@ pub(crate) struct ElementCache {
 
 impl ElementCache {
     /// Returns the elements that a `loop.started` or `loop.frame.claimed` event defines.
-    pub(crate) async fn get(
-        &self,
-        context: &CommandContext,
-        started: Seq,
-    ) -> Result<Arc<LoopElements>, WorkError> {
+    pub(crate) async fn get(&self, context: &CommandContext, started: Seq) -> Result<Arc<LoopElements>, WorkError> {
         let cell = self.cell((context.execution(), started));
-        let list = cell
-            .get_or_try_init(|| load_elements(context, started))
-            .await?;
+        let list = cell.get_or_try_init(|| load_elements(context, started)).await?;
         Ok(list.clone())
     }
 
@@ -124,8 +118,7 @@ impl LoopElements {
         }
         let bodies = &context.shared.config.bodies;
         let indices = index..index.saturating_add(WINDOW_ELEMENTS);
-        let read =
-            || results::read_elements(&**bodies, reference, places, indices.clone(), WINDOW_BYTES);
+        let read = || results::read_elements(&**bodies, reference, places, indices.clone(), WINDOW_BYTES);
         window.values = load::retry_read(context, reference, read).await?;
         window.first_index = index;
         element_at(&window.values, 0).ok_or_else(|| no_element(index))
@@ -136,10 +129,7 @@ fn element_at(values: &[Value], index: u64) -> Option<Value> {
     values.get(usize::try_from(index).ok()?).cloned()
 }
 
-async fn load_elements(
-    context: &CommandContext,
-    started: Seq,
-) -> Result<Arc<LoopElements>, WorkError> {
+async fn load_elements(context: &CommandContext, started: Seq) -> Result<Arc<LoopElements>, WorkError> {
     let events = load::load_events(context, &[started]).await?;
     let (first, inline, reference) = match events.first().map(|event| &event.body) {
         Some(EventBody::LoopStarted(begun)) => {

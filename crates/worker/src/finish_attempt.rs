@@ -34,8 +34,7 @@ impl PipelineRun<'_> {
         let meta = outcome.meta_mut();
         meta.entry("duration_ms").or_insert_with(|| took.into());
         meta.entry("attempt").or_insert_with(|| run.attempt.into());
-        let outcome =
-            store_results::store_large_result(self.context, run.task, &at, outcome).await?;
+        let outcome = store_results::store_large_result(self.context, run.task, &at, outcome).await?;
         self.scope.loaded = self.context.loaded_values();
         let (mut settled, mut outcome) = self.apply_policy(run, outcome).await?;
         match store_results::store_large_writes(self.context, &at, &mut settled).await {
@@ -77,8 +76,7 @@ impl PipelineRun<'_> {
         loop {
             let position = self.position();
             let step = self.step;
-            let judge =
-                |scope: &Scope| pipeline::apply_policy(step, run, &outcome, scope, &position);
+            let judge = |scope: &Scope| pipeline::apply_policy(step, run, &outcome, scope, &position);
             match load::render_with_loading(self.context, &mut self.scope, judge).await {
                 Ok(settled) => return Ok((settled, outcome)),
                 Err(ResolveError::Interrupted) => return Err(WorkError::Interrupted),
@@ -88,8 +86,7 @@ impl PipelineRun<'_> {
                 }
                 // If rules need missing data even to handle its absence, they see empty values.
                 Err(ResolveError::Missing(_) | ResolveError::Template(_)) => {
-                    let missing =
-                        pipeline::apply_policy(step, run, &outcome, &self.scope, &position);
+                    let missing = pipeline::apply_policy(step, run, &outcome, &self.scope, &position);
                     match missing {
                         Ok(settled) => return Ok((settled, outcome)),
                         Err(RenderError::Needs(needs)) => self.mark_missing(&needs),
@@ -106,8 +103,7 @@ impl PipelineRun<'_> {
         for need in needs {
             match need {
                 Need::Outcome(seq) => {
-                    more.outcomes
-                        .insert(*seq, Arc::new(Outcome::ok(Value::Null)));
+                    more.outcomes.insert(*seq, Arc::new(Outcome::ok(Value::Null)));
                 }
                 Need::Body(reference) => {
                     let unavailable = UnavailableBody {
@@ -136,13 +132,7 @@ impl PipelineRun<'_> {
     }
 
     /// Records the events of an outcome and updates the scope of the pipeline.
-    fn record_outcome(
-        &mut self,
-        run: &TaskAttempt<'_>,
-        settled: OutcomeRecord,
-        outcome: Outcome,
-        took: u64,
-    ) {
+    fn record_outcome(&mut self, run: &TaskAttempt<'_>, settled: OutcomeRecord, outcome: Outcome, took: u64) {
         for draft in settled.events {
             let mut event = self.context.event(draft.location, draft.body);
             match &event.body {

@@ -16,11 +16,7 @@ use crate::worker::WorkerShared;
 const HEARTBEAT_GAP_MAX: Duration = Duration::from_secs(13);
 
 /// Sends heartbeats until `ended` is cancelled. Cancels `replaced` if another process replaces the worker's session.
-pub(crate) async fn send_heartbeats(
-    shared: Arc<WorkerShared>,
-    ended: CancellationToken,
-    replaced: CancellationToken,
-) {
+pub(crate) async fn send_heartbeats(shared: Arc<WorkerShared>, ended: CancellationToken, replaced: CancellationToken) {
     let mut last_contact = Instant::now();
     loop {
         let worker = shared.config.worker.clone();

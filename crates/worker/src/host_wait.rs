@@ -48,11 +48,7 @@ impl<'h> HostWait<'h> {
         self.wait_unless_cancelled(stopped, reason).await
     }
 
-    async fn wait_unless_cancelled(
-        &mut self,
-        end: &CancellationToken,
-        reason: &str,
-    ) -> Result<(), WorkError> {
+    async fn wait_unless_cancelled(&mut self, end: &CancellationToken, reason: &str) -> Result<(), WorkError> {
         tracing::warn!(command = %self.context.lease.id, reason, "out of host resources; retrying");
         tokio::select! {
             () = self.backoff.wait() => Ok(()),

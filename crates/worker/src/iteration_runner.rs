@@ -61,9 +61,7 @@ impl PendingIterations {
         let resumes = resume.into_iter();
         Self {
             remaining: (from..to).filter(|index| !over.contains(index)).collect(),
-            resume_points: resumes
-                .filter_map(|resume| Some((resume.iteration?, resume)))
-                .collect(),
+            resume_points: resumes.filter_map(|resume| Some((resume.iteration?, resume))).collect(),
         }
     }
 
@@ -89,9 +87,7 @@ impl<'h> IterationRunner<'h> {
             let message = format!("step `{}` {missing_part}", command.command.run.step);
             TaskError::new(ErrorKind::Unknown, "COMMAND_INVALID", message).into()
         };
-        let step_and_plan = command
-            .step()
-            .ok_or_else(|| missing("is not in the playbook"))?;
+        let step_and_plan = command.step().ok_or_else(|| missing("is not in the playbook"))?;
         let loop_ = step_and_plan.0.loop_.as_ref();
         let loop_ = loop_.ok_or_else(|| missing("has no loop"))?;
         let started = command.command.loop_started;
@@ -195,16 +191,10 @@ impl<'h> IterationRunner<'h> {
     }
 
     /// Runs one iteration that resumes.
-    pub(crate) async fn resume_iteration(
-        self,
-        index: u64,
-        resume: Option<ResumePoint>,
-    ) -> ReportEnd {
+    pub(crate) async fn resume_iteration(self, index: u64, resume: Option<ResumePoint>) -> ReportEnd {
         match self.run_iteration(index, resume).await.pipeline_end {
             PipelineEnd::Interrupted => ReportEnd::Released,
-            PipelineEnd::Done | PipelineEnd::Failed(_) | PipelineEnd::Suspended => {
-                ReportEnd::Finished
-            }
+            PipelineEnd::Done | PipelineEnd::Failed(_) | PipelineEnd::Suspended => ReportEnd::Finished,
         }
     }
 
@@ -215,8 +205,7 @@ impl<'h> IterationRunner<'h> {
             Ok(scope) => (scope, Ok(())),
             Err(work_error) => (self.scope.clone(), Err(work_error)),
         };
-        let mut pipeline =
-            PipelineRun::new(self.context, self.step.0, self.step.1, at.clone(), scope);
+        let mut pipeline = PipelineRun::new(self.context, self.step.0, self.step.1, at.clone(), scope);
         let mut has_begun = false;
         if let Some(resume) = resume {
             has_begun = resume.started;
@@ -226,9 +215,7 @@ impl<'h> IterationRunner<'h> {
         }
         if !has_begun {
             let started = EventBody::IterationStarted(EmptyPayload {});
-            pipeline
-                .events
-                .push(self.context.event(at.clone(), started));
+            pipeline.events.push(self.context.event(at.clone(), started));
         }
         let ended = match restored {
             Ok(()) => pipeline.run().await,
@@ -242,18 +229,14 @@ impl<'h> IterationRunner<'h> {
         };
         let body = match &ended {
             PipelineEnd::Done => Some(EventBody::IterationDone(IterationDone { set_ctx })),
-            PipelineEnd::Failed(error) => {
-                Some(EventBody::IterationFailed(Box::new(FailurePayload {
-                    error: (**error).clone(),
-                    set_ctx,
-                })))
-            }
+            PipelineEnd::Failed(error) => Some(EventBody::IterationFailed(Box::new(FailurePayload {
+                error: (**error).clone(),
+                set_ctx,
+            }))),
             PipelineEnd::Suspended | PipelineEnd::Interrupted => None,
         };
         if let Some(body) = body {
-            pipeline
-                .events
-                .push(self.context.event_with_duration(at, body, begun));
+            pipeline.events.push(self.context.event_with_duration(at, body, begun));
         }
         self.context.lease.push(&mut pipeline.events);
         IterationEnd {
@@ -265,10 +248,7 @@ impl<'h> IterationRunner<'h> {
 
     /// Returns the template scope of one iteration.
     async fn iteration_scope(&self, index: u64) -> Result<Scope, WorkError> {
-        let element = self
-            .elements
-            .element(self.context, &self.window, index)
-            .await?;
+        let element = self.elements.element(self.context, &self.window, index).await?;
         let values = Map::from_iter([(self.iterator.to_string(), element)]);
         let mut scope = self.scope.clone();
         scope.loaded = self.context.loaded_values();

@@ -141,11 +141,7 @@ impl CommandLease {
 
     /// Sends a report if necessary. Returns when all events pushed so far are durable.
     pub(crate) async fn flush(&self) -> Result<(), LeaseLost> {
-        let target = self
-            .outbox
-            .lock()
-            .expect("the lock is not poisoned")
-            .pushed_count;
+        let target = self.outbox.lock().expect("the lock is not poisoned").pushed_count;
         let _turn = self.sending.lock().await;
         if self.sent_count.load(Ordering::Acquire) >= target {
             return if self.state() == LeaseState::Lost {
@@ -209,11 +205,7 @@ impl CommandLease {
                     tracing::debug!(command = %self.id, %error, "server unavailable; retrying report");
                     backoff.wait().await;
                 }
-                Err(
-                    wire::Error::Fenced(_)
-                    | wire::Error::NotFound(_)
-                    | wire::Error::SessionReplaced(_),
-                ) => {
+                Err(wire::Error::Fenced(_) | wire::Error::NotFound(_) | wire::Error::SessionReplaced(_)) => {
                     self.restrict(LeaseState::Lost);
                     return Err(LeaseLost);
                 }
@@ -222,10 +214,7 @@ impl CommandLease {
                     self.restrict(LeaseState::Lost);
                     return Err(LeaseLost);
                 }
-                Err(
-                    wire::Error::Refused(reason)
-                    | wire::Error::SecretsRefused { detail: reason, .. },
-                ) => {
+                Err(wire::Error::Refused(reason) | wire::Error::SecretsRefused { detail: reason, .. }) => {
                     tracing::error!(command = %self.id, reason, "report rejected; failing step");
                     report = self.replacement_report(&report, reason);
                 }
@@ -242,10 +231,7 @@ impl CommandLease {
             Vec::new()
         } else {
             let error = TaskError::new(ErrorKind::Unknown, "REPORT_REFUSED", reason);
-            let body = EventBody::StepFailed(Box::new(FailurePayload {
-                error,
-                set_ctx: None,
-            }));
+            let body = EventBody::StepFailed(Box::new(FailurePayload { error, set_ctx: None }));
             vec![worker_event(
                 &self.shared,
                 self.id.execution,

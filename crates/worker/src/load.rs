@@ -72,8 +72,7 @@ pub(crate) async fn render_with_loading<T>(
             Err(failed) => return Err(ResolveError::Template(failed)),
         }
     }
-    let message =
-        format!("a template still requests more data after {ROUNDS_MAX} rounds of loading");
+    let message = format!("a template still requests more data after {ROUNDS_MAX} rounds of loading");
     let error = TaskError::new(ErrorKind::Transform, "TEMPLATE_LIMIT", message);
     Err(ResolveError::Missing(Box::new(error)))
 }
@@ -81,24 +80,15 @@ pub(crate) async fn render_with_loading<T>(
 /// Restores bodies that the cache evicted: this rendering needs them together with the newly loaded ones.
 fn restore_evicted(scope: &mut Scope, before: &LoadedValues) {
     let is_gone = |uri: &String| !scope.loaded.bodies.contains_key(uri);
-    let evicted: Vec<_> = before
-        .bodies
-        .iter()
-        .filter(|(uri, _)| is_gone(uri))
-        .collect();
+    let evicted: Vec<_> = before.bodies.iter().filter(|(uri, _)| is_gone(uri)).collect();
     if !evicted.is_empty() {
-        let evicted = evicted
-            .into_iter()
-            .map(|(uri, body)| (uri.clone(), body.clone()));
+        let evicted = evicted.into_iter().map(|(uri, body)| (uri.clone(), body.clone()));
         Arc::make_mut(&mut scope.loaded).bodies.extend(evicted);
     }
 }
 
 /// Loads what is needed, unless another pipeline of the command already loaded it.
-pub(crate) async fn load_needs(
-    context: &CommandContext,
-    needs: &[Need],
-) -> Result<Arc<LoadedValues>, WorkError> {
+pub(crate) async fn load_needs(context: &CommandContext, needs: &[Need]) -> Result<Arc<LoadedValues>, WorkError> {
     let loaded = context.loaded_values();
     let mut more = LoadedValues::default();
     let (mut seqs, mut sizes) = (Vec::new(), Vec::new());
@@ -108,8 +98,7 @@ pub(crate) async fn load_needs(
             Need::Body(reference) if !loaded.bodies.contains_key(&reference.uri) => {
                 let value = load_body(context, reference).await?;
                 sizes.push((reference.uri.clone(), reference.meta.bytes));
-                more.bodies
-                    .insert(reference.uri.clone(), LazyValue::new(value));
+                more.bodies.insert(reference.uri.clone(), LazyValue::new(value));
             }
             Need::Loop(pointer) if !loaded.loops.contains_key(&pointer.done) => {
                 let results = load_loop_results(context, pointer).await?;
@@ -127,11 +116,7 @@ pub(crate) async fn load_needs(
                 let path = scratch::write_scratch_file(context, need).await?;
                 more.files.insert(need.key.clone(), path);
             }
-            Need::Outcome(_)
-            | Need::Body(_)
-            | Need::Loop(_)
-            | Need::LoopStats(_)
-            | Need::File(_) => {}
+            Need::Outcome(_) | Need::Body(_) | Need::Loop(_) | Need::LoopStats(_) | Need::File(_) => {}
         }
     }
     if !seqs.is_empty() {
@@ -151,9 +136,9 @@ pub(crate) async fn load_needs(
 pub(crate) fn recorded_outcome(event: &Event) -> Option<Outcome> {
     match event.body.recorded_result()? {
         RecordedResult::Attempt(ended) => ended.outcome.parse_as().ok(),
-        RecordedResult::TaskDone(_)
-        | RecordedResult::TaskFailed(_)
-        | RecordedResult::Manifest(_) => manifest::outcome_from_event(event),
+        RecordedResult::TaskDone(_) | RecordedResult::TaskFailed(_) | RecordedResult::Manifest(_) => {
+            manifest::outcome_from_event(event)
+        }
     }
 }
 
@@ -163,37 +148,23 @@ fn no_outcome(seq: Seq) -> TaskError {
 }
 
 /// Reads events from the execution's log.
-pub(crate) async fn load_events(
-    context: &CommandContext,
-    seqs: &[Seq],
-) -> Result<Vec<Event>, WorkError> {
+pub(crate) async fn load_events(context: &CommandContext, seqs: &[Seq]) -> Result<Vec<Event>, WorkError> {
     let transport = &context.shared.transport;
     let mut events = Vec::with_capacity(seqs.len());
     for seqs in seqs.chunks(EVENTS_MAX) {
-        events.extend(
-            call_with_retry(context, || transport.events(context.execution(), seqs)).await?,
-        );
+        events.extend(call_with_retry(context, || transport.events(context.execution(), seqs)).await?);
     }
     Ok(events)
 }
 
-async fn load_loop_results(
-    context: &CommandContext,
-    pointer: &LoopPointer,
-) -> Result<LazyValue, WorkError> {
+async fn load_loop_results(context: &CommandContext, pointer: &LoopPointer) -> Result<LazyValue, WorkError> {
     let transport = &context.shared.transport;
-    let raw = call_with_retry(context, || {
-        transport.loop_results(context.execution(), pointer)
-    })
-    .await?;
+    let raw = call_with_retry(context, || transport.loop_results(context.execution(), pointer)).await?;
     Ok(LazyValue::from_raw(raw))
 }
 
 /// Returns the counts of a loop; `None` if `loop.done` is in the log of another execution.
-async fn load_loop_stats(
-    context: &CommandContext,
-    pointer: &LoopPointer,
-) -> Result<Option<LoopStats>, WorkError> {
+async fn load_loop_stats(context: &CommandContext, pointer: &LoopPointer) -> Result<Option<LoopStats>, WorkError> {
     let events = load_events(context, &[pointer.done]).await?;
     Ok(events.iter().find_map(|event| match &event.body {
         EventBody::LoopDone(done) => Some(done.stats),
@@ -202,10 +173,7 @@ async fn load_loop_stats(
 }
 
 /// Loads the value behind a reference.
-pub(crate) async fn load_body(
-    context: &CommandContext,
-    reference: &ResultRef,
-) -> Result<Value, WorkError> {
+pub(crate) async fn load_body(context: &CommandContext, reference: &ResultRef) -> Result<Value, WorkError> {
     if reference.meta.bytes > IN_MEMORY_BYTES_MAX {
         let message = format!(
             "cannot load stored result `{}` into a template: {} bytes; extract the fields you need with `spec.result.select`",
@@ -255,10 +223,7 @@ where
 }
 
 /// Sends a request to the server and retries it until the server responds or the worker is stopped.
-pub(crate) async fn call_with_retry<T, F>(
-    context: &CommandContext,
-    mut ask: impl FnMut() -> F,
-) -> Result<T, WorkError>
+pub(crate) async fn call_with_retry<T, F>(context: &CommandContext, mut ask: impl FnMut() -> F) -> Result<T, WorkError>
 where
     F: Future<Output = Result<T, wire::Error>>,
 {
@@ -267,9 +232,7 @@ where
     loop {
         match ask().await {
             Ok(reply) => return Ok(reply),
-            Err(wire::Error::SecretsRefused {
-                is_passing: true, ..
-            }) if denials < DENIALS_MAX => {
+            Err(wire::Error::SecretsRefused { is_passing: true, .. }) if denials < DENIALS_MAX => {
                 denials += 1;
                 wait_before_retry(context, &mut backoff).await?;
             }
@@ -298,21 +261,14 @@ where
                 return Err(error.into());
             }
             Err(error @ (wire::Error::NotFound(_) | wire::Error::Refused(_))) => {
-                let error = TaskError::new(
-                    ErrorKind::Storage,
-                    "REFERENCE_NOT_AVAILABLE",
-                    error.to_string(),
-                );
+                let error = TaskError::new(ErrorKind::Storage, "REFERENCE_NOT_AVAILABLE", error.to_string());
                 return Err(error.into());
             }
         }
     }
 }
 
-async fn wait_before_retry(
-    context: &CommandContext,
-    backoff: &mut RetryBackoff,
-) -> Result<(), WorkError> {
+async fn wait_before_retry(context: &CommandContext, backoff: &mut RetryBackoff) -> Result<(), WorkError> {
     tokio::select! {
         () = backoff.wait() => Ok(()),
         () = context.lease.stop_token().cancelled() => Err(WorkError::Interrupted),

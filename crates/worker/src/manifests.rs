@@ -52,11 +52,7 @@ impl BodyStore for ManifestBodyStore {
         self.bodies.put(body).await
     }
 
-    async fn put_with(
-        &self,
-        body: BodySource<'_>,
-        options: &StorageOptions,
-    ) -> Result<StoredBody, Error> {
+    async fn put_with(&self, body: BodySource<'_>, options: &StorageOptions) -> Result<StoredBody, Error> {
         self.bodies.put_with(body, options).await
     }
 
@@ -76,11 +72,7 @@ impl BodyStore for ManifestBodyStore {
     }
 
     /// A manifest has only an approximate size, so a range is cut from the whole stream.
-    async fn read(
-        &self,
-        reference: &ResultRef,
-        range: Option<Range<u64>>,
-    ) -> Result<BodyStream, Error> {
+    async fn read(&self, reference: &ResultRef, range: Option<Range<u64>>) -> Result<BodyStream, Error> {
         if reference.kind != RefKind::Manifest {
             return self.bodies.read(reference, range).await;
         }
@@ -108,10 +100,7 @@ fn slice_stream(pieces: ByteStream, range: Range<u64>) -> ByteStream {
             let from = range.start.clamp(chunk_range.start, chunk_range.end) - chunk_range.start;
             let to = range.end.clamp(chunk_range.start, chunk_range.end) - chunk_range.start;
             let index = |at: u64| usize::try_from(at).unwrap_or(piece.len());
-            (
-                chunk_range.start,
-                piece.slice(index(from)..index(to.max(from))),
-            )
+            (chunk_range.start, piece.slice(index(from)..index(to.max(from))))
         })
     });
     let is_before_end = move |piece: &std::io::Result<(u64, Bytes)>| {
@@ -137,20 +126,13 @@ mod tests {
             (20..30, ""),
         ] {
             let pieces = text.as_bytes().chunks(3);
-            let pieces: Vec<_> = pieces
-                .map(|piece| Ok(Bytes::copy_from_slice(piece)))
-                .collect();
-            let mut slices =
-                slice_stream(Box::pin(futures_util::stream::iter(pieces)), range.clone());
+            let pieces: Vec<_> = pieces.map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
+            let mut slices = slice_stream(Box::pin(futures_util::stream::iter(pieces)), range.clone());
             let mut slice = Vec::new();
             while let Some(piece) = slices.next().await {
                 slice.extend_from_slice(&piece.expect("reading from memory does not fail"));
             }
-            assert_eq!(
-                String::from_utf8(slice).expect("text"),
-                expected,
-                "{range:?}"
-            );
+            assert_eq!(String::from_utf8(slice).expect("text"), expected, "{range:?}");
         }
     }
 }

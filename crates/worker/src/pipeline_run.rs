@@ -195,11 +195,7 @@ impl<'h> PipelineRun<'h> {
     }
 
     /// Runs one attempt of a task.
-    async fn run_attempt(
-        &mut self,
-        run: &TaskAttempt<'h>,
-        now: Time,
-    ) -> Result<AttemptEnd, WorkError> {
+    async fn run_attempt(&mut self, run: &TaskAttempt<'h>, now: Time) -> Result<AttemptEnd, WorkError> {
         let at = self.task_location(run);
         if run.kind == AttemptKind::First {
             self.started_at = now;
@@ -261,8 +257,7 @@ impl<'h> PipelineRun<'h> {
         }
         // A retry of a tool is recorded without inputs and request. A task that waits records `task.started` for each
         // attempt.
-        let is_recorded = run.kind == AttemptKind::First
-            || !matches!(plan.tasks[index].binding, ToolBinding::Tool(_));
+        let is_recorded = run.kind == AttemptKind::First || !matches!(plan.tasks[index].binding, ToolBinding::Tool(_));
         let started = TaskStarted {
             inputs: ready.inputs.clone().filter(|_| is_recorded),
             request: is_recorded.then(|| self.rendered_request(&ready)).flatten(),
@@ -275,26 +270,20 @@ impl<'h> PipelineRun<'h> {
                 self.call_tool(run, &at, tool, is_pure, ready).await
             }
             ToolBinding::Child => {
-                let awaits =
-                    pipeline::parse_child_task(run.task, rendered_task(&ready), &self.scope);
+                let awaits = pipeline::parse_child_task(run.task, rendered_task(&ready), &self.scope);
                 Ok(self.suspend(run, &at, started, awaits))
             }
-            ToolBinding::Wait => {
-                match pipeline::parse_wait_task(run.task, rendered_task(&ready), self.context.now())
-                {
-                    Ok(WaitAction::Sleep(due)) => {
-                        self.record_start(run, &at, started);
-                        self.report_before_wait(due).await?;
-                        self.sleep_until(due).await?;
-                        let fired = json!({"fired_at": self.context.now()});
-                        Ok(AttemptEnd::from_outcome(Outcome::ok(fired)))
-                    }
-                    Ok(WaitAction::Suspend(awaits)) => {
-                        Ok(self.suspend(run, &at, started, Ok(awaits)))
-                    }
-                    Err(error) => Ok(self.suspend(run, &at, started, Err(error))),
+            ToolBinding::Wait => match pipeline::parse_wait_task(run.task, rendered_task(&ready), self.context.now()) {
+                Ok(WaitAction::Sleep(due)) => {
+                    self.record_start(run, &at, started);
+                    self.report_before_wait(due).await?;
+                    self.sleep_until(due).await?;
+                    let fired = json!({"fired_at": self.context.now()});
+                    Ok(AttemptEnd::from_outcome(Outcome::ok(fired)))
                 }
-            }
+                Ok(WaitAction::Suspend(awaits)) => Ok(self.suspend(run, &at, started, Ok(awaits))),
+                Err(error) => Ok(self.suspend(run, &at, started, Err(error))),
+            },
             ToolBinding::Unknown => {
                 self.record_start(run, &at, started);
                 let message = format!("this worker does not support tool kind `{}`", run.task.kind);
@@ -355,9 +344,7 @@ impl<'h> PipelineRun<'h> {
             Ok(awaits) => {
                 started.awaits = Some(Box::new(awaits));
                 // Only `task.started` records what the task waits for, so each attempt needs one.
-                let event = self
-                    .context
-                    .event(at.clone(), EventBody::TaskStarted(started));
+                let event = self.context.event(at.clone(), EventBody::TaskStarted(started));
                 self.record_event(event);
                 self.continuation.attempt = run.attempt;
                 AttemptEnd::Suspended
@@ -393,11 +380,7 @@ impl<'h> PipelineRun<'h> {
     }
 
     /// Returns the outcome of a task that could not be rendered.
-    fn render_failure_outcome(
-        &self,
-        run: &TaskAttempt<'_>,
-        cause: ResolveError,
-    ) -> Result<Outcome, WorkError> {
+    fn render_failure_outcome(&self, run: &TaskAttempt<'_>, cause: ResolveError) -> Result<Outcome, WorkError> {
         match cause {
             ResolveError::Template(error) => {
                 let error = pipeline::render_failure(&error, self.step, &run.task.label);
@@ -441,11 +424,7 @@ impl<'h> PipelineRun<'h> {
 }
 
 /// Adds step, task and line to an error, unless it already has them.
-pub(crate) fn with_location(
-    mut error: TaskError,
-    step: &Step,
-    task: Option<&language::playbook::Task>,
-) -> TaskError {
+pub(crate) fn with_location(mut error: TaskError, step: &Step, task: Option<&language::playbook::Task>) -> TaskError {
     let mut add = |key: &str, value: Value| {
         error.details.entry(key).or_insert(value);
     };

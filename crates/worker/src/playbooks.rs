@@ -62,20 +62,11 @@ pub(crate) enum ToolBinding {
 
 impl PreparedPlaybook {
     /// Parses a playbook. An error in it fails every step that runs from it.
-    pub(crate) fn parse(
-        text: &PlaybookText,
-        tools: &Registry,
-        base_dir: &Path,
-    ) -> Result<Self, Box<TaskError>> {
+    pub(crate) fn parse(text: &PlaybookText, tools: &Registry, base_dir: &Path) -> Result<Self, Box<TaskError>> {
         let parsed = parse(&text.name, text.text.as_bytes());
         let Some(playbook) = parsed.playbook else {
-            let first = parsed
-                .diagnostics
-                .iter()
-                .find(|diagnostic| diagnostic.is_error());
-            let reason = first.map_or_else(String::new, |diagnostic| {
-                format!(": {}", diagnostic.message)
-            });
+            let first = parsed.diagnostics.iter().find(|diagnostic| diagnostic.is_error());
+            let reason = first.map_or_else(String::new, |diagnostic| format!(": {}", diagnostic.message));
             let message = format!("cannot parse playbook `{}`{reason}", text.name);
             let error = TaskError::new(ErrorKind::Parse, "PLAYBOOK_INVALID", message);
             return Err(Box::new(error));
@@ -89,11 +80,7 @@ impl PreparedPlaybook {
         };
         Ok(Self {
             steps: steps.collect(),
-            plans: playbook
-                .steps
-                .iter()
-                .map(|step| plan_step(step, tools))
-                .collect(),
+            plans: playbook.steps.iter().map(|step| plan_step(step, tools)).collect(),
             file: text.name.clone(),
             base_dir,
             playbook,
@@ -108,20 +95,14 @@ impl PreparedPlaybook {
 }
 
 fn plan_step(step: &Step, tools: &Registry) -> StepPlan {
-    let tasks: Vec<_> = step
-        .tasks
-        .iter()
-        .map(|task| plan_task(step, task, tools))
-        .collect();
+    let tasks: Vec<_> = step.tasks.iter().map(|task| plan_task(step, task, tools)).collect();
     let only_computes = |task: &TaskPlan| match &task.binding {
         ToolBinding::Tool(tool) => tool.is_pure(),
         ToolBinding::Child | ToolBinding::Wait | ToolBinding::Unknown => task.is_pure,
     };
     StepPlan {
         is_pure: tasks.iter().all(only_computes),
-        cursor_claim_plan: step
-            .cursor_claim()
-            .map(|claim| Box::new(plan_step(&claim.step, tools))),
+        cursor_claim_plan: step.cursor_claim().map(|claim| Box::new(plan_step(&claim.step, tools))),
         tasks,
     }
 }

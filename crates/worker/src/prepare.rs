@@ -37,9 +37,7 @@ pub(crate) async fn prepare_elements(
     let mut scope: Scope = context.scope();
     scope.now = Some(context.now());
     let reference = locate_elements(context, &mut scope, loop_step, tree).await?;
-    context
-        .lease
-        .push(&mut vec![elements_event(context, reference)]);
+    context.lease.push(&mut vec![elements_event(context, reference)]);
     Ok(ReportEnd::Finished)
 }
 
@@ -64,8 +62,7 @@ pub(crate) async fn locate_elements(
 async fn store_range(context: &CommandContext, range: NumberRange) -> Result<ResultRef, WorkError> {
     let rule = serde_json::to_value(range).expect("a range is plain data");
     let control = ResultControl::default();
-    let mut reference =
-        store_results::store_body(context, &context.location(), rule.clone(), &control).await?;
+    let mut reference = store_results::store_body(context, &context.location(), rule.clone(), &control).await?;
     reference.extracted = Map::from_iter([
         ("total".to_owned(), range.len().into()),
         (NumberRange::EXTRACTED_KEY.to_owned(), rule),
@@ -122,9 +119,7 @@ async fn locate_in_body(
             range,
             list: Some(places),
             ..
-        }) => elements_reference(context, reference, range, places)
-            .await
-            .map(Some),
+        }) => elements_reference(context, reference, range, places).await.map(Some),
         _ => Ok(None),
     }
 }
@@ -170,10 +165,7 @@ async fn elements_reference(
     reference.scope = Life::Execution;
     reference.extracted = Map::from_iter([("total".to_owned(), places.total.into())]);
     let places = serde_json::to_value(places).expect("places are plain data");
-    reference
-        .meta
-        .location
-        .insert(ELEMENT_OFFSETS_KEY.to_owned(), places);
+    reference.meta.location.insert(ELEMENT_OFFSETS_KEY.to_owned(), places);
     Ok(reference)
 }
 
@@ -239,9 +231,7 @@ async fn store_rendered_elements(
         Value::Array(items) => items,
         Value::Object(map) => {
             let pairs = map.into_iter();
-            pairs
-                .map(|(key, value)| json!({"key": key, "value": value}))
-                .collect()
+            pairs.map(|(key, value)| json!({"key": key, "value": value})).collect()
         }
         _ => {
             let message = format!("`loop.in` of step `{}` is not a list", step.name);
@@ -251,18 +241,13 @@ async fn store_rendered_elements(
     };
     let total = items.len() as u64;
     let control = ResultControl::default();
-    let mut reference =
-        store_results::store_body(context, &context.location(), Value::Array(items), &control)
-            .await?;
+    let mut reference = store_results::store_body(context, &context.location(), Value::Array(items), &control).await?;
     reference.extracted.insert("total".to_owned(), total.into());
     Ok(reference)
 }
 
 /// Returns the rendered value, or the error that fails the step.
-pub(crate) fn step_result<T>(
-    resolved: load::ResolveResult<T>,
-    step: &Step,
-) -> Result<T, WorkError> {
+pub(crate) fn step_result<T>(resolved: load::ResolveResult<T>, step: &Step) -> Result<T, WorkError> {
     resolved.map_err(|unresolved| match unresolved {
         ResolveError::Interrupted => WorkError::Interrupted,
         ResolveError::Missing(error) => WorkError::Failed(error),

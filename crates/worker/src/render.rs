@@ -10,8 +10,8 @@ use std::time::Duration;
 use language::playbook::kinds::{CodeLanguage, FieldMode, field_mode};
 use language::playbook::{Step, Task};
 use language::template::{
-    CodePiece, LazyValue, MASK, Need, Piece, PieceOrigin, RenderError, Rendered, RenderedPieces,
-    Scope, SecretOrigin, Taint, Tree,
+    CodePiece, LazyValue, MASK, Need, Piece, PieceOrigin, RenderError, Rendered, RenderedPieces, Scope, SecretOrigin,
+    Taint, Tree,
 };
 use model::outcome::TaskError;
 use model::raw::RawJson;
@@ -72,9 +72,7 @@ impl RenderedCall {
     /// Returns a rendered value and records its masked copy.
     fn accept(&mut self, key: &str, rendered: Rendered) -> Value {
         if rendered.is_tainted() {
-            self.masked_parts
-                .fields
-                .insert(key.to_owned(), rendered.masked());
+            self.masked_parts.fields.insert(key.to_owned(), rendered.masked());
         }
         self.secrets.extend(rendered.secrets);
         rendered.value
@@ -87,9 +85,7 @@ impl RenderedCall {
                 let masked_values = list.masked.as_ref();
                 masked_values.unwrap_or(&list.pieces).clone()
             });
-            self.masked_parts
-                .pieces
-                .insert(key.to_owned(), masked_values.collect());
+            self.masked_parts.pieces.insert(key.to_owned(), masked_values.collect());
         }
         let (mut pieces, mut origins) = (Vec::new(), Vec::new());
         for list in lists {
@@ -103,11 +99,7 @@ impl RenderedCall {
 }
 
 /// Renders everything that a call needs.
-pub(crate) fn render_call(
-    step: &Step,
-    task: &Task,
-    scope: &Scope,
-) -> Result<RenderedCall, RenderError> {
+pub(crate) fn render_call(step: &Step, task: &Task, scope: &Scope) -> Result<RenderedCall, RenderError> {
     let mut ready = RenderedCall::default();
     if step.input.is_some() || task.input.is_some() {
         let mut scope = scope.clone();
@@ -149,10 +141,7 @@ fn render_input(
             }
             Value::Null => {}
             _ => {
-                return Err(template_error(
-                    "`input` must be a map".to_owned(),
-                    task.span,
-                ));
+                return Err(template_error("`input` must be a map".to_owned(), task.span));
             }
         }
         let taint = if taints.values().all(Taint::is_clean) {
@@ -178,10 +167,7 @@ fn add_taints(taints: &mut BTreeMap<String, Taint>, map: &Map<String, Value>, ta
             origin,
         } => {
             for key in map.keys() {
-                let masked_value = masked_value
-                    .get(key)
-                    .cloned()
-                    .unwrap_or_else(|| MASK.into());
+                let masked_value = masked_value.get(key).cloned().unwrap_or_else(|| MASK.into());
                 taints.insert(
                     key.clone(),
                     Taint::Whole {
@@ -223,10 +209,7 @@ fn render_fields(task: &Task, scope: &Scope, ready: &mut RenderedCall) -> Result
     for (key, tree) in &task.knobs {
         if let Some(rendered) = collect_needs(&mut needs, tree.render(scope))? {
             if rendered.is_tainted() {
-                ready
-                    .masked_parts
-                    .knobs
-                    .insert(key.clone(), rendered.masked());
+                ready.masked_parts.knobs.insert(key.clone(), rendered.masked());
             }
             ready.secrets.extend(rendered.secrets);
             ready.knobs.insert(key.clone(), rendered.value);
@@ -245,10 +228,7 @@ fn render_fields(task: &Task, scope: &Scope, ready: &mut RenderedCall) -> Result
 }
 
 /// Collects needs, so that one round of loading covers the whole call.
-fn collect_needs<T>(
-    needs: &mut Vec<Need>,
-    rendered: Result<T, RenderError>,
-) -> Result<Option<T>, RenderError> {
+fn collect_needs<T>(needs: &mut Vec<Need>, rendered: Result<T, RenderError>) -> Result<Option<T>, RenderError> {
     match rendered {
         Ok(value) => Ok(Some(value)),
         Err(RenderError::Needs(more)) => {
@@ -297,11 +277,7 @@ fn render_pieces(tree: &Tree, scope: &Scope) -> Result<Vec<RenderedPieces>, Rend
 type LiteralWriter = fn(&[CodePiece]) -> Result<String, TaskError>;
 
 /// Renders a program; every value becomes a literal.
-fn render_code(
-    tree: &Tree,
-    language: CodeLanguage,
-    scope: &Scope,
-) -> Result<Rendered, RenderError> {
+fn render_code(tree: &Tree, language: CodeLanguage, scope: &Scope) -> Result<Rendered, RenderError> {
     let Tree::Template(template) = tree else {
         return tree.render(scope);
     };
@@ -349,8 +325,7 @@ fn render_transfer_end(
     let entries = match tree {
         Tree::Map(entries) => entries.clone(),
         Tree::Literal(Value::Object(map)) => {
-            let entry =
-                |(name, value): (&String, &Value)| (name.clone(), Tree::Literal(value.clone()));
+            let entry = |(name, value): (&String, &Value)| (name.clone(), Tree::Literal(value.clone()));
             map.iter().map(entry).collect()
         }
         other => return other.render(scope),

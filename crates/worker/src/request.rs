@@ -25,12 +25,8 @@ const REQUEST_BYTES_MAX: usize = 2 * 1024;
 impl PipelineRun<'_> {
     /// Returns the request of a call; `None` if the call has none of the keys.
     pub(crate) fn rendered_request(&self, ready: &RenderedCall) -> Option<RawJson> {
-        let entries = KEYS
-            .iter()
-            .filter_map(|key| Some((*key, masked_value(ready, key)?)));
-        let entries: Map<String, Value> = entries
-            .map(|(key, value)| (key.to_owned(), value))
-            .collect();
+        let entries = KEYS.iter().filter_map(|key| Some((*key, masked_value(ready, key)?)));
+        let entries: Map<String, Value> = entries.map(|(key, value)| (key.to_owned(), value)).collect();
         if entries.is_empty() {
             return None;
         }

@@ -29,10 +29,7 @@ impl PipelineRun<'_> {
         if !seqs.is_empty() {
             let mut events = load::load_events(self.context, &seqs).await?;
             events.sort_by_key(|event| event.seq);
-            for writes in events
-                .iter()
-                .map(|event| recorded_writes(event, is_parallel))
-            {
+            for writes in events.iter().map(|event| recorded_writes(event, is_parallel)) {
                 pipeline::apply_writes(&mut self.scope, &writes);
                 ctx::append_patch(&mut self.ctx_patch, &writes.ctx);
             }
@@ -56,10 +53,7 @@ fn parse_map(raw: Option<&RawJson>) -> Map<String, Value> {
 }
 
 /// Returns the error of the task that ended last.
-pub(crate) async fn last_error(
-    context: &CommandContext,
-    continuation: &Continuation,
-) -> Result<TaskError, WorkError> {
+pub(crate) async fn last_error(context: &CommandContext, continuation: &Continuation) -> Result<TaskError, WorkError> {
     let last = continuation.last.as_ref();
     let pointer = last.and_then(|label| continuation.outcomes.get(label));
     if let Some(pointer) = pointer {

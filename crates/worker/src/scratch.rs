@@ -56,10 +56,7 @@ fn remove_stale_dirs(parent: &Path) {
 }
 
 /// Creates a file with a body or value and returns its path.
-pub(crate) async fn write_scratch_file(
-    context: &CommandContext,
-    need: &FileNeed,
-) -> Result<String, WorkError> {
+pub(crate) async fn write_scratch_file(context: &CommandContext, need: &FileNeed) -> Result<String, WorkError> {
     let path = context.next_scratch_path()?;
     match &need.content {
         FileContent::Value(value) => {
@@ -90,11 +87,7 @@ pub(crate) async fn write_scratch_file(
 }
 
 /// Writes a body, or the part of it that `bound` selects.
-async fn write_body(
-    context: &CommandContext,
-    bound: &BodyPath,
-    path: &Path,
-) -> Result<(), ScratchError> {
+async fn write_body(context: &CommandContext, bound: &BodyPath, path: &Path) -> Result<(), ScratchError> {
     let bodies = &*context.shared.config.bodies;
     let reference = &bound.reference;
     let is_whole = bound.paths.first().is_some_and(Vec::is_empty);

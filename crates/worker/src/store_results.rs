@@ -71,12 +71,7 @@ pub(crate) async fn store_large_result(
 }
 
 /// Logs that selected paths match nothing, once for each task of a command.
-pub(crate) fn warn_of_missing(
-    context: &CommandContext,
-    task: &Task,
-    at: &EventLocation,
-    missing: &[String],
-) {
+pub(crate) fn warn_of_missing(context: &CommandContext, task: &Task, at: &EventLocation, missing: &[String]) {
     if missing.is_empty() || !context.is_first_warning(&task.label) {
         return;
     }
@@ -101,11 +96,7 @@ pub(crate) fn warn_of_missing(
 }
 
 /// Returns the writer that streams a large result of a tool into the body store.
-pub(crate) fn result_writer(
-    context: &CommandContext,
-    task: &Task,
-    at: &EventLocation,
-) -> ResultWriter {
+pub(crate) fn result_writer(context: &CommandContext, task: &Task, at: &EventLocation) -> ResultWriter {
     let origin = ResultOrigin {
         execution: context.execution(),
         location: at,
@@ -124,29 +115,20 @@ pub(crate) fn result_writer(
 pub(crate) fn tool_body_store(context: &CommandContext) -> Arc<dyn BodyStore> {
     let bodies = context.shared.config.bodies.clone();
     match context.masker() {
-        Some(masks) => Arc::new(MaskingBodyStore {
-            bodies,
-            masker: masks,
-        }),
+        Some(masks) => Arc::new(MaskingBodyStore { bodies, masker: masks }),
         None => bodies,
     }
 }
 
 fn payload_bytes_max(context: &CommandContext) -> u64 {
-    let configured = context
-        .prepared_playbook
-        .playbook
-        .executor
-        .payload_bytes_max;
+    let configured = context.prepared_playbook.playbook.executor.payload_bytes_max;
     configured.unwrap_or(u64::MAX)
 }
 
 /// Maximum size of an inline result of a task.
 pub(crate) fn inline_bytes_max(task: &Task) -> usize {
     let configured = task.result.inline_bytes_max;
-    let configured = configured.map_or(INLINE_BYTES_MAX, |max| {
-        usize::try_from(max).unwrap_or(usize::MAX)
-    });
+    let configured = configured.map_or(INLINE_BYTES_MAX, |max| usize::try_from(max).unwrap_or(usize::MAX));
     configured.min(INLINE_BYTES_MAX)
 }
 
@@ -163,10 +145,7 @@ pub(crate) async fn store_large_writes(
     }
     for (key, value) in large {
         let part = EventLocation {
-            task: at
-                .task
-                .as_ref()
-                .map(|task| format!("{task}/set/{key}").into()),
+            task: at.task.as_ref().map(|task| format!("{task}/set/{key}").into()),
             ..at.clone()
         };
         let value_copy = std::mem::take(value);
@@ -206,8 +185,7 @@ pub(crate) async fn store_body(
     };
     if let Some(value) = at_hand {
         let mut more = LoadedValues::default();
-        more.bodies
-            .insert(reference.uri.clone(), LazyValue::new(value));
+        more.bodies.insert(reference.uri.clone(), LazyValue::new(value));
         context.add_loaded(more, vec![(reference.uri.clone(), reference.meta.bytes)]);
     }
     Ok(reference)

@@ -120,8 +120,7 @@ impl WorkerShared {
             ..config
         };
         Self {
-            env: (!config.env.is_empty())
-                .then(|| LazyValue::new(Value::Object(config.env.clone()))),
+            env: (!config.env.is_empty()).then(|| LazyValue::new(Value::Object(config.env.clone()))),
             config,
             transport,
             playbook_cache: PlaybookCache::default(),
@@ -182,10 +181,7 @@ impl WorkerShared {
 
     /// Claims that this worker holds.
     pub(crate) fn claim_ids(&self) -> Vec<ClaimId> {
-        self.leases()
-            .values()
-            .map(|lease| lease.claim_id())
-            .collect()
+        self.leases().values().map(|lease| lease.claim_id()).collect()
     }
 
     fn leases(&self) -> std::sync::MutexGuard<'_, HashMap<CommandId, Arc<CommandLease>>> {

@@ -21,10 +21,7 @@ async fn main() -> ExitCode {
     if report.has_no_violations() {
         return ExitCode::SUCCESS;
     }
-    eprintln!(
-        "the logs of the processes are in {}",
-        report.plan.output_file.display()
-    );
+    eprintln!("the logs of the processes are in {}", report.plan.output_file.display());
     ExitCode::FAILURE
 }
 

@@ -19,9 +19,7 @@ fn main() -> ExitCode {
         Ok(options) => options,
         Err(reason) => {
             return print_and_exit(
-                &format!(
-                    "{reason}\nusage: simulate [--seeds N] [--from S] [--verbose SEED] [--bug NAME]"
-                ),
+                &format!("{reason}\nusage: simulate [--seeds N] [--from S] [--verbose SEED] [--bug NAME]"),
                 false,
             );
         }
@@ -29,11 +27,7 @@ fn main() -> ExitCode {
     if let Some(seed) = options.verbose {
         let report = simulate(seed, options.bug);
         let verdict = format!("{:?}", report.violation);
-        let text = format!(
-            "{}\n{}\n{verdict}",
-            report.playbook,
-            report.trace.join("\n")
-        );
+        let text = format!("{}\n{}\n{verdict}", report.playbook, report.trace.join("\n"));
         return print_and_exit(&text, report.violation.is_none());
     }
     if let Some(bug) = options.bug {
@@ -63,10 +57,7 @@ fn print_findings(bug: Bug, options: &SimulateArgs) -> ExitCode {
             let _ = writeln!(std::io::stdout(), "seed {seed}: {violation:?}");
         }
     }
-    let text = format!(
-        "{found} of {} seeds: reported by a checker of this bug",
-        options.seeds
-    );
+    let text = format!("{found} of {} seeds: reported by a checker of this bug", options.seeds);
     print_and_exit(&text, found > 0)
 }
 
@@ -100,9 +91,5 @@ fn parse_args(mut args: impl Iterator<Item = String>) -> Result<SimulateArgs, St
 /// Prints to stdout; a closed pipe is not an error.
 fn print_and_exit(text: &str, is_fine: bool) -> ExitCode {
     let _ = writeln!(std::io::stdout(), "{text}");
-    if is_fine {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    if is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -19,12 +19,7 @@ fn main() -> ExitCode {
         .status();
     drop(server);
     match status {
-        Ok(status) => ExitCode::from(
-            status
-                .code()
-                .and_then(|code| u8::try_from(code).ok())
-                .unwrap_or(1),
-        ),
+        Ok(status) => ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)),
         Err(error) => {
             eprintln!("cannot start `{}`: {error}", program.display());
             ExitCode::FAILURE

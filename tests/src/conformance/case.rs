@@ -48,20 +48,14 @@ pub enum CaseError {
 /// Every case, by name.
 pub fn case_folders() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance");
-    let mut found: Vec<PathBuf> = subfolders(&root)
-        .iter()
-        .flat_map(|area| subfolders(area))
-        .collect();
+    let mut found: Vec<PathBuf> = subfolders(&root).iter().flat_map(|area| subfolders(area)).collect();
     found.sort();
     found
 }
 
 fn subfolders(parent: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
-    entries
-        .map(|entry| entry.path())
-        .filter(|path| path.is_dir())
-        .collect()
+    entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
 }
 
 fn read_text(path: &Path) -> Result<String, CaseError> {
@@ -79,13 +73,10 @@ impl Case {
     /// Reads the case in a directory.
     pub fn load(folder: &Path) -> Result<Self, CaseError> {
         let said = match fs::read(folder.join("outcomes.yaml")) {
-            Ok(bytes) => {
-                language::yaml::parse_yaml_data("outcomes.yaml", &bytes).map_err(|diagnostics| {
-                    let messages: Vec<_> =
-                        diagnostics.iter().map(|one| one.message.clone()).collect();
-                    CaseError::Invalid(messages.join("; "))
-                })?
-            }
+            Ok(bytes) => language::yaml::parse_yaml_data("outcomes.yaml", &bytes).map_err(|diagnostics| {
+                let messages: Vec<_> = diagnostics.iter().map(|one| one.message.clone()).collect();
+                CaseError::Invalid(messages.join("; "))
+            })?,
             Err(_) => Value::Null,
         };
         let inputs = said
@@ -137,11 +128,7 @@ fn read_children(folder: &Path) -> Result<Vec<(String, String)>, CaseError> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut children = Vec::new();
     for path in entries.map(|entry| entry.path()) {
-        let stem = path
-            .file_stem()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let is_own = ["playbook", "outcomes", "events"].contains(&stem.as_str());
         if !is_own && !stem.starts_with("playbook.v") {
             children.push((stem, read_text(&path)?));

@@ -64,10 +64,7 @@ struct CaseRun {
 }
 
 /// Runs a case until it ends, on a runtime of its own whose time is virtual.
-pub fn run_case_in_virtual_time(
-    case: &Case,
-    deployment: CaseDeployment,
-) -> Result<CaseResult, String> {
+pub fn run_case_in_virtual_time(case: &Case, deployment: CaseDeployment) -> Result<CaseResult, String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(true)
@@ -99,10 +96,7 @@ async fn set_credentials(case: &Case, server: &Server) -> Result<(), String> {
             continue;
         };
         let entries = playbook.keychain.iter().map(|entry| entry.name.to_string());
-        for name in CredentialUses::names_in_playbook(playbook)
-            .into_iter()
-            .chain(entries)
-        {
+        for name in CredentialUses::names_in_playbook(playbook).into_iter().chain(entries) {
             let request = SetCredentialRequest {
                 name,
                 kind: "basic".to_owned(),
@@ -112,10 +106,7 @@ async fn set_credentials(case: &Case, server: &Server) -> Result<(), String> {
                 name: "the case".to_owned(),
                 source: None,
             };
-            server
-                .set_credential(&request, actor)
-                .await
-                .map_err(to_message)?;
+            server.set_credential(&request, actor).await.map_err(to_message)?;
         }
     }
     Ok(())
@@ -254,14 +245,8 @@ impl CaseRun {
             return Ok(false);
         };
         let control = match what {
-            ExternalInput::Cancel { cascade } => Control::Cancel {
-                reason: None,
-                cascade,
-            },
-            ExternalInput::Finalize(ending) => Control::Finalize {
-                ending,
-                reason: None,
-            },
+            ExternalInput::Cancel { cascade } => Control::Cancel { reason: None, cascade },
+            ExternalInput::Finalize(ending) => Control::Finalize { ending, reason: None },
             ExternalInput::Rerun(again) => return self.rerun(again).await,
             ExternalInput::Pause => Control::Pause { reason: None },
             ExternalInput::Resume => Control::Resume,
@@ -285,11 +270,7 @@ impl CaseRun {
 
     /// Reruns the root or its latest rerun.
     async fn rerun(&mut self, rerun_input: RerunInput) -> Result<bool, String> {
-        let of = if rerun_input.latest {
-            self.latest
-        } else {
-            self.root
-        };
+        let of = if rerun_input.latest { self.latest } else { self.root };
         let rerun = RerunRequest {
             from_step: rerun_input.from_step,
             from_iteration: rerun_input.from_iteration,
@@ -337,10 +318,7 @@ impl CaseRun {
             .map_err(to_message)?;
         let timer = timer.map(|due| due.since(self.store.now()));
         let elapsed = self.clock.elapsed();
-        let inputs = self
-            .schedule
-            .times()
-            .map(|span| span.saturating_sub(elapsed));
+        let inputs = self.schedule.times().map(|span| span.saturating_sub(elapsed));
         Ok(inputs.chain(timer).min())
     }
 

@@ -4,8 +4,7 @@ use model::playbook::RouteMode;
 
 use crate::conformance::case::Case;
 
-const NO_EXPECTATION: &str =
-    "the case has no expected log; run it with NOETL_ACCEPT=1 and review the file";
+const NO_EXPECTATION: &str = "the case has no expected log; run it with NOETL_ACCEPT=1 and review the file";
 
 /// Compares a log with the expected one, except for what differs between runs (see [`recorded_lines`]).
 pub fn compare_log(case: &Case, text: &str) -> Result<(), String> {
@@ -35,19 +34,16 @@ fn recorded_lines(text: &str) -> String {
                 let (kind, of) = (words.next().unwrap_or_default(), words.next());
                 kind.starts_with("task.") && kind != "task.started" && of == Some(task)
             }),
-            ["step.started" | "loop.iteration.started"] => rest.any(|other| {
-                other.trim_start().starts_with("task.") && !other.contains("task.started ")
-            }),
+            ["step.started" | "loop.iteration.started"] => {
+                rest.any(|other| other.trim_start().starts_with("task.") && !other.contains("task.started "))
+            }
             _ => true,
         }
     });
     let mut kept: Vec<&str> = kept.map(|(_, line)| *line).collect();
     // Branches race, so only the order within a step run and an iteration is compared.
     for decided in kept.split_mut(|line| indent(line) < 4) {
-        if decided
-            .iter()
-            .all(|line| indent(line) == 4 && !line.ends_with(": |"))
-        {
+        if decided.iter().all(|line| indent(line) == 4 && !line.ends_with(": |")) {
             decided.sort_unstable();
         }
     }
@@ -95,9 +91,7 @@ pub fn compare_raced_log(case: &Case, text: &str) -> Result<(), String> {
 
 /// A log without the run's result and the step that returned it.
 fn without_result(text: &str) -> String {
-    let lines = text
-        .lines()
-        .filter(|line| !line.trim_start().starts_with("result: "));
+    let lines = text.lines().filter(|line| !line.trim_start().starts_with("result: "));
     let lines = lines.map(|line| match line.split_once(" result=") {
         Some((before, after)) if before.contains(".finished ") => {
             let rest = after.split_once(' ').map_or("", |(_, rest)| rest);
@@ -114,7 +108,8 @@ mod tests {
 
     #[test]
     fn only_the_result_of_a_run_is_left_out_where_branches_race() {
-        let log = "root:\n  result: '1'\n  ctx: '{}'\n  playbook.finished success generation=1 result=a\n  a:1 step.done";
+        let log =
+            "root:\n  result: '1'\n  ctx: '{}'\n  playbook.finished success generation=1 result=a\n  a:1 step.done";
         let other = log.replace("'1'", "'2'").replace("result=a", "result=b");
         assert_eq!(without_result(log), without_result(&other));
         for changed in [log.replace("success", "error"), log.replace("a:1", "b:1")] {

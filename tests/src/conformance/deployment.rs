@@ -33,10 +33,7 @@ pub enum CaseDeployment {
 impl CaseDeployment {
     /// A server on this database, which may hold earlier cases.
     pub fn cluster(store: Arc<store::PostgresStore>) -> Self {
-        Self::Cluster {
-            store,
-            listener: None,
-        }
+        Self::Cluster { store, listener: None }
     }
 
     pub(crate) fn has_virtual_time(&self) -> bool {
@@ -48,11 +45,7 @@ impl CaseDeployment {
         (!self.has_virtual_time()).then_some(CASE_TIMEOUT)
     }
 
-    pub(crate) fn open_store(
-        &self,
-        dir: &Path,
-        clock: VirtualClock,
-    ) -> Result<Arc<dyn Store>, String> {
+    pub(crate) fn open_store(&self, dir: &Path, clock: VirtualClock) -> Result<Arc<dyn Store>, String> {
         match self {
             Self::Memory => Ok(Arc::new(store::MemoryStore::new(clock.for_store()))),
             Self::Sqlite => {
@@ -76,14 +69,9 @@ impl CaseDeployment {
     }
 
     /// Starts the HTTP listener, if the worker calls over HTTP.
-    pub(crate) async fn start_listening(
-        &mut self,
-        server: &Server,
-        dir: &Path,
-    ) -> Result<(), String> {
+    pub(crate) async fn start_listening(&mut self, server: &Server, dir: &Path) -> Result<(), String> {
         let Self::Cluster {
-            listener: listening,
-            ..
+            listener: listening, ..
         } = self
         else {
             return Ok(());
@@ -111,8 +99,7 @@ impl CaseDeployment {
         match self {
             Self::Memory | Self::Sqlite => Ok(server.transport()),
             Self::Cluster {
-                listener: listening,
-                ..
+                listener: listening, ..
             } => {
                 let (url, _) = listening.as_ref().ok_or("the server does not listen")?;
                 let client = Client::new(std::slice::from_ref(url), None);

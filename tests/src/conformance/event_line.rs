@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use model::event::{
-    AdmitEvaluated, AwaitTarget, Event, EventBody, ExecutionFinished, NextEvaluated, RerunOrigin,
-    ReusedPart, ReusedRecord, TaskEnded, WorkflowStarted,
+    AdmitEvaluated, AwaitTarget, Event, EventBody, ExecutionFinished, NextEvaluated, RerunOrigin, ReusedPart,
+    ReusedRecord, TaskEnded, WorkflowStarted,
 };
 use model::id::Name;
 use model::manifest::ManifestRule;
@@ -50,32 +50,22 @@ fn event_name(event: &Event) -> String {
 fn event_details(event: &Event) -> String {
     match &event.body {
         EventBody::ExecutionRequested(requested) => {
-            let again = requested
-                .rerun
-                .as_deref()
-                .map_or_else(String::new, rerun_text);
+            let again = requested.rerun.as_deref().map_or_else(String::new, rerun_text);
             format!("workload={}{again}", data_text(&requested.workload))
         }
         EventBody::WorkflowStarted(started) => workflow_started_text(started),
         EventBody::CancelRequested(request) => {
             let spares = if request.cascade { "" } else { "cascade=false" };
-            let ending = request
-                .ending
-                .map_or_else(String::new, |it| serialized_name(&it));
+            let ending = request.ending.map_or_else(String::new, |it| serialized_name(&it));
             format!("{spares}{ending}")
         }
         EventBody::PlaybookSwitched(switched) => {
             let kept = serde_json::to_value(&switched.kept).unwrap_or_default();
             let restarted = serde_json::to_value(&switched.restarted).unwrap_or_default();
-            format!(
-                "version={} kept={kept} restarted={restarted}",
-                switched.version
-            )
+            format!("version={} kept={kept} restarted={restarted}", switched.version)
         }
         EventBody::StepReused(reused) => reused_text(reused),
-        EventBody::WorkflowFinished(finished) | EventBody::PlaybookFinished(finished) => {
-            execution_end_text(finished)
-        }
+        EventBody::WorkflowFinished(finished) | EventBody::PlaybookFinished(finished) => execution_end_text(finished),
         EventBody::ExecutionRetried(retried) => format!("generation={}", retried.generation),
         EventBody::SignalReceived(signal) => {
             let payload = signal
@@ -105,13 +95,8 @@ fn event_details(event: &Event) -> String {
                 optional_text("set_ctx", failed.set_ctx.as_ref())
             )
         }
-        EventBody::IterationDone(done) => optional_text("set_ctx", done.set_ctx.as_ref())
-            .trim_start()
-            .to_owned(),
-        EventBody::TaskStarted(started) => started
-            .awaits
-            .as_deref()
-            .map_or_else(String::new, await_text),
+        EventBody::IterationDone(done) => optional_text("set_ctx", done.set_ctx.as_ref()).trim_start().to_owned(),
+        EventBody::TaskStarted(started) => started.awaits.as_deref().map_or_else(String::new, await_text),
         EventBody::AttemptDone(ended) | EventBody::AttemptFailed(ended) => {
             outcome_text(&ended.outcome, ended.result_ref.as_deref())
         }
@@ -192,11 +177,7 @@ fn workflow_started_text(started: &WorkflowStarted) -> String {
         let tokens = tokens.iter().map(|token| {
             let from = token.from.as_ref();
             let from = from.map_or_else(String::new, |from| format!(" from={}", from.step));
-            format!(
-                "{}{}{from}",
-                token.step,
-                optional_text("args", token.args.as_ref())
-            )
+            format!("{}{}{from}", token.step, optional_text("args", token.args.as_ref()))
         });
         format!(" tokens=[{}]", tokens.collect::<Vec<_>>().join(", "))
     });
@@ -229,10 +210,7 @@ fn reused_text(reused: &ReusedRecord) -> String {
         ReusedPart::Iterations(iterations) => {
             let patches = iterations.set_ctx.len();
             let ranges = iterations.ranges();
-            format!(
-                "iterations={ranges:?} of {} patches={patches}",
-                iterations.total
-            )
+            format!("iterations={ranges:?} of {} patches={patches}", iterations.total)
         }
     };
     format!("from {} {what}", reused.execution_id)
@@ -333,10 +311,7 @@ fn outcome_text(raw: &RawJson, reference: Option<&ResultRef>) -> String {
             }
             Some(reference) => {
                 let extracted = Value::Object(reference.extracted.clone());
-                format!(
-                    "ok <body of {} bytes> extracted={extracted}",
-                    reference.meta.bytes
-                )
+                format!("ok <body of {} bytes> extracted={extracted}", reference.meta.bytes)
             }
             None => format!("ok {}", abbreviate(success.result)),
         },
@@ -370,9 +345,7 @@ pub(crate) fn abbreviate(value: Value) -> Value {
             Value::Object(brief.collect())
         }
         Value::Array(items) => items.into_iter().map(abbreviate).collect(),
-        Value::String(text) if text.len() > TEXT_BYTES_MAX => {
-            format!("<text of {} bytes>", text.len()).into()
-        }
+        Value::String(text) if text.len() > TEXT_BYTES_MAX => format!("<text of {} bytes>", text.len()).into(),
         other => other,
     }
 }

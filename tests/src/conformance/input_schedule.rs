@@ -92,9 +92,7 @@ impl InputSchedule {
         let is_due = |happening: &ScheduledInput| match &happening.trigger {
             Trigger::After(span) => elapsed >= *span,
             Trigger::OnEvent { kind, step, nth } => {
-                let fits = |event: &&Event| {
-                    event.kind() == *kind && (step.is_none() || event.location.step == *step)
-                };
+                let fits = |event: &&Event| event.kind() == *kind && (step.is_none() || event.location.step == *step);
                 log.iter().filter(fits).count() as u64 >= *nth
             }
         };
@@ -104,12 +102,10 @@ impl InputSchedule {
 
     /// The times of inputs, from the start.
     pub fn times(&self) -> impl Iterator<Item = Duration> {
-        self.0
-            .iter()
-            .filter_map(|happening| match happening.trigger {
-                Trigger::After(span) => Some(span),
-                Trigger::OnEvent { .. } => None,
-            })
+        self.0.iter().filter_map(|happening| match happening.trigger {
+            Trigger::After(span) => Some(span),
+            Trigger::OnEvent { .. } => None,
+        })
     }
 
     /// Whether no input remains.
@@ -121,10 +117,7 @@ impl InputSchedule {
 /// Parses one entry of a case's `inputs`.
 pub(crate) fn parse_input(value: &Value) -> Result<ScheduledInput, CaseError> {
     let wrong = || CaseError::Invalid(format!("`{value}` is not a valid input"));
-    let trigger = match (
-        value.get("after"),
-        value.get("at_event").and_then(Value::as_str),
-    ) {
+    let trigger = match (value.get("after"), value.get("at_event").and_then(Value::as_str)) {
         (Some(after), _) => Trigger::After(model::duration::parse(after).ok_or_else(wrong)?),
         (None, Some(event)) => {
             let (kind, step) = match event.split_once(" of ") {
@@ -141,18 +134,14 @@ pub(crate) fn parse_input(value: &Value) -> Result<ScheduledInput, CaseError> {
     };
     let has = |key: &str| value.get(key).is_some();
     let what = match value.get("signal") {
-        Some(Value::String(name)) => {
-            ExternalInput::Signal(name.as_str().into(), value.get("payload").cloned())
-        }
+        Some(Value::String(name)) => ExternalInput::Signal(name.as_str().into(), value.get("payload").cloned()),
         _ if has("cancel") => {
             let cascade = value["cancel"].get("cascade").and_then(Value::as_bool);
             ExternalInput::Cancel {
                 cascade: cascade.unwrap_or(true),
             }
         }
-        _ if has("finalize") => {
-            ExternalInput::Finalize(parse_value(&value["finalize"]).ok_or_else(wrong)?)
-        }
+        _ if has("finalize") => ExternalInput::Finalize(parse_value(&value["finalize"]).ok_or_else(wrong)?),
         _ if has("rerun") => ExternalInput::Rerun(parse_value(&value["rerun"]).ok_or_else(wrong)?),
         _ if has("pause") => ExternalInput::Pause,
         _ if has("resume") => ExternalInput::Resume,
@@ -163,10 +152,7 @@ pub(crate) fn parse_input(value: &Value) -> Result<ScheduledInput, CaseError> {
         _ if has("crash") => ExternalInput::Crash,
         _ => ExternalInput::Patch(value.get("patch").cloned().ok_or_else(wrong)?),
     };
-    Ok(ScheduledInput {
-        trigger,
-        input: what,
-    })
+    Ok(ScheduledInput { trigger, input: what })
 }
 
 fn parse_value<T: DeserializeOwned>(value: &Value) -> Option<T> {

@@ -50,9 +50,7 @@ fn write_log(events: &[Event], text: &mut String) {
     let _ = writeln!(
         text,
         "  result: '{}'",
-        abbreviate(log_result(events))
-            .to_string()
-            .replace('\'', "''")
+        abbreviate(log_result(events)).to_string().replace('\'', "''")
     );
     let _ = writeln!(
         text,
@@ -85,8 +83,7 @@ fn write_log(events: &[Event], text: &mut String) {
 /// Whether an event is a decision of the server, other than the assignment of work.
 fn is_decision(event: &Event) -> bool {
     is_compared(event.kind())
-        && (event.kind().allowed_source() == AllowedSource::Server
-            || event.kind() == EventKind::StepFailed)
+        && (event.kind().allowed_source() == AllowedSource::Server || event.kind() == EventKind::StepFailed)
 }
 
 fn is_compared(kind: EventKind) -> bool {
@@ -125,13 +122,8 @@ fn sub_logs(events: &[Event]) -> Vec<(String, Vec<String>)> {
     let mut places: Vec<&SubLogKey> = logs.keys().collect();
     places.sort_by_key(|place| (first(place), place.2));
     let shown = places.into_iter().map(|place| {
-        let index = place
-            .2
-            .map_or_else(String::new, |index| format!("[{index}]"));
-        (
-            format!("'{}:{}{index}'", place.0, place.1),
-            logs[place].clone(),
-        )
+        let index = place.2.map_or_else(String::new, |index| format!("[{index}]"));
+        (format!("'{}:{}{index}'", place.0, place.1), logs[place].clone())
     });
     shown.collect()
 }
@@ -153,17 +145,12 @@ fn log_result(events: &[Event]) -> Value {
             .map(model::raw::RawJson::to_value)
             .unwrap_or_default();
     }
-    let of_run = |event: &&Event| {
-        event.location.step_run_id() == boundary.location.step_run_id() && event.seq < boundary.seq
-    };
-    let last = events
-        .iter()
-        .rev()
-        .filter(of_run)
-        .find_map(|event| match &event.body {
-            EventBody::TaskDone(ended) => ended.outcome.parse_as::<Outcome>().ok(),
-            _ => None,
-        });
+    let of_run =
+        |event: &&Event| event.location.step_run_id() == boundary.location.step_run_id() && event.seq < boundary.seq;
+    let last = events.iter().rev().filter(of_run).find_map(|event| match &event.body {
+        EventBody::TaskDone(ended) => ended.outcome.parse_as::<Outcome>().ok(),
+        _ => None,
+    });
     match last {
         Some(Outcome::Ok(success)) => success.result,
         _ => Value::Null,

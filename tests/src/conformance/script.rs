@@ -73,9 +73,8 @@ impl Script {
                 && tool.attempt.is_none_or(|only| only == attempt)
                 && tool.visit.is_none_or(|only| only == visit)
         };
-        let is_keyed = |tool: &&ScriptedAnswer| {
-            tool.iteration.is_some() || tool.attempt.is_some() || tool.visit.is_some()
-        };
+        let is_keyed =
+            |tool: &&ScriptedAnswer| tool.iteration.is_some() || tool.attempt.is_some() || tool.visit.is_some();
         let keyed: Vec<&ScriptedAnswer> = list.iter().filter(is_keyed).filter(fits).collect();
         let plain: Vec<&ScriptedAnswer> = list.iter().filter(|tool| !is_keyed(tool)).collect();
         let from = if keyed.is_empty() { plain } else { keyed };
@@ -87,27 +86,18 @@ impl OutcomeSource for Script {
     fn next_outcome(&mut self, query: &AttemptQuery<'_>) -> Option<TimedOutcome> {
         let place = (query.step, query.task);
         self.answers_of(place.0, place.1)?;
-        let iteration = query
-            .iteration
-            .map_or_else(String::new, |index| format!("#{index}"));
-        let key = format!(
-            "{}.{}.{}{iteration}",
-            query.execution, query.step, query.task
-        );
+        let iteration = query.iteration.map_or_else(String::new, |index| format!("#{index}"));
+        let key = format!("{}.{}.{}{iteration}", query.execution, query.step, query.task);
         let call = self.calls.entry(key).or_default();
         let n = *call;
         *call += 1;
-        let tool =
-            Script::scripted_answer(self, place, query.iteration, query.visit, query.attempt, n);
+        let tool = Script::scripted_answer(self, place, query.iteration, query.visit, query.attempt, n);
         let Some(tool) = tool else {
             return Some(TimedOutcome::immediate(Outcome::ok(Value::Null)));
         };
         let key = |key: &String| match key.as_str() {
             "timeout" => (key.clone(), query.timeout.clone()),
-            other => (
-                key.clone(),
-                query.fields.get(other).cloned().unwrap_or_default(),
-            ),
+            other => (key.clone(), query.fields.get(other).cloned().unwrap_or_default()),
         };
         let echo = || {
             if tool.echo.is_empty() {
@@ -124,14 +114,10 @@ impl OutcomeSource for Script {
 
 fn parse_answer(entry: &Value) -> Result<ScriptedAnswer, String> {
     let wrong = |message: &str| format!("`{entry}`: {message}");
-    let map = entry
-        .as_object()
-        .ok_or_else(|| wrong("an answer is a map"))?;
+    let map = entry.as_object().ok_or_else(|| wrong("an answer is a map"))?;
     let outcome = match (map.get("ok"), map.get("error")) {
         (Some(value), None) => Some(Outcome::ok(value.clone())),
-        (None, Some(error)) => Some(Outcome::error(
-            parse_error(error).map_err(|reason| wrong(&reason))?,
-        )),
+        (None, Some(error)) => Some(Outcome::error(parse_error(error).map_err(|reason| wrong(&reason))?)),
         (None, None) => None,
         (Some(_), Some(_)) => return Err(wrong("an answer is `ok` or `error`")),
     };
@@ -144,11 +130,7 @@ fn parse_answer(entry: &Value) -> Result<ScriptedAnswer, String> {
         Some(span) => model::duration::parse(span).ok_or_else(|| wrong("`takes` is a duration"))?,
         None => Duration::ZERO,
     };
-    let small = |key: &str| {
-        map.get(key)
-            .and_then(Value::as_u64)
-            .and_then(|n| u32::try_from(n).ok())
-    };
+    let small = |key: &str| map.get(key).and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok());
     Ok(ScriptedAnswer {
         iteration: map.get("iteration").and_then(Value::as_u64),
         attempt: small("attempt"),

@@ -34,10 +34,7 @@ struct ScriptedTool {
 pub(crate) fn registry(script: &Arc<Mutex<Script>>) -> Registry {
     let mut registry = Registry::empty();
     // The worker does not let time pass during a pure call, so a kind is pure only if no outcome has a delay.
-    let is_quick = script
-        .lock()
-        .expect("answering does not panic")
-        .is_immediate();
+    let is_quick = script.lock().expect("answering does not panic").is_immediate();
     for kind in KINDS {
         let tool = ScriptedTool {
             script: script.clone(),
@@ -69,14 +66,9 @@ impl Tool for ScriptedTool {
 
 impl ScriptedTool {
     fn scripted_outcome(&self, call: &Call) -> TimedOutcome {
-        let location =
-            CallLocation::parse(&call.idempotency_key).expect("the key names the task run");
+        let location = CallLocation::parse(&call.idempotency_key).expect("the key names the task run");
         let input = Value::Object(call.input.clone());
-        let input = if call.input.is_empty() {
-            Value::Null
-        } else {
-            input
-        };
+        let input = if call.input.is_empty() { Value::Null } else { input };
         let query = AttemptQuery {
             execution: location.execution,
             step: &location.step,

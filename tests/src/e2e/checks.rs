@@ -77,9 +77,7 @@ pub(crate) fn check_single_end(log: &[Event]) -> CheckResult {
         }
     }
     let twice = ends.iter().find(|(_, count)| **count != 1);
-    check_promise(10, twice.is_none(), || {
-        format!("(generation, ends) {twice:?}")
-    })?;
+    check_promise(10, twice.is_none(), || format!("(generation, ends) {twice:?}"))?;
     let last = log.last().map(Event::kind);
     check_promise(10, last == Some(EventKind::PlaybookProcessed), || {
         format!("the last event of the log is {last:?}")
@@ -88,9 +86,7 @@ pub(crate) fn check_single_end(log: &[Event]) -> CheckResult {
 
 /// A finished run has no open commands, timers or messages.
 pub(crate) fn check_no_leftovers(state: &ExecutionState, leftovers: &LeftoverRows) -> CheckResult {
-    check_promise(11, state.is_ended(), || {
-        "the run has not finished".to_owned()
-    })?;
+    check_promise(11, state.is_ended(), || "the run has not finished".to_owned())?;
     let owed = state.commands.len() + state.timers.len();
     check_promise(11, owed == 0, || {
         format!("the run has finished, but its state has {owed} open commands and timers")
@@ -117,16 +113,9 @@ pub(crate) fn check_routes(state: &ExecutionState, log: &[Event], view: &ApiView
             state.seq, view.seqs
         )
     })?;
-    let events: Vec<(String, Seq)> = log
-        .iter()
-        .map(|event| (event.kind().to_string(), event.seq))
-        .collect();
+    let events: Vec<(String, Seq)> = log.iter().map(|event| (event.kind().to_string(), event.seq)).collect();
     check_promise(12, events == view.events, || {
-        format!(
-            "the route returns {} of {} events",
-            view.events.len(),
-            events.len()
-        )
+        format!("the route returns {} of {} events", view.events.len(), events.len())
     })
 }
 
@@ -137,8 +126,7 @@ pub(crate) fn check_replay(state: &ExecutionState, view: &ApiView) -> CheckResul
         format!("the replay route is at {seq} with status {status}")
     })?;
     let folded = ciborium::Value::serialized(state);
-    let folded = folded
-        .map_err(|error| new_violation(44, &format!("cannot serialize the state: {error}")))?;
+    let folded = folded.map_err(|error| new_violation(44, &format!("cannot serialize the state: {error}")))?;
     check_promise(44, is_same_value(&folded, value), || {
         "the replay route returns another state than the log replays to".to_owned()
     })
@@ -149,27 +137,20 @@ fn is_same_value(value: &ciborium::Value, json: &Value) -> bool {
     match (value, json) {
         (ciborium::Value::Map(entries), Value::Object(shown)) => {
             let same = |(key, value): &(ciborium::Value, ciborium::Value)| match key.as_text() {
-                Some(key) => shown
-                    .get(key)
-                    .is_some_and(|json| is_same_value(value, json)),
+                Some(key) => shown.get(key).is_some_and(|json| is_same_value(value, json)),
                 None => true,
             };
             entries.len() == shown.len() && entries.iter().all(same)
         }
         (ciborium::Value::Array(items), Value::Array(shown)) => {
             let pairs = items.iter().zip(shown);
-            items.len() == shown.len()
-                && pairs
-                    .into_iter()
-                    .all(|(item, json)| is_same_value(item, json))
+            items.len() == shown.len() && pairs.into_iter().all(|(item, json)| is_same_value(item, json))
         }
         (ciborium::Value::Text(text), Value::String(shown)) => text == shown,
         (ciborium::Value::Bool(flag), Value::Bool(shown)) => flag == shown,
         (ciborium::Value::Integer(number), shown) => {
             let number = i128::from(*number).to_string();
-            let shown = shown
-                .as_str()
-                .map_or_else(|| shown.to_string(), str::to_owned);
+            let shown = shown.as_str().map_or_else(|| shown.to_string(), str::to_owned);
             number == shown
         }
         (ciborium::Value::Null, shown) => shown.is_null(),
@@ -181,10 +162,7 @@ fn is_same_value(value: &ciborium::Value, json: &Value) -> bool {
 }
 
 /// Every finished effect was seen, and no at-most-once effect was seen twice.
-pub(crate) fn check_effects_recorded(
-    log: &[Event],
-    effects: &BTreeMap<String, u32>,
-) -> CheckResult {
+pub(crate) fn check_effects_recorded(log: &[Event], effects: &BTreeMap<String, u32>) -> CheckResult {
     for event in log {
         let Some(label) = event.location.task.as_ref().map(model::id::Name::as_str) else {
             continue;
@@ -214,18 +192,14 @@ pub(crate) fn check_effect_causes(
     for key in effects.keys() {
         let execution = key.split('/').next().and_then(|id| id.parse().ok());
         let is_known = execution.is_some_and(|id| known.contains(&id));
-        check_promise(36, is_known, || {
-            format!("`{key}` does not belong to any run")
-        })?;
+        check_promise(36, is_known, || format!("`{key}` does not belong to any run"))?;
     }
     Ok(())
 }
 
 /// All events were published to NATS, despite its outages.
 pub(crate) fn check_all_published(waiting: i64) -> CheckResult {
-    check_promise(48, waiting == 0, || {
-        format!("{waiting} rows are not published")
-    })
+    check_promise(48, waiting == 0, || format!("{waiting} rows are not published"))
 }
 
 pub(crate) fn new_violation(number: u32, message: &str) -> Violation {
@@ -247,16 +221,9 @@ pub(crate) fn check_end(execution: &StartedExecution, detail: &ExecutionDetail) 
         )
     })?;
     let results = recipe.results(n);
-    check_promise(
-        50,
-        results.is_empty() || results.contains(&detail.result),
-        || {
-            format!(
-                "{recipe:?} {n} returned {}, expected one of {results:?}",
-                detail.result
-            )
-        },
-    )
+    check_promise(50, results.is_empty() || results.contains(&detail.result), || {
+        format!("{recipe:?} {n} returned {}, expected one of {results:?}", detail.result)
+    })
 }
 
 /// Two dumps of the projections are equal, row by row.
@@ -265,9 +232,7 @@ pub(crate) fn check_projections(before: &[String], after: &[String]) -> CheckRes
         let lines = before.lines().zip(after.lines());
         let differs = lines.clone().find(|(before, after)| before != after);
         let is_same = before == after;
-        check_promise(46, is_same, || {
-            format!("a rebuilt projection differs: {differs:?}")
-        })?;
+        check_promise(46, is_same, || format!("a rebuilt projection differs: {differs:?}"))?;
     }
     Ok(())
 }

@@ -95,11 +95,7 @@ impl TestCluster {
                 servers.rotate_left(first);
                 let slots = shape.slots.to_string();
                 let args = ["worker", "--server", &servers.join(","), "--slots", &slots];
-                TestProcess::start(
-                    &root,
-                    &format!("worker-{number}"),
-                    args.map(str::to_owned).to_vec(),
-                )
+                TestProcess::start(&root, &format!("worker-{number}"), args.map(str::to_owned).to_vec())
             })
             .collect();
         self
@@ -153,12 +149,7 @@ impl TestCluster {
     }
 }
 
-fn start_node(
-    root: &Path,
-    number: usize,
-    database: &TestDatabase,
-    nats: &NatsServer,
-) -> ClusterNode {
+fn start_node(root: &Path, number: usize, database: &TestDatabase, nats: &NatsServer) -> ClusterNode {
     let to_store = FaultProxy::start(&database.location());
     let listen = format!("127.0.0.1:{}", free_port());
     let to_server = FaultProxy::start(&listen);
@@ -175,11 +166,7 @@ fn start_node(
         "--nats",
         &nats.url(),
     ];
-    let process = TestProcess::start(
-        root,
-        &format!("server-{number}"),
-        args.map(str::to_owned).to_vec(),
-    );
+    let process = TestProcess::start(root, &format!("server-{number}"), args.map(str::to_owned).to_vec());
     ClusterNode {
         process,
         store_proxy: to_store,

@@ -29,9 +29,7 @@ workflow:
 
 /// A valid log.
 fn sample_log() -> Vec<Event> {
-    let folder = case_folders()
-        .into_iter()
-        .find(|case| case.ends_with("loops/empty"));
+    let folder = case_folders().into_iter().find(|case| case.ends_with("loops/empty"));
     let mut case = Case::load(&folder.expect("the case exists")).expect("the case can be read");
     PLAYBOOK.clone_into(&mut case.playbook);
     case.payload = None;
@@ -74,10 +72,7 @@ fn api_view(log: &[Event]) -> ApiView {
     ApiView {
         statuses: vec![status; 4],
         seqs: vec![state.seq; 3],
-        events: log
-            .iter()
-            .map(|event| (event.kind().to_string(), event.seq))
-            .collect(),
+        events: log.iter().map(|event| (event.kind().to_string(), event.seq)).collect(),
         replayed: (state.seq, status, to_json(&value)),
     }
 }
@@ -111,14 +106,8 @@ fn a_lawful_log_passes() {
         checks::check_no_leftovers(&fold_log(&log), &LeftoverRows::default()),
         Ok(())
     );
-    assert_eq!(
-        checks::check_routes(&fold_log(&log), &log, &api_view(&log)),
-        Ok(())
-    );
-    assert_eq!(
-        checks::check_replay(&fold_log(&log), &api_view(&log)),
-        Ok(())
-    );
+    assert_eq!(checks::check_routes(&fold_log(&log), &log, &api_view(&log)), Ok(()));
+    assert_eq!(checks::check_replay(&fold_log(&log), &api_view(&log)), Ok(()));
 }
 
 #[test]
@@ -180,10 +169,7 @@ fn a_row_left_behind_is_seen() {
             ..LeftoverRows::default()
         },
     ] {
-        assert_eq!(
-            violation_number(checks::check_no_leftovers(&state, &left)),
-            Some(11)
-        );
+        assert_eq!(violation_number(checks::check_no_leftovers(&state, &left)), Some(11));
     }
 }
 
@@ -192,22 +178,13 @@ fn a_route_with_another_answer_is_reported() {
     let (log, state) = (sample_log(), fold_log(&sample_log()));
     let mut other = api_view(&log);
     other.statuses[2] = RunStatus::Running;
-    assert_eq!(
-        violation_number(checks::check_routes(&state, &log, &other)),
-        Some(12)
-    );
+    assert_eq!(violation_number(checks::check_routes(&state, &log, &other)), Some(12));
     let mut other = api_view(&log);
     other.seqs[0] = Seq(3);
-    assert_eq!(
-        violation_number(checks::check_routes(&state, &log, &other)),
-        Some(12)
-    );
+    assert_eq!(violation_number(checks::check_routes(&state, &log, &other)), Some(12));
     let mut other = api_view(&log);
     other.events.pop();
-    assert_eq!(
-        violation_number(checks::check_routes(&state, &log, &other)),
-        Some(12)
-    );
+    assert_eq!(violation_number(checks::check_routes(&state, &log, &other)), Some(12));
 }
 
 #[test]
@@ -215,30 +192,17 @@ fn a_replay_that_folds_to_something_else_is_seen() {
     let (log, state) = (sample_log(), fold_log(&sample_log()));
     let mut other = api_view(&log);
     other.replayed.2["ctx"] = json!({"forged": true});
-    assert_eq!(
-        violation_number(checks::check_replay(&state, &other)),
-        Some(44)
-    );
+    assert_eq!(violation_number(checks::check_replay(&state, &other)), Some(44));
     let mut other = api_view(&log);
     other.replayed.0 = Seq(1);
-    assert_eq!(
-        violation_number(checks::check_replay(&state, &other)),
-        Some(44)
-    );
+    assert_eq!(violation_number(checks::check_replay(&state, &other)), Some(44));
 }
 
 /// The effects that a reliable witness of the log would have seen.
 fn effects_of(log: &[Event]) -> BTreeMap<String, u32> {
-    let done = log
-        .iter()
-        .filter(|event| matches!(event.body, EventBody::TaskDone(_)));
-    done.map(|event| {
-        (
-            pipeline::idempotency_key(event.execution_id, &event.location),
-            1,
-        )
-    })
-    .collect()
+    let done = log.iter().filter(|event| matches!(event.body, EventBody::TaskDone(_)));
+    done.map(|event| (pipeline::idempotency_key(event.execution_id, &event.location), 1))
+        .collect()
 }
 
 #[test]
@@ -274,10 +238,7 @@ fn an_effect_without_a_run_is_reported() {
     let mut effects = effects_of(&log);
     assert_eq!(checks::check_effect_causes(&logs, &effects), Ok(()));
     effects.insert("77/other:1/effect:1".to_owned(), 1);
-    assert_eq!(
-        violation_number(checks::check_effect_causes(&logs, &effects)),
-        Some(36)
-    );
+    assert_eq!(violation_number(checks::check_effect_causes(&logs, &effects)), Some(36));
 }
 
 #[test]
@@ -285,15 +246,9 @@ fn a_projection_that_changes_when_rebuilt_is_seen() {
     let before = ["a\nb".to_owned(), String::new()];
     assert_eq!(checks::check_projections(&before, &before), Ok(()));
     let after = ["a\nc".to_owned(), String::new()];
-    assert_eq!(
-        violation_number(checks::check_projections(&before, &after)),
-        Some(46)
-    );
+    assert_eq!(violation_number(checks::check_projections(&before, &after)), Some(46));
     let longer = ["a\nb\nc".to_owned(), String::new()];
-    assert_eq!(
-        violation_number(checks::check_projections(&before, &longer)),
-        Some(46)
-    );
+    assert_eq!(violation_number(checks::check_projections(&before, &longer)), Some(46));
 }
 
 #[test]
@@ -332,10 +287,7 @@ fn a_run_with_a_wrong_end_is_reported() {
         });
         serde_json::from_value(response).expect("a response in the format of the route")
     };
-    assert_eq!(
-        checks::check_end(&started, &response("COMPLETED", json!(3))),
-        Ok(())
-    );
+    assert_eq!(checks::check_end(&started, &response("COMPLETED", json!(3))), Ok(()));
     let failed = checks::check_end(&started, &response("FAILED", json!(3)));
     assert_eq!(violation_number(failed), Some(50));
     let wrong = checks::check_end(&started, &response("COMPLETED", json!(2)));

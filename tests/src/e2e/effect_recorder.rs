@@ -50,10 +50,7 @@ impl EffectRecorder {
 
     /// Number of calls with each key.
     pub fn effects(&self) -> BTreeMap<String, u32> {
-        self.effects
-            .lock()
-            .expect("no server thread panics")
-            .clone()
+        self.effects.lock().expect("no server thread panics").clone()
     }
 }
 

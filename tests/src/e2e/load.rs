@@ -42,26 +42,19 @@ pub struct EffectUrls<'a> {
 pub(crate) async fn register_playbooks(client: &Client) {
     for (path, text) in Recipe::catalog() {
         let body = json!({"content": text, "path": path});
-        let registered: Result<Value, CallError> =
-            post_with_retry(client, "/api/catalog/register", &body).await;
+        let registered: Result<Value, CallError> = post_with_retry(client, "/api/catalog/register", &body).await;
         registered.unwrap_or_else(|error| panic!("cannot register {path}: {error}"));
     }
 }
 
 /// Starts a run; returns when it is durable.
-pub async fn start_execution(
-    client: &Client,
-    recipe: Recipe,
-    n: u64,
-    urls: EffectUrls<'_>,
-) -> StartedExecution {
+pub async fn start_execution(client: &Client, recipe: Recipe, n: u64, urls: EffectUrls<'_>) -> StartedExecution {
     let body = json!({
         "path": recipe.path(),
         "payload": {"witness": urls.recorder, "tally": urls.table, "n": n},
         "dedup": format!("load-{n}"),
     });
-    let started: Result<ExecuteResponse, CallError> =
-        post_with_retry(client, "/api/execute", &body).await;
+    let started: Result<ExecuteResponse, CallError> = post_with_retry(client, "/api/execute", &body).await;
     let started = started.unwrap_or_else(|error| panic!("cannot start {recipe:?} {n}: {error}"));
     StartedExecution {
         id: started.execution_id,
@@ -79,20 +72,12 @@ pub(crate) async fn apply_recipe(client: &Client, execution: StartedExecution) {
         }
         Recipe::Cancel | Recipe::CancelBusy => {
             tokio::time::sleep(Duration::from_millis(execution.n % 7 * 300)).await;
-            send_control(
-                client,
-                id,
-                "cancel",
-                &json!({"reason": "the recipe cancels this run"}),
-            )
-            .await;
+            send_control(client, id, "cancel", &json!({"reason": "the recipe cancels this run"})).await;
         }
         Recipe::Pause => {
             send_control(client, id, "pause", &json!({})).await;
             // The owner of the run may not have received a pause yet, although the request succeeded.
-            if wait_for_status(client, id, |status| status != RunStatus::Running).await
-                == RunStatus::Paused
-            {
+            if wait_for_status(client, id, |status| status != RunStatus::Running).await == RunStatus::Paused {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 while wait_for_status(client, id, |_| true).await == RunStatus::Paused {
                     send_control(client, id, "resume", &json!({})).await;
@@ -105,14 +90,9 @@ pub(crate) async fn apply_recipe(client: &Client, execution: StartedExecution) {
 }
 
 /// Waits until a run has the wanted status; returns the status.
-async fn wait_for_status(
-    client: &Client,
-    id: ExecutionId,
-    matches: impl Fn(RunStatus) -> bool,
-) -> RunStatus {
+async fn wait_for_status(client: &Client, id: ExecutionId, matches: impl Fn(RunStatus) -> bool) -> RunStatus {
     loop {
-        let response: Result<ExecutionSummary, CallError> =
-            client.get(&format!("/api/executions/{id}/status")).await;
+        let response: Result<ExecutionSummary, CallError> = client.get(&format!("/api/executions/{id}/status")).await;
         if let Ok(run) = response
             && matches(run.status)
         {

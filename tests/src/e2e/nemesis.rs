@@ -125,12 +125,8 @@ impl Nemesis {
         let held = Duration::from_millis(match fault {
             // Longer than a worker's claims last.
             InjectedFault::StopWorker(_) if self.random.percent(50) => 18_000,
-            InjectedFault::StopWorker(_) | InjectedFault::StopServer(_) => {
-                1_000 + self.random.below(7_000)
-            }
-            InjectedFault::SwallowStore(_) | InjectedFault::SwallowServer(_) => {
-                50 + self.random.below(1_000)
-            }
+            InjectedFault::StopWorker(_) | InjectedFault::StopServer(_) => 1_000 + self.random.below(7_000),
+            InjectedFault::SwallowStore(_) | InjectedFault::SwallowServer(_) => 50 + self.random.below(1_000),
             _ => 300 + self.random.below(4_000),
         });
         let name = format!("{fault:?}");
@@ -236,9 +232,7 @@ impl Nemesis {
         self.pending_restarts = open;
         for (_, name) in over {
             let process = self.cluster.processes().find(|one| one.name() == name);
-            process
-                .into_iter()
-                .for_each(crate::e2e::process::TestProcess::restart);
+            process.into_iter().for_each(crate::e2e::process::TestProcess::restart);
         }
     }
 
@@ -256,10 +250,7 @@ fn set_refusing(network: &crate::peers::FaultProxy, refuses: bool) {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "faults of real processes need real time"
-)]
+#[expect(clippy::disallowed_methods, reason = "faults of real processes need real time")]
 fn now() -> Instant {
     Instant::now()
 }

@@ -78,11 +78,7 @@ pub(crate) struct Oracle<'a> {
 
 impl<'a> Oracle<'a> {
     /// Creates an oracle for the database at a URL.
-    pub(crate) async fn open(
-        client: &'a Client,
-        database: &str,
-        seen: BTreeMap<String, u32>,
-    ) -> Self {
+    pub(crate) async fn open(client: &'a Client, database: &str, seen: BTreeMap<String, u32>) -> Self {
         let options = PostgresOptions::new(PostgresUrl::new(database));
         let store = store::PostgresStore::open(options).await;
         let connected = tokio_postgres::connect(database, NoTls).await;
@@ -97,12 +93,7 @@ impl<'a> Oracle<'a> {
     }
 
     /// Reads and checks everything.
-    pub(crate) async fn check_all(
-        &self,
-        load: &[StartedExecution],
-        output: &str,
-        secret: &str,
-    ) -> OracleReport {
+    pub(crate) async fn check_all(&self, load: &[StartedExecution], output: &str, secret: &str) -> OracleReport {
         let mut verdict = OracleReport::default();
         let summary = self.list_executions().await.expect("runs can be listed");
         let mut logs = BTreeMap::new();
@@ -120,10 +111,7 @@ impl<'a> Oracle<'a> {
         let everywhere = ExecutionId(0);
         let lost = load.iter().filter(|begun| !logs.contains_key(&begun.id));
         verdict.violations.extend(lost.map(|begun| {
-            let message = format!(
-                "{:?} {} was started, but does not exist",
-                begun.recipe, begun.n
-            );
+            let message = format!("{:?} {} was started, but does not exist", begun.recipe, begun.n);
             (begun.id, new_violation(4, &message))
         }));
         let whole = [
@@ -184,24 +172,17 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    async fn load_api_view(
-        &self,
-        summary: &ExecutionSummary,
-    ) -> Result<(ApiView, ExecutionDetail), CallError> {
+    async fn load_api_view(&self, summary: &ExecutionSummary) -> Result<(ApiView, ExecutionDetail), CallError> {
         let id = summary.execution_id;
         let client = self.client;
         let detail: ExecutionDetail = client.get(&format!("/api/executions/{id}")).await?;
         let status: ExecutionSummary = client.get(&format!("/api/executions/{id}/status")).await?;
-        let replayed: ReplayResponse = client
-            .get(&format!("/api/replay/state?execution_id={id}"))
-            .await?;
+        let replayed: ReplayResponse = client.get(&format!("/api/replay/state?execution_id={id}")).await?;
         let mut events = Vec::new();
         let mut after = Some(Seq(0));
         while let Some(seq) = after {
             let page: EventPage = client
-                .get(&format!(
-                    "/api/executions/{id}/events?after_seq={seq}&limit={PAGE_MAX}"
-                ))
+                .get(&format!("/api/executions/{id}/events?after_seq={seq}&limit={PAGE_MAX}"))
                 .await?;
             for event in page.events {
                 let event: Value = serde_json::from_str(event.text()).unwrap_or_default();
@@ -211,12 +192,7 @@ impl<'a> Oracle<'a> {
             after = page.next_after_seq;
         }
         let shown = ApiView {
-            statuses: vec![
-                summary.status,
-                detail.status,
-                detail.execution.status,
-                status.status,
-            ],
+            statuses: vec![summary.status, detail.status, detail.execution.status, status.status],
             seqs: vec![summary.seq, detail.execution.seq, status.seq],
             events,
             replayed: (replayed.seq, replayed.status, replayed.state),
@@ -229,10 +205,7 @@ impl<'a> Oracle<'a> {
         let mut cursor: Option<String> = None;
         loop {
             let after = cursor.map(|cursor| format!("&cursor={cursor}"));
-            let path = format!(
-                "/api/executions?limit={PAGE_MAX}{}",
-                after.unwrap_or_default()
-            );
+            let path = format!("/api/executions?limit={PAGE_MAX}{}", after.unwrap_or_default());
             let page: ExecutionPage = self.client.get(&path).await?;
             all.extend(page.executions);
             cursor = page.next_cursor;
@@ -256,9 +229,10 @@ impl<'a> Oracle<'a> {
     /// Rebuilds the projections; they must stay the same.
     async fn check_rebuild(&self) -> Result<(), Violation> {
         let before = self.projections().await;
-        self.store.rebuild_projections().await.map_err(|error| {
-            new_violation(46, &format!("cannot rebuild the projections: {error}"))
-        })?;
+        self.store
+            .rebuild_projections()
+            .await
+            .map_err(|error| new_violation(46, &format!("cannot rebuild the projections: {error}")))?;
         checks::check_projections(&before, &self.projections().await)
     }
 

@@ -79,10 +79,7 @@ impl Recipe {
             Self::Signal => ("e2e/signal", include_str!("../../e2e/signal.yaml")),
             Self::Pause => ("e2e/pause", include_str!("../../e2e/pause.yaml")),
             Self::Cancel => ("e2e/cancel", include_str!("../../e2e/cancel.yaml")),
-            Self::CancelBusy => (
-                "e2e/cancel_busy",
-                include_str!("../../e2e/cancel_busy.yaml"),
-            ),
+            Self::CancelBusy => ("e2e/cancel_busy", include_str!("../../e2e/cancel_busy.yaml")),
             Self::Once => ("e2e/once", include_str!("../../e2e/once.yaml")),
             Self::Routed => ("e2e/routed", include_str!("../../e2e/routed.yaml")),
             Self::Unrouted => ("e2e/unrouted", include_str!("../../e2e/unrouted.yaml")),

@@ -115,9 +115,7 @@ impl TestProcess {
     /// Exit status of a process that exited by itself; it can then be restarted.
     pub(crate) fn try_wait(&mut self) -> Option<ExitStatus> {
         let child = self.child.as_mut()?;
-        let status = child
-            .try_wait()
-            .expect("the status of a child process can be read")?;
+        let status = child.try_wait().expect("the status of a child process can be read")?;
         self.child = None;
         Some(status)
     }

@@ -14,9 +14,7 @@ use wire::api::ExecutionPage;
 
 use crate::e2e::cluster::{ClusterShape, TestCluster};
 use crate::e2e::effect_recorder::EffectRecorder;
-use crate::e2e::load::{
-    EffectUrls, StartedExecution, apply_recipe, register_playbooks, start_execution,
-};
+use crate::e2e::load::{EffectUrls, StartedExecution, apply_recipe, register_playbooks, start_execution};
 use crate::e2e::nemesis::{FaultLog, Nemesis};
 use crate::e2e::oracle::{Oracle, OracleReport};
 use crate::e2e::playbooks::Recipe;
@@ -72,9 +70,7 @@ impl fmt::Display for StormReport {
             self.plan.duration.as_secs_f64(),
         )?;
         let faults = self.fault_log.faults.iter();
-        let faults: Vec<String> = faults
-            .map(|(name, count)| format!("{name} {count}"))
-            .collect();
+        let faults: Vec<String> = faults.map(|(name, count)| format!("{name} {count}")).collect();
         writeln!(f, "faults: {}", faults.join(", "))?;
         for ended in &self.fault_log.ended_processes {
             writeln!(f, "{ended}")?;
@@ -118,9 +114,7 @@ pub async fn run_storm(plan: StormPlan) -> StormReport {
     effects.extend(cluster.effect_table.counts().await);
     let oracle = Oracle::open(&client, &cluster.database_url(), effects).await;
     let output = cluster.process_output();
-    let verdict = oracle
-        .check_all(&load, &output, cluster.postgres.password())
-        .await;
+    let verdict = oracle.check_all(&load, &output, cluster.postgres.password()).await;
     let report = StormReport {
         plan,
         settled_after: calm_after,
@@ -150,8 +144,7 @@ fn start_load(
     let mut begun = JoinSet::new();
     let every = plan.duration / u32::try_from(plan.runs.max(1)).expect("the number of runs fits");
     for n in 0..plan.runs {
-        let recipe =
-            Recipe::ALL[usize::try_from(n).expect("the number of runs fits") % Recipe::ALL.len()];
+        let recipe = Recipe::ALL[usize::try_from(n).expect("the number of runs fits") % Recipe::ALL.len()];
         let (client, witness) = (client.clone(), recorder.clone());
         let tally = table.to_owned();
         let when = every * u32::try_from(n).expect("the number of runs fits");

@@ -130,10 +130,7 @@ impl GcsState {
         self.requests += 1;
         if self.pending_failures.1 > 0 {
             self.pending_failures.1 -= 1;
-            return plain_reply(
-                self.pending_failures.0,
-                "<Error><Code>OnDemand</Code></Error>",
-            );
+            return plain_reply(self.pending_failures.0, "<Error><Code>OnDemand</Code></Error>");
         }
         if let Some(upload) = request.param("uploadId") {
             return self.upload_part(request, upload);
@@ -143,14 +140,12 @@ impl GcsState {
                 self.count += 1;
                 let id = self.count.to_string();
                 self.uploads.insert(id.clone(), BTreeMap::new());
-                let body = format!(
-                    "<InitiateMultipartUploadResult><UploadId>{id}</UploadId></InitiateMultipartUploadResult>"
-                );
+                let body =
+                    format!("<InitiateMultipartUploadResult><UploadId>{id}</UploadId></InitiateMultipartUploadResult>");
                 plain_reply(200, &body)
             }
             "PUT" => {
-                self.objects
-                    .insert(request.path.clone(), request.body.clone());
+                self.objects.insert(request.path.clone(), request.body.clone());
                 plain_reply(200, "")
             }
             "DELETE" => match self.objects.remove(&request.path) {
@@ -190,9 +185,7 @@ impl GcsState {
         const PAGE: usize = 2;
         let folder = format!("{}/", request.path.trim_end_matches('/'));
         let prefix = request.param("prefix").unwrap_or_default();
-        let after = request
-            .param("continuation-token")
-            .or(request.param("start-after"));
+        let after = request.param("continuation-token").or(request.param("start-after"));
         let names = self.objects.iter().filter_map(|(path, body)| {
             let name = path.strip_prefix(&folder)?;
             let is_after = after.is_none_or(|after| name > after);
@@ -209,9 +202,7 @@ impl GcsState {
             ));
         }
         if let Some((last, _)) = names.last().filter(|_| has_more) {
-            body.push_str(&format!(
-                "<NextContinuationToken>{last}</NextContinuationToken>"
-            ));
+            body.push_str(&format!("<NextContinuationToken>{last}</NextContinuationToken>"));
         }
         plain_reply(200, &format!("{body}</ListBucketResult>"))
     }

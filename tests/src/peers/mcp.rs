@@ -29,11 +29,7 @@ impl McpServer {
         let dir = user.directory();
         let port = free_port();
         let [python, script, _] = Self::command().map(PathBuf::from);
-        let json = if mode == McpResponseMode::Json {
-            "json"
-        } else {
-            ""
-        };
+        let json = if mode == McpResponseMode::Json { "json" } else { "" };
         let start = format!(
             "'{}' '{}' http {port} \"$1/ready\" {json} </dev/null >\"$1/log\" 2>&1 & pid=$!\n\
              while ! [ -s \"$1/ready\" ]; do kill -0 $pid || exit 1; sleep 0.02; done",

@@ -100,9 +100,7 @@ impl NatsServer {
     }
 
     fn lock_watchdog(&self) -> std::sync::MutexGuard<'_, Option<Watchdog>> {
-        self.watchdog
-            .lock()
-            .expect("starting a service does not panic")
+        self.watchdog.lock().expect("starting a service does not panic")
     }
 }
 
@@ -127,12 +125,7 @@ fn version(program: &Path) -> String {
     let output = Command::new(program).arg("--version").output();
     let output = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
     let output = output.unwrap_or_default();
-    output
-        .rsplit(':')
-        .next()
-        .unwrap_or_default()
-        .trim()
-        .to_owned()
+    output.rsplit(':').next().unwrap_or_default().trim().to_owned()
 }
 
 #[cfg(test)]
@@ -183,8 +176,7 @@ mod tests {
         nats.start();
         greeting(&nats).expect("the server runs, whatever started it before");
         let kept = nats.dir.path().join("store/kept");
-        std::fs::create_dir_all(nats.dir.path().join("store"))
-            .expect("the directory can be created");
+        std::fs::create_dir_all(nats.dir.path().join("store")).expect("the directory can be created");
         std::fs::write(&kept, "").expect("the file can be written");
         nats.wipe();
         assert!(!kept.exists());

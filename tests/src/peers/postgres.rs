@@ -101,14 +101,8 @@ impl PostgresServer {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let n = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("test_{}_{n}", std::process::id());
-        run_admin_sql(
-            &self.admin_url,
-            &format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"),
-        );
-        run_admin_sql(
-            &self.admin_url,
-            &format!("CREATE DATABASE {name} TEMPLATE template0"),
-        );
+        run_admin_sql(&self.admin_url, &format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"));
+        run_admin_sql(&self.admin_url, &format!("CREATE DATABASE {name} TEMPLATE template0"));
         TestDatabase {
             admin_url: self.admin_url.clone(),
             name,
@@ -161,12 +155,7 @@ impl PostgresServer {
         let dir = cluster.dir.path();
         let mut command = cluster.user.command(&cluster.tools.join("pg_ctl"), dir);
         let log = dir.join("log");
-        command
-            .arg("-D")
-            .arg(dir.join("data"))
-            .arg("-l")
-            .arg(log)
-            .args(args);
+        command.arg("-D").arg(dir.join("data")).arg("-l").arg(log).args(args);
         run_command(&mut command);
     }
 }
@@ -185,10 +174,7 @@ impl TestDatabase {
 
     /// The URL with another port of this machine.
     pub fn url_at(&self, port: u16) -> String {
-        let credentials = self
-            .admin_url
-            .rsplit_once('@')
-            .map_or("", |(before, _)| before);
+        let credentials = self.admin_url.rsplit_once('@').map_or("", |(before, _)| before);
         format!("{credentials}@127.0.0.1:{port}/{}", self.name)
     }
 
@@ -209,10 +195,7 @@ impl Drop for TestDatabase {
 
 /// Directory of the programs of Postgres.
 fn find_tools() -> PathBuf {
-    let versions = std::fs::read_dir("/usr/lib/postgresql")
-        .into_iter()
-        .flatten()
-        .flatten();
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut folders: Vec<PathBuf> = versions.map(|version| version.path().join("bin")).collect();
     folders.sort();
     folders.reverse();
@@ -223,12 +206,8 @@ fn find_tools() -> PathBuf {
     let initdb = find_program("initdb", &folders).expect(
         "Postgres not found: install it (Debian: postgresql), or run `cargo xtask test`, which downloads it from PyPI",
     );
-    let real = initdb
-        .canonicalize()
-        .expect("an existing program has a path");
-    real.parent()
-        .expect("a program is in a directory")
-        .to_owned()
+    let real = initdb.canonicalize().expect("an existing program has a path");
+    real.parent().expect("a program is in a directory").to_owned()
 }
 
 fn init_cluster(user: ProgramUser, tools: &Path, dir: &Path, port: u16) {
@@ -262,9 +241,7 @@ fn init_cluster(user: ProgramUser, tools: &Path, dir: &Path, port: u16) {
 }
 
 fn run_command(command: &mut Command) {
-    let output = command
-        .output()
-        .expect("Postgres's programs can be started");
+    let output = command.output().expect("Postgres's programs can be started");
     assert!(
         output.status.success(),
         "{command:?}: {}",
@@ -281,12 +258,9 @@ fn run_admin_sql(admin: &str, sql: &str) {
 
 /// Runs one statement on a thread of its own, so that callers can be in any runtime.
 fn try_admin_sql(admin: &str, sql: &str) -> Result<(), tokio_postgres::Error> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime can be created").block_on(async {
-        let (client, connection) =
-            tokio_postgres::connect(&format!("{admin}/postgres"), NoTls).await?;
+        let (client, connection) = tokio_postgres::connect(&format!("{admin}/postgres"), NoTls).await?;
         let driver = tokio::spawn(connection);
         client.batch_execute(sql).await?;
         drop(client);

@@ -16,10 +16,7 @@ pub(super) fn find_program(name: &str, folders: &[PathBuf]) -> Option<PathBuf> {
 }
 
 /// All paths of programs with this name, in search order.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "`PATH` names the directories of programs"
-)]
+#[expect(clippy::disallowed_methods, reason = "`PATH` names the directories of programs")]
 pub(super) fn find_programs(name: &str, folders: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let on_path = std::env::split_paths(&path).map(|folder| folder.join(name));
@@ -32,30 +29,21 @@ pub(super) fn find_programs(name: &str, folders: &[PathBuf]) -> impl Iterator<It
 /// The environment that `cargo xtask test` creates, in the directory of the test executable.
 pub(super) fn environment_dir() -> PathBuf {
     let test = std::env::current_exe().expect("the path of the test executable is known");
-    let target = test
-        .ancestors()
-        .find(|folder| folder.join("test-env").is_dir());
-    target
-        .map(|target| target.join("test-env"))
-        .unwrap_or_default()
+    let target = test.ancestors().find(|folder| folder.join("test-env").is_dir());
+    target.map(|target| target.join("test-env")).unwrap_or_default()
 }
 
 /// Directories of an environment's installed packages.
 pub(super) fn package_dirs() -> Vec<PathBuf> {
     let lib = environment_dir().join("lib");
     let versions = std::fs::read_dir(lib).into_iter().flatten().flatten();
-    versions
-        .map(|version| version.path().join("site-packages"))
-        .collect()
+    versions.map(|version| version.path().join("site-packages")).collect()
 }
 
 /// A port that is currently free.
 pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-    listener
-        .local_addr()
-        .expect("a bound socket has an address")
-        .port()
+    listener.local_addr().expect("a bound socket has an address").port()
 }
 
 /// User of a program: Postgres refuses to run as root.
@@ -77,9 +65,7 @@ impl ProgramUser {
         }
         let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
         let entry = |name: &str| {
-            let line = users
-                .lines()
-                .find(|line| line.split(':').next() == Some(name))?;
+            let line = users.lines().find(|line| line.split(':').next() == Some(name))?;
             let mut fields = line.split(':').skip(2);
             let ids = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
             Some(ids)
@@ -92,10 +78,8 @@ impl ProgramUser {
 
     /// Whether this user can access a directory: a user other than this process's needs permissions for all users.
     pub(super) fn may_enter(self, folder: &Path) -> bool {
-        let is_open = |folder: &Path| {
-            std::fs::metadata(folder)
-                .is_ok_and(|metadata| metadata.permissions().mode() & 0o001 != 0)
-        };
+        let is_open =
+            |folder: &Path| std::fs::metadata(folder).is_ok_and(|metadata| metadata.permissions().mode() & 0o001 != 0);
         self.ids.is_none() || folder.ancestors().all(is_open)
     }
 
@@ -103,8 +87,7 @@ impl ProgramUser {
     pub(super) fn directory(self) -> TempDir {
         let dir = TempDir::new().expect("a temporary directory");
         if let Some((user, group)) = self.ids {
-            chown(dir.path(), Some(user), Some(group))
-                .expect("root may change the owner of a directory");
+            chown(dir.path(), Some(user), Some(group)).expect("root may change the owner of a directory");
         }
         dir
     }

@@ -40,10 +40,7 @@ impl FaultProxy {
     /// Forwards to `upstream`, a host and port.
     pub fn start(upstream: &str) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-        let port = listener
-            .local_addr()
-            .expect("a bound socket has an address")
-            .port();
+        let port = listener.local_addr().expect("a bound socket has an address").port();
         let shared = Arc::new(ProxyShared::default());
         let (upstream, accepting) = (upstream.to_owned(), Arc::clone(&shared));
         thread::spawn(move || {
@@ -132,10 +129,7 @@ fn handle_connection(client: TcpStream, upstream: &str, shared: &Arc<ProxyShared
         return;
     };
     let again = [&client, &server].map(TcpStream::try_clone);
-    shared
-        .state()
-        .connections
-        .extend(again.into_iter().flatten());
+    shared.state().connections.extend(again.into_iter().flatten());
     for end in [&client, &server] {
         // Small chunks are sent at once, as without the proxy.
         let _ = end.set_nodelay(true);

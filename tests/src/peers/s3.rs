@@ -27,8 +27,7 @@ impl S3Server {
         let user = ProgramUser::current();
         let dir = user.directory();
         let port = free_port();
-        let ready =
-            format!("import socket; socket.create_connection(('127.0.0.1', {port}), 1).close()");
+        let ready = format!("import socket; socket.create_connection(('127.0.0.1', {port}), 1).close()");
         let python = program.with_file_name("python");
         let start = format!(
             "'{}' -H 127.0.0.1 -p {port} </dev/null >\"$1/log\" 2>&1 & pid=$!\n\
@@ -36,12 +35,7 @@ impl S3Server {
             program.display(),
             python.display(),
         );
-        let watch = Watchdog::start(
-            user,
-            dir.path(),
-            &start,
-            "kill -KILL $pid; wait $pid 2>/dev/null",
-        );
+        let watch = Watchdog::start(user, dir.path(), &start, "kill -KILL $pid; wait $pid 2>/dev/null");
         let s3 = Self {
             port,
             _watchdog: watch,
@@ -72,12 +66,8 @@ impl S3Server {
 
     /// Client settings for its bucket through this port.
     pub fn config_at(&self, port: u16) -> S3Config {
-        let credentials = [
-            ("AWS_ACCESS_KEY_ID", "tests"),
-            ("AWS_SECRET_ACCESS_KEY", SECRET),
-        ];
-        let credentials =
-            credentials.map(|(name, value)| (name.to_owned(), SecretString::new(value)));
+        let credentials = [("AWS_ACCESS_KEY_ID", "tests"), ("AWS_SECRET_ACCESS_KEY", SECRET)];
+        let credentials = credentials.map(|(name, value)| (name.to_owned(), SecretString::new(value)));
         S3Config {
             bucket: Self::BUCKET.to_owned(),
             endpoint: Some(format!("http://127.0.0.1:{port}")),

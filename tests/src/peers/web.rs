@@ -4,7 +4,8 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 
 /// Credentials of the bucket's owner; the services of the tests do not check the signature.
-const OWNER: &str = "AWS4-HMAC-SHA256 Credential=tests/20200101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0";
+const OWNER: &str =
+    "AWS4-HMAC-SHA256 Credential=tests/20200101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0";
 
 /// Response of a service.
 pub struct PeerReply {
@@ -16,32 +17,23 @@ pub struct PeerReply {
 
 /// Sends a request to the service on this `port` of the machine.
 pub fn request(port: u16, method: &str, path: &str, body: &[u8]) -> PeerReply {
-    let mut stream =
-        TcpStream::connect(("127.0.0.1", port)).expect("the service accepts connections");
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the service accepts connections");
     let head = format!(
         "{method} {path} HTTP/1.0\r\nHost: 127.0.0.1:{port}\r\nContent-Length: {}\r\nAuthorization: {OWNER}\r\n\r\n",
         body.len()
     );
-    let sent = stream
-        .write_all(head.as_bytes())
-        .and_then(|()| stream.write_all(body));
+    let sent = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
     sent.expect("the service reads the request");
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
-    reader
-        .read_line(&mut line)
-        .expect("the service sends a response");
+    reader.read_line(&mut line).expect("the service sends a response");
     let status = line.split(' ').nth(1).and_then(|word| word.parse().ok());
     while line != "\r\n" {
         line.clear();
-        reader
-            .read_line(&mut line)
-            .expect("the service sends a response");
+        reader.read_line(&mut line).expect("the service sends a response");
     }
     let mut body = Vec::new();
-    reader
-        .read_to_end(&mut body)
-        .expect("the service sends a response");
+    reader.read_to_end(&mut body).expect("the service sends a response");
     PeerReply {
         status: status.unwrap_or(0),
         body,

@@ -183,9 +183,7 @@ fn add_missing_joins(text: &str) -> String {
     let mut rest = text.lines().peekable();
     while let Some(line) = rest.next() {
         if line.trim() == "# no join" {
-            let has_spec = rest
-                .peek()
-                .is_some_and(|next| next.starts_with("    spec: {"));
+            let has_spec = rest.peek().is_some_and(|next| next.starts_with("    spec: {"));
             if !has_spec {
                 lines.push("    spec: {join: each}".to_owned());
             }
@@ -219,12 +217,7 @@ impl DriverTamper for Mutant {
         self.bug == Some(Bug::Driver(bug))
     }
 
-    fn before_decision(
-        &self,
-        state: Option<&mut ExecutionState>,
-        input: &mut Input,
-        now: &mut Time,
-    ) {
+    fn before_decision(&self, state: Option<&mut ExecutionState>, input: &mut Input, now: &mut Time) {
         let Some(state) = state else { return };
         let mut is_changed = self.is_changed.lock().expect("no holder panics");
         match (self.bug, input) {
@@ -292,8 +285,7 @@ impl DriverTamper for Mutant {
             }
             Some(Bug::IgnorePause | Bug::IgnoreCancel | Bug::EndIsNoEnd) => {
                 decision.unique_keys.clear();
-                let is_changed =
-                    std::mem::take(&mut *self.is_changed.lock().expect("no holder panics"));
+                let is_changed = std::mem::take(&mut *self.is_changed.lock().expect("no holder panics"));
                 if let Some(mut state) = before.filter(|_| is_changed).cloned() {
                     decision.events.iter().for_each(|event| state.apply(event));
                     decision.state = state;
@@ -310,8 +302,7 @@ impl DriverTamper for Mutant {
             _ => {}
         }
         if let Some(last) = decision.events.last() {
-            self.observer
-                .add_decided(last.event_id, decision.state.clone());
+            self.observer.add_decided(last.event_id, decision.state.clone());
         }
     }
 }

@@ -20,11 +20,7 @@ use crate::sim::simulation::Violation;
 pub(crate) type CheckResult = Result<(), Violation>;
 
 /// `Ok` if the invariant holds.
-pub(crate) fn check_promise(
-    number: u32,
-    holds: bool,
-    message: impl FnOnce() -> String,
-) -> CheckResult {
+pub(crate) fn check_promise(number: u32, holds: bool, message: impl FnOnce() -> String) -> CheckResult {
     if holds {
         return Ok(());
     }
@@ -99,10 +95,7 @@ impl ExecutionChecks {
         let execution = decided.execution;
         let checker = &self.checkers[&execution];
         check_promise(24, *decided.ctx == checker.ctx, || {
-            format!(
-                "ctx is {:?}, but its patches result in {:?}",
-                decided.ctx, checker.ctx
-            )
+            format!("ctx is {:?}, but its patches result in {:?}", decided.ctx, checker.ctx)
         })?;
         check_promise(44, *decided == self.replayed[&execution], || {
             format!(
@@ -144,10 +137,7 @@ impl ExecutionChecks {
         };
         let status = rows.row.as_ref().map(|row| row.status);
         check_promise(12, status == Some(state.status()), || {
-            format!(
-                "{execution} is {:?}, but listed as {status:?}",
-                state.status()
-            )
+            format!("{execution} is {:?}, but listed as {status:?}", state.status())
         })?;
         let seq = rows.row.as_ref().map_or(Seq(0), |row| row.version);
         check_promise(2, seq == state.seq, || {
@@ -159,10 +149,7 @@ impl ExecutionChecks {
         check_promise(5, open == live, || {
             format!("{execution} has commands {live:?}, but the store has {open:?}")
         })?;
-        let timers = self
-            .replayed
-            .values()
-            .flat_map(|state| state.timers.values());
+        let timers = self.replayed.values().flat_map(|state| state.timers.values());
         let earliest: Option<Time> = timers.map(|timer| timer.due).min();
         check_promise(5, rows.next_timer == earliest, || {
             let stored = rows.next_timer;
@@ -269,10 +256,7 @@ fn c17_tokens_are_conserved(checker: &LogChecker, state: &ExecutionState) -> Che
 }
 
 /// A worker's events are accepted only while it has the claim on a command of their step run.
-fn c27_reports_come_from_the_claimant(
-    event: &Event,
-    before: Option<&ExecutionState>,
-) -> CheckResult {
+fn c27_reports_come_from_the_claimant(event: &Event, before: Option<&ExecutionState>) -> CheckResult {
     let (EventSource::Worker, Some(state)) = (event.source, before) else {
         return Ok(());
     };
@@ -288,10 +272,7 @@ fn c27_reports_come_from_the_claimant(
     })
 }
 
-fn c22_widths_stay_within_bounds(
-    playbook: &CheckedPlaybook,
-    state: &ExecutionState,
-) -> CheckResult {
+fn c22_widths_stay_within_bounds(playbook: &CheckedPlaybook, state: &ExecutionState) -> CheckResult {
     for (id, run) in state.runs.iter() {
         let Some(progress) = &run.loop_ else { continue };
         let loop_ = playbook

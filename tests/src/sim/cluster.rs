@@ -99,11 +99,7 @@ impl SimCluster<'_> {
         };
         let tamper = Arc::new(Mutant::new(self.bug, self.observer.clone()));
         let server = Server::start_with_tamper(config, tamper).expect("the server starts");
-        self.servers.push(SimServer {
-            store,
-            server,
-            bodies,
-        });
+        self.servers.push(SimServer { store, server, bodies });
     }
 
     /// Starts a worker of a server.
@@ -165,8 +161,7 @@ impl SimCluster<'_> {
     pub(crate) fn replace_worker(&mut self, index: usize, random: &mut SeededRandom) {
         let server = index % self.servers.len();
         let new = self.start_worker(server);
-        *new.transport.faults.lock().expect("no holder panics") =
-            Some(SeededRandom::new(random.next_number()));
+        *new.transport.faults.lock().expect("no holder panics") = Some(SeededRandom::new(random.next_number()));
         let old = std::mem::replace(&mut self.workers[index], new);
         old.transport.state.send_replace(WorkerState::Dead);
     }

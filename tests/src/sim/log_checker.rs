@@ -90,12 +90,7 @@ impl LogChecker {
     }
 
     /// Checks one event against the state before it.
-    pub(crate) fn check_event(
-        &mut self,
-        event: &Event,
-        before: Option<&ExecutionState>,
-        now: Time,
-    ) -> CheckResult {
+    pub(crate) fn check_event(&mut self, event: &Event, before: Option<&ExecutionState>, now: Time) -> CheckResult {
         self.events += 1;
         self.c02_seqs_are_gapless(event)?;
         c07_causes_lie_before(event)?;
@@ -113,8 +108,7 @@ impl LogChecker {
             }
             EventBody::NextEvaluated(next) => self.check_routing(event, next)?,
             EventBody::AdmitEvaluated(admit) if admit.discarded => {
-                self.tokens -=
-                    i64::try_from(admit.tokens.len()).expect("the number of tokens fits");
+                self.tokens -= i64::try_from(admit.tokens.len()).expect("the number of tokens fits");
             }
             EventBody::CtxPatched(patched) => {
                 let patch = patched.patch.parse_as().unwrap_or_default();
@@ -136,11 +130,9 @@ impl LogChecker {
     fn c10_nothing_follows_the_end(&mut self, event: &Event) -> CheckResult {
         match &event.body {
             EventBody::ExecutionRetried(retried) => {
-                check_promise(
-                    10,
-                    self.is_ended && retried.generation == self.generation + 1,
-                    || "retried before the execution ended".to_owned(),
-                )?;
+                check_promise(10, self.is_ended && retried.generation == self.generation + 1, || {
+                    "retried before the execution ended".to_owned()
+                })?;
                 self.generation += 1;
                 self.is_ended = false;
                 self.is_stopping = false;
@@ -150,9 +142,7 @@ impl LogChecker {
                 Ok(())
             }
             EventBody::PlaybookProcessed(_) => Ok(()),
-            _ if self.is_ended => {
-                check_promise(10, false, || format!("{} after the end", event.kind()))
-            }
+            _ if self.is_ended => check_promise(10, false, || format!("{} after the end", event.kind())),
             EventBody::PlaybookFinished(finished) => {
                 self.is_ended = true;
                 self.ends += 1;
@@ -189,9 +179,7 @@ impl LogChecker {
                 check_promise(14, !self.is_stopping, || {
                     "a command was issued after the cancel request".to_owned()
                 })?;
-                check_promise(14, !self.is_paused, || {
-                    "a command was issued while paused".to_owned()
-                })?;
+                check_promise(14, !self.is_paused, || "a command was issued while paused".to_owned())?;
             }
             EventBody::StepScheduled(_) | EventBody::NextEvaluated(_) => {
                 check_promise(14, !self.is_stopping, || {
@@ -230,11 +218,9 @@ impl LogChecker {
                 .boundary
                 .is_none_or(|(when, was_failed)| when < generation && was_failed);
             check_promise(19, is_first, || format!("{id} ended twice"))?;
-            check_promise(
-                20,
-                !(is_loop && matches!(event.body, EventBody::StepDone(_))),
-                || format!("{id} is a loop, but ended with step.done"),
-            )?;
+            check_promise(20, !(is_loop && matches!(event.body, EventBody::StepDone(_))), || {
+                format!("{id} is a loop, but ended with step.done")
+            })?;
             run.boundary = Some((generation, failed));
             if let (EventBody::LoopDone(done), Some(total)) = (&event.body, run.total) {
                 let ended = run.iterations.values().filter(|end| end.is_some()).count() as u64;
@@ -247,9 +233,7 @@ impl LogChecker {
             }
         }
         if let EventBody::LoopStarted(started) = &event.body {
-            check_promise(20, run.total.is_none(), || {
-                format!("{id} started its loop twice")
-            })?;
+            check_promise(20, run.total.is_none(), || format!("{id} started its loop twice"))?;
             run.total = Some(started.total);
         }
         if let EventBody::FrameClaimed(frame) = &event.body {
@@ -262,8 +246,7 @@ impl LogChecker {
     }
 
     fn c21_iterations_end_once(&mut self, event: &Event) -> CheckResult {
-        let (Some(id), Some(index)) = (event.location.step_run_id(), event.location.iteration)
-        else {
+        let (Some(id), Some(index)) = (event.location.step_run_id(), event.location.iteration) else {
             return Ok(());
         };
         let generation = self.generation;
@@ -273,14 +256,11 @@ impl LogChecker {
         let total = run.total.unwrap_or(0);
         match &event.body {
             EventBody::IterationStarted(_) => {
-                check_promise(21, index < total, || {
-                    format!("{id} has no iteration {index}")
-                })?;
+                check_promise(21, index < total, || format!("{id} has no iteration {index}"))?;
                 check_promise(21, !run.iterations.contains_key(&index), || {
                     format!("iteration {index} of {id} started twice")
                 })?;
-                let lower =
-                    (0..index).all(|lower| run.iterations.get(&lower).is_some_and(Option::is_some));
+                let lower = (0..index).all(|lower| run.iterations.get(&lower).is_some_and(Option::is_some));
                 check_promise(22, !is_sequential || lower, || {
                     format!("iteration {index} of {id} started before an earlier one")
                 })?;
@@ -288,11 +268,8 @@ impl LogChecker {
             }
             EventBody::IterationDone(_) | EventBody::IterationFailed(_) => {
                 let end = run.iterations.entry(index).or_insert(None);
-                let is_first =
-                    end.is_none_or(|when| when < generation) && !run.done.contains(&index);
-                check_promise(21, is_first, || {
-                    format!("iteration {index} of {id} ended twice")
-                })?;
+                let is_first = end.is_none_or(|when| when < generation) && !run.done.contains(&index);
+                check_promise(21, is_first, || format!("iteration {index} of {id} ended twice"))?;
                 *end = Some(generation);
                 if matches!(event.body, EventBody::IterationDone(_)) {
                     run.done.insert(index);
@@ -310,10 +287,7 @@ impl LogChecker {
         let before = self.claimed.insert(claimed.command, claimed.lease_epoch);
         let increases = before.is_none_or(|before| before < claimed.lease_epoch);
         check_promise(26, increases, || {
-            format!(
-                "command {} was claimed twice with one epoch",
-                claimed.command
-            )
+            format!("command {} was claimed twice with one epoch", claimed.command)
         })
     }
 
@@ -330,10 +304,7 @@ impl LogChecker {
                     is_first && *due <= now
                 });
                 check_promise(34, holds, || {
-                    format!(
-                        "timer {} fired early, fired twice, or was not set",
-                        fired.timer
-                    )
+                    format!("timer {} fired early, fired twice, or was not set", fired.timer)
                 })
             }
             _ => Ok(()),
@@ -349,35 +320,23 @@ impl LogChecker {
             return Ok(());
         };
         // The pipeline that claims the rows of a loop starts again for each frame.
-        let claim = step
-            .cursor_claim()
-            .filter(|_| event.location.iteration.is_none());
+        let claim = step.cursor_claim().filter(|_| event.location.iteration.is_none());
         let step = claim.map_or(step, |claim| &claim.step);
         let run = self.runs.get_mut(&id).expect("the run is known");
         let pipeline = run.pipelines.entry(event.location.iteration).or_default();
-        if claim.is_some()
-            && matches!(
-                event.body,
-                EventBody::LoopStarted(_) | EventBody::FrameClaimed(_)
-            )
-        {
+        if claim.is_some() && matches!(event.body, EventBody::LoopStarted(_) | EventBody::FrameClaimed(_)) {
             let expected = pipeline.expects.take();
             check_promise(33, expected == Some(ExpectedNext::End), || {
                 format!("{id} has rows while its claim expects {expected:?}")
             })?;
         }
-        let is_end = matches!(
-            event.body,
-            EventBody::StepDone(_) | EventBody::IterationDone(_)
-        );
+        let is_end = matches!(event.body, EventBody::StepDone(_) | EventBody::IterationDone(_));
         if is_end && !step.tasks.is_empty() {
             check_promise(33, pipeline.expects == Some(ExpectedNext::End), || {
                 format!("{id} succeeded while it expects {:?}", pipeline.expects)
             })?;
         }
-        if matches!(event.body, EventBody::IterationFailed(_))
-            && event.source == EventSource::Worker
-        {
+        if matches!(event.body, EventBody::IterationFailed(_)) && event.source == EventSource::Worker {
             let failed = matches!(pipeline.expects, Some(ExpectedNext::Failure(_)));
             check_promise(33, failed, || {
                 format!("{id} failed while it expects {:?}", pipeline.expects)
@@ -400,43 +359,30 @@ impl LogChecker {
             return Ok(());
         };
         match self.step(&id) {
-            Some(step) if step.is_joining && !scheduled.is_final => {
-                self.c17_joins_wait(&id, scheduled, before)
-            }
+            Some(step) if step.is_joining && !scheduled.is_final => self.c17_joins_wait(&id, scheduled, before),
             _ => Ok(()),
         }
     }
 
     /// A join runs when no live token can still reach it, with all tokens that wait there.
-    fn c17_joins_wait(
-        &self,
-        id: &StepRunId,
-        scheduled: &StepScheduled,
-        before: &ExecutionState,
-    ) -> CheckResult {
+    fn c17_joins_wait(&self, id: &StepRunId, scheduled: &StepScheduled, before: &ExecutionState) -> CheckResult {
         let graph = &self.playbook.graph;
         let here = before
             .tokens
             .iter()
             .filter(|(_, token)| token.step == id.step && !token.parked);
-        let left = here
-            .filter(|(token, _)| !scheduled.tokens.contains(token))
-            .count();
+        let left = here.filter(|(token, _)| !scheduled.tokens.contains(token)).count();
         check_promise(17, left == 0, || format!("{id} left {left} tokens behind"))?;
         if !graph.is_join(&id.step) {
             return Ok(());
         }
-        let coming = before
-            .runs
-            .keys()
-            .find(|run| graph.reaches(&run.step, &id.step));
-        check_promise(17, coming.is_none(), || {
-            format!("{id} did not wait for {coming:?}")
-        })?;
+        let coming = before.runs.keys().find(|run| graph.reaches(&run.step, &id.step));
+        check_promise(17, coming.is_none(), || format!("{id} did not wait for {coming:?}"))?;
         let is_cycle = |step: &Name| graph.reaches(&id.step, step);
-        let on_the_way = before.tokens.values().find(|token| {
-            !token.parked && graph.reaches(&token.step, &id.step) && !is_cycle(&token.step)
-        });
+        let on_the_way = before
+            .tokens
+            .values()
+            .find(|token| !token.parked && graph.reaches(&token.step, &id.step) && !is_cycle(&token.step));
         check_promise(17, on_the_way.is_none(), || {
             format!("{id} did not wait for a token at {on_the_way:?}")
         })
@@ -489,19 +435,11 @@ fn c07_causes_lie_before(event: &Event) -> CheckResult {
 }
 
 fn c18_arcs_fire_as_the_mode_says(step: &Step, next: &NextEvaluated) -> CheckResult {
-    let held = next
-        .guards
-        .iter()
-        .filter(|guard| **guard == Some(true))
-        .count();
+    let held = next.guards.iter().filter(|guard| **guard == Some(true)).count();
     let fired = next.selected.len();
     match step.next.mode {
         RouteMode::Exclusive => {
-            let after = next
-                .guards
-                .iter()
-                .skip_while(|guard| **guard != Some(true))
-                .skip(1);
+            let after = next.guards.iter().skip_while(|guard| **guard != Some(true)).skip(1);
             let rest = after.filter(|guard| guard.is_some()).count();
             check_promise(18, fired <= 1 && rest == 0, || {
                 format!("`{}` is exclusive, but took {fired} arcs", step.name)
@@ -514,40 +452,24 @@ fn c18_arcs_fire_as_the_mode_says(step: &Step, next: &NextEvaluated) -> CheckRes
 }
 
 impl PipelineChecker {
-    fn check_event(
-        &mut self,
-        step: &Step,
-        label: &Name,
-        event: &Event,
-        generation: u32,
-    ) -> CheckResult {
+    fn check_event(&mut self, step: &Step, label: &Name, event: &Event, generation: u32) -> CheckResult {
         let (visit, attempt) = (event.location.visit, event.location.attempt);
-        let place = || {
-            format!(
-                "`{}` task `{label}` visit {visit} attempt {attempt}",
-                step.name
-            )
-        };
+        let place = || format!("`{}` task `{label}` visit {visit} attempt {attempt}", step.name);
         match &event.body {
             EventBody::TaskStarted(_) if attempt > 1 => {
-                let holds = self.open == Some((label.clone(), visit, attempt - 1))
-                    && self.answered == attempt - 1;
+                let holds = self.open == Some((label.clone(), visit, attempt - 1)) && self.answered == attempt - 1;
                 check_promise(32, holds, || format!("{} follows {:?}", place(), self.open))?;
                 self.open = Some((label.clone(), visit, attempt));
             }
             EventBody::TaskStarted(_) => {
                 let first = step.tasks.first().map(|task| task.label.clone());
                 let expected = self.expects.clone().or(first.map(ExpectedNext::Task));
-                check_promise(
-                    33,
-                    expected == Some(ExpectedNext::Task(label.clone())),
-                    || format!("{}, expected {expected:?}", place()),
-                )?;
+                check_promise(33, expected == Some(ExpectedNext::Task(label.clone())), || {
+                    format!("{}, expected {expected:?}", place())
+                })?;
                 let visits = self.visits.entry(label.clone()).or_insert(0);
                 *visits += 1;
-                check_promise(33, *visits == visit, || {
-                    format!("{} is entry {visits}", place())
-                })?;
+                check_promise(33, *visits == visit, || format!("{} is entry {visits}", place()))?;
                 self.open = Some((label.clone(), visit, 1));
                 self.answered = 0;
             }
@@ -558,9 +480,7 @@ impl PipelineChecker {
                 })?;
                 // A retry of the execution allows one more attempt of a visit whose effect is unknown.
                 let bound = attempts_max(step, label) + generation - 1;
-                check_promise(32, attempt <= bound, || {
-                    format!("{} is one attempt too many", place())
-                })?;
+                check_promise(32, attempt <= bound, || format!("{} is one attempt too many", place()))?;
                 self.open = Some((label.clone(), visit, attempt));
             }
             EventBody::AttemptDone(_) | EventBody::AttemptFailed(_) => {
@@ -602,17 +522,12 @@ impl PipelineChecker {
 
 /// The largest number of attempts that a rule of the task allows.
 fn attempts_max(step: &Step, label: &Name) -> u32 {
-    let rules = step
-        .task(label.as_str())
-        .map(|(_, task)| &task.policy.rules);
+    let rules = step.task(label.as_str()).map(|(_, task)| &task.policy.rules);
     let tries = rules
         .into_iter()
         .flatten()
         .map(|rule| match &rule.action.retry.attempts {
-            Some(Tree::Literal(value)) => value
-                .as_u64()
-                .and_then(|n| u32::try_from(n).ok())
-                .unwrap_or(1),
+            Some(Tree::Literal(value)) => value.as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(1),
             _ => pipeline::ATTEMPTS_DEFAULT,
         });
     tries.max().unwrap_or(1)

@@ -133,9 +133,7 @@ impl SimObserver {
         let executions = self.executions();
         let logs = executions.into_iter().map(|execution| {
             let events = self.store.events(execution, model::id::Seq(0), usize::MAX);
-            let events = events
-                .now_or_never()
-                .expect("a store in memory does not wait");
+            let events = events.now_or_never().expect("a store in memory does not wait");
             (execution, events.expect("a store in memory can be read"))
         });
         let logs: Vec<_> = logs.collect();
@@ -170,12 +168,7 @@ impl SeenCommits {
         }
     }
 
-    fn check_commits(
-        &mut self,
-        commits: &[(ExecutionId, Vec<Event>)],
-        rows: &[StoredRows],
-        now: Time,
-    ) -> CheckResult {
+    fn check_commits(&mut self, commits: &[(ExecutionId, Vec<Event>)], rows: &[StoredRows], now: Time) -> CheckResult {
         for (_, events) in commits {
             for event in events {
                 self.check_event(event, now)?;
@@ -227,10 +220,7 @@ impl CommitObserver for SimObserver {
     fn on_rejected(&self, execution: ExecutionId, error: &store::Error) {
         if let store::Error::Malformed(why) = error {
             let number = if why.contains("cause") { 7 } else { 2 };
-            self.fail(
-                number,
-                format!("a commit of {execution} is malformed: {why}"),
-            );
+            self.fail(number, format!("a commit of {execution} is malformed: {why}"));
         }
     }
 }

@@ -157,11 +157,7 @@ fn write_step(text: &mut String, random: &mut SeededRandom, index: usize, count:
 fn write_loop(text: &mut String, random: &mut SeededRandom) {
     let length = random.below(6);
     let items: Vec<String> = (0..length).map(|n| n.to_string()).collect();
-    let mode = if random.percent(60) {
-        "parallel"
-    } else {
-        "sequential"
-    };
+    let mode = if random.percent(60) { "parallel" } else { "sequential" };
     let width = 1 + random.below(3);
     let _ = writeln!(
         text,
@@ -181,12 +177,12 @@ fn write_tasks(text: &mut String, random: &mut SeededRandom, in_loop: bool) {
         let mut rules = Vec::new();
         if random.percent(40) {
             let delay = random.pick(&["0", "1", "8"]);
-            rules.push(format!("{{when: \"{{{{ outcome.status == 'error' }}}}\", then: {{do: retry, attempts: 3, delay: {delay}}}}}"));
+            rules.push(format!(
+                "{{when: \"{{{{ outcome.status == 'error' }}}}\", then: {{do: retry, attempts: 3, delay: {delay}}}}}"
+            ));
         }
         if random.percent(30) {
-            rules.push(
-                "{when: \"{{ outcome.result == 'again' }}\", then: {do: jump, to: t0}}".to_owned(),
-            );
+            rules.push("{when: \"{{ outcome.result == 'again' }}\", then: {do: jump, to: t0}}".to_owned());
         }
         if random.percent(20) {
             rules.push("{when: \"{{ outcome.status == 'error' }}\", then: {do: fail}}".to_owned());
@@ -208,19 +204,12 @@ fn write_tasks(text: &mut String, random: &mut SeededRandom, in_loop: bool) {
         } else {
             ""
         };
-        let _ = writeln!(
-            text,
-            "      - t{index}: {{kind: noop{set}{output}{policy}}}"
-        );
+        let _ = writeln!(text, "      - t{index}: {{kind: noop{set}{output}{policy}}}");
     }
 }
 
 fn write_arcs(text: &mut String, random: &mut SeededRandom, index: usize, count: usize) {
-    let mode = if random.percent(50) {
-        "inclusive"
-    } else {
-        "exclusive"
-    };
+    let mode = if random.percent(50) { "inclusive" } else { "exclusive" };
     let mut arcs = Vec::new();
     for _ in 0..=random.index(3) {
         let target = index + 1 + random.index(count - index - 1);
@@ -235,7 +224,12 @@ fn write_arcs(text: &mut String, random: &mut SeededRandom, index: usize, count:
     }
     if random.percent(12) {
         let target = random.index(index + 1);
-        arcs.insert(0, format!("{{step: s{target}, when: \"{{{{ (ctx.round | default(0)) < 2 }}}}\", set: {{ctx.round: {{$add: 1}}}}}}"));
+        arcs.insert(
+            0,
+            format!(
+                "{{step: s{target}, when: \"{{{{ (ctx.round | default(0)) < 2 }}}}\", set: {{ctx.round: {{$add: 1}}}}}}"
+            ),
+        );
     }
     let _ = writeln!(
         text,

@@ -23,9 +23,7 @@ impl OutcomeSource for SeededAnswers {
         let outcome = match draw % 100 {
             0..=3 => Outcome::error(TaskError::new(ErrorKind::Timeout, "TIMEOUT", "as drawn")),
             4..=11 => Outcome::error(TaskError::new(ErrorKind::ServerError, "DRAWN", "as drawn")),
-            26..=79 if is_prone => {
-                Outcome::error(TaskError::new(ErrorKind::ServerError, "DRAWN", "as drawn"))
-            }
+            26..=79 if is_prone => Outcome::error(TaskError::new(ErrorKind::ServerError, "DRAWN", "as drawn")),
             12..=25 if query.visit < 3 => Outcome::ok("again"),
             n => Outcome::ok(n),
         };

@@ -12,8 +12,7 @@ use model::step_pointer::LoopPointer;
 use tokio::sync::watch;
 use wire::api::{ClaimRequest, HeartbeatRequest};
 use wire::{
-    ByteStream, ClaimedCommand, CommandNotice, Error, PlaybookText, ReportRequest, ReportResponse,
-    Transport, Verdict,
+    ByteStream, ClaimedCommand, CommandNotice, Error, PlaybookText, ReportRequest, ReportResponse, Transport, Verdict,
 };
 
 use crate::sim::bug::Bug;
@@ -81,9 +80,7 @@ impl SimTransport {
             0..=14 => ReportFault::GiveUpAfter(Duration::from_millis(random.below(30))),
             15..=19 => ReportFault::WrongServer,
             20..=27 => ReportFault::RepeatAfter(Duration::from_millis(random.below(50))),
-            28..=32 => {
-                ReportFault::RepeatAfter(Duration::from_secs(random.below(LATE_MAX_SECONDS)))
-            }
+            28..=32 => ReportFault::RepeatAfter(Duration::from_secs(random.below(LATE_MAX_SECONDS))),
             _ => ReportFault::None,
         });
         fault.unwrap_or(ReportFault::None)
@@ -179,20 +176,13 @@ impl Transport for SimTransport {
     async fn events(&self, execution: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, Error> {
         self.home.events(execution, seqs).await
     }
-    async fn loop_results(
-        &self,
-        execution: ExecutionId,
-        pointer: &LoopPointer,
-    ) -> Result<RawJson, Error> {
+    async fn loop_results(&self, execution: ExecutionId, pointer: &LoopPointer) -> Result<RawJson, Error> {
         self.home.loop_results(execution, pointer).await
     }
     async fn manifest(&self, reference: &ResultRef) -> Result<ByteStream, Error> {
         self.home.manifest(reference).await
     }
-    async fn secrets(
-        &self,
-        request: &wire::api::SecretsRequest,
-    ) -> Result<Vec<wire::ResolvedSecret>, Error> {
+    async fn secrets(&self, request: &wire::api::SecretsRequest) -> Result<Vec<wire::ResolvedSecret>, Error> {
         self.home.secrets(request).await
     }
     async fn resolve_ref(&self, uri: &str) -> Result<ResolvedRef, Error> {

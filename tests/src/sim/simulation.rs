@@ -198,8 +198,7 @@ impl Simulation<'_> {
                     }
                     let row = store.inner.execution(id).await;
                     if row.expect("a store in memory can be read").is_none() {
-                        let message =
-                            format!("the submission of {id} was accepted and is not stored");
+                        let message = format!("the submission of {id} was accepted and is not stored");
                         observer.fail(4, message);
                     }
                 });
@@ -286,10 +285,7 @@ impl Simulation<'_> {
         if !unfinished.is_empty() {
             observer.check_stuck();
             let claims = self.describe_claims().await;
-            return observer.fail(
-                50,
-                format!("not everything has ended: {unfinished}; {claims}"),
-            );
+            return observer.fail(50, format!("not everything has ended: {unfinished}; {claims}"));
         }
         for number in 1..=self.signals {
             let count = observer.signal_count(number);
@@ -352,8 +348,7 @@ async fn check_control(
                 && observer.signal_count(number) != 1
             {
                 let count = observer.signal_count(number);
-                let message =
-                    format!("signal {number} was accepted and is in the log {count} times");
+                let message = format!("signal {number} was accepted and is in the log {count} times");
                 observer.fail(if count == 0 { 4 } else { 1 }, message);
             }
         }
@@ -361,27 +356,18 @@ async fn check_control(
             observer.fail(4, format!("a request to {execution} was dropped"));
         }
         Err(ControlError::Refused(Refusal::NotCovered)) => {
-            observer.fail(
-                8,
-                format!("a request to {execution} was refused as foreign"),
-            );
+            observer.fail(8, format!("a request to {execution} was refused as foreign"));
         }
         Err(_) => {}
     }
 }
 
 /// Every event that subscribers see must be in a log.
-async fn check_notices(
-    mut notices: broadcast::Receiver<Arc<server::CommitNotice>>,
-    observer: Arc<SimObserver>,
-) {
+async fn check_notices(mut notices: broadcast::Receiver<Arc<server::CommitNotice>>, observer: Arc<SimObserver>) {
     loop {
         match notices.recv().await {
             Ok(notice) => {
-                let unwritten = notice
-                    .events
-                    .iter()
-                    .find(|event| !observer.is_written(event.event_id));
+                let unwritten = notice.events.iter().find(|event| !observer.is_written(event.event_id));
                 if let Some(event) = unwritten {
                     let (execution, seq) = (event.execution_id, event.seq);
                     observer.fail(

@@ -23,9 +23,7 @@ impl CallLocation {
         let parts: Vec<&str> = key.split('/').collect();
         let (execution, run, iteration, task) = match parts[..] {
             [execution, run, task] => (execution, run, None, task),
-            [execution, run, iteration, task] => {
-                (execution, run, Some(iteration.parse().ok()?), task)
-            }
+            [execution, run, iteration, task] => (execution, run, Some(iteration.parse().ok()?), task),
             _ => return None,
         };
         let (task, visit) = task.rsplit_once(':')?;

@@ -11,10 +11,7 @@ use model::result_ref::{ResolvedRef, ResultRef};
 use model::step_pointer::LoopPointer;
 use tokio_util::sync::CancellationToken;
 use wire::api::{ClaimRequest, HeartbeatRequest};
-use wire::{
-    ByteStream, ClaimedCommand, CommandNotice, Error, PlaybookText, ReportRequest, ReportResponse,
-    Transport,
-};
+use wire::{ByteStream, ClaimedCommand, CommandNotice, Error, PlaybookText, ReportRequest, ReportResponse, Transport};
 
 /// The connection of one worker.
 pub struct KillableTransport {
@@ -61,24 +58,15 @@ impl Transport for KillableTransport {
         self.unless_killed(self.server.playbook(hash)).await
     }
     async fn events(&self, execution: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, Error> {
-        self.unless_killed(self.server.events(execution, seqs))
-            .await
+        self.unless_killed(self.server.events(execution, seqs)).await
     }
-    async fn loop_results(
-        &self,
-        execution: ExecutionId,
-        pointer: &LoopPointer,
-    ) -> Result<RawJson, Error> {
-        self.unless_killed(self.server.loop_results(execution, pointer))
-            .await
+    async fn loop_results(&self, execution: ExecutionId, pointer: &LoopPointer) -> Result<RawJson, Error> {
+        self.unless_killed(self.server.loop_results(execution, pointer)).await
     }
     async fn manifest(&self, reference: &ResultRef) -> Result<ByteStream, Error> {
         self.unless_killed(self.server.manifest(reference)).await
     }
-    async fn secrets(
-        &self,
-        request: &wire::api::SecretsRequest,
-    ) -> Result<Vec<wire::ResolvedSecret>, Error> {
+    async fn secrets(&self, request: &wire::api::SecretsRequest) -> Result<Vec<wire::ResolvedSecret>, Error> {
         self.unless_killed(self.server.secrets(request)).await
     }
     async fn resolve_ref(&self, uri: &str) -> Result<ResolvedRef, Error> {

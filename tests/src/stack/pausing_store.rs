@@ -8,16 +8,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::event::Event;
-use model::id::{
-    CommandId, EventId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId, WorkerId,
-};
+use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId, WorkerId};
 use model::time::Time;
 use store::{
-    AccessTokenId, AccessTokenRow, Adoption, AuditEntry, AuditRow, CatalogEntry, ClaimQuery,
-    CommandClaim, Commit, CommitStatus, Error, ExecutionFilter, ExecutionRow, ExternalEventKey,
-    IterationOutcomes, LoopProgress, LoopTask, LostClaim, Message, MessageKey, OldRows,
-    OpenCommand, OutboxRow, OutcomeRange, OwnerId, Priority, RebuildStats, RemovedRows, ResultRow,
-    SessionHolder, SqliteStore, StepState, Store, StoreProcess, StoredExecution, WorkerClaim,
+    AccessTokenId, AccessTokenRow, Adoption, AuditEntry, AuditRow, CatalogEntry, ClaimQuery, CommandClaim, Commit,
+    CommitStatus, Error, ExecutionFilter, ExecutionRow, ExternalEventKey, IterationOutcomes, LoopProgress, LoopTask,
+    LostClaim, Message, MessageKey, OldRows, OpenCommand, OutboxRow, OutcomeRange, OwnerId, Priority, RebuildStats,
+    RemovedRows, ResultRow, SessionHolder, SqliteStore, StepState, Store, StoreProcess, StoredExecution, WorkerClaim,
     WorkerSession,
 };
 
@@ -101,11 +98,7 @@ impl<S: Store> PausingStore<S> {
         })
     }
 
-    async fn commit_with_fault(
-        &self,
-        fault: CommitFault,
-        commits: Vec<Commit>,
-    ) -> Vec<Result<CommitStatus, Error>> {
+    async fn commit_with_fault(&self, fault: CommitFault, commits: Vec<Commit>) -> Vec<Result<CommitStatus, Error>> {
         let lost = || Err(Error::Unavailable("the connection broke".into()));
         tokio::time::sleep(fault.before).await;
         let refused = |commit: &Commit| match fault.outcome {
@@ -133,9 +126,7 @@ impl<S: Store> PausingStore<S> {
         let Some(observer) = &self.observer else {
             return self.inner.commit_all(commits).await;
         };
-        let events = commits
-            .iter()
-            .map(|commit| (commit.execution, commit.events.clone()));
+        let events = commits.iter().map(|commit| (commit.execution, commit.events.clone()));
         let events: Vec<_> = events.collect();
         let answers = self.inner.commit_all(commits).await;
         let mut written = Vec::with_capacity(events.len());
@@ -186,11 +177,7 @@ impl<S: Store> Store for PausingStore<S> {
     async fn events_at(&self, id: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, Error> {
         self.inner.events_at(id, seqs).await
     }
-    async fn external_events(
-        &self,
-        id: ExecutionId,
-        ids: &[EventId],
-    ) -> Result<Vec<ExternalEventKey>, Error> {
+    async fn external_events(&self, id: ExecutionId, ids: &[EventId]) -> Result<Vec<ExternalEventKey>, Error> {
         self.inner.external_events(id, ids).await
     }
     async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionRow>, Error> {
@@ -230,23 +217,13 @@ impl<S: Store> Store for PausingStore<S> {
     ) -> Result<Option<LoopTask>, Error> {
         self.inner.loop_task(id, step, run, task).await
     }
-    async fn failed_iterations(
-        &self,
-        id: ExecutionId,
-        run: &StepRunId,
-        limit: usize,
-    ) -> Result<Vec<u64>, Error> {
+    async fn failed_iterations(&self, id: ExecutionId, run: &StepRunId, limit: usize) -> Result<Vec<u64>, Error> {
         self.inner.failed_iterations(id, run, limit).await
     }
     async fn iteration_count(&self, id: ExecutionId, run: &StepRunId) -> Result<u64, Error> {
         self.inner.iteration_count(id, run).await
     }
-    async fn outline(
-        &self,
-        id: ExecutionId,
-        after: Seq,
-        limit: usize,
-    ) -> Result<Vec<Event>, Error> {
+    async fn outline(&self, id: ExecutionId, after: Seq, limit: usize) -> Result<Vec<Event>, Error> {
         self.inner.outline(id, after, limit).await
     }
     async fn results(&self, id: ExecutionId) -> Result<Vec<ResultRow>, Error> {
@@ -261,12 +238,7 @@ impl<S: Store> Store for PausingStore<S> {
     async fn release_claim(&self, command: CommandId, epoch: LeaseEpoch) -> Result<(), Error> {
         run_with_time_stopped(self.inner.release_claim(command, epoch)).await
     }
-    async fn renew_session(
-        &self,
-        worker: &WorkerId,
-        holder: &SessionHolder,
-        ttl: Duration,
-    ) -> Result<bool, Error> {
+    async fn renew_session(&self, worker: &WorkerId, holder: &SessionHolder, ttl: Duration) -> Result<bool, Error> {
         run_with_time_stopped(self.inner.renew_session(worker, holder, ttl)).await
     }
     async fn session(&self, worker: &WorkerId) -> Result<Option<WorkerSession>, Error> {
@@ -290,18 +262,10 @@ impl<S: Store> Store for PausingStore<S> {
     async fn open_commands(&self, id: ExecutionId) -> Result<Vec<OpenCommand>, Error> {
         self.inner.open_commands(id).await
     }
-    async fn due_timers(
-        &self,
-        owner: Option<&OwnerId>,
-        limit: usize,
-    ) -> Result<Vec<(ExecutionId, Seq)>, Error> {
+    async fn due_timers(&self, owner: Option<&OwnerId>, limit: usize) -> Result<Vec<(ExecutionId, Seq)>, Error> {
         self.inner.due_timers(owner, limit).await
     }
-    async fn next_timer(
-        &self,
-        owner: Option<&OwnerId>,
-        until: Time,
-    ) -> Result<Option<Time>, Error> {
+    async fn next_timer(&self, owner: Option<&OwnerId>, until: Time) -> Result<Option<Time>, Error> {
         self.inner.next_timer(owner, until).await
     }
     async fn send_message(&self, message: Message, priority: Priority) -> Result<(), Error> {
@@ -328,22 +292,13 @@ impl<S: Store> Store for PausingStore<S> {
     async fn playbook(&self, hash: &PlaybookHash) -> Result<Option<CatalogEntry>, Error> {
         self.inner.playbook(hash).await
     }
-    async fn catalog_entry(
-        &self,
-        path: &str,
-        version: Option<u32>,
-    ) -> Result<Option<CatalogEntry>, Error> {
+    async fn catalog_entry(&self, path: &str, version: Option<u32>) -> Result<Option<CatalogEntry>, Error> {
         self.inner.catalog_entry(path, version).await
     }
     async fn catalog(&self) -> Result<Vec<CatalogEntry>, Error> {
         self.inner.catalog().await
     }
-    async fn adopt(
-        &self,
-        id: ExecutionId,
-        me: &OwnerId,
-        priority: Priority,
-    ) -> Result<Adoption, Error> {
+    async fn adopt(&self, id: ExecutionId, me: &OwnerId, priority: Priority) -> Result<Adoption, Error> {
         run_with_time_stopped(self.inner.adopt(id, me, priority)).await
     }
     async fn abandoned_executions(&self) -> Result<Vec<ExecutionId>, Error> {

@@ -35,27 +35,18 @@ impl ClaimFixture {
     }
 
     async fn post(&self, token: &str, path: &str, body: &Value) -> ApiResponse {
-        read_response(
-            self.fixture
-                .send(Method::POST, path, Some(token), Some(body))
-                .await,
-        )
-        .await
+        read_response(self.fixture.send(Method::POST, path, Some(token), Some(body)).await).await
     }
 
     async fn claim(&self) -> Value {
         let ask = json!({"worker": "old-worker", "max": 1, "wait_ms": 5000});
-        let claimed = self
-            .post(&self.holder_token, "/api/commands/claim", &ask)
-            .await;
+        let claimed = self.post(&self.holder_token, "/api/commands/claim", &ask).await;
         claimed.body["commands"][0].clone()
     }
 
     async fn log_length(&self) -> usize {
         let path = format!("/api/executions/{}/events?limit=1000", self.execution);
-        let page = self
-            .fixture
-            .send(Method::GET, &path, Some(&self.admin), None);
+        let page = self.fixture.send(Method::GET, &path, Some(&self.admin), None);
         let page = read_response(page.await).await;
         page.body["events"].as_array().unwrap().len()
     }
@@ -79,9 +70,7 @@ async fn another_worker_cannot_complete_a_command_by_guessing() {
     forged.push(with(json!(epoch + 1), "old-worker"));
     forged.push(with(Value::Null, "old-worker"));
     for forged in &forged {
-        let refused = guarded
-            .post(&guarded.other_token, "/api/events", forged)
-            .await;
+        let refused = guarded.post(&guarded.other_token, "/api/events", forged).await;
         assert_eq!(
             (refused.status, refused.error_code()),
             (StatusCode::CONFLICT, "FENCED"),
@@ -92,38 +81,22 @@ async fn another_worker_cannot_complete_a_command_by_guessing() {
     let id = claimed["command"]["id"].as_str().unwrap();
     let report = json!({"execution_id": guarded.execution, "worker_id": "other-worker", "command_id": id,
         "lease_epoch": epoch, "events": [], "end": "released", "pool": "default"});
-    let refused = guarded
-        .post(&guarded.other_token, "/api/events/batch", &report)
-        .await;
+    let refused = guarded.post(&guarded.other_token, "/api/events/batch", &report).await;
     assert_eq!(refused.error_code(), "FENCED", "{:?}", refused.body);
     let release = json!({"worker": "old-worker", "lease_epoch": 1});
     let path = format!("/api/commands/{id}/release");
     let refused = guarded.post(&guarded.other_token, &path, &release).await;
     assert_eq!(refused.error_code(), "FENCED", "{:?}", refused.body);
-    assert_eq!(
-        guarded.log_length().await,
-        before,
-        "the log contains nothing of it"
-    );
+    assert_eq!(guarded.log_length().await, before, "the log contains nothing of it");
 
-    let taken = guarded
-        .post(&guarded.holder_token, "/api/events", &mine)
-        .await;
+    let taken = guarded.post(&guarded.holder_token, "/api/events", &mine).await;
     assert_eq!(taken.status, StatusCode::OK, "{:?}", taken.body);
     assert_eq!(taken.body["status"], "recorded");
     let path = format!("/api/executions/{}/events?limit=1000", guarded.execution);
-    let page = guarded
-        .fixture
-        .send(Method::GET, &path, Some(&guarded.admin), None);
+    let page = guarded.fixture.send(Method::GET, &path, Some(&guarded.admin), None);
     let text = page.await.text().await.unwrap();
-    assert!(
-        text.contains("call.done") || text.contains("step.done"),
-        "{text}"
-    );
-    assert!(
-        !text.contains(&epoch.to_string()),
-        "the log contains no sealed epoch"
-    );
+    assert!(text.contains("call.done") || text.contains("step.done"), "{text}");
+    assert!(!text.contains(&epoch.to_string()), "the log contains no sealed epoch");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -132,13 +105,9 @@ async fn a_worker_without_epochs_reports_with_the_access_token_of_its_claim() {
     let claimed = guarded.claim().await;
     let mut done = legacy_event(&claimed, "call.done", &json!({"result": 1}));
     done.as_object_mut().unwrap().remove("meta");
-    let refused = guarded
-        .post(&guarded.other_token, "/api/events", &done)
-        .await;
+    let refused = guarded.post(&guarded.other_token, "/api/events", &done).await;
     assert_eq!(refused.error_code(), "FENCED", "{:?}", refused.body);
-    let taken = guarded
-        .post(&guarded.holder_token, "/api/events", &done)
-        .await;
+    let taken = guarded.post(&guarded.holder_token, "/api/events", &done).await;
     assert_eq!(taken.status, StatusCode::OK, "{:?}", taken.body);
     assert!(taken.body["seq"].is_u64(), "{:?}", taken.body);
 }

@@ -57,15 +57,8 @@ async fn a_client_with_integer_ids_runs_hello_world_to_its_terminal_event() {
             ("step.exit", json!({"result": {"greeting": greeting}})),
             ("command.completed", json!({})),
         ] {
-            let response = site
-                .post("/api/events", &legacy_event(&claimed, name, &payload))
-                .await;
-            assert_eq!(
-                response.status,
-                StatusCode::OK,
-                "{name}: {:?}",
-                response.body
-            );
+            let response = site.post("/api/events", &legacy_event(&claimed, name, &payload)).await;
+            assert_eq!(response.status, StatusCode::OK, "{name}: {:?}", response.body);
         }
     }
     let run = site.get(&format!("/api/executions/{execution}")).await.body;
@@ -119,27 +112,17 @@ async fn a_stale_claim_is_fenced_and_leaves_no_row() {
     let claimed = claim_command(&site, "old-worker").await;
     let id = claimed["command"]["id"].as_str().unwrap();
     let release = json!({"worker": "old-worker", "lease_epoch": claimed["lease_epoch"]});
-    let released = site
-        .post(&format!("/api/commands/{id}/release"), &release)
-        .await;
+    let released = site.post(&format!("/api/commands/{id}/release"), &release).await;
     assert_eq!(released.status, StatusCode::OK);
     let second = claim_command(&site, "new-worker").await;
     assert!(second["lease_epoch"].as_u64() > claimed["lease_epoch"].as_u64());
     let before = event_names(&site, &execution).await.len();
     let late = legacy_event(&claimed, "call.done", &json!({"result": 1}));
     let late = site.post("/api/events", &late).await;
-    assert_eq!(
-        (late.status, late.error_code()),
-        (StatusCode::CONFLICT, "FENCED")
-    );
+    assert_eq!((late.status, late.error_code()), (StatusCode::CONFLICT, "FENCED"));
     assert_eq!(event_names(&site, &execution).await.len(), before);
-    let kept = site
-        .post(&format!("/api/commands/{id}/heartbeat"), &release)
-        .await;
-    assert_eq!(
-        (kept.status, kept.error_code()),
-        (StatusCode::CONFLICT, "FENCED")
-    );
+    let kept = site.post(&format!("/api/commands/{id}/heartbeat"), &release).await;
+    assert_eq!((kept.status, kept.error_code()), (StatusCode::CONFLICT, "FENCED"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -161,11 +144,7 @@ async fn garbage_is_refused_by_name_and_place() {
         (with("name", json!("step.dances")), 422, "EVENT_INVALID"),
         (with("result_kind", json!("ref")), 422, "EVENT_INVALID"),
         (with("status", json!("SOMEHOW")), 422, "BODY_INVALID"),
-        (
-            with("name", json!("next.evaluated")),
-            403,
-            "EVENT_NOT_YOURS",
-        ),
+        (with("name", json!("next.evaluated")), 403, "EVENT_NOT_YOURS"),
         (with("execution_id", json!(12)), 404, "EXECUTION_NOT_FOUND"),
     ];
     for (body, status, code) in cases {
@@ -176,13 +155,8 @@ async fn garbage_is_refused_by_name_and_place() {
             "{body}"
         );
     }
-    let text = http_client()
-        .post(format!("{}/api/events", site.url))
-        .body("{}");
-    assert_eq!(
-        text.send().await.unwrap().status(),
-        StatusCode::UNSUPPORTED_MEDIA_TYPE
-    );
+    let text = http_client().post(format!("{}/api/events", site.url)).body("{}");
+    assert_eq!(text.send().await.unwrap().status(), StatusCode::UNSUPPORTED_MEDIA_TYPE);
     assert_eq!(
         event_names(&site, &execution).await.len(),
         before,
@@ -201,10 +175,7 @@ async fn a_batch_is_taken_whole_or_not_at_all() {
     let before = event_names(&site, &execution).await.len();
     let batch = json!({"execution_id": parse_id(&json!(execution)), "events": [enter, wrong]});
     let refused = site.post("/api/events/batch", &batch).await;
-    assert_eq!(
-        (refused.status.as_u16(), refused.error_code()),
-        (422, "EVENT_INVALID")
-    );
+    assert_eq!((refused.status.as_u16(), refused.error_code()), (422, "EVENT_INVALID"));
     assert_eq!(refused.body["errors"][0]["index"], 1);
     assert_eq!(event_names(&site, &execution).await.len(), before);
     let done = legacy_event(&claimed, "call.done", &json!({"result": 1}));
@@ -227,11 +198,7 @@ async fn an_accepted_batch_is_decided_later_and_its_status_can_be_read() {
     let site = ApiFixture::open().await;
     let execution = site.execute(HELLO).await;
     let claimed = claim_command(&site, "old-worker").await;
-    let done = legacy_event(
-        &claimed,
-        "call.done",
-        &json!({"result": {"greeting": "later"}}),
-    );
+    let done = legacy_event(&claimed, "call.done", &json!({"result": {"greeting": "later"}}));
     let batch = json!({"execution_id": execution, "events": [done]});
     let send = async || {
         let request = http_client()
@@ -254,11 +221,7 @@ async fn an_accepted_batch_is_decided_later_and_its_status_can_be_read() {
     for name in ["batch.accepted", "batch.processing", "batch.completed"] {
         assert!(log.iter().any(|event| event == name), "{name} in {log:?}");
     }
-    assert_eq!(
-        log.iter().filter(|name| *name == "step.done").count(),
-        1,
-        "{log:?}"
-    );
+    assert_eq!(log.iter().filter(|name| *name == "step.done").count(), 1, "{log:?}");
     let unknown = site.get("/api/events/batch/no-such/status").await;
     assert_eq!(unknown.error_code(), "BATCH_NOT_FOUND");
 }
@@ -278,15 +241,8 @@ pub(crate) async fn wait_for_batch(site: &ApiFixture) -> ApiResponse {
 /// Waits until the log has an event of this type.
 pub(crate) async fn wait_for_event(site: &ApiFixture, execution: &str, name: &str) {
     let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(20);
-    while !event_names(site, execution)
-        .await
-        .iter()
-        .any(|found| found == name)
-    {
-        assert!(
-            tokio::time::Instant::now() < deadline,
-            "the log has no {name}"
-        );
+    while !event_names(site, execution).await.iter().any(|found| found == name) {
+        assert!(tokio::time::Instant::now() < deadline, "the log has no {name}");
         tokio::task::yield_now().await;
     }
 }
@@ -302,10 +258,7 @@ async fn a_failure_that_an_old_worker_reports_fails_the_run_with_its_error() {
         &json!({"error": {"message": "it broke", "code": "BROKE"}}),
     );
     failed["status"] = json!("FAILED");
-    assert_eq!(
-        site.post("/api/events", &failed).await.status,
-        StatusCode::OK
-    );
+    assert_eq!(site.post("/api/events", &failed).await.status, StatusCode::OK);
     let run = site.get(&format!("/api/executions/{execution}")).await.body;
     assert_eq!(run["status"], "FAILED");
     assert!(run["error"].to_string().contains("it broke"), "{run}");

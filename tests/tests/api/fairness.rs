@@ -17,8 +17,7 @@ const ENDLESS: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name:
 
 /// A step with arcs to this number of steps, which all have an arc to one step.
 fn wide_playbook(steps: usize) -> String {
-    let mut text =
-        "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: wide}\nworkflow:\n".to_owned();
+    let mut text = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: wide}\nworkflow:\n".to_owned();
     let arcs = (0..steps).map(|n| format!("{{step: s{n}, when: \"{{{{ true }}}}\"}}"));
     let arcs = arcs.collect::<Vec<_>>().join(", ");
     writeln!(

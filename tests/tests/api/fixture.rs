@@ -52,8 +52,7 @@ impl ApiFixture {
         let dir = tempfile::tempdir().expect("a temporary directory can be created");
         let store = store::SqliteStore::open(dir.path()).expect("a new store can be opened");
         let bodies = results::DirBodyStore::open(dir.path()).expect("the directory is empty");
-        let logs =
-            results::FileLogs::open(dir.path().join("logs")).expect("the directory is empty");
+        let logs = results::FileLogs::open(dir.path().join("logs")).expect("the directory is empty");
         let server = Server::start(server::Config {
             store: Arc::new(store),
             bodies: Arc::new(bodies),
@@ -66,9 +65,7 @@ impl ApiFixture {
             cluster_secret: None,
         })
         .expect("a server starts");
-        let listening = BoundListener::bind("127.0.0.1:0")
-            .await
-            .expect("a free port");
+        let listening = BoundListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("http://{}", listening.address());
         let stop = CancellationToken::new();
         let config = ApiConfig {
@@ -88,13 +85,7 @@ impl ApiFixture {
     }
 
     /// Sends a request unchanged.
-    pub(crate) async fn send(
-        &self,
-        method: Method,
-        path: &str,
-        token: Option<&str>,
-        body: Option<&Value>,
-    ) -> Response {
+    pub(crate) async fn send(&self, method: Method, path: &str, token: Option<&str>, body: Option<&Value>) -> Response {
         let mut request = http_client().request(method, format!("{}{path}", self.url));
         if let Some(token) = token {
             request = request.bearer_auth(token);
@@ -124,9 +115,7 @@ impl ApiFixture {
 
     /// Starts a run of this playbook.
     pub(crate) async fn execute(&self, playbook: &str) -> String {
-        let started = self
-            .post("/api/execute", &json!({"playbook": playbook}))
-            .await;
+        let started = self.post("/api/execute", &json!({"playbook": playbook})).await;
         assert_eq!(started.status, StatusCode::OK, "{:?}", started.body);
         started.body["execution_id"]
             .as_str()

@@ -42,20 +42,8 @@ async fn fuzz_statuses(site: &ApiFixture, token: Option<&str>) -> Vec<(String, u
         .current_dir(dir.path())
         .arg("run")
         .arg(&document)
-        .args([
-            "--url",
-            &site.url,
-            "--phases",
-            "coverage,fuzzing",
-            "-n",
-            "4",
-        ])
-        .args([
-            "--request-timeout",
-            "20",
-            "--exclude-path-regex",
-            WAITING_ROUTES,
-        ])
+        .args(["--url", &site.url, "--phases", "coverage,fuzzing", "-n", "4"])
+        .args(["--request-timeout", "20", "--exclude-path-regex", WAITING_ROUTES])
         .args([
             "--checks",
             CHECKS,
@@ -64,12 +52,7 @@ async fn fuzz_statuses(site: &ApiFixture, token: Option<&str>) -> Vec<(String, u
             "--warnings",
             "off",
         ])
-        .args([
-            "--generation-deterministic",
-            "--report",
-            "har",
-            "--report-har-path",
-        ])
+        .args(["--generation-deterministic", "--report", "har", "--report-har-path"])
         .arg(&report);
     if let Some(token) = token {
         command.args(["-H", &format!("Authorization: Bearer {token}")]);
@@ -83,9 +66,7 @@ async fn fuzz_statuses(site: &ApiFixture, token: Option<&str>) -> Vec<(String, u
         String::from_utf8_lossy(&output.stderr)
     );
     let report: Value = serde_json::from_slice(&std::fs::read(report).unwrap()).unwrap();
-    let entries = report["log"]["entries"]
-        .as_array()
-        .expect("a report has entries");
+    let entries = report["log"]["entries"].as_array().expect("a report has entries");
     let entries = entries.iter().map(|entry| {
         let url = entry["request"]["url"].as_str().unwrap_or_default();
         let path = url.strip_prefix(&site.url).unwrap_or(url);
@@ -102,10 +83,7 @@ async fn generated_requests_without_a_token_get_nowhere() {
     assert!(statuses.len() > 200, "{} requests", statuses.len());
     for (path, status) in statuses {
         let is_open = path == "/healthz" || path == "/readyz";
-        assert!(
-            is_open || !(200..300).contains(&status),
-            "{path} answered {status}"
-        );
+        assert!(is_open || !(200..300).contains(&status), "{path} answered {status}");
     }
 }
 
@@ -127,8 +105,5 @@ async fn generated_requests_of_an_admin_match_the_api_document() {
     let statuses = fuzz_statuses(&site, Some(admin.reveal())).await;
     assert!(statuses.len() > 200, "{} requests", statuses.len());
     assert!(statuses.iter().any(|(_, status)| *status == 200));
-    assert!(
-        statuses.iter().all(|(_, status)| *status < 500),
-        "no server errors"
-    );
+    assert!(statuses.iter().all(|(_, status)| *status < 500), "no server errors");
 }

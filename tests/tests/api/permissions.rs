@@ -42,10 +42,7 @@ fn routes() -> Vec<DocumentedRoute> {
                 .replace("{hash}", "a")
                 .replace("{catalog_id}", "a")
                 .replace("{request_id}", "a");
-            assert!(
-                !path.contains('{'),
-                "{path} has a parameter this test does not fill in"
-            );
+            assert!(!path.contains('{'), "{path} has a parameter this test does not fill in");
             routes.push(DocumentedRoute {
                 method: method.to_uppercase().parse().unwrap(),
                 path,
@@ -57,19 +54,10 @@ fn routes() -> Vec<DocumentedRoute> {
 }
 
 /// Whether the permission layer accepted a request; a long poll that waits was accepted.
-async fn check_access(
-    site: &ApiFixture,
-    route: &DocumentedRoute,
-    token: Option<&str>,
-) -> Result<(), StatusCode> {
+async fn check_access(site: &ApiFixture, route: &DocumentedRoute, token: Option<&str>) -> Result<(), StatusCode> {
     let body = json!({});
     let sends = route.method != Method::GET;
-    let sending = site.send(
-        route.method.clone(),
-        &route.path,
-        token,
-        sends.then_some(&body),
-    );
+    let sending = site.send(route.method.clone(), &route.path, token, sends.then_some(&body));
     match tokio::time::timeout(std::time::Duration::from_secs(5), sending).await {
         Ok(answer) => match answer.status() {
             status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => Err(status),
@@ -108,11 +96,7 @@ async fn every_route_requires_its_documented_role() {
             continue;
         };
         let refused = check_access(&site, route, None).await;
-        assert_eq!(
-            refused,
-            Err(StatusCode::UNAUTHORIZED),
-            "{name} without a token"
-        );
+        assert_eq!(refused, Err(StatusCode::UNAUTHORIZED), "{name} without a token");
         for (role, token) in &tokens {
             let wanted = if role_allows(needed, role) {
                 Ok(())
@@ -131,40 +115,24 @@ async fn a_revoked_or_invented_token_works_nowhere() {
     let admin = site.server.create_first_admin().await.unwrap().unwrap();
     let made = json!({"name": "short", "role": "viewer"});
     let made = site
-        .send(
-            Method::POST,
-            "/api/tokens",
-            Some(admin.reveal()),
-            Some(&made),
-        )
+        .send(Method::POST, "/api/tokens", Some(admin.reveal()), Some(&made))
         .await;
     let made = read_response(made).await.body;
-    let (id, token) = (
-        made["id"].as_str().unwrap(),
-        made["token"].as_str().unwrap(),
-    );
+    let (id, token) = (made["id"].as_str().unwrap(), made["token"].as_str().unwrap());
     let status = async |token: &str| {
-        let response = site
-            .send(Method::GET, "/api/executions", Some(token), None)
-            .await;
+        let response = site.send(Method::GET, "/api/executions", Some(token), None).await;
         response.status()
     };
     assert_eq!(status(token).await, StatusCode::OK);
     let path = format!("/api/tokens/{id}");
-    let revoked = site
-        .send(Method::DELETE, &path, Some(admin.reveal()), None)
-        .await;
+    let revoked = site.send(Method::DELETE, &path, Some(admin.reveal()), None).await;
     assert_eq!(revoked.status(), StatusCode::OK);
     assert_eq!(status(token).await, StatusCode::UNAUTHORIZED);
     assert_eq!(status("noetl_pat_invented").await, StatusCode::UNAUTHORIZED);
-    let audit = site
-        .send(Method::GET, "/api/audit", Some(admin.reveal()), None)
-        .await;
+    let audit = site.send(Method::GET, "/api/audit", Some(admin.reveal()), None).await;
     let audit = read_response(audit).await.body;
     let said = audit["entries"].to_string();
-    assert!(
-        said.contains("token.create") && said.contains("token.revoke") && said.contains("denied")
-    );
+    assert!(said.contains("token.create") && said.contains("token.revoke") && said.contains("denied"));
     assert!(!said.contains(token), "the audit log contains no token");
 }
 
@@ -174,9 +142,7 @@ async fn guessing_tokens_is_rate_limited() {
     let mut last = StatusCode::OK;
     for n in 0..40 {
         let guess = format!("noetl_pat_{n}");
-        let response = site
-            .send(Method::GET, "/api/executions", Some(&guess), None)
-            .await;
+        let response = site.send(Method::GET, "/api/executions", Some(&guess), None).await;
         last = response.status();
         if last == StatusCode::TOO_MANY_REQUESTS {
             break;
@@ -192,8 +158,7 @@ async fn wrong_tokens_do_not_hold_back_valid_ones_of_the_same_address() {
     let worker = site.create_token(admin.reveal(), "worker").await;
     for n in 0..40 {
         let guess = format!("noetl_pat_{n}");
-        site.send(Method::GET, "/api/executions", Some(&guess), None)
-            .await;
+        site.send(Method::GET, "/api/executions", Some(&guess), None).await;
     }
     let beat = json!({"worker": "healthy", "holds": []});
     let path = "/api/worker/pool/heartbeat";
@@ -209,9 +174,7 @@ async fn a_page_of_another_site_cannot_start_anything() {
     let site = ApiFixture::open().await;
     let send = async |origin: &str| {
         let request = http_client().post(format!("{}/api/execute", site.url));
-        let request = request
-            .header("origin", origin)
-            .json(&json!({"path": "none"}));
+        let request = request.header("origin", origin).json(&json!({"path": "none"}));
         read_response(request.send().await.unwrap()).await
     };
     let foreign = send("https://evil.example").await;
@@ -239,10 +202,7 @@ async fn a_page_of_another_site_cannot_start_anything() {
         .get(format!("{}/api/executions", site.url))
         .header("host", "evil.example");
     let rebound = read_response(rebound.send().await.unwrap()).await;
-    assert_eq!(
-        (rebound.status.as_u16(), rebound.error_code()),
-        (421, "HOST_UNKNOWN")
-    );
+    assert_eq!((rebound.status.as_u16(), rebound.error_code()), (421, "HOST_UNKNOWN"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -252,10 +212,7 @@ async fn a_request_that_changes_a_run_needs_a_json_content_type() {
     for word in ["pause", "resume", "cancel", "retry", "signal/go"] {
         let url = format!("{}/api/executions/{execution}/{word}", site.url);
         let plain = http_client().post(&url).body("");
-        let form = http_client()
-            .post(&url)
-            .header("content-type", "text/plain")
-            .body("{}");
+        let form = http_client().post(&url).header("content-type", "text/plain").body("{}");
         for request in [plain, form] {
             let refused = read_response(request.send().await.unwrap()).await;
             assert_eq!(
@@ -265,13 +222,9 @@ async fn a_request_that_changes_a_run_needs_a_json_content_type() {
             );
         }
     }
-    let run = site
-        .get(&format!("/api/executions/{execution}/status"))
-        .await;
+    let run = site.get(&format!("/api/executions/{execution}/status")).await;
     assert_eq!(run.body["status"], "RUNNING", "{:?}", run.body);
     let url = format!("{}/api/executions/{execution}/cancel", site.url);
-    let empty = http_client()
-        .post(url)
-        .header("content-type", "application/json");
+    let empty = http_client().post(url).header("content-type", "application/json");
     assert_eq!(empty.send().await.unwrap().status(), StatusCode::OK);
 }

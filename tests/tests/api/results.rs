@@ -35,12 +35,7 @@ async fn what_is_no_json_or_has_no_run_is_not_kept() {
     let site = ApiFixture::open().await;
     let execution = site.execute(HELLO).await;
     let url = format!("{}/api/result/{execution}?step=a&task=b", site.url);
-    let broken = http_client()
-        .put(url)
-        .body("{\"a\": ")
-        .send()
-        .await
-        .unwrap();
+    let broken = http_client().put(url).body("{\"a\": ").send().await.unwrap();
     let broken = read_response(broken).await;
     assert_eq!(broken.status, StatusCode::UNPROCESSABLE_ENTITY);
     assert_eq!(broken.error_code(), "BODY_INVALID", "{:?}", broken.body);

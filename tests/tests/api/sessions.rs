@@ -45,23 +45,16 @@ impl SessionFixture {
     }
 
     async fn register(&self, token: &str) -> ApiResponse {
-        let caller = CallerProof {
-            token,
-            secret: None,
-        };
+        let caller = CallerProof { token, secret: None };
         let request = json!({"worker": "w", "pool": "default", "session_secret": true});
-        self.post(caller, "/api/worker/pool/register", &request)
-            .await
+        self.post(caller, "/api/worker/pool/register", &request).await
     }
 
     /// Registers `w`, and returns the secret of its session.
     async fn register_session(&self) -> String {
         let registered = self.register(&self.own_token).await;
         assert_eq!(registered.status, StatusCode::OK, "{registered:?}");
-        registered.body["session_secret"]
-            .as_str()
-            .unwrap()
-            .to_owned()
+        registered.body["session_secret"].as_str().unwrap().to_owned()
     }
 
     async fn execute(&self) -> String {
@@ -95,10 +88,7 @@ fn worker_calls(command: &str, lease_epoch: &Value) -> Vec<(String, Value)> {
         (format!("/api/commands/{command}/heartbeat"), one.clone()),
         ("/api/worker/pool/listen".to_owned(), json!({"worker": "w"})),
         (format!("/api/commands/{command}/release"), one),
-        (
-            "/api/worker/pool/deregister".to_owned(),
-            json!({"worker": "w"}),
-        ),
+        ("/api/worker/pool/deregister".to_owned(), json!({"worker": "w"})),
     ]
 }
 
@@ -128,9 +118,7 @@ async fn every_route_under_a_name_needs_the_secret_of_its_session() {
     ];
     for (path, body) in worker_calls(command, &claimed["lease_epoch"]) {
         for (token, secret) in strangers {
-            let response = guarded
-                .post(CallerProof { token, secret }, &path, &body)
-                .await;
+            let response = guarded.post(CallerProof { token, secret }, &path, &body).await;
             assert!(is_mismatch(&response), "{path}: {response:?}");
         }
     }
@@ -181,33 +169,24 @@ async fn a_killed_worker_registers_again_at_once_and_gets_its_commands() {
     let after = guarded.claim(restarted).await.body["commands"][0].clone();
     assert_eq!(after["command"]["run"], before["command"]["run"]);
     let path = format!("/api/executions/{execution}/events?limit=1000");
-    let log = guarded
-        .fixture
-        .send(Method::GET, &path, Some(&guarded.admin), None);
+    let log = guarded.fixture.send(Method::GET, &path, Some(&guarded.admin), None);
     let log = read_response(log.await).await.body;
     let events = log["events"].as_array().unwrap();
-    let expired = events
-        .iter()
-        .filter(|event| event["event_type"] == "command.expired");
+    let expired = events.iter().filter(|event| event["event_type"] == "command.expired");
     assert_eq!(expired.count(), 1, "the loss counts as a crash: {events:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_without_a_secret_is_known_by_its_access_token() {
     let guarded = SessionFixture::start().await;
-    let client = |token| CallerProof {
-        token,
-        secret: None,
-    };
+    let client = |token| CallerProof { token, secret: None };
     let beat = json!({"worker": "w", "holds": []});
     let path = "/api/worker/pool/heartbeat";
     for _ in 0..2 {
         let response = guarded.post(client(&guarded.own_token), path, &beat).await;
         assert_eq!(response.status, StatusCode::OK, "{response:?}");
     }
-    let refused = guarded
-        .post(client(&guarded.other_token), path, &beat)
-        .await;
+    let refused = guarded.post(client(&guarded.other_token), path, &beat).await;
     assert!(is_mismatch(&refused), "{refused:?}");
 }
 

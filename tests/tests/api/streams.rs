@@ -7,10 +7,7 @@ use serde_json::{Value, json};
 use crate::fixture::{ApiFixture, HELLO, http_client};
 
 /// Reads server-sent events until `enough` returns true or the stream ends.
-async fn read_events(
-    response: Response,
-    enough: impl Fn(&[(u64, Value)]) -> bool,
-) -> Vec<(u64, Value)> {
+async fn read_events(response: Response, enough: impl Fn(&[(u64, Value)]) -> bool) -> Vec<(u64, Value)> {
     let mut chunks = response.bytes_stream();
     let mut text = String::new();
     let mut events = Vec::new();
@@ -21,12 +18,7 @@ async fn read_events(
         text.push_str(std::str::from_utf8(&chunk.unwrap()).unwrap());
         while let Some(end) = text.find("\n\n") {
             let block: String = text.drain(..end + 2).collect();
-            let field = |name: &str| {
-                block
-                    .lines()
-                    .find_map(|line| line.strip_prefix(name))
-                    .map(str::trim)
-            };
+            let field = |name: &str| block.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
             if let (Some(id), Some(data)) = (field("id:"), field("data:")) {
                 events.push((id.parse().unwrap(), serde_json::from_str(data).unwrap()));
             }
@@ -50,20 +42,12 @@ async fn a_stream_resumes_after_the_last_event_of_the_reader() {
     let site = ApiFixture::open().await;
     let execution = site.execute(HELLO).await;
     let path = format!("/api/executions/{execution}/stream");
-    let first = read_events(open_stream(&site, &path, None).await, |events| {
-        events.len() >= 3
-    })
-    .await;
+    let first = read_events(open_stream(&site, &path, None).await, |events| events.len() >= 3).await;
     let last = first[2].0;
     let cancel = json!({"reason": "enough"});
-    site.post(&format!("/api/executions/{execution}/cancel"), &cancel)
-        .await;
+    site.post(&format!("/api/executions/{execution}/cancel"), &cancel).await;
     let remaining = read_events(open_stream(&site, &path, Some(last)).await, |_| false).await;
-    let mut seqs: Vec<u64> = first[..3]
-        .iter()
-        .chain(&remaining)
-        .map(|(id, _)| *id)
-        .collect();
+    let mut seqs: Vec<u64> = first[..3].iter().chain(&remaining).map(|(id, _)| *id).collect();
     assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>());
     let ends = remaining
         .iter()
@@ -85,8 +69,7 @@ async fn a_stream_ends_with_its_run_whenever_that_ends() {
         let path = format!("/api/executions/{execution}/stream");
         let cancel = json!({"reason": "enough"});
         let cancelling = format!("/api/executions/{execution}/cancel");
-        let following =
-            async { read_events(open_stream(&site, &path, None).await, |_| false).await };
+        let following = async { read_events(open_stream(&site, &path, None).await, |_| false).await };
         let (told, _) = tokio::join!(following, site.post(&cancelling, &cancel));
         let is_end = |(_, event): &&(u64, Value)| event["event_type"] == "playbook.finished";
         assert_eq!(told.iter().filter(is_end).count(), 1);
@@ -124,10 +107,7 @@ async fn pages_of_runs_and_events_meet_without_gap_or_overlap() {
     loop {
         let page = site.get(&path).await.body;
         let runs = page["executions"].as_array().unwrap();
-        found.extend(
-            runs.iter()
-                .map(|run| run["execution_id"].as_str().unwrap().to_owned()),
-        );
+        found.extend(runs.iter().map(|run| run["execution_id"].as_str().unwrap().to_owned()));
         match page["next_cursor"].as_str() {
             Some(cursor) => path = format!("/api/executions?limit=2&cursor={cursor}"),
             None => break,
@@ -138,10 +118,7 @@ async fn pages_of_runs_and_events_meet_without_gap_or_overlap() {
     let mut seqs = Vec::new();
     let mut after = 0;
     loop {
-        let path = format!(
-            "/api/executions/{}/events?limit=3&after_seq={after}",
-            started[0]
-        );
+        let path = format!("/api/executions/{}/events?limit=3&after_seq={after}", started[0]);
         let page = site.get(&path).await.body;
         let events = page["events"].as_array().unwrap();
         seqs.extend(events.iter().map(|event| event["seq"].as_u64().unwrap()));
@@ -151,17 +128,9 @@ async fn pages_of_runs_and_events_meet_without_gap_or_overlap() {
         }
     }
     assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>());
-    let state = |seq: usize| {
-        format!(
-            "/api/replay/state?execution_id={}&as_of_seq={seq}",
-            started[0]
-        )
-    };
+    let state = |seq: usize| format!("/api/replay/state?execution_id={}&as_of_seq={seq}", started[0]);
     let full = site.get(&state(seqs.len())).await.body;
     let part = site.get(&state(2)).await.body;
-    assert_eq!(
-        (&full["seq"], &part["seq"]),
-        (&json!(seqs.len()), &json!(2))
-    );
+    assert_eq!((&full["seq"], &part["seq"]), (&json!(seqs.len()), &json!(2)));
     assert_ne!(full["checksum"], part["checksum"]);
 }

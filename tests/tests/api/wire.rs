@@ -81,17 +81,8 @@ async fn run_with(
     } else {
         for event in events {
             let response = site.post("/api/events", &event).await;
-            assert_eq!(
-                response.status,
-                StatusCode::OK,
-                "{event}: {:?}",
-                response.body
-            );
-            assert!(
-                has_event_outcome(&response.body),
-                "{event}: {:?}",
-                response.body
-            );
+            assert_eq!(response.status, StatusCode::OK, "{event}: {:?}", response.body);
+            assert!(has_event_outcome(&response.body), "{event}: {:?}", response.body);
         }
     }
     recorded_events(site, &execution).await
@@ -146,12 +137,10 @@ async fn single_events_give_the_same_log_as_a_batch() {
     let site = ApiFixture::open().await;
     let result = json!({"result": {"n": 1}});
     let outcome = json!({"outcome": {"status": "ok", "result": {"n": 1}}});
-    let named = |names: &'static [(&'static str, Option<&'static str>)],
-                 payload: Option<&Value>| {
+    let named = |names: &'static [(&'static str, Option<&'static str>)], payload: Option<&Value>| {
         let payload = payload.cloned();
         let events: EventBuilder<'_> = Box::new(move |claimed| {
-            let event =
-                |(name, label): &ExpectedEvent| task_event(claimed, name, *label, payload.as_ref());
+            let event = |(name, label): &ExpectedEvent| task_event(claimed, name, *label, payload.as_ref());
             names.iter().map(event).collect()
         });
         events
@@ -172,21 +161,13 @@ async fn single_events_give_the_same_log_as_a_batch() {
         let apart = run_with(&site, playbook, events, false).await;
         let together = run_with(&site, playbook, events, true).await;
         assert_eq!(apart, together, "script {index}");
-        let ends = |log: &[Value]| {
-            log.iter()
-                .filter(|event_row| event_row[0] == "task.done")
-                .count()
-        };
+        let ends = |log: &[Value]| log.iter().filter(|event_row| event_row[0] == "task.done").count();
         assert_eq!(
             ends(&apart),
             if *playbook == ONE { 1 } else { 2 },
             "script {index}: {apart:?}"
         );
-        assert_eq!(
-            apart.last().unwrap()[0],
-            "playbook.processed",
-            "script {index}"
-        );
+        assert_eq!(apart.last().unwrap()[0], "playbook.processed", "script {index}");
     }
 }
 
@@ -198,15 +179,9 @@ async fn a_task_that_the_step_does_not_have_is_refused_by_name() {
     let before = event_names(&site, &execution).await.len();
     let wrong = task_event(&claimed, "task.done", Some("c"), None);
     let refused = site.post("/api/events", &wrong).await;
-    assert_eq!(
-        (refused.status.as_u16(), refused.error_code()),
-        (422, "EVENT_INVALID")
-    );
+    assert_eq!((refused.status.as_u16(), refused.error_code()), (422, "EVENT_INVALID"));
     let detail = refused.body["detail"].as_str().unwrap();
-    assert!(
-        detail.contains("`c`") && detail.contains("`a`, `b`"),
-        "{detail}"
-    );
+    assert!(detail.contains("`c`") && detail.contains("`a`, `b`"), "{detail}");
     assert_eq!(event_names(&site, &execution).await.len(), before);
 }
 
@@ -214,20 +189,13 @@ async fn a_task_that_the_step_does_not_have_is_refused_by_name() {
 async fn an_event_for_an_unclaimed_command_is_answered_at_once() {
     let site = ApiFixture::open().await;
     let execution = site.execute(ONE).await;
-    let page = site
-        .get(&format!("/api/executions/{execution}/events"))
-        .await;
+    let page = site.get(&format!("/api/executions/{execution}/events")).await;
     let events = page.body["events"].as_array().unwrap().clone();
-    let issued = events
-        .iter()
-        .find(|event| event["event_type"] == "command.issued");
+    let issued = events.iter().find(|event| event["event_type"] == "command.issued");
     let command = format!("{execution}.{}", issued.unwrap()["seq"]);
     let event = json!({"execution_id": execution, "step": "work", "event_type": "step.started",
         "worker_id": "nobody", "meta": {"command_id": command}});
-    let response = tokio::time::timeout(
-        std::time::Duration::from_secs(5),
-        site.post("/api/events", &event),
-    );
+    let response = tokio::time::timeout(std::time::Duration::from_secs(5), site.post("/api/events", &event));
     let response = response.await.expect("the response arrives at once");
     assert_eq!(
         (response.status, response.error_code()),
@@ -257,12 +225,7 @@ async fn a_retry_is_done_or_failed_by_its_status() {
         task_event(&claimed, "step.exit", None, None),
     ] {
         let response = site.post("/api/events", &event).await;
-        assert_eq!(
-            response.status,
-            StatusCode::OK,
-            "{event}: {:?}",
-            response.body
-        );
+        assert_eq!(response.status, StatusCode::OK, "{event}: {:?}", response.body);
         assert_eq!(response.body["status"], "recorded", "{event}");
     }
     let attempts: Vec<Value> = recorded_events(&site, &execution).await;
@@ -273,11 +236,7 @@ async fn a_retry_is_done_or_failed_by_its_status() {
         .collect();
     assert_eq!(
         attempts,
-        [
-            "task.attempt.failed 1",
-            "task.attempt.started 2",
-            "task.attempt.done 2"
-        ]
+        ["task.attempt.failed 1", "task.attempt.started 2", "task.attempt.done 2"]
     );
 }
 
@@ -287,21 +246,9 @@ async fn events_without_a_log_entry_are_acknowledged() {
     let execution = site.execute(ONE).await;
     let claimed = claim_command(&site, "old-worker").await;
     let before = event_names(&site, &execution).await.len();
-    for name in [
-        "command.heartbeat",
-        "case.started",
-        "case.matched",
-        "loop.done",
-    ] {
-        let response = site
-            .post("/api/events", &task_event(&claimed, name, None, None))
-            .await;
-        assert_eq!(
-            response.status,
-            StatusCode::OK,
-            "{name}: {:?}",
-            response.body
-        );
+    for name in ["command.heartbeat", "case.started", "case.matched", "loop.done"] {
+        let response = site.post("/api/events", &task_event(&claimed, name, None, None)).await;
+        assert_eq!(response.status, StatusCode::OK, "{name}: {:?}", response.body);
         assert_eq!(response.body["status"], "acknowledged", "{name}");
     }
     assert_eq!(event_names(&site, &execution).await.len(), before);
@@ -319,10 +266,7 @@ async fn items_of_a_batch_inherit_its_execution_and_a_status_may_be_left_out() {
     let response = site.post("/api/events/batch", &batch).await;
     assert_eq!(response.status, StatusCode::OK, "{:?}", response.body);
     let alone = site.post("/api/events", &started).await;
-    assert_eq!(
-        (alone.status.as_u16(), alone.error_code()),
-        (422, "BODY_INVALID")
-    );
+    assert_eq!((alone.status.as_u16(), alone.error_code()), (422, "BODY_INVALID"));
     started["execution_id"] = json!(execution);
     started["status"] = json!("STARTED");
     let second_response = site.post("/api/events", &started).await;
@@ -331,10 +275,7 @@ async fn items_of_a_batch_inherit_its_execution_and_a_status_may_be_left_out() {
         "{:?}",
         second_response.body
     );
-    assert_eq!(
-        second_response.body["seq"],
-        response.body["events"][0]["seq"]
-    );
+    assert_eq!(second_response.body["seq"], response.body["events"][0]["seq"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -353,17 +294,12 @@ async fn results_and_errors_are_stored_in_the_shape_of_the_envelope() {
     let claimed = claim_command(&site, "old-worker").await;
     let error = json!({"error": {"code": "BROKE", "message": "it broke"}});
     let failed = task_event(&claimed, "call.error", None, Some(&error));
-    assert_eq!(
-        site.post("/api/events", &failed).await.status,
-        StatusCode::OK
-    );
+    assert_eq!(site.post("/api/events", &failed).await.status, StatusCode::OK);
     let page = site
         .get(&format!("/api/executions/{execution}/events?limit=1000"))
         .await;
     let events = page.body["events"].as_array().unwrap();
-    let end = events
-        .iter()
-        .find(|event| event["event_type"] == "playbook.finished");
+    let end = events.iter().find(|event| event["event_type"] == "playbook.finished");
     let result = &end.unwrap()["result"];
     assert_eq!(result["status"], "FAILED");
     assert_eq!(result["context"]["error"]["code"], "BROKE");
@@ -374,10 +310,7 @@ async fn results_and_errors_are_stored_in_the_shape_of_the_envelope() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stored_result_is_taken_as_the_event_model_prints_it() {
-    let playbook = ONE.replace(
-        "tool: { kind: noop }",
-        "tool: [{ fetch_page: { kind: noop } }]",
-    );
+    let playbook = ONE.replace("tool: { kind: noop }", "tool: [{ fetch_page: { kind: noop } }]");
     let site = ApiFixture::open().await;
     let execution = site.execute(&playbook).await;
     let claimed = claim_command(&site, "old-worker").await;
@@ -407,9 +340,7 @@ async fn a_stored_result_is_taken_as_the_event_model_prints_it() {
     assert_eq!(response.status, StatusCode::OK, "{:?}", response.body);
     assert!(response.body["seq"].is_u64(), "{:?}", response.body);
     let page = site
-        .get(&format!(
-            "/api/executions/{execution}/events?type=result.stored"
-        ))
+        .get(&format!("/api/executions/{execution}/events?type=result.stored"))
         .await;
     let event = &page.body["events"][0];
     for (name, value) in [
@@ -419,10 +350,7 @@ async fn a_stored_result_is_taken_as_the_event_model_prints_it() {
     ] {
         assert_eq!(event[name], value, "{event}");
     }
-    assert_eq!(
-        event["payload"]["extracted"],
-        stored["payload"]["extracted"]
-    );
+    assert_eq!(event["payload"]["extracted"], stored["payload"]["extracted"]);
     let reference = &event["payload"]["result_ref"];
     assert_eq!(reference["ref"], stored["payload"]["result_ref"]["ref"]);
 }
@@ -445,10 +373,7 @@ async fn a_batch_that_ends_its_run_is_reported_as_completed() {
     assert_eq!(status.body["status"], "completed", "{:?}", status.body);
     crate::events::wait_for_event(&site, &execution, "batch.completed").await;
     let log = event_names(&site, &execution).await;
-    assert!(
-        log.iter().any(|name| name == "playbook.finished"),
-        "{log:?}"
-    );
+    assert!(log.iter().any(|name| name == "playbook.finished"), "{log:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -465,10 +390,7 @@ async fn a_repeated_end_is_a_duplicate_and_a_different_end_is_fenced() {
     assert_eq!(later.body["seq"], first.body["seq"]);
     let second = task_event(&claimed, "step.done", None, Some(&json!({"result": 3})));
     let second = site.post("/api/events", &second).await;
-    assert_eq!(
-        (second.status, second.error_code()),
-        (StatusCode::CONFLICT, "FENCED")
-    );
+    assert_eq!((second.status, second.error_code()), (StatusCode::CONFLICT, "FENCED"));
 
     let last = claim_command(&site, "old-worker").await;
     let cancel = site
@@ -477,9 +399,7 @@ async fn a_repeated_end_is_a_duplicate_and_a_different_end_is_fenced() {
     assert_eq!(cancel.status, StatusCode::OK, "{:?}", cancel.body);
     crate::events::wait_for_event(&site, &execution, "playbook.finished").await;
     for name in ["step.done", "step.exit"] {
-        let late = site
-            .post("/api/events", &task_event(&last, name, None, None))
-            .await;
+        let late = site.post("/api/events", &task_event(&last, name, None, None)).await;
         assert_eq!(
             (late.status, late.error_code()),
             (StatusCode::CONFLICT, "FENCED"),
@@ -507,8 +427,5 @@ async fn a_step_that_collected_names_its_manifest_when_it_is_done() {
     let manifest = one("result.manifest.updated").await;
     let manifest = &manifest["payload"]["result_ref"]["ref"];
     assert!(manifest.is_string(), "{manifest}");
-    assert_eq!(
-        one("step.done").await["payload"]["manifests"],
-        json!([manifest])
-    );
+    assert_eq!(one("step.done").await["payload"]["manifests"], json!([manifest]));
 }

@@ -26,11 +26,7 @@ pub(crate) struct InterceptedBody<F> {
 }
 
 impl<F: FnOnce() + Unpin> AsyncRead for InterceptedBody<F> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<std::io::Result<()>> {
+    fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
         if self.remaining.len() <= self.acts_at_remaining {
             if let Some(act) = self.action.take() {
                 act();
@@ -104,10 +100,7 @@ async fn a_connection_that_breaks_during_a_transfer_is_replaced() {
         action: Some(|| proxy.cut_connections()),
         halts_after: false,
     };
-    let stored = bodies
-        .put(BodySource::Stream(&mut intercepted))
-        .await
-        .unwrap();
+    let stored = bodies.put(BodySource::Stream(&mut intercepted)).await.unwrap();
     proxy.cut_connections();
     assert!(bodies.get(&reference_to(&stored)).await.unwrap() == body);
     assert_eq!(shared.counts().await, [4, 1, 0]);
@@ -118,10 +111,7 @@ async fn an_unreachable_database_is_a_retryable_error_without_a_password() {
     let shared = PostgresBodyFixture::new().await;
     let proxy = FaultProxy::start(&format!("127.0.0.1:{}", free_port()));
     let bodies = PostgresBodyFixture::open_store(shared.0.url_at(proxy.port())).await;
-    let stored = bodies
-        .put(BodySource::Bytes(noise_bytes(10)))
-        .await
-        .unwrap();
+    let stored = bodies.put(BodySource::Bytes(noise_bytes(10))).await.unwrap();
     proxy.set_refusing(true);
     proxy.cut_connections();
     let error = bodies.get(&reference_to(&stored)).await.unwrap_err();
@@ -153,10 +143,7 @@ async fn a_full_disk_is_reported_and_no_draft_is_left() {
     )
     .await;
     for count in [10, 3 * MIB] {
-        let error = bodies
-            .put(BodySource::Bytes(noise_bytes(count)))
-            .await
-            .unwrap_err();
+        let error = bodies.put(BodySource::Bytes(noise_bytes(count))).await.unwrap_err();
         assert_eq!(error.code(), "STORAGE_FULL");
         assert!(error.is_retryable());
     }

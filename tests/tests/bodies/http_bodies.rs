@@ -8,9 +8,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _};
 use model::id::ExecutionId;
 use model::task_log::LogLine;
 use results::contract::{BodyStoreFixture, noise_bytes, reference_to};
-use results::{
-    BodySource, BodyStore, DirBodyStore, Error, FileLogs, LogPage, LogQuery, StoredBody, TaskLogs,
-};
+use results::{BodySource, BodyStore, DirBodyStore, Error, FileLogs, LogPage, LogQuery, StoredBody, TaskLogs};
 use server::Server;
 use server::api::{AccessMode, ApiConfig, BoundListener};
 use store::Store;
@@ -123,10 +121,7 @@ impl TaskLogs for RenamedExecutions {
     }
 
     async fn read(&self, execution: ExecutionId, ask: &LogQuery) -> Result<LogPage, Error> {
-        let place = Self::CONTRACT_IDS
-            .iter()
-            .position(|id| *id == execution)
-            .unwrap();
+        let place = Self::CONTRACT_IDS.iter().position(|id| *id == execution).unwrap();
         let mut page = self.logs.read(self.real[place], ask).await?;
         for line in &mut page.lines {
             *line = Self::rename(line, self.real, Self::CONTRACT_IDS);
@@ -173,28 +168,16 @@ async fn a_line_of_an_execution_that_does_not_exist_is_not_kept() {
 async fn a_server_that_is_dead_is_passed_over() {
     let served = HttpBodyFixture::new().await;
     // Binding a port and releasing it gives a port on which nothing listens.
-    let dead = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let dead = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let bodies = HttpBodyStore::new(client(&[&format!("http://{dead}"), &served.url]));
-    let stored = bodies
-        .put(BodySource::Bytes(noise_bytes(100)))
-        .await
-        .unwrap();
-    assert_eq!(
-        bodies.get(&reference_to(&stored)).await.unwrap(),
-        noise_bytes(100)
-    );
+    let stored = bodies.put(BodySource::Bytes(noise_bytes(100))).await.unwrap();
+    assert_eq!(bodies.get(&reference_to(&stored)).await.unwrap(), noise_bytes(100));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_that_met_a_dead_server_meets_the_next_one_when_it_is_sent_again() {
     let served = HttpBodyFixture::new().await;
-    let dead = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let dead = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let bodies = HttpBodyStore::new(client(&[&format!("http://{dead}"), &served.url]));
     let body = noise_bytes(100);
     let first = bodies.put(BodySource::Stream(&mut &body[..])).await;

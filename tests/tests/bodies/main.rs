@@ -1,10 +1,7 @@
 //! Bodies keep their contract in every store, task logs in Postgres and through a server; and what only a network or a
 //! disk can get wrong.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test that cannot go on fails where it stands"
-)]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
 
 mod database;
 mod database_faults;

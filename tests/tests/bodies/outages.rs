@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use results::contract::{noise_bytes, reference_to};
 use results::{
-    BodySource, BodyStore, CacheConfig, CloudTier, Codec, Compression, HomeStore, StorageOptions,
-    StoreKind, StoreRouter, StoresConfig,
+    BodySource, BodyStore, CacheConfig, CloudTier, Codec, Compression, HomeStore, StorageOptions, StoreKind,
+    StoreRouter, StoresConfig,
 };
 use tempfile::TempDir;
 use tests::peers::{FakeGcs, FaultProxy, NatsServer, S3Server};
@@ -37,10 +37,7 @@ async fn a_request_to_a_bucket_is_retried_after_a_short_failure() {
     let (gcs, dir) = (FakeGcs::private(), TempDir::new().unwrap());
     let bodies = gcs_store(&gcs, gcs.port(), &dir);
     gcs.fail_next(500, 2);
-    let stored = bodies
-        .put(BodySource::Bytes(noise_bytes(10)))
-        .await
-        .unwrap();
+    let stored = bodies.put(BodySource::Bytes(noise_bytes(10))).await.unwrap();
     gcs.fail_next(503, 2);
     assert!(bodies.get(&reference_to(&stored)).await.is_ok());
 }
@@ -50,22 +47,13 @@ async fn a_bucket_that_keeps_failing_is_a_retryable_error() {
     let (gcs, dir) = (FakeGcs::private(), TempDir::new().unwrap());
     let bodies = gcs_store(&gcs, gcs.port(), &dir);
     gcs.fail_next(500, u32::MAX);
-    let error = bodies
-        .put(BodySource::Bytes(noise_bytes(10)))
-        .await
-        .unwrap_err();
+    let error = bodies.put(BodySource::Bytes(noise_bytes(10))).await.unwrap_err();
     assert_eq!(error.code(), "STORAGE_UNAVAILABLE", "{error:?}");
     assert!(error.is_retryable());
     assert!((2..10).contains(&gcs.requests()), "{}", gcs.requests());
     gcs.fail_next(403, u32::MAX);
-    let error = bodies
-        .put(BodySource::Bytes(noise_bytes(10)))
-        .await
-        .unwrap_err();
-    assert_eq!(
-        (error.code(), error.is_retryable()),
-        ("STORAGE_REFUSED", false)
-    );
+    let error = bodies.put(BodySource::Bytes(noise_bytes(10))).await.unwrap_err();
+    assert_eq!((error.code(), error.is_retryable()), ("STORAGE_REFUSED", false));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -79,21 +67,13 @@ async fn an_interrupted_upload_is_invisible_and_removed() {
         action: Some(|| gcs.fail_next(500, 12)),
         halts_after: false,
     };
-    let error = bodies
-        .put(BodySource::Stream(&mut intercepted))
-        .await
-        .unwrap_err();
+    let error = bodies.put(BodySource::Stream(&mut intercepted)).await.unwrap_err();
     assert_eq!(error.code(), "STORAGE_UNAVAILABLE", "{error:?}");
     assert_eq!(gcs.counts().1, 0);
     gcs.fail_next(500, 0);
-    let stored = bodies
-        .put(BodySource::Stream(&mut &body[..]))
-        .await
-        .unwrap();
+    let stored = bodies.put(BodySource::Stream(&mut &body[..])).await.unwrap();
     assert!(bodies.get(&reference_to(&stored)).await.unwrap() == body);
-    let left = std::fs::read_dir(dir.path().join("scratch"))
-        .unwrap()
-        .count();
+    let left = std::fs::read_dir(dir.path().join("scratch")).unwrap().count();
     assert_eq!(left, 0, "nothing waits any more");
 }
 
@@ -102,10 +82,7 @@ async fn a_silent_bucket_is_not_waited_for_without_end() {
     let (gcs, dir) = (FakeGcs::private(), TempDir::new().unwrap());
     let proxy = FaultProxy::start(&format!("127.0.0.1:{}", gcs.port()));
     let bodies = gcs_store(&gcs, proxy.port(), &dir);
-    let stored = bodies
-        .put(BodySource::Bytes(noise_bytes(10)))
-        .await
-        .unwrap();
+    let stored = bodies.put(BodySource::Bytes(noise_bytes(10))).await.unwrap();
     proxy.set_swallowing(true);
     let error = bodies.get(&reference_to(&stored)).await.unwrap_err();
     assert_eq!(error.code(), "STORAGE_UNAVAILABLE", "{error:?}");
@@ -125,10 +102,7 @@ async fn no_error_contains_the_secret_of_a_bucket() {
     };
     let bodies = option_store(&config, &dir, StoreKind::S3, Compression::Uncompressed);
     proxy.set_refusing(true);
-    let error = bodies
-        .put(BodySource::Bytes(noise_bytes(10)))
-        .await
-        .unwrap_err();
+    let error = bodies.put(BodySource::Bytes(noise_bytes(10))).await.unwrap_err();
     assert!(error.is_retryable(), "{error:?}");
     let mut text = format!("{config:?} {error:?} {error}");
     let mut cause = std::error::Error::source(&error);
@@ -149,28 +123,16 @@ async fn nats_may_be_wiped_and_takes_bodies_again() {
     };
     for kind in [StoreKind::NatsKv, StoreKind::NatsObject] {
         let bodies = option_store(&config, &dir, kind, Compression::Uncompressed);
-        let stored = bodies
-            .put(BodySource::Bytes(noise_bytes(10)))
-            .await
-            .unwrap();
+        let stored = bodies.put(BodySource::Bytes(noise_bytes(10))).await.unwrap();
         nats.wipe();
         let error = bodies.get(&reference_to(&stored)).await.unwrap_err();
         assert_eq!(error.code(), "REFERENCE_NOT_AVAILABLE", "{error:?}");
-        bodies
-            .put(BodySource::Bytes(noise_bytes(10)))
-            .await
-            .unwrap();
+        bodies.put(BodySource::Bytes(noise_bytes(10))).await.unwrap();
         assert!(bodies.get(&reference_to(&stored)).await.is_ok());
     }
     let kv = option_store(&config, &dir, StoreKind::NatsKv, Compression::Uncompressed);
-    let error = kv
-        .put(BodySource::Bytes(noise_bytes(MIB + 1)))
-        .await
-        .unwrap_err();
-    assert_eq!(
-        (error.code(), error.is_retryable()),
-        ("STORE_TOO_SMALL", false)
-    );
+    let error = kv.put(BodySource::Bytes(noise_bytes(MIB + 1))).await.unwrap_err();
+    assert_eq!((error.code(), error.is_retryable()), ("STORE_TOO_SMALL", false));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -186,32 +148,17 @@ async fn the_default_store_takes_the_place_of_one_that_is_not_configured() {
     ] {
         let bodies = option_store(&config, &dir, kind, Compression::Auto);
         let default = option_store(&config, &dir, StoreKind::Auto, Compression::Auto);
-        let stored = bodies
-            .put(BodySource::Bytes(noise_bytes(10)))
-            .await
-            .unwrap();
-        let expected = default
-            .put(BodySource::Bytes(noise_bytes(10)))
-            .await
-            .unwrap();
+        let stored = bodies.put(BodySource::Bytes(noise_bytes(10))).await.unwrap();
+        let expected = default.put(BodySource::Bytes(noise_bytes(10))).await.unwrap();
         assert_eq!(stored.store, expected.store, "{}", kind.name());
-        assert_eq!(
-            bodies.get(&reference_to(&stored)).await.unwrap(),
-            noise_bytes(10)
-        );
+        assert_eq!(bodies.get(&reference_to(&stored)).await.unwrap(), noise_bytes(10));
         let remedies = [
             config.configuration_remedy(kind),
             bodies.stores.configuration_remedy(kind),
         ];
         for remedy in remedies {
-            let names =
-                |variable: &str| remedy.is_some_and(|remedy: &str| remedy.contains(variable));
-            assert_eq!(
-                remedy.is_some(),
-                variable.is_some_and(names),
-                "{}",
-                kind.name()
-            );
+            let names = |variable: &str| remedy.is_some_and(|remedy: &str| remedy.contains(variable));
+            assert_eq!(remedy.is_some(), variable.is_some_and(names), "{}", kind.name());
         }
     }
 }
@@ -225,10 +172,7 @@ async fn a_worker_reads_bodies_of_unreachable_stores_through_its_server() {
         compression: Compression::With(Codec::Zstd),
     };
     let body = Bytes::from(vec![b'x'; 3 * MIB]);
-    let stored = knowing
-        .put_with(BodySource::Bytes(body.clone()), &wish)
-        .await
-        .unwrap();
+    let stored = knowing.put_with(BodySource::Bytes(body.clone()), &wish).await.unwrap();
     assert_eq!((stored.store, stored.compression), ("gcs", Some("zstd")));
     let worker = StoreRouter::open(&empty_config(&dir), HomeStore::Server(knowing)).unwrap();
     assert!(worker.get(&reference_to(&stored)).await.unwrap() == body);
@@ -236,11 +180,7 @@ async fn a_worker_reads_bodies_of_unreachable_stores_through_its_server() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn small_bodies_go_to_nats_where_it_is_configured_and_others_to_the_tier() {
-    let (nats, s3, dir) = (
-        NatsServer::private(),
-        S3Server::private(),
-        TempDir::new().unwrap(),
-    );
+    let (nats, s3, dir) = (NatsServer::private(), S3Server::private(), TempDir::new().unwrap());
     let config = StoresConfig {
         nats: Some(nats_config(nats.url())),
         s3: Some(s3.config()),
@@ -250,10 +190,7 @@ async fn small_bodies_go_to_nats_where_it_is_configured_and_others_to_the_tier()
     let bodies = option_store(&config, &dir, StoreKind::Auto, Compression::Auto);
     for (count, store) in [(MIB, "nats_kv"), (MIB + 1, "s3")] {
         let body = noise_bytes(count);
-        let stored = bodies
-            .put(BodySource::Stream(&mut &body[..]))
-            .await
-            .unwrap();
+        let stored = bodies.put(BodySource::Stream(&mut &body[..])).await.unwrap();
         assert_eq!((stored.store, stored.compression), (store, None));
         let text = Bytes::from("text ".repeat(count / 5 + 1).into_bytes()).slice(..count);
         let stored = bodies.put(BodySource::Bytes(text.clone())).await.unwrap();
@@ -279,10 +216,7 @@ async fn the_cache_serves_reads_while_the_bucket_is_unreachable_and_is_optional(
     for count in [10, 3 * MIB] {
         let bodies = option_store(&config, &dir, StoreKind::Disk, Compression::Uncompressed);
         let body = noise_bytes(count);
-        let stored = bodies
-            .put(BodySource::Stream(&mut &body[..]))
-            .await
-            .unwrap();
+        let stored = bodies.put(BodySource::Stream(&mut &body[..])).await.unwrap();
         gcs.fail_next(500, u32::MAX);
         let reopened = option_store(&config, &dir, StoreKind::Disk, Compression::Uncompressed);
         assert!(
@@ -322,24 +256,13 @@ impl SmallDiskStores {
 async fn a_full_disk_refuses_bytes_until_there_is_space() {
     let gcs = FakeGcs::private();
     let small = SmallDiskStores::new(&gcs);
-    let shared = option_store(
-        &small.config,
-        &small.dir,
-        StoreKind::Pvc,
-        Compression::Uncompressed,
-    );
+    let shared = option_store(&small.config, &small.dir, StoreKind::Pvc, Compression::Uncompressed);
     let filler = small.disk.fill();
-    let refused = shared
-        .put(BodySource::Bytes(noise_bytes(1000)))
-        .await
-        .unwrap_err();
+    let refused = shared.put(BodySource::Bytes(noise_bytes(1000))).await.unwrap_err();
     let refused = (refused.code(), refused.is_retryable());
     assert_eq!(refused, ("STORAGE_FULL", true));
     drop(filler);
-    let stored = shared
-        .put(BodySource::Bytes(noise_bytes(1000)))
-        .await
-        .unwrap();
+    let stored = shared.put(BodySource::Bytes(noise_bytes(1000))).await.unwrap();
     assert!(shared.get(&reference_to(&stored)).await.is_ok());
 }
 
@@ -378,12 +301,7 @@ async fn a_full_disk_makes_a_stream_wait() {
 async fn a_small_stream_to_a_bucket_needs_no_disk() {
     let gcs = FakeGcs::private();
     let small = SmallDiskStores::new(&gcs);
-    let bodies = option_store(
-        &small.config,
-        &small.dir,
-        StoreKind::Gcs,
-        Compression::Uncompressed,
-    );
+    let bodies = option_store(&small.config, &small.dir, StoreKind::Gcs, Compression::Uncompressed);
     let (body, _filler) = (noise_bytes(1000), small.disk.fill());
     let mut stream = &body[..];
     let stored = bodies.put(BodySource::Stream(&mut stream)).await.unwrap();

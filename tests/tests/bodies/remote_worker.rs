@@ -71,22 +71,12 @@ async fn output_and_result_of_a_remote_task_are_read_at_any_server() {
     let started: Value = client.post("/api/execute", &request).await.unwrap();
     let id = started["execution_id"].as_str().unwrap();
     let path = format!("/api/executions/{id}/logs");
-    let two_lines = |page: &Value| {
-        page["lines"]
-            .as_array()
-            .is_some_and(|lines| lines.len() == 2)
-    };
+    let two_lines = |page: &Value| page["lines"].as_array().is_some_and(|lines| lines.len() == 2);
     let page = wait_until(&two, &path, two_lines).await;
     let mut said: Vec<(&str, &str)> = Vec::new();
     for line in page["lines"].as_array().unwrap() {
-        assert_eq!(
-            (&line["step"], &line["task"]),
-            (&json!("start"), &json!("say"))
-        );
-        said.push((
-            line["stream"].as_str().unwrap(),
-            line["text"].as_str().unwrap(),
-        ));
+        assert_eq!((&line["step"], &line["task"]), (&json!("start"), &json!("say")));
+        said.push((line["stream"].as_str().unwrap(), line["text"].as_str().unwrap()));
     }
     said.sort_unstable();
     assert_eq!(said, [("stderr", "trouble"), ("stdout", "hello")]);
@@ -94,10 +84,7 @@ async fn output_and_result_of_a_remote_task_are_read_at_any_server() {
     assert_eq!(wait_until(&two, &rest, |_| true).await["lines"], json!([]));
     let over = |run: &Value| run["status"] == "COMPLETED";
     wait_until(&two, &format!("/api/executions/{id}/status"), over).await;
-    assert!(
-        !sandbox.path(".noetl/bodies").exists(),
-        "bodies lie on a disk"
-    );
+    assert!(!sandbox.path(".noetl/bodies").exists(), "bodies lie on a disk");
     let list = wait_until(&two, &format!("/api/result/{id}/list"), |_| true).await;
     let reference = &list["results"][0]["reference"];
     assert_eq!(reference["store"], "postgres");

@@ -8,9 +8,8 @@ use bytes::Bytes;
 use model::result_ref::ResultRef;
 use results::contract::BodyStoreFixture;
 use results::{
-    BodySource, BodyStore, BodyStream, CacheConfig, CloudTier, Codec, Compression, DirBodyStore,
-    Error, HomeStore, NatsConfig, SecretString, StorageOptions, StoreKind, StoreRouter, StoredBody,
-    StoresConfig,
+    BodySource, BodyStore, BodyStream, CacheConfig, CloudTier, Codec, Compression, DirBodyStore, Error, HomeStore,
+    NatsConfig, SecretString, StorageOptions, StoreKind, StoreRouter, StoredBody, StoresConfig,
 };
 use tempfile::TempDir;
 use tests::peers::{FakeGcs, NatsServer, S3Server};
@@ -31,11 +30,7 @@ impl BodyStore for OptionStore {
         self.stores.get(reference).await
     }
 
-    async fn read(
-        &self,
-        reference: &ResultRef,
-        range: Option<std::ops::Range<u64>>,
-    ) -> Result<BodyStream, Error> {
+    async fn read(&self, reference: &ResultRef, range: Option<std::ops::Range<u64>>) -> Result<BodyStream, Error> {
         self.stores.read(reference, range).await
     }
 
@@ -75,9 +70,7 @@ pub(crate) fn option_store(
 /// Bytes that the store contains under a hash: the body or its compressed form.
 fn stored_name(stored: &StoredBody) -> &str {
     let packed = stored.location.get("stored_sha256");
-    packed
-        .and_then(|hash| hash.as_str())
-        .unwrap_or(&stored.sha256)
+    packed.and_then(|hash| hash.as_str()).unwrap_or(&stored.sha256)
 }
 
 fn flip_bits(bytes: &mut [u8]) {
@@ -115,12 +108,7 @@ impl BodyStoreFixture for S3Fixture {
             cache: self.is_cached.then_some(cache),
             ..empty_config(&self.dir)
         };
-        Arc::new(option_store(
-            &config,
-            &self.dir,
-            StoreKind::Disk,
-            self.compression,
-        ))
+        Arc::new(option_store(&config, &self.dir, StoreKind::Disk, self.compression))
     }
 
     fn has_age_listing(&self) -> bool {
@@ -137,12 +125,7 @@ impl BodyStoreFixture for S3Fixture {
         flip_bits(&mut bytes);
         self.s3.put_object(key, &bytes);
         for pool in ["meta", "data"] {
-            let file = self
-                .dir
-                .path()
-                .join("cache")
-                .join(pool)
-                .join(stored_name(stored));
+            let file = self.dir.path().join("cache").join(pool).join(stored_name(stored));
             if let Ok(mut bytes) = std::fs::read(&file) {
                 flip_bits(&mut bytes);
                 std::fs::write(file, bytes).unwrap();
@@ -241,12 +224,7 @@ impl BodyStoreFixture for NatsBodyFixture {
             nats: Some(nats_config(self.nats.url())),
             ..empty_config(&self.dir)
         };
-        Arc::new(option_store(
-            &config,
-            &self.dir,
-            self.kind,
-            Compression::Uncompressed,
-        ))
+        Arc::new(option_store(&config, &self.dir, self.kind, Compression::Uncompressed))
     }
 
     fn has_age_listing(&self) -> bool {
@@ -309,12 +287,7 @@ impl BodyStoreFixture for DirFixture {
             dir: Some(self.dir.path().join("shared")),
             ..empty_config(&self.dir)
         };
-        Arc::new(option_store(
-            &config,
-            &self.dir,
-            self.kind,
-            self.compression,
-        ))
+        Arc::new(option_store(&config, &self.dir, self.kind, self.compression))
     }
 
     fn has_age_listing(&self) -> bool {
@@ -341,8 +314,5 @@ mod pvc {
 
 mod disk_compressed {
     use super::*;
-    results::contract_suite!(DirFixture::new(
-        StoreKind::Auto,
-        Compression::With(Codec::Gzip)
-    ));
+    results::contract_suite!(DirFixture::new(StoreKind::Auto, Compression::With(Codec::Gzip)));
 }

@@ -33,11 +33,7 @@ fn variables(s3: &S3Server, sandbox: &CliSandbox) -> Vec<(&'static str, String)>
     ]
 }
 
-fn start_process(
-    sandbox: &CliSandbox,
-    args: &[&str],
-    variables: &[(&str, String)],
-) -> KillableProcess {
+fn start_process(sandbox: &CliSandbox, args: &[&str], variables: &[(&str, String)]) -> KillableProcess {
     let mut command = sandbox.command(args);
     command.envs(variables.iter().map(|(name, value)| (name, value)));
     KillableProcess(Some(RunningCommand::spawn(command)))
@@ -107,11 +103,7 @@ fn a_store_that_is_not_configured_is_warned_of_and_one_that_is_takes_the_body() 
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let packed = std::fs::read_dir(sandbox.path("shared/bodies")).unwrap();
-    assert_eq!(
-        packed.count(),
-        2,
-        "a rack with the body, and the place for drafts"
-    );
+    assert_eq!(packed.count(), 2, "a rack with the body, and the place for drafts");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("xxxxxxxx"), "{said}");
 }

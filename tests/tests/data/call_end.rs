@@ -8,12 +8,9 @@ use tempfile::tempdir;
 use tokio_util::sync::CancellationToken;
 use tools::{DiscardingLogSink, Registry};
 
-use crate::fixture::{
-    failure_error, result_writer, run_call, sql_call, success_value, tool_registry,
-};
+use crate::fixture::{failure_error, result_writer, run_call, sql_call, success_value, tool_registry};
 
-const ENDLESS: &str =
-    "SELECT count(*) FROM range(1000000000) a, range(1000000000) b WHERE a.range + b.range = 7";
+const ENDLESS: &str = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b WHERE a.range + b.range = 7";
 
 /// What is attached to a database besides itself.
 async fn attached_databases(tools: &Registry, dir: &Path) -> Value {
@@ -71,19 +68,11 @@ async fn databases_attached_for_a_call_are_detached_however_it_ends() {
     let others = async {
         wait_for_file(&dir.path().join("near.duckdb")).await;
         let using = with(json!({"far": far}));
-        let used = run_call(
-            &tools,
-            sql_call(dir.path(), "USE far; SELECT n FROM t", using),
-        )
-        .await;
+        let used = run_call(&tools, sql_call(dir.path(), "USE far; SELECT n FROM t", using)).await;
         assert_eq!(success_value(used)["rows"][0]["n"], 7);
         assert_eq!(attached_databases(&tools, dir.path()).await, json!([]));
         let begun = "BEGIN; CREATE TABLE x(n INTEGER); SELECT n FROM far.t";
-        let begun = run_call(
-            &tools,
-            sql_call(dir.path(), begun, with(json!({"far": far}))),
-        )
-        .await;
+        let begun = run_call(&tools, sql_call(dir.path(), begun, with(json!({"far": far})))).await;
         assert_eq!(failure_error(begun).code, "DUCKDB_TRANSACTION_OPEN");
         assert_eq!(attached_databases(&tools, dir.path()).await, json!([]));
         let fields = json!({"type": "duckdb", "database": "no/such/folder.duckdb"});
@@ -123,11 +112,7 @@ async fn a_result_that_cannot_be_stored_is_reported_as_such() {
         ..result_writer(dir.path())
     });
     let failed = failure_error(run_call(&tools, call).await);
-    assert_eq!(
-        failed.kind,
-        model::outcome::ErrorKind::Storage,
-        "{failed:?}"
-    );
+    assert_eq!(failed.kind, model::outcome::ErrorKind::Storage, "{failed:?}");
 }
 
 #[tokio::test]

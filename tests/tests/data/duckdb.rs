@@ -9,9 +9,7 @@ use tempfile::tempdir;
 use tokio_util::sync::CancellationToken;
 use tools::DiscardingLogSink;
 
-use crate::fixture::{
-    command_call, failure_error, result_writer, run_call, sql_call, success_value, tool_registry,
-};
+use crate::fixture::{command_call, failure_error, result_writer, run_call, sql_call, success_value, tool_registry};
 
 #[tokio::test]
 async fn every_type_has_its_json_form() {
@@ -47,11 +45,7 @@ async fn every_type_has_its_json_form() {
     assert_eq!(result["row_count"], 1);
     let odd = run_call(
         &tools,
-        sql_call(
-            dir.path(),
-            "SELECT 12345678901234567890123::VARINT AS v",
-            json!({}),
-        ),
+        sql_call(dir.path(), "SELECT 12345678901234567890123::VARINT AS v", json!({})),
     )
     .await;
     assert!(failure_error(odd).message.contains("VARCHAR"));
@@ -79,13 +73,7 @@ async fn a_file_persists_between_calls_and_two_calls_share_it() {
     let (first, second) = tokio::join!(insert(3), insert(4));
     assert_eq!(success_value(first)["affected_rows"], 1000);
     assert_eq!(success_value(second)["affected_rows"], 1000);
-    let count = success_value(
-        run_call(
-            &tools,
-            sql_call(dir.path(), "SELECT count(*) AS n FROM t", on),
-        )
-        .await,
-    );
+    let count = success_value(run_call(&tools, sql_call(dir.path(), "SELECT count(*) AS n FROM t", on)).await);
     assert_eq!(count["rows"], json!([{"n": 2002}]));
     let apart = run_call(&tools, sql_call(dir.path(), "SELECT * FROM t", json!({}))).await;
     let failure = failure_error(apart);
@@ -121,20 +109,10 @@ async fn values_are_bound_by_their_place_and_params_by_number_or_name() {
         ("SELECT ? + ? AS n", json!([1, 2])),
         ("SELECT $a + $b AS n", json!({"a": 1, "b": 2})),
     ] {
-        let result = success_value(
-            run_call(
-                &tools,
-                sql_call(dir.path(), text, json!({"params": params})),
-            )
-            .await,
-        );
+        let result = success_value(run_call(&tools, sql_call(dir.path(), text, json!({"params": params}))).await);
         assert_eq!(result["rows"][0]["n"], 3, "{text}");
     }
-    let missing = run_call(
-        &tools,
-        sql_call(dir.path(), "SELECT $2", json!({"params": [1]})),
-    )
-    .await;
+    let missing = run_call(&tools, sql_call(dir.path(), "SELECT $2", json!({"params": [1]}))).await;
     assert_eq!(failure_error(missing).code, "SQL_BIND");
 }
 
@@ -146,11 +124,7 @@ async fn several_statements_are_all_or_none() {
     success_value(
         run_call(
             &tools,
-            sql_call(
-                dir.path(),
-                "CREATE TABLE t(n INTEGER PRIMARY KEY)",
-                on.clone(),
-            ),
+            sql_call(dir.path(), "CREATE TABLE t(n INTEGER PRIMARY KEY)", on.clone()),
         )
         .await,
     );
@@ -161,13 +135,7 @@ async fn several_statements_are_all_or_none() {
         (&failed.details["sqlstate"], &failed.details["statement"]),
         (&json!("23505"), &json!(1))
     );
-    let count = success_value(
-        run_call(
-            &tools,
-            sql_call(dir.path(), "SELECT count(*) AS n FROM t", on),
-        )
-        .await,
-    );
+    let count = success_value(run_call(&tools, sql_call(dir.path(), "SELECT count(*) AS n FROM t", on)).await);
     assert_eq!(count["rows"][0]["n"], 0);
     let wrong = failure_error(run_call(&tools, sql_call(dir.path(), "SELEC 1", json!({}))).await);
     assert_eq!(wrong.code, "DUCKDB_SYNTAX");
@@ -195,10 +163,7 @@ async fn many_rows_pass_into_the_store_and_are_not_held() {
     assert_eq!(reference.extracted["row_count"], 200_000);
     let body = keeper.store.get(&reference).await.unwrap();
     let body: Value = serde_json::from_slice(&body).unwrap();
-    assert_eq!(
-        body["rows"][199_999],
-        json!({"i": 199_999, "s": "some text 199999"})
-    );
+    assert_eq!(body["rows"][199_999], json!({"i": 199_999, "s": "some text 199999"}));
     let mut broken = sql_call(
         dir.path(),
         "SELECT CASE WHEN i = 190000 THEN error('no') ELSE i::VARCHAR END AS s FROM range(200000) r(i)",
@@ -213,8 +178,7 @@ async fn many_rows_pass_into_the_store_and_are_not_held() {
 async fn a_call_ends_when_it_is_stopped_or_too_late() {
     let dir = tempdir().unwrap();
     let tools = tool_registry(dir.path());
-    let endless =
-        "SELECT count(*) FROM range(1000000000) a, range(1000000000) b WHERE a.range + b.range = 7";
+    let endless = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b WHERE a.range + b.range = 7";
     let mut late = sql_call(dir.path(), endless, json!({}));
     late.timeout.total = Some(Duration::from_millis(100));
     assert_eq!(failure_error(run_call(&tools, late).await).code, "TIMEOUT");
@@ -262,10 +226,7 @@ async fn files_of_a_result_are_read_and_the_engine_s_own_are_refused() {
         ("SELECT 1".to_owned(), json!({"database": "noetl.db"})),
         (format!("SELECT * FROM read_blob('{own}')"), json!({})),
         (format!("ATTACH '{own}' AS a"), json!({})),
-        (
-            "SELECT * FROM read_text($1)".to_owned(),
-            json!({"params": [own]}),
-        ),
+        ("SELECT * FROM read_text($1)".to_owned(), json!({"params": [own]})),
         (
             "SELECT 1".to_owned(),
             json!({"auth": {"a": {"type": "duckdb", "database": "noetl.db"}}}),
@@ -281,36 +242,19 @@ async fn an_alias_is_attached_for_one_call_and_a_missing_extension_is_named() {
     let dir = tempdir().unwrap();
     let tools = tool_registry(dir.path());
     let other = json!({"database": "other.duckdb"});
-    success_value(
-        run_call(
-            &tools,
-            sql_call(dir.path(), "CREATE TABLE t AS SELECT 7 AS n", other),
-        )
-        .await,
-    );
+    success_value(run_call(&tools, sql_call(dir.path(), "CREATE TABLE t AS SELECT 7 AS n", other)).await);
     let auth = json!({"far": {"type": "duckdb", "database": "other.duckdb"}});
     let fields = json!({"database": "near.duckdb", "auth": auth});
     for _ in 0..2 {
-        let result = success_value(
-            run_call(
-                &tools,
-                sql_call(dir.path(), "SELECT n FROM far.t", fields.clone()),
-            )
-            .await,
-        );
+        let result = success_value(run_call(&tools, sql_call(dir.path(), "SELECT n FROM far.t", fields.clone())).await);
         assert_eq!(result["rows"][0]["n"], 7);
     }
     let bare = json!({"database": "near.duckdb"});
-    let failure =
-        failure_error(run_call(&tools, sql_call(dir.path(), "SELECT n FROM far.t", bare)).await);
+    let failure = failure_error(run_call(&tools, sql_call(dir.path(), "SELECT n FROM far.t", bare)).await);
     assert_eq!(failure.code, "DUCKDB_CATALOG");
     let secret = "a-password-that-nobody-says";
     let auth = json!({"pg": {"type": "postgres", "db_host": "localhost", "db_password": secret}});
-    let missing = run_call(
-        &tools,
-        sql_call(dir.path(), "SELECT 1", json!({"auth": auth})),
-    )
-    .await;
+    let missing = run_call(&tools, sql_call(dir.path(), "SELECT 1", json!({"auth": auth}))).await;
     let missing = failure_error(missing);
     assert_eq!(missing.code, "DUCKDB_EXTENSION", "{missing:?}");
     assert!(!format!("{missing:?}").contains(secret));
@@ -347,8 +291,7 @@ async fn a_missing_library_is_named_with_where_to_get_it() {
         ..integrations::Config::default()
     };
     let tools = integrations::build_registry(tools::Config::default(), config);
-    let missing =
-        failure_error(run_call(&tools, sql_call(dir.path(), "SELECT 1", json!({}))).await);
+    let missing = failure_error(run_call(&tools, sql_call(dir.path(), "SELECT 1", json!({}))).await);
     assert_eq!(missing.code, "DUCKDB_MISSING");
     assert!(missing.message.contains("NOETL_DUCKDB_LIB"), "{missing:?}");
 }

@@ -68,8 +68,7 @@ pub(crate) fn result_writer(dir: &Path) -> ResultWriter {
 /// Makes a call.
 pub(crate) async fn run_call(tools: &Registry, call: Call) -> Outcome {
     let tool = tools.get(call.kind.as_str()).unwrap();
-    tool.call(call, CancellationToken::new(), &DiscardingLogSink)
-        .await
+    tool.call(call, CancellationToken::new(), &DiscardingLogSink).await
 }
 
 /// The value of a success.

@@ -78,8 +78,7 @@ impl CanaryDatabase {
     }
 
     async fn assert_untouched(&self, place: &str) {
-        let expected =
-            json!({"canary": "5:15:s1,s2,s3,s4,s5", "tables": "canary,kept,other", "databases": 1});
+        let expected = json!({"canary": "5:15:s1,s2,s3,s4,s5", "tables": "canary,kept,other", "databases": 1});
         assert_eq!(self.state().await, expected, "{place}");
         assert!(!Path::new("stolen.csv").exists(), "{place}");
     }
@@ -109,10 +108,7 @@ async fn exact(before: &str, after: &str, expected: impl Fn(&str) -> Vec<String>
         );
     }
     let count = values.len() * statements;
-    assert!(
-        found[format!("command_{count}")].is_null(),
-        "{before}{after}"
-    );
+    assert!(found[format!("command_{count}")].is_null(), "{before}{after}");
     database.assert_untouched(before).await;
 }
 
@@ -144,15 +140,9 @@ async fn values_between_tokens_round_trip() {
         ("FROM (SELECT 1) SELECT ", "::VARCHAR AS v"),
         ("SELECT ['x', ", "][2] AS v"),
         ("SELECT {'a': ", "}['a'] AS v"),
-        (
-            "SELECT list_transform([1], lambda x: ",
-            "::VARCHAR)[1] AS v",
-        ),
+        ("SELECT list_transform([1], lambda x: ", "::VARCHAR)[1] AS v"),
         ("INSERT INTO other VALUES (", ") RETURNING v"),
-        (
-            "CREATE OR REPLACE TEMP MACRO made() AS ",
-            "; SELECT made() AS v",
-        ),
+        ("CREATE OR REPLACE TEMP MACRO made() AS ", "; SELECT made() AS v"),
         (
             "COMMENT ON TABLE other IS ",
             "; SELECT coalesce(comment, '') AS v FROM duckdb_tables() WHERE table_name = 'other'",
@@ -171,14 +161,8 @@ async fn values_in_quotes_round_trip() {
         ("SELECT list_transform([1], lambda x: '", "')[1] AS v"),
         ("SELECT /* it's */ '", "' AS v -- '"),
         ("SELECT -- it's\r '", "' AS v"),
-        (
-            "CREATE OR REPLACE TEMP MACRO made() AS '",
-            "'; SELECT made() AS v",
-        ),
-        (
-            "SET VARIABLE made = '",
-            "'; SELECT getvariable('made') AS v",
-        ),
+        ("CREATE OR REPLACE TEMP MACRO made() AS '", "'; SELECT made() AS v"),
+        ("SET VARIABLE made = '", "'; SELECT getvariable('made') AS v"),
     ] {
         exact(before, after, quoted).await;
     }
@@ -195,10 +179,7 @@ async fn values_in_quotes_round_trip() {
 #[tokio::test]
 async fn values_in_other_quotes_and_comments_round_trip() {
     exact("SELECT E'", "' AS v", same).await;
-    exact("SELECT e'it''s \\' ", "' AS v", |v| {
-        vec![format!("it's ' {v}")]
-    })
-    .await;
+    exact("SELECT e'it''s \\' ", "' AS v", |v| vec![format!("it's ' {v}")]).await;
     exact("SELECT $$", "$$ AS v", same).await;
     exact("SELECT $a$it's ", "$a$ AS v", |v| vec![format!("it's {v}")]).await;
     exact("SELECT $q1$", "$q1$ || $$$$ AS v", same).await;
@@ -286,7 +267,6 @@ async fn an_attack_that_gets_out_is_noticed() {
         ),
     )
     .await;
-    let is_untouched =
-        matches!(&state, Outcome::Ok(success) if success.result["rows"] == json!([{"n": 5}]));
+    let is_untouched = matches!(&state, Outcome::Ok(success) if success.result["rows"] == json!([{"n": 5}]));
     assert!(!is_untouched, "a corpus that cannot fail shows nothing");
 }

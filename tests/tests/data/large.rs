@@ -15,10 +15,7 @@ const PEAK_KIB_MAX: u64 = 512 * 1024;
 
 fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status
-        .lines()
-        .find(|line| line.starts_with("VmHWM:"))
-        .unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
@@ -27,13 +24,7 @@ fn peak_kib() -> u64 {
 async fn run_transfers(url: &str, dir: &Path) {
     let tools = tool_registry(dir);
     let table = "CREATE TABLE t (id BIGINT, name TEXT, price DOUBLE, \"at\" TIMESTAMP)";
-    success_value(
-        run_call(
-            &tools,
-            sql_call(dir, table, json!({"database": "x.duckdb"})),
-        )
-        .await,
-    );
+    success_value(run_call(&tools, sql_call(dir, table, json!({"database": "x.duckdb"}))).await);
     let auth = json!({"dsn": url, "sslmode": "disable"});
     let postgres = |table: &str| json!({"kind": "postgres", "table": table, "auth": auth});
     let duckdb = json!({"kind": "duckdb", "database": "x.duckdb", "table": "t"});
@@ -66,9 +57,7 @@ async fn a_million_rows_are_transferred_in_constant_memory() {
         return run_transfers(&url, Path::new(&dir)).await;
     }
     let database = PostgresServer::shared().fresh_database();
-    let (client, connection) = tokio_postgres::connect(&database.url(), NoTls)
-        .await
-        .unwrap();
+    let (client, connection) = tokio_postgres::connect(&database.url(), NoTls).await.unwrap();
     tokio::spawn(connection);
     let create_sql = format!(
         "CREATE TABLE big AS SELECT i::bigint AS id, 'name number ' || i AS name, i / 7.0::float8 AS price, \

@@ -79,10 +79,7 @@ fn peak_bytes() -> u64 {
 async fn a_jq_program_that_exceeds_its_memory_fails_without_harming_others() {
     let dir = tempdir().unwrap();
     let tools = tools_with_evaluation(dir.path());
-    assert_eq!(
-        success_value(run_call(&tools, jq_call(dir.path(), "1 + 1")).await),
-        2
-    );
+    assert_eq!(success_value(run_call(&tools, jq_call(dir.path(), "1 + 1")).await), 2);
     let before = peak_bytes();
     for program in PROGRAMS {
         let outcome = run_call(&tools, jq_call(dir.path(), program)).await;
@@ -91,10 +88,7 @@ async fn a_jq_program_that_exceeds_its_memory_fails_without_harming_others() {
         };
         let code = failure.error.code.as_str();
         assert!(
-            matches!(
-                code,
-                "LIMIT_MEMORY" | "LIMIT_RESULT" | "TIMEOUT" | "JQ_ERROR"
-            ),
+            matches!(code, "LIMIT_MEMORY" | "LIMIT_RESULT" | "TIMEOUT" | "JQ_ERROR"),
             "{program}: {:?}",
             failure.error
         );
@@ -133,10 +127,7 @@ async fn a_rhai_script_that_exceeds_its_memory_fails_without_harming_others() {
             ),
             "{code}: {failed:?}"
         );
-        assert!(
-            code != MANY_TEXTS || failed.code == "LIMIT_MEMORY",
-            "{failed:?}"
-        );
+        assert!(code != MANY_TEXTS || failed.code == "LIMIT_MEMORY", "{failed:?}");
         let grown = peak_bytes() - before;
         assert!(grown < GROWTH_BYTES_MAX, "{code}: {grown} bytes");
         println!("{}: {} bytes, {code}", failed.code, grown);
@@ -161,19 +152,14 @@ async fn jq_processes_are_used_again_and_bounded() {
     assert_eq!(seen[0].len(), 1, "{seen:?}");
     assert!(seen.iter().all(|children| *children == seen[0]), "{seen:?}");
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", seen[0][0])).unwrap();
-    let data = limits
-        .lines()
-        .find(|line| line.starts_with("Max data size"));
+    let data = limits.lines().find(|line| line.starts_with("Max data size"));
     let soft = data.and_then(|line| line.split_whitespace().nth(3));
     let soft: u64 = soft.unwrap().parse().expect("a bound");
     assert!(soft < 2 << 30, "{soft}");
     // A program that does not end is killed with its process.
     let mut endless = jq_call(dir.path(), "last(range(1e18))");
     endless.timeout.total = Some(Duration::from_millis(200));
-    assert_eq!(
-        failure_error(run_call(&tools, endless).await).code,
-        "TIMEOUT"
-    );
+    assert_eq!(failure_error(run_call(&tools, endless).await).code, "TIMEOUT");
 }
 
 /// The processes that this one has started.
@@ -182,11 +168,7 @@ fn child_processes() -> Vec<u32> {
     let mut found: Vec<u32> = tasks
         .flatten()
         .filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok())
-        .flat_map(|ids| {
-            ids.split_whitespace()
-                .map(str::to_owned)
-                .collect::<Vec<_>>()
-        })
+        .flat_map(|ids| ids.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
         .filter_map(|id| id.parse().ok())
         .collect();
     found.sort_unstable();

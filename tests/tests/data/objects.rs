@@ -5,9 +5,7 @@ use serde_json::{Value, json};
 use tempfile::tempdir;
 use tests::peers::{FakeGcs, NatsServer, S3Server};
 
-use crate::fixture::{
-    failure_error, new_call, result_writer, run_call, success_value, tool_registry,
-};
+use crate::fixture::{failure_error, new_call, result_writer, run_call, success_value, tool_registry};
 
 fn s3_auth(s3: &S3Server) -> Value {
     json!({"type": "s3", "access_key_id": "tests", "secret_access_key": s3.secret(), "endpoint": s3.url()})
@@ -28,38 +26,18 @@ async fn check_round_trip(kind: &str, base: &str, auth: Value) {
         ("c.json", json!([1, 2])),
     ] {
         let uri = format!("{base}/in/{name}");
-        let put = success_value(
-            run_call(
-                &tools,
-                make(json!({"action": "put", "uri": uri, "data": data})),
-            )
-            .await,
-        );
+        let put = success_value(run_call(&tools, make(json!({"action": "put", "uri": uri, "data": data}))).await);
         assert_eq!(put["uri"], uri);
-        assert!(
-            put["size"].as_u64().unwrap() > 4 && put["etag"].is_string(),
-            "{put}"
-        );
+        assert!(put["size"].as_u64().unwrap() > 4 && put["etag"].is_string(), "{put}");
         let result = success_value(run_call(&tools, make(json!({"uri": uri}))).await);
-        assert_eq!(
-            (&result["data"], &result["size"]),
-            (&data, &put["size"]),
-            "{result}"
-        );
-        let head =
-            success_value(run_call(&tools, make(json!({"action": "head", "uri": uri}))).await);
+        assert_eq!((&result["data"], &result["size"]), (&data, &put["size"]), "{result}");
+        let head = success_value(run_call(&tools, make(json!({"action": "head", "uri": uri}))).await);
         assert_eq!(head["size"], put["size"]);
     }
     let part = make(json!({"uri": format!("{base}/in/b.txt"), "range": [0, 4]}));
     assert_eq!(success_value(run_call(&tools, part).await)["data"], "text");
     let folder = format!("{base}/in/");
-    let first = success_value(
-        run_call(
-            &tools,
-            make(json!({"action": "list", "uri": folder, "limit": 2})),
-        )
-        .await,
-    );
+    let first = success_value(run_call(&tools, make(json!({"action": "list", "uri": folder, "limit": 2}))).await);
     assert_eq!(
         (&first["count"], first["objects"][0]["uri"].as_str()),
         (&json!(2), Some(format!("{base}/in/a.json").as_str()))
@@ -72,12 +50,8 @@ async fn check_round_trip(kind: &str, base: &str, auth: Value) {
         "{second}"
     );
     let gone = json!({"action": "delete", "uri": format!("{base}/in/a.json")});
-    assert_eq!(
-        success_value(run_call(&tools, make(gone)).await)["deleted"],
-        true
-    );
-    let missing =
-        failure_error(run_call(&tools, make(json!({"uri": format!("{base}/in/a.json")}))).await);
+    assert_eq!(success_value(run_call(&tools, make(gone)).await)["deleted"], true);
+    let missing = failure_error(run_call(&tools, make(json!({"uri": format!("{base}/in/a.json")}))).await);
     assert!(
         matches!(missing.code.as_str(), "OBJECT_NOT_FOUND" | "FILE_NOT_FOUND"),
         "{missing:?}"
@@ -143,10 +117,7 @@ struct NoReferences;
 
 #[async_trait::async_trait]
 impl tools::ReferenceResolver for NoReferences {
-    async fn resolve(
-        &self,
-        _uri: &str,
-    ) -> Result<model::result_ref::ResolvedRef, model::outcome::TaskError> {
+    async fn resolve(&self, _uri: &str) -> Result<model::result_ref::ResolvedRef, model::outcome::TaskError> {
         unreachable!("nothing is looked up")
     }
 }
@@ -182,17 +153,10 @@ async fn a_signed_url_opens_an_object_without_a_credential() {
 #[tokio::test]
 async fn errors_say_what_is_wrong_and_never_a_secret() {
     let dir = tempdir().unwrap();
-    let (s3, gcs, tools) = (
-        S3Server::private(),
-        FakeGcs::private(),
-        tool_registry(dir.path()),
-    );
+    let (s3, gcs, tools) = (S3Server::private(), FakeGcs::private(), tool_registry(dir.path()));
     let try_ = |fields: Value| run_call(&tools, new_call("s3", dir.path(), fields));
     let uri = format!("s3://{}/x", S3Server::BUCKET);
-    assert_eq!(
-        failure_error(try_(json!({"uri": uri})).await).code,
-        "AUTH_INVALID"
-    );
+    assert_eq!(failure_error(try_(json!({"uri": uri})).await).code, "AUTH_INVALID");
     assert_eq!(
         failure_error(try_(json!({"uri": uri, "auth": "name"})).await).code,
         "AUTH_UNRESOLVED"
@@ -201,16 +165,12 @@ async fn errors_say_what_is_wrong_and_never_a_secret() {
         failure_error(try_(json!({"uri": "gs://b/k", "auth": {}})).await).code,
         "TOOL_INPUT"
     );
-    let none =
-        failure_error(try_(json!({"uri": "s3://no-such-bucket/x", "auth": s3_auth(&s3)})).await);
+    let none = failure_error(try_(json!({"uri": "s3://no-such-bucket/x", "auth": s3_auth(&s3)})).await);
     assert_eq!(none.code, "OBJECT_NOT_FOUND");
     let mut away = s3_auth(&s3);
     away["endpoint"] = "http://127.0.0.1:1".into();
     let away = failure_error(try_(json!({"uri": uri, "auth": away})).await);
-    assert!(
-        away.code == "OBJECT_UNAVAILABLE" && away.retryable,
-        "{away:?}"
-    );
+    assert!(away.code == "OBJECT_UNAVAILABLE" && away.retryable, "{away:?}");
     assert!(!format!("{away:?}").contains(s3.secret()));
     let mut metadata = s3_auth(&s3);
     metadata["endpoint"] = "http://169.254.169.254".into();
@@ -220,15 +180,8 @@ async fn errors_say_what_is_wrong_and_never_a_secret() {
     );
     gcs.fail_next(403, 10);
     let auth = json!({"endpoint": format!("http://127.0.0.1:{}", gcs.port())});
-    let denied = new_call(
-        "gcs",
-        dir.path(),
-        json!({"uri": "gs://results/x", "auth": auth}),
-    );
-    assert_eq!(
-        failure_error(run_call(&tools, denied).await).code,
-        "OBJECT_DENIED"
-    );
+    let denied = new_call("gcs", dir.path(), json!({"uri": "gs://results/x", "auth": auth}));
+    assert_eq!(failure_error(run_call(&tools, denied).await).code, "OBJECT_DENIED");
     std::fs::write(dir.path().join("noetl.db"), "x").unwrap();
     let own = failure_error(try_(json!({"uri": "file://noetl.db"})).await);
     assert_eq!(own.code, "DATABASE_FORBIDDEN");
@@ -237,11 +190,7 @@ async fn errors_say_what_is_wrong_and_never_a_secret() {
 #[tokio::test]
 async fn artifact_reads_and_writes_buckets_and_nats() {
     let dir = tempdir().unwrap();
-    let (s3, nats, tools) = (
-        S3Server::private(),
-        NatsServer::private(),
-        tool_registry(dir.path()),
-    );
+    let (s3, nats, tools) = (S3Server::private(), NatsServer::private(), tool_registry(dir.path()));
     let client = async_nats::connect(nats.url()).await.unwrap();
     let context = async_nats::jetstream::new(client);
     let kv = async_nats::jetstream::kv::Config {
@@ -266,29 +215,17 @@ async fn artifact_reads_and_writes_buckets_and_nats() {
             call
         };
         let uri = format!("{base}.json");
-        let put = success_value(
-            run_call(
-                &tools,
-                make(json!({"action": "put", "uri": uri, "data": {"n": 7}})),
-            )
-            .await,
-        );
-        assert_eq!(
-            (&put["uri"], &put["size_bytes"]),
-            (&json!(uri), &json!(7)),
-            "{base}"
-        );
+        let put = success_value(run_call(&tools, make(json!({"action": "put", "uri": uri, "data": {"n": 7}}))).await);
+        assert_eq!((&put["uri"], &put["size_bytes"]), (&json!(uri), &json!(7)), "{base}");
         let result = success_value(run_call(&tools, make(json!({"uri": uri}))).await);
         assert_eq!(result["data"], json!({"n": 7}), "{base}");
-        let listing =
-            success_value(run_call(&tools, make(json!({"action": "list", "uri": base}))).await);
+        let listing = success_value(run_call(&tools, make(json!({"action": "list", "uri": base}))).await);
         assert_eq!(
             (&listing["count"], &listing["data"][0]["uri"]),
             (&json!(1), &json!(uri)),
             "{base}"
         );
-        let deleted =
-            success_value(run_call(&tools, make(json!({"action": "delete", "uri": uri}))).await);
+        let deleted = success_value(run_call(&tools, make(json!({"action": "delete", "uri": uri}))).await);
         assert_eq!(deleted["deleted"], true, "{base}");
         let failure = failure_error(run_call(&tools, make(json!({"uri": uri}))).await);
         assert_eq!(failure.code, "OBJECT_NOT_FOUND", "{base}");

@@ -35,9 +35,7 @@ fn database_auth(database: &TestDatabase) -> Value {
 }
 
 async fn query(database: &TestDatabase, sql: &str) -> Value {
-    let (client, connection) = tokio_postgres::connect(&database.url(), NoTls)
-        .await
-        .unwrap();
+    let (client, connection) = tokio_postgres::connect(&database.url(), NoTls).await.unwrap();
     tokio::spawn(connection);
     if !sql.starts_with("SELECT") {
         client.batch_execute(sql).await.unwrap();
@@ -50,9 +48,7 @@ async fn query(database: &TestDatabase, sql: &str) -> Value {
 }
 
 /// The kinds of places rows may be in.
-const ENDPOINT_KINDS: [&str; 7] = [
-    "postgres", "sqlite", "duckdb", "csv", "ndjson", "json", "parquet",
-];
+const ENDPOINT_KINDS: [&str; 7] = ["postgres", "sqlite", "duckdb", "csv", "ndjson", "json", "parquet"];
 
 struct TransferFixture {
     dir: tempfile::TempDir,
@@ -68,16 +64,11 @@ impl TransferFixture {
         let table = "CREATE TABLE t (id BIGINT PRIMARY KEY, name TEXT, price DOUBLE PRECISION)";
         query(&database, table).await;
         for kind in ["sqlite", "duckdb"] {
-            let mut create_sql =
-                sql_call(dir.path(), table, json!({"database": format!("x.{kind}")}));
+            let mut create_sql = sql_call(dir.path(), table, json!({"database": format!("x.{kind}")}));
             create_sql.kind = kind.into();
             success_value(run_call(&tools, create_sql).await);
         }
-        Self {
-            dir,
-            tools,
-            database,
-        }
+        Self { dir, tools, database }
     }
 
     /// One end at a place.
@@ -93,38 +84,17 @@ impl TransferFixture {
         }
     }
 
-    async fn run_transfer(
-        &self,
-        source: Value,
-        target: Value,
-        options: Value,
-    ) -> model::outcome::Outcome {
-        run_call(
-            &self.tools,
-            transfer_call(self.dir.path(), source, target, options),
-        )
-        .await
+    async fn run_transfer(&self, source: Value, target: Value, options: Value) -> model::outcome::Outcome {
+        run_call(&self.tools, transfer_call(self.dir.path(), source, target, options)).await
     }
 
     /// What is at a place, as sorted JSON rows read through a file.
     async fn read_rows(&self, kind: &str) -> Vec<Value> {
         let target = json!({"uri": "file://seen.ndjson"});
-        success_value(
-            self.run_transfer(self.endpoint(kind), target, json!({}))
-                .await,
-        );
+        success_value(self.run_transfer(self.endpoint(kind), target, json!({})).await);
         let text = std::fs::read_to_string(self.dir.path().join("seen.ndjson")).unwrap();
-        let mut rows: Vec<Value> = text
-            .lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect();
-        rows.sort_by_key(|row| {
-            row["id"]
-                .to_string()
-                .trim_matches('"')
-                .parse::<i64>()
-                .unwrap()
-        });
+        let mut rows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        rows.sort_by_key(|row| row["id"].to_string().trim_matches('"').parse::<i64>().unwrap());
         rows
     }
 }
@@ -133,10 +103,7 @@ fn rows_as_text(rows: &[Value]) -> Vec<Map<String, Value>> {
     let text = |value: &Value| match value {
         Value::Null => Value::Null,
         Value::Number(number) => number.as_f64().unwrap().to_string().into(),
-        Value::String(text) => text
-            .parse::<f64>()
-            .map_or(text.clone(), |n| n.to_string())
-            .into(),
+        Value::String(text) => text.parse::<f64>().map_or(text.clone(), |n| n.to_string()).into(),
         other => other.to_string().into(),
     };
     let row = |row: &Value| {
@@ -158,17 +125,9 @@ async fn rows_are_transferred_between_all_kinds_of_endpoints() {
     for place in ENDPOINT_KINDS {
         let source = json!({"kind": "file", "uri": "file://first.json"});
         let manner = json!({"mode": "replace", "chunk_size": 2});
-        let done = success_value(
-            fixture
-                .run_transfer(source, fixture.endpoint(place), manner)
-                .await,
-        );
+        let done = success_value(fixture.run_transfer(source, fixture.endpoint(place), manner).await);
         assert_eq!(done["rows_transferred"], 3, "to {place}");
-        assert_eq!(
-            done["columns"],
-            json!(["id", "name", "price"]),
-            "to {place}"
-        );
+        assert_eq!(done["columns"], json!(["id", "name", "price"]), "to {place}");
         assert_eq!(
             rows_as_text(&fixture.read_rows(place).await),
             rows_as_text(&expected),
@@ -178,11 +137,7 @@ async fn rows_are_transferred_between_all_kinds_of_endpoints() {
     for from in ENDPOINT_KINDS {
         for to in ENDPOINT_KINDS.iter().filter(|to| **to != from) {
             let done = fixture
-                .run_transfer(
-                    fixture.endpoint(from),
-                    fixture.endpoint(to),
-                    json!({"mode": "replace"}),
-                )
+                .run_transfer(fixture.endpoint(from), fixture.endpoint(to), json!({"mode": "replace"}))
                 .await;
             assert_eq!(success_value(done)["rows_transferred"], 3, "{from} to {to}");
             assert_eq!(
@@ -199,39 +154,25 @@ async fn upsert_replace_append_and_mapping_work_as_documented() {
     let fixture = TransferFixture::new().await;
     let file = fixture.dir.path().join("new.ndjson");
     for place in ["postgres", "sqlite", "duckdb"] {
-        std::fs::write(
-            &file,
-            "{\"n\": 1, \"who\": \"a\"}\n{\"n\": 2, \"who\": \"b\"}\n",
-        )
-        .unwrap();
+        std::fs::write(&file, "{\"n\": 1, \"who\": \"a\"}\n{\"n\": 2, \"who\": \"b\"}\n").unwrap();
         // A path of a JSON list keeps DuckDB from reading the file by itself.
         let source = json!({"kind": "file", "uri": "file://new.ndjson", "path": "x"});
         let mut target = fixture.endpoint(place);
         target["mapping"] = json!({"id": "n", "name": "who"});
-        success_value(
-            fixture
-                .run_transfer(source.clone(), target.clone(), json!({}))
-                .await,
-        );
+        success_value(fixture.run_transfer(source.clone(), target.clone(), json!({})).await);
         std::fs::write(
             &file,
             "{\"n\": 2, \"who\": \"x\"}\n{\"n\": 2, \"who\": \"B\"}\n{\"n\": 3, \"who\": \"c\"}\n",
         )
         .unwrap();
-        let twice = fixture
-            .run_transfer(source.clone(), target.clone(), json!({}))
-            .await;
+        let twice = fixture.run_transfer(source.clone(), target.clone(), json!({})).await;
         let refused = failure_error(twice);
         assert!(
             refused.kind == model::outcome::ErrorKind::DbConstraint,
             "{place}: {refused:?}"
         );
         let upsert = json!({"mode": "upsert", "key": "id"});
-        success_value(
-            fixture
-                .run_transfer(source.clone(), target.clone(), upsert)
-                .await,
-        );
+        success_value(fixture.run_transfer(source.clone(), target.clone(), upsert).await);
         let names: Vec<Value> = fixture
             .read_rows(place)
             .await
@@ -247,17 +188,9 @@ async fn upsert_replace_append_and_mapping_work_as_documented() {
         );
         assert_eq!(fixture.read_rows(place).await.len(), 1, "{place}");
         target["mapping"] = json!({"id": "nothing"});
-        let wrong = failure_error(
-            fixture
-                .run_transfer(source.clone(), target.clone(), json!({}))
-                .await,
-        );
+        let wrong = failure_error(fixture.run_transfer(source.clone(), target.clone(), json!({})).await);
         assert_eq!(wrong.code, "TRANSFER_COLUMN", "{place}");
-        let keyless = failure_error(
-            fixture
-                .run_transfer(source, target, json!({"mode": "upsert"}))
-                .await,
-        );
+        let keyless = failure_error(fixture.run_transfer(source, target, json!({"mode": "upsert"})).await);
         assert_eq!(keyless.code, "TOOL_INPUT", "{place}");
     }
 }
@@ -334,30 +267,18 @@ async fn every_type_of_postgres_round_trips_through_duckdb() {
     success_value(
         run_call(
             &fixture.tools,
-            sql_call(
-                fixture.dir.path(),
-                &create_sql,
-                json!({"database": "x.duckdb"}),
-            ),
+            sql_call(fixture.dir.path(), &create_sql, json!({"database": "x.duckdb"})),
         )
         .await,
     );
     let postgres = |table: &str| json!({"kind": "postgres", "table": table, "auth": database_auth(&fixture.database)});
     let duckdb = json!({"kind": "duckdb", "database": "x.duckdb", "table": "a"});
     assert_eq!(
-        success_value(
-            fixture
-                .run_transfer(postgres("a"), duckdb.clone(), json!({}))
-                .await
-        )["rows_transferred"],
+        success_value(fixture.run_transfer(postgres("a"), duckdb.clone(), json!({})).await)["rows_transferred"],
         2
     );
     assert_eq!(
-        success_value(
-            fixture
-                .run_transfer(duckdb, postgres("back"), json!({}))
-                .await
-        )["rows_transferred"],
+        success_value(fixture.run_transfer(duckdb, postgres("back"), json!({})).await)["rows_transferred"],
         2
     );
     let same = query(
@@ -378,13 +299,7 @@ async fn texts_of_files_are_unchanged_in_duckdb() {
     let fixture = TransferFixture::new().await;
     let blob = "CREATE TABLE b (id BIGINT, bytes BLOB)";
     let on = json!({"database": "x.duckdb"});
-    success_value(
-        run_call(
-            &fixture.tools,
-            sql_call(fixture.dir.path(), blob, on.clone()),
-        )
-        .await,
-    );
+    success_value(run_call(&fixture.tools, sql_call(fixture.dir.path(), blob, on.clone())).await);
     let texts = json!([
         "",
         null,
@@ -407,11 +322,7 @@ async fn texts_of_files_are_unchanged_in_duckdb() {
         std::fs::write(fixture.dir.path().join(name), text).unwrap();
         let source = json!({"kind": "file", "uri": format!("file://{name}")});
         let done = fixture
-            .run_transfer(
-                source,
-                fixture.endpoint("duckdb"),
-                json!({"mode": "replace"}),
-            )
+            .run_transfer(source, fixture.endpoint("duckdb"), json!({"mode": "replace"}))
             .await;
         assert_eq!(success_value(done)["rows_transferred"], 6, "{name}");
         let seen = fixture.read_rows("duckdb").await;
@@ -425,19 +336,9 @@ async fn texts_of_files_are_unchanged_in_duckdb() {
         std::fs::write(fixture.dir.path().join(name), text).unwrap();
         let source = json!({"kind": "file", "uri": format!("file://{name}")});
         let target = json!({"kind": "duckdb", "table": "b", "database": "x.duckdb"});
-        success_value(
-            fixture
-                .run_transfer(source, target, json!({"mode": "replace"}))
-                .await,
-        );
+        success_value(fixture.run_transfer(source, target, json!({"mode": "replace"})).await);
         let read = "SELECT hex(bytes) AS h FROM b";
-        let read = success_value(
-            run_call(
-                &fixture.tools,
-                sql_call(fixture.dir.path(), read, on.clone()),
-            )
-            .await,
-        );
+        let read = success_value(run_call(&fixture.tools, sql_call(fixture.dir.path(), read, on.clone())).await);
         assert_eq!(read["rows"], json!([{"h": "00FF"}]), "{name}");
     }
 }
@@ -461,20 +362,14 @@ async fn json_is_unchanged_between_postgres_databases() {
         let insert = format!("INSERT INTO j VALUES ({id}, '{value}', '{value}')");
         query(&fixture.database, &insert).await;
     }
-    let source =
-        json!({"kind": "postgres", "table": "j", "auth": database_auth(&fixture.database)});
-    let mut target =
-        json!({"kind": "postgres", "table": "k", "auth": database_auth(&fixture.database)});
+    let source = json!({"kind": "postgres", "table": "j", "auth": database_auth(&fixture.database)});
+    let mut target = json!({"kind": "postgres", "table": "k", "auth": database_auth(&fixture.database)});
     for mapping in [Value::Null, json!({"e": "d", "id": "id", "d": "e"})] {
         if !mapping.is_null() {
             target["mapping"] = mapping;
         }
         let manner = json!({"mode": "replace"});
-        success_value(
-            fixture
-                .run_transfer(source.clone(), target.clone(), manner)
-                .await,
-        );
+        success_value(fixture.run_transfer(source.clone(), target.clone(), manner).await);
         let same = "SELECT count(*) AS n FROM j JOIN k ON j.id = k.id AND j.d IS NOT DISTINCT FROM k.d \
             AND j.e::jsonb IS NOT DISTINCT FROM k.e::jsonb";
         assert_eq!(query(&fixture.database, same).await[0]["n"], 6);
@@ -485,8 +380,7 @@ async fn json_is_unchanged_between_postgres_databases() {
 async fn objects_and_http_are_endpoints() {
     let fixture = TransferFixture::new().await;
     let s3 = S3Server::private();
-    let bucket_auth =
-        json!({"access_key_id": "tests", "secret_access_key": s3.secret(), "endpoint": s3.url()});
+    let bucket_auth = json!({"access_key_id": "tests", "secret_access_key": s3.secret(), "endpoint": s3.url()});
     let (url, posted) = start_http();
     let web = json!({"kind": "http", "url": format!("{url}/rows")});
     let parquet = json!({"kind": "s3", "uri": format!("s3://{}/x.parquet", S3Server::BUCKET), "auth": bucket_auth});
@@ -549,15 +443,12 @@ fn start_http() -> (String, PostedBodies) {
             } else {
                 "200 yes"
             };
-            let rows =
-                r#"[{"id": 1, "name": "a", "price": 1.5}, {"id": 2, "name": "b", "price": null}]"#;
+            let rows = r#"[{"id": 1, "name": "a", "price": 1.5}, {"id": 2, "name": "b", "price": null}]"#;
             let head = format!(
                 "HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
                 rows.len()
             );
-            stream
-                .write_all(format!("{head}{rows}").as_bytes())
-                .unwrap();
+            stream.write_all(format!("{head}{rows}").as_bytes()).unwrap();
         }
     });
     (url, posted)
@@ -567,12 +458,7 @@ fn start_http() -> (String, PostedBodies) {
 async fn a_transfer_that_is_stopped_leaves_nothing() {
     let fixture = TransferFixture::new().await;
     let source = json!({"kind": "duckdb", "query": "SELECT i AS id, 'x' AS name FROM range(100000000000) r(i)"});
-    let call = transfer_call(
-        fixture.dir.path(),
-        source,
-        fixture.endpoint("postgres"),
-        json!({}),
-    );
+    let call = transfer_call(fixture.dir.path(), source, fixture.endpoint("postgres"), json!({}));
     let stop = CancellationToken::new();
     let tool = fixture.tools.get("transfer").unwrap();
     let running = tool.call(call, stop.clone(), &DiscardingLogSink);
@@ -597,12 +483,7 @@ async fn values_in_a_query_are_bound() {
     for kind in ["postgres", "sqlite", "duckdb"] {
         let mut source = fixture.endpoint(kind);
         source.as_object_mut().unwrap().remove("table");
-        let mut call = transfer_call(
-            fixture.dir.path(),
-            source,
-            json!({"uri": "file://out.json"}),
-            json!({}),
-        );
+        let mut call = transfer_call(fixture.dir.path(), source, json!({"uri": "file://out.json"}), json!({}));
         let pieces = vec![
             Piece::Text("SELECT 1 AS id, ".to_owned()),
             Piece::Value(json!(evil)),

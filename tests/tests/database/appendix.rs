@@ -25,15 +25,8 @@ fn clinic_reply(request: &ReceivedRequest, before: usize) -> JsonReply {
         "/patients" => &[11, 12, 13],
         _ => &[21, 22],
     };
-    let number = |name| {
-        request
-            .param(name)
-            .and_then(|text| text.parse::<usize>().ok())
-    };
-    let (page, size) = (
-        number("page").unwrap_or(1),
-        number("pageSize").unwrap_or(10),
-    );
+    let number = |name| request.param(name).and_then(|text| text.parse::<usize>().ok());
+    let (page, size) = (number("page").unwrap_or(1), number("pageSize").unwrap_or(10));
     let first = (page - 1) * size;
     let on_page = &items[first.min(items.len())..items.len().min(first + size)];
     let paging = json!({"page": page, "hasMore": first + size < items.len()});
@@ -65,17 +58,14 @@ async fn run_sql(client: &Client, sql: &str) {
 fn error_texts(events: &[Value]) -> Vec<String> {
     let of = |event: &Value| {
         let outcome = &event["payload"]["outcome"];
-        let http = outcome["http"]["status"]
-            .as_u64()
-            .filter(|status| *status >= 400);
+        let http = outcome["http"]["status"].as_u64().filter(|status| *status >= 400);
         let code = outcome["pg"]["code"].as_str().map(str::to_owned);
         http.map(|status| status.to_string()).or(code)
     };
     events.iter().filter_map(of).collect()
 }
 
-const ENDPOINTS: &str =
-    "endpoints=[{path: /patients, page_size: 2}, {path: /visits, page_size: 2}]";
+const ENDPOINTS: &str = "endpoints=[{path: /patients, page_size: 2}, {path: /visits, page_size: 2}]";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_appendix_retries_after_a_busy_server_a_serialization_failure_and_a_deadlock() {
@@ -107,16 +97,7 @@ async fn the_appendix_retries_after_a_busy_server_a_serialization_failure_and_a_
     .await;
     run_sql(&gate, "SELECT pg_advisory_lock(7)").await;
     let url = format!("api_url={}", http.url());
-    let args = [
-        "run",
-        "appendix.yaml",
-        "--set",
-        &url,
-        "--set",
-        ENDPOINTS,
-        "-o",
-        "json",
-    ];
+    let args = ["run", "appendix.yaml", "--set", &url, "--set", ENDPOINTS, "-o", "json"];
     let running = sandbox.start(&args);
     wait_until(&eye, WAITERS).await;
     run_sql(&other, "UPDATE counter SET n = n + 100 WHERE id = 2").await;
@@ -136,18 +117,12 @@ async fn the_appendix_retries_after_a_busy_server_a_serialization_failure_and_a_
     assert_eq!(code, Some(0));
     let events = tokio::task::block_in_place(|| sandbox.events("last"));
     assert_eq!(error_texts(&events), ["40001", "40P01", "503", "503"]);
-    let ids = fixture
-        .query_value("SELECT array_agg(id ORDER BY id) FROM item")
-        .await;
+    let ids = fixture.query_value("SELECT array_agg(id ORDER BY id) FROM item").await;
     assert_eq!(ids, json!([11, 12, 13, 21, 22]));
     let counts = fixture
         .query_value("SELECT array_agg(n ORDER BY id) FROM counter")
         .await;
-    assert_eq!(
-        counts,
-        json!([103, 203]),
-        "three pages were saved once each"
-    );
+    assert_eq!(counts, json!([103, 203]), "three pages were saved once each");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -157,20 +132,9 @@ async fn the_appendix_with_a_parallel_loop_stores_the_same() {
     sandbox.write("appendix.yaml", &playbook(&fixture, "parallel"));
     fixture.query("CREATE TABLE item (path text, id int)").await;
     let url = format!("api_url={}", http.url());
-    let args = [
-        "run",
-        "appendix.yaml",
-        "--set",
-        &url,
-        "--set",
-        ENDPOINTS,
-        "-o",
-        "json",
-    ];
+    let args = ["run", "appendix.yaml", "--set", &url, "--set", ENDPOINTS, "-o", "json"];
     let run = tokio::task::block_in_place(|| sandbox.run_json(&args));
     assert_eq!(run["status"], "COMPLETED");
-    let ids = fixture
-        .query_value("SELECT array_agg(id ORDER BY id) FROM item")
-        .await;
+    let ids = fixture.query_value("SELECT array_agg(id ORDER BY id) FROM item").await;
     assert_eq!(ids, json!([11, 12, 13, 21, 22]));
 }

@@ -24,9 +24,7 @@ async fn each_statement_has_an_entry_and_the_last_with_rows_is_the_result() {
     assert_eq!(result["command_1"]["rows"], result["rows"]);
     assert_eq!(result["command_2"]["affected_rows"], 1);
     assert_eq!(result["command_2"]["rows"], json!([]));
-    let none = fixture
-        .query("SELECT id, name FROM item WHERE id > 9")
-        .await;
+    let none = fixture.query("SELECT id, name FROM item WHERE id > 9").await;
     assert_eq!(none["columns"], json!(["id", "name"]));
     assert_eq!((&none["rows"], &none["row_count"]), (&json!([]), &json!(0)));
 }
@@ -40,10 +38,7 @@ async fn statements_split_only_where_the_server_would() {
             SELECT CASE WHEN n IS NULL THEN 0 ELSE n * 3 END; END;
         SELECT 'a;b' || E'\';' || $$;$$ || $é$;$é$ /* ; /* ; */ ; */ AS text, twice(2), thrice(3)";
     let result = fixture.query(sql).await;
-    assert_eq!(
-        result["rows"],
-        json!([{"text": "a;b';;;", "twice": 4, "thrice": 9}])
-    );
+    assert_eq!(result["rows"], json!([{"text": "a;b';;;", "twice": 4, "thrice": 9}]));
     assert!(result.get("command_3").is_none(), "{result}");
 }
 
@@ -58,20 +53,13 @@ async fn params_are_a_list_or_a_map_and_take_the_types_of_their_places() {
         inserted["rows"][0],
         json!({"id": 7, "name": "it's", "data": {"a": [1, null]}, "tags": ["x", "y, \"z\""]})
     );
-    let select = fixture
-        .sql_call("SELECT :name::text || :name AS twice, :id + 1 AS next, '12:30'::time AS t");
+    let select = fixture.sql_call("SELECT :name::text || :name AS twice, :id + 1 AS next, '12:30'::time AS t");
     let found = fixture
         .call_result(with_params(select, json!({"name": "n", "id": 4})))
         .await;
-    assert_eq!(
-        found["rows"][0],
-        json!({"twice": "nn", "next": 5, "t": "12:30:00"})
-    );
+    assert_eq!(found["rows"][0], json!({"twice": "nn", "next": 5, "t": "12:30:00"}));
     let missing = with_params(fixture.sql_call("SELECT :gone"), json!({"name": 1}));
-    assert_eq!(
-        failure_error(&fixture.run_call(missing).await).code,
-        "SQL_BIND"
-    );
+    assert_eq!(failure_error(&fixture.run_call(missing).await).code, "SQL_BIND");
     let alone = fixture.query_error("SELECT $1::int").await;
     assert_eq!(alone.code, "SQL_BIND", "{alone:?}");
 }
@@ -105,10 +93,7 @@ async fn values_are_inserted_into_statements_without_parameters() {
         value(json!("it%")),
     ]);
     let result = fixture.call_result(call).await;
-    assert_eq!(
-        result["rows"],
-        json!([{"a": -5, "b": "it's \\ so", "c": "x'y"}])
-    );
+    assert_eq!(result["rows"], json!([{"a": -5, "b": "it's \\ so", "c": "x'y"}]));
 }
 
 #[tokio::test]
@@ -120,10 +105,7 @@ async fn the_schema_is_the_search_path_of_only_that_call() {
     let mut call = fixture.sql_call("SELECT one FROM t");
     call.fields.insert("schema".to_owned(), json!("My, public"));
     assert_eq!(first_row(&fixture.call_result(call).await), 1);
-    assert_eq!(
-        fixture.query_error("SELECT one FROM t").await.code,
-        "PG_42P01"
-    );
+    assert_eq!(fixture.query_error("SELECT one FROM t").await.code, "PG_42P01");
 }
 
 #[tokio::test]
@@ -137,18 +119,12 @@ async fn a_transaction_of_the_authors_own_holds_and_is_never_left_open() {
         (failed.code.as_str(), &failed.details["statement"]),
         ("PG_22012", &json!(2))
     );
-    let open = fixture
-        .query_error("BEGIN; INSERT INTO item VALUES (2)")
-        .await;
+    let open = fixture.query_error("BEGIN; INSERT INTO item VALUES (2)").await;
     assert_eq!(open.code, "PG_TRANSACTION_OPEN");
     assert_eq!(fixture.query_value("SELECT count(*) FROM item").await, 0);
-    fixture
-        .query("BEGIN; INSERT INTO item VALUES (3); COMMIT")
-        .await;
+    fixture.query("BEGIN; INSERT INTO item VALUES (3); COMMIT").await;
     // Without a transaction, each statement is committed separately.
-    fixture
-        .query_error("INSERT INTO item VALUES (4); SELECT 1 / 0")
-        .await;
+    fixture.query_error("INSERT INTO item VALUES (4); SELECT 1 / 0").await;
     assert_eq!(
         fixture.query_value("SELECT array_agg(id) FROM item").await,
         json!([3, 4])

@@ -32,26 +32,15 @@ async fn cursor_fixture() -> DatabaseFixture {
 async fn check_complete(fixture: &DatabaseFixture) {
     assert_eq!(fixture.query_value("SELECT sum(taken) FROM work").await, 25);
     assert_eq!(fixture.query_value("SELECT max(taken) FROM work").await, 1);
-    assert_eq!(
-        fixture
-            .query_value("SELECT count(DISTINCT id) FROM done")
-            .await,
-        25
-    );
-    assert_eq!(
-        fixture
-            .query_value("SELECT count(DISTINCT key) FROM done")
-            .await,
-        25
-    );
+    assert_eq!(fixture.query_value("SELECT count(DISTINCT id) FROM done").await, 25);
+    assert_eq!(fixture.query_value("SELECT count(DISTINCT key) FROM done").await, 25);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_are_claimed_until_there_is_none() {
     let (fixture, sandbox) = (cursor_fixture().await, CliSandbox::new());
     sandbox.write("cursor.yaml", &playbook(&fixture, CLAIM));
-    let ran =
-        tokio::task::block_in_place(|| sandbox.run_json(&["run", "cursor.yaml", "-o", "json"]));
+    let ran = tokio::task::block_in_place(|| sandbox.run_json(&["run", "cursor.yaml", "-o", "json"]));
     assert_eq!(ran["status"], "COMPLETED", "{ran}");
     check_complete(&fixture).await;
     assert_eq!(fixture.query_value("SELECT count(*) FROM done").await, 25);
@@ -59,9 +48,7 @@ async fn rows_are_claimed_until_there_is_none() {
     let frames = events
         .iter()
         .filter(|event| event["event_type"] == "loop.frame.claimed");
-    let rows: Vec<_> = frames
-        .map(|event| event["payload"]["rows"].clone())
-        .collect();
+    let rows: Vec<_> = frames.map(|event| event["payload"]["rows"].clone()).collect();
     assert_eq!(rows, [10, 5, 0]);
 }
 
@@ -82,15 +69,16 @@ async fn a_claim_whose_worker_is_killed_is_found_again() {
     ask("SELECT pg_advisory_lock(7)").await.expect("a lock");
     sandbox.write("cursor.yaml", &playbook(&fixture, CLAIM));
     let running = sandbox.start(&["run", "cursor.yaml", "-q"]);
-    wait_until(&eye, "SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").await;
+    wait_until(
+        &eye,
+        "SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'",
+    )
+    .await;
     tokio::task::block_in_place(|| running.kill());
     // The database notices the lost connection only after the commit.
-    ask("SELECT pg_advisory_unlock(7)")
-        .await
-        .expect("an unlock");
+    ask("SELECT pg_advisory_unlock(7)").await.expect("an unlock");
     wait_until(&eye, "SELECT sum(taken) = 20 FROM work").await;
-    let (code, _) =
-        tokio::task::block_in_place(|| sandbox.start(&["resume", "last", "-q"]).finish());
+    let (code, _) = tokio::task::block_in_place(|| sandbox.start(&["resume", "last", "-q"]).finish());
     assert_eq!(code, Some(0));
     check_complete(&fixture).await;
 }

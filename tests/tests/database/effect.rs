@@ -31,9 +31,7 @@ async fn a_second_attempt_finds_the_effect_of_the_first() {
     let first = fixture
         .call_result(with_idempotency_key(fixture.sql_call(ADD), "a"))
         .await;
-    let outcome = fixture
-        .run_call(with_idempotency_key(fixture.sql_call(ADD), "a"))
-        .await;
+    let outcome = fixture.run_call(with_idempotency_key(fixture.sql_call(ADD), "a")).await;
     let Outcome::Ok(again) = outcome else {
         panic!("{outcome:?}")
     };
@@ -72,10 +70,7 @@ async fn statements_that_would_end_the_transaction_are_refused() {
     let fixture = tally_fixture().await;
     let refused = failure_error(
         &fixture
-            .run_call(with_idempotency_key(
-                fixture.sql_call("BEGIN; SELECT 1; COMMIT"),
-                "a",
-            ))
+            .run_call(with_idempotency_key(fixture.sql_call("BEGIN; SELECT 1; COMMIT"), "a"))
             .await,
     );
     assert_eq!(refused.code, "PG_TRANSACTION");
@@ -84,8 +79,7 @@ async fn statements_that_would_end_the_transaction_are_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_attempts_take_effect_once_with_equal_outcomes() {
     let fixture = tally_fixture().await;
-    let tries =
-        (0..8).map(|_| fixture.call_result(with_idempotency_key(fixture.sql_call(ADD), "a")));
+    let tries = (0..8).map(|_| fixture.call_result(with_idempotency_key(fixture.sql_call(ADD), "a")));
     let responses = futures_util::future::join_all(tries).await;
     assert!(
         responses.iter().all(|response| *response == responses[0]),
@@ -107,9 +101,7 @@ async fn a_response_lost_after_the_commit_is_found_by_the_next_attempt() {
         )
         .await;
     let (gate, eye) = (fixture.raw_client().await, fixture.raw_client().await);
-    gate.batch_execute("SELECT pg_advisory_lock(7)")
-        .await
-        .expect("a lock");
+    gate.batch_execute("SELECT pg_advisory_lock(7)").await.expect("a lock");
     let proxy = FaultProxy::start(&fixture.database.location());
     let through = || {
         let call = new_call(
@@ -119,7 +111,11 @@ async fn a_response_lost_after_the_commit_is_found_by_the_next_attempt() {
         with_idempotency_key(call, "a")
     };
     let lose = async {
-        wait_until(&eye, "SELECT count(*) = 1 FROM pg_stat_activity WHERE query = 'COMMIT' AND wait_event_type = 'Lock'").await;
+        wait_until(
+            &eye,
+            "SELECT count(*) = 1 FROM pg_stat_activity WHERE query = 'COMMIT' AND wait_event_type = 'Lock'",
+        )
+        .await;
         proxy.set_swallowing(true);
         gate.batch_execute("SELECT pg_advisory_unlock(7)")
             .await
@@ -151,7 +147,11 @@ async fn a_connection_killed_before_the_commit_leaves_nothing() {
     let eye = fixture.raw_client().await;
     let call = fixture.sql_call("INSERT INTO tally (n) VALUES (1); SELECT pg_sleep(63)");
     let kill = async {
-        wait_until(&eye, "SELECT count(*) = 1 FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(63)' AND state = 'active'").await;
+        wait_until(
+            &eye,
+            "SELECT count(*) = 1 FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(63)' AND state = 'active'",
+        )
+        .await;
         eye.batch_execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(63)'")
             .await
             .expect("an administrator may");

@@ -41,9 +41,7 @@ impl DatabaseFixture {
     }
 
     pub(crate) async fn run_call(&self, call: Call) -> Outcome {
-        self.tool
-            .call(call, CancellationToken::new(), &DiscardingLogSink)
-            .await
+        self.tool.call(call, CancellationToken::new(), &DiscardingLogSink).await
     }
 
     pub(crate) async fn call_result(&self, call: Call) -> Value {
@@ -107,9 +105,7 @@ pub(crate) fn with_timeout(mut call: Call, limit: Duration) -> Call {
 pub(crate) fn first_row(result: &Value) -> Value {
     let row = result["rows"][0].as_object();
     let value = row.and_then(|row| row.values().next());
-    value
-        .unwrap_or_else(|| panic!("no row in {result}"))
-        .clone()
+    value.unwrap_or_else(|| panic!("no row in {result}")).clone()
 }
 
 pub(crate) fn success_value(outcome: Outcome) -> Value {

@@ -26,8 +26,7 @@ async fn injection_fixture() -> DatabaseFixture {
 }
 
 async fn assert_untouched(fixture: &DatabaseFixture, context: &str) {
-    let sum =
-        "SELECT count(*) || ':' || sum(n) || ':' || string_agg(secret, ',' ORDER BY n) FROM canary";
+    let sum = "SELECT count(*) || ':' || sum(n) || ':' || string_agg(secret, ',' ORDER BY n) FROM canary";
     let row = fixture.raw_client().await.query_one(sum, &[]).await;
     let row = row.unwrap_or_else(|error| panic!("{context}: {error:?}"));
     assert_eq!(row.get::<_, String>(0), "5:15:s1,s2,s3,s4,s5", "{context}");
@@ -37,9 +36,7 @@ async fn assert_untouched(fixture: &DatabaseFixture, context: &str) {
 async fn check_exact(before: &str, after: &str, expected: impl Fn(&str) -> Vec<String>) {
     let house = injection_fixture().await;
     for value in attack_corpus() {
-        let outcome = house
-            .run_call(house.template_call(around(before, &value, after)))
-            .await;
+        let outcome = house.run_call(house.template_call(around(before, &value, after))).await;
         let Outcome::Ok(success) = outcome else {
             panic!("{before}{value:?}{after}: {outcome:?}")
         };
@@ -57,9 +54,7 @@ async fn check_exact(before: &str, after: &str, expected: impl Fn(&str) -> Vec<S
 async fn check_harmless(before: &str, after: &str) {
     let house = injection_fixture().await;
     for value in attack_corpus() {
-        house
-            .run_call(house.template_call(around(before, &value, after)))
-            .await;
+        house.run_call(house.template_call(around(before, &value, after))).await;
     }
     assert_untouched(&house, before).await;
 }
@@ -77,12 +72,7 @@ fn the_corpus_is_large_enough() {
 async fn values_among_tokens_come_back() {
     check_exact("SELECT ", "::text AS v", unchanged).await;
     check_exact("SELECT /* it's */ ", " || '' -- '", unchanged).await;
-    check_exact(
-        "WITH x AS (SELECT ",
-        "::text AS v) SELECT v FROM x",
-        unchanged,
-    )
-    .await;
+    check_exact("WITH x AS (SELECT ", "::text AS v) SELECT v FROM x", unchanged).await;
 }
 
 #[tokio::test]
@@ -98,24 +88,15 @@ async fn values_in_quotes_come_back() {
         "SELECT 'a' -- it's\r  '",
         "SELECT -- it's\r 'a",
     ] {
-        check_exact(before, "' AS v", |v| {
-            in_quotes(v).map(|v| format!("a{v}")).to_vec()
-        })
-        .await;
+        check_exact(before, "' AS v", |v| in_quotes(v).map(|v| format!("a{v}")).to_vec()).await;
     }
-    check_exact("SELECT 'a' -- it's\n || ", "::text AS v", |v| {
-        vec![format!("a{v}")]
-    })
-    .await;
+    check_exact("SELECT 'a' -- it's\n || ", "::text AS v", |v| vec![format!("a{v}")]).await;
 }
 
 #[tokio::test]
 async fn values_in_quotes_with_escapes_come_back() {
     check_exact("SELECT E'", "' AS v", unchanged).await;
-    check_exact("SELECT e'it''s \\' ", "' AS v", |v| {
-        vec![format!("it's ' {v}")]
-    })
-    .await;
+    check_exact("SELECT e'it''s \\' ", "' AS v", |v| vec![format!("it's ' {v}")]).await;
     check_exact("SELECT E'a' -- so\n '", "' AS v", |v| vec![format!("a{v}")]).await;
 }
 
@@ -155,10 +136,7 @@ async fn check_exact_in_body(head: &str, tail: &str, expected: impl Fn(&str) -> 
 
 #[tokio::test]
 async fn values_in_the_bodies_of_routines_come_back() {
-    check_exact_in_body("LANGUAGE sql AS $f$ SELECT '", "' $f$", |v| {
-        in_quotes(v).to_vec()
-    })
-    .await;
+    check_exact_in_body("LANGUAGE sql AS $f$ SELECT '", "' $f$", |v| in_quotes(v).to_vec()).await;
     check_exact_in_body("LANGUAGE sql AS $$ SELECT E'", "' $$", unchanged).await;
     check_exact_in_body("LANGUAGE sql AS $$ SELECT ", "::text $$", unchanged).await;
     let tail = "$q$; END $$ LANGUAGE plpgsql";
@@ -214,15 +192,10 @@ async fn values_in_programs_that_are_read_otherwise_are_refused() {
             "CREATE FUNCTION g() RETURNS text LANGUAGE plperl AS $f$ return '",
             "'; $f$",
         ),
-        (
-            "CREATE FUNCTION g() RETURNS text LANGUAGE sql AS 'SELECT ''",
-            "'''",
-        ),
+        ("CREATE FUNCTION g() RETURNS text LANGUAGE sql AS 'SELECT ''", "'''"),
     ] {
         for value in ["'; DELETE FROM canary; --", "x"] {
-            let outcome = house
-                .run_call(house.template_call(around(before, value, after)))
-                .await;
+            let outcome = house.run_call(house.template_call(around(before, value, after))).await;
             let error = outcome.failure().unwrap_or_else(|| panic!("{before}"));
             assert_eq!(error.code, "SQL_BIND", "{error:?}");
         }
@@ -234,11 +207,7 @@ async fn values_in_programs_that_are_read_otherwise_are_refused() {
 async fn values_right_after_a_backslash_are_refused() {
     let house = injection_fixture().await;
     for value in attack_corpus() {
-        let pieces = around(
-            "SELECT secret FROM canary WHERE secret = E'dir\\",
-            &value,
-            "'",
-        );
+        let pieces = around("SELECT secret FROM canary WHERE secret = E'dir\\", &value, "'");
         let outcome = house.run_call(house.template_call(pieces)).await;
         let error = outcome.failure().unwrap_or_else(|| panic!("{value:?}"));
         assert_eq!(error.code, "SQL_BIND", "{error:?}");
@@ -286,10 +255,7 @@ async fn values_in_patterns_lists_and_documents_come_back() {
 async fn names_given_as_names_are_only_names() {
     let house = injection_fixture().await;
     for value in attack_corpus() {
-        let pieces = vec![
-            Piece::Text("SELECT * FROM ".to_owned()),
-            Piece::Ident(json!(value)),
-        ];
+        let pieces = vec![Piece::Text("SELECT * FROM ".to_owned()), Piece::Ident(json!(value))];
         house.run_call(house.template_call(pieces)).await;
     }
     assert_untouched(&house, "names").await;
@@ -305,11 +271,7 @@ async fn values_in_statements_without_parameters_come_back() {
             "; SELECT obj_description('other'::regclass) AS v",
         );
         let result = house.call_result(house.template_call(pieces)).await;
-        let expected = if value.is_empty() {
-            Value::Null
-        } else {
-            json!(value)
-        };
+        let expected = if value.is_empty() { Value::Null } else { json!(value) };
         assert_eq!(first_row(&result), expected, "{value:?}");
     }
     assert_untouched(&house, "utility").await;
@@ -323,11 +285,7 @@ async fn values_stored_and_read_are_no_more_dangerous_the_second_time() {
         let stored = first_row(&house.call_result(with_params(store, json!([value]))).await);
         assert_eq!(stored, value.as_str());
         let read = house.sql_call("DELETE FROM kept WHERE v = :v RETURNING v");
-        let read = first_row(
-            &house
-                .call_result(with_params(read, json!({"v": stored})))
-                .await,
-        );
+        let read = first_row(&house.call_result(with_params(read, json!({"v": stored}))).await);
         assert_eq!(read, value.as_str());
     }
     assert_untouched(&house, "second order").await;

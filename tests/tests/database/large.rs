@@ -38,8 +38,7 @@ async fn a_large_result_passes_through_in_bounded_memory() {
     let fixture = DatabaseFixture::new();
     let dir = tempfile::tempdir().expect("a folder");
     let bodies = Arc::new(DirBodyStore::open(dir.path()).expect("a store"));
-    let sql =
-        |rows: u64| format!("SELECT n, repeat('x', 100) AS text FROM generate_series(1, {rows}) n");
+    let sql = |rows: u64| format!("SELECT n, repeat('x', 100) AS text FROM generate_series(1, {rows}) n");
     fixture
         .run_call(with_result_writer(fixture.sql_call(&sql(2_000)), &bodies))
         .await;

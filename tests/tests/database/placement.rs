@@ -19,8 +19,7 @@ fn template_call(fixture: &DatabaseFixture, source: &str, workload: Value) -> Ca
     let rendered = template.rendered_pieces(&scope);
     let rendered = rendered.expect("the template renders");
     let mut call = new_call(&fixture.database.url(), rendered.pieces);
-    call.origins
-        .insert("command".to_owned(), vec![rendered.origins]);
+    call.origins.insert("command".to_owned(), vec![rendered.origins]);
     call
 }
 
@@ -64,28 +63,21 @@ async fn names_bodies_and_quotes_take_values() {
     let names = "DROP TABLE IF EXISTS public.{{ t }}; CREATE TABLE public.{{ t }} (id int); \
                  INSERT INTO public.{{ t }} VALUES (1); SELECT count(*) AS n FROM {{ s }}";
     let workload = json!({"t": "t_min", "s": "public.t_min"});
-    let made = fixture
-        .call_result(template_call(&fixture, names, workload))
-        .await;
+    let made = fixture.call_result(template_call(&fixture, names, workload)).await;
     assert_eq!(first_row(&made), 1);
     let body = "DO $$ BEGIN IF '{{ id }}' = '' THEN RAISE EXCEPTION 'no id'; END IF; END $$;";
     fixture
         .call_result(template_call(&fixture, body, json!({"id": "it's $$ 7"})))
         .await;
     let quotes = "SELECT $${{ title }}$$ AS t";
-    let cost = fixture.call_result(template_call(
-        &fixture,
-        quotes,
-        json!({"title": "costs $5"}),
-    ));
+    let cost = fixture.call_result(template_call(&fixture, quotes, json!({"title": "costs $5"})));
     assert_eq!(first_row(&cost.await), "costs $5");
 }
 
 #[tokio::test]
 async fn an_error_points_at_the_line_of_the_playbook() {
     let fixture = DatabaseFixture::new();
-    let source =
-        "SELECT '{{ v }}',\n\n{% if v %}-- so\n{% endif %}\n  nosuch\nFROM generate_series(1, 2)";
+    let source = "SELECT '{{ v }}',\n\n{% if v %}-- so\n{% endif %}\n  nosuch\nFROM generate_series(1, 2)";
     let mut call = template_call(&fixture, source, json!({"v": "a\nb"}));
     call.site.command_lines = vec![10];
     let failed = failure_error(&fixture.run_call(call).await);
@@ -99,10 +91,7 @@ const VIEWS: [(&str, &str); 6] = [
     ("SELECT 'p'::text || '", "' AS a, 1 AS b"),
     ("SELECT E'p' || '", "'::text AS a, 1 AS b"),
     ("SELECT $t$p", "q$t$::text AS a, 1 AS b"),
-    (
-        "SELECT a, ",
-        "::text AS c FROM (SELECT 1 AS a) x WHERE a > 0 /* ' */",
-    ),
+    ("SELECT a, ", "::text AS c FROM (SELECT 1 AS a) x WHERE a > 0 /* ' */"),
     ("SELECT 1 AS a, E'x", "y'::text AS b -- $t$"),
 ];
 
@@ -112,9 +101,7 @@ async fn parse_tree(fixture: &DatabaseFixture, pieces: Vec<Piece>) -> Result<Str
     if let Some(error) = created.failure() {
         return Err(format!("{}: {}", error.code, error.message));
     }
-    let shown = fixture
-        .query_value("SELECT pg_get_viewdef('made'::regclass)")
-        .await;
+    let shown = fixture.query_value("SELECT pg_get_viewdef('made'::regclass)").await;
     Ok(without_literals(shown.as_str().unwrap_or_default()))
 }
 
@@ -150,9 +137,7 @@ fn whatever_the_value_the_tree_differs_only_in_that_literal() {
     let fixture = DatabaseFixture::new();
     let view = |before: &str, value: &str, after: &str| {
         vec![
-            Piece::Text(format!(
-                "DROP VIEW IF EXISTS made; CREATE VIEW made AS {before}"
-            )),
+            Piece::Text(format!("DROP VIEW IF EXISTS made; CREATE VIEW made AS {before}")),
             Piece::Value(json!(value)),
             Piece::Text(after.to_owned()),
         ]

@@ -13,9 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tools::DiscardingLogSink;
 use tools::postgres::PostgresConfig;
 
-use crate::fixture::{
-    DatabaseFixture, failure_error, first_row, new_call, postgres_tool, success_value, wait_until,
-};
+use crate::fixture::{DatabaseFixture, failure_error, first_row, new_call, postgres_tool, success_value, wait_until};
 
 const OURS: &str = "application_name = 'noetl' AND datname = current_database()";
 const PID: &str = "SELECT pg_backend_pid()";
@@ -77,15 +75,9 @@ async fn a_broken_connection_is_replaced_and_an_idle_one_closed() {
     let eye = fixture.raw_client().await;
     let first = fixture.query_value(PID).await;
     let kill = format!("SELECT pg_terminate_backend({first}, 5000)");
-    eye.batch_execute(&kill)
-        .await
-        .expect("an administrator may");
+    eye.batch_execute(&kill).await.expect("an administrator may");
     assert_ne!(fixture.query_value(PID).await, first);
-    wait_until(
-        &eye,
-        &format!("SELECT count(*) = 0 FROM pg_stat_activity WHERE {OURS}"),
-    )
-    .await;
+    wait_until(&eye, &format!("SELECT count(*) = 0 FROM pg_stat_activity WHERE {OURS}")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -99,7 +91,11 @@ async fn a_call_that_is_stopped_stops_at_the_server_and_its_connection_is_not_us
         &DiscardingLogSink,
     );
     let stopping = async {
-        wait_until(&eye, "SELECT count(*) = 1 FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(62)' AND state = 'active'").await;
+        wait_until(
+            &eye,
+            "SELECT count(*) = 1 FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(62)' AND state = 'active'",
+        )
+        .await;
         let sleeping = "SELECT pid FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(62)'";
         let row = eye.query_one(sleeping, &[]).await;
         stop.cancel();
@@ -152,17 +148,14 @@ async fn a_stop_does_not_cancel_the_next_call_on_the_connection() {
     });
     let stop = CancellationToken::new();
     let keeping = fixture.tool.call(large, stop.clone(), &DiscardingLogSink);
-    eye.batch_execute("SELECT pg_advisory_lock(7)")
-        .await
-        .expect("a lock");
+    eye.batch_execute("SELECT pg_advisory_lock(7)").await.expect("a lock");
     let next = async {
         silent.0.notified().await;
-        fixture
-            .query_value("SELECT 5 AS n FROM pg_advisory_lock(7)")
-            .await
+        fixture.query_value("SELECT 5 AS n FROM pg_advisory_lock(7)").await
     };
     let stopping = async {
-        let waits = "SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'SELECT 5%' AND wait_event_type = 'Lock'";
+        let waits =
+            "SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'SELECT 5%' AND wait_event_type = 'Lock'";
         wait_until(&eye, waits).await;
         stop.cancel();
     };
@@ -181,17 +174,12 @@ async fn a_stop_does_not_cancel_the_next_call_on_the_connection() {
 #[tokio::test]
 async fn each_credential_has_connections_of_its_own() {
     let fixture = DatabaseFixture::new();
-    fixture
-        .query("CREATE ROLE somebody_else LOGIN PASSWORD 'x'")
-        .await;
+    fixture.query("CREATE ROLE somebody_else LOGIN PASSWORD 'x'").await;
     let me = fixture.query_value("SELECT current_user::text").await;
     let mut other = fixture.sql_call("SELECT current_user::text");
     let location = fixture.database.location();
     other.fields["auth"] = json!({"dsn": format!("postgres://somebody_else:x@{location}/{}", fixture.database.name())});
-    assert_eq!(
-        first_row(&fixture.call_result(other).await),
-        "somebody_else"
-    );
+    assert_eq!(first_row(&fixture.call_result(other).await), "somebody_else");
     assert_eq!(fixture.query_value("SELECT current_user::text").await, me);
     fixture.query("DROP ROLE somebody_else").await;
 }
@@ -205,10 +193,7 @@ async fn the_database_of_an_engine_is_refused_under_every_name_unless_it_is_allo
         .expect("a store opens");
     let alias = fixture.database.url().replace("127.0.0.1", "localhost");
     for url in [fixture.database.url(), alias] {
-        let call = new_call(
-            &url,
-            vec![Piece::Text("DELETE FROM noetl.execution".to_owned())],
-        );
+        let call = new_call(&url, vec![Piece::Text("DELETE FROM noetl.execution".to_owned())]);
         let refused = failure_error(&fixture.run_call(call).await);
         assert_eq!(
             (refused.kind, refused.code.as_str()),
@@ -220,9 +205,7 @@ async fn the_database_of_an_engine_is_refused_under_every_name_unless_it_is_allo
         ..PostgresConfig::default()
     });
     let call = fixture.sql_call("SELECT count(*) FROM noetl.execution");
-    let outcome = allowing
-        .call(call, CancellationToken::new(), &DiscardingLogSink)
-        .await;
+    let outcome = allowing.call(call, CancellationToken::new(), &DiscardingLogSink).await;
     assert_eq!(first_row(&success_value(outcome)), 0);
     drop(store);
 }
@@ -231,12 +214,8 @@ async fn the_database_of_an_engine_is_refused_under_every_name_unless_it_is_allo
 async fn each_sslmode_verifies_as_documented() {
     let server = PostgresServer::private();
     let database = server.fresh_database();
-    let certificate =
-        rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
-    server.enable_tls(
-        &certificate.cert.pem(),
-        &certificate.signing_key.serialize_pem(),
-    );
+    let certificate = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("a certificate");
+    server.enable_tls(&certificate.cert.pem(), &certificate.signing_key.serialize_pem());
     let dir = tempfile::tempdir().expect("a folder");
     let roots = dir.path().join("roots.pem");
     std::fs::write(&roots, certificate.cert.pem()).expect("a file");
@@ -258,15 +237,9 @@ async fn each_sslmode_verifies_as_documented() {
         if let Some(roots) = roots {
             call.fields["auth"]["sslrootcert"] = json!(roots);
         }
-        let outcome = tool
-            .call(call, CancellationToken::new(), &DiscardingLogSink)
-            .await;
+        let outcome = tool.call(call, CancellationToken::new(), &DiscardingLogSink).await;
         match encrypted {
-            Some(encrypted) => assert_eq!(
-                first_row(&success_value(outcome)),
-                encrypted,
-                "{mode} {url}"
-            ),
+            Some(encrypted) => assert_eq!(first_row(&success_value(outcome)), encrypted, "{mode} {url}"),
             None => assert!(outcome.failure().is_some(), "{mode} {url}"),
         }
     }

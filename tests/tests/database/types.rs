@@ -42,11 +42,7 @@ fn type_table() -> Vec<(&'static str, &'static str, Value)> {
         ("date", "infinity", json!("infinity")),
         ("time", "23:59:59.000001", json!("23:59:59.000001")),
         ("timetz", "12:00:00+05:30", json!("12:00:00+05:30")),
-        (
-            "timestamp",
-            "1969-12-31 23:59:59.5",
-            json!("1969-12-31T23:59:59.5"),
-        ),
+        ("timestamp", "1969-12-31 23:59:59.5", json!("1969-12-31T23:59:59.5")),
         (
             "timestamptz",
             "2024-07-01 12:00:00+02",
@@ -58,11 +54,7 @@ fn type_table() -> Vec<(&'static str, &'static str, Value)> {
             "1 year 2 mons -3 days +04:05:06.7",
             json!("1 year 2 mons -3 days +04:05:06.7"),
         ),
-        (
-            "json",
-            "{\"b\":1,\"a\":[null,1.5]}",
-            json!({"b": 1, "a": [null, 1.5]}),
-        ),
+        ("json", "{\"b\":1,\"a\":[null,1.5]}", json!({"b": 1, "a": [null, 1.5]})),
         ("jsonb", "[{\"k\": \"v\"}, true]", json!([{"k": "v"}, true])),
         ("int4[]", "{1,NULL,3}", json!([1, null, 3])),
         ("int4[]", "{}", json!([])),
@@ -72,11 +64,7 @@ fn type_table() -> Vec<(&'static str, &'static str, Value)> {
             "{a,\"b,c\",\"d\\\"e\",\"NULL\",\"\"}",
             json!(["a", "b,c", "d\"e", "NULL", ""]),
         ),
-        (
-            "jsonb[]",
-            "{\"[1]\",\"{\\\"a\\\": 2}\"}",
-            json!([[1], {"a": 2}]),
-        ),
+        ("jsonb[]", "{\"[1]\",\"{\\\"a\\\": 2}\"}", json!([[1], {"a": 2}])),
         (
             "timestamptz[]",
             "{2024-01-01 00:00:00+00}",
@@ -99,19 +87,11 @@ fn type_table() -> Vec<(&'static str, &'static str, Value)> {
         ("point", "(1.5,-2)", json!("(1.5,-2)")),
         ("box", "(3,4),(1,2)", json!("(3,4),(1,2)")),
         ("path", "[(0,0),(1,1)]", json!("[(0,0),(1,1)]")),
-        (
-            "polygon",
-            "((0,0),(1,1),(2,0))",
-            json!("((0,0),(1,1),(2,0))"),
-        ),
+        ("polygon", "((0,0),(1,1),(2,0))", json!("((0,0),(1,1),(2,0))")),
         ("circle", "<(1,2),3>", json!("<(1,2),3>")),
         ("lseg", "[(0,0),(1,1)]", json!("[(0,0),(1,1)]")),
         ("line", "{1,2,3}", json!("{1,2,3}")),
-        (
-            "tsvector",
-            "'cat':3 'dog':1A,2",
-            json!("'cat':3 'dog':1A,2"),
-        ),
+        ("tsvector", "'cat':3 'dog':1A,2", json!("'cat':3 'dog':1A,2")),
         ("pg_lsn", "16/B374D848", json!("16/B374D848")),
         ("xml", "<a>b</a>", json!("<a>b</a>")),
         ("money", "12.34", json!("12.34")),
@@ -132,9 +112,7 @@ async fn every_type_round_trips_as_json() {
     fixture.query(OWN_TYPES).await;
     for (kind, literal, expected) in type_table() {
         let literal = literal.replace("''", "'").replace('\'', "''");
-        let read = fixture
-            .query_value(&format!("SELECT '{literal}'::{kind} AS v"))
-            .await;
+        let read = fixture.query_value(&format!("SELECT '{literal}'::{kind} AS v")).await;
         assert_eq!(read, expected, "{kind} {literal}");
         // JSON text stays text in JSON columns, so the test compares what the server stored.
         let call = fixture.sql_call(&format!(
@@ -163,14 +141,10 @@ async fn null_is_null_in_every_type() {
 async fn maps_and_lists_go_into_rows_of_a_type() {
     let fixture = DatabaseFixture::new();
     fixture.query(OWN_TYPES).await;
-    let call = fixture
-        .sql_call("SELECT ($1::pair).t || ($2::pair).n AS v, ROW(1, 'a b', NULL, true) AS r");
+    let call = fixture.sql_call("SELECT ($1::pair).t || ($2::pair).n AS v, ROW(1, 'a b', NULL, true) AS r");
     let call = with_params(call, json!([{"t": "x \"y\"", "n": 1}, [2, "z"]]));
     let result = fixture.call_result(call).await;
-    assert_eq!(
-        result["rows"][0],
-        json!({"v": "x \"y\"2", "r": "(1,\"a b\",,t)"})
-    );
+    assert_eq!(result["rows"][0], json!({"v": "x \"y\"2", "r": "(1,\"a b\",,t)"}));
 }
 
 #[tokio::test]
@@ -186,8 +160,7 @@ async fn columns_with_the_same_name_get_distinct_keys() {
 #[tokio::test]
 async fn json_text_is_json_and_a_text_that_is_none_is_refused_with_the_remedy() {
     let fixture = DatabaseFixture::new();
-    let call =
-        |value: Value| with_params(fixture.sql_call("SELECT $1::jsonb AS v"), json!([value]));
+    let call = |value: Value| with_params(fixture.sql_call("SELECT $1::jsonb AS v"), json!([value]));
     assert_eq!(
         first_row(&fixture.call_result(call(json!("{\"a\": 1}"))).await),
         json!({"a": 1})

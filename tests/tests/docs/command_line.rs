@@ -81,9 +81,7 @@ impl HelpEntry {
 
     /// Adds a line of the meaning; of a possible value, only its name.
     fn append(&mut self, line: &str) {
-        let value = line
-            .strip_prefix("- ")
-            .and_then(|value| value.split_once(':'));
+        let value = line.strip_prefix("- ").and_then(|value| value.split_once(':'));
         let separator = match (self.meaning.as_str(), value) {
             ("", _) => "",
             (text, _) if line == "Possible values:" && !text.ends_with('.') => ". ",
@@ -116,19 +114,10 @@ fn entries_table(entries: &[&HelpEntry]) -> String {
 fn append_command(page: &mut String, path: &[&str], global: &[HelpEntry]) {
     let help = HelpText::read(path);
     if help.commands.is_empty() {
-        let own: Vec<_> = help
-            .arguments
-            .iter()
-            .filter(|entry| !global.contains(entry))
-            .collect();
+        let own: Vec<_> = help.arguments.iter().filter(|entry| !global.contains(entry)).collect();
         let table = entries_table(&own);
         let HelpText { about, usage, .. } = &help;
-        write!(
-            page,
-            "\n### `noetl {}`\n\n{about}: `{usage}`\n{table}",
-            path.join(" ")
-        )
-        .expect("text grows");
+        write!(page, "\n### `noetl {}`\n\n{about}: `{usage}`\n{table}", path.join(" ")).expect("text grows");
     }
     for command in &help.commands {
         append_command(page, &[path, &[command.name.as_str()]].concat(), global);

@@ -41,11 +41,7 @@ fn setting_keys(text: &str) -> Vec<SettingKey> {
         let default = format!("`{}`", found[3].trim_matches('"'));
         keys.push(SettingKey {
             key: found[2].to_owned(),
-            default: if is_example {
-                "none".to_owned()
-            } else {
-                default
-            },
+            default: if is_example { "none".to_owned() } else { default },
             meaning: join_comment(comment, "#"),
         });
     }
@@ -72,9 +68,8 @@ struct VariableDefinition {
 
 /// Reads all definitions, in the order of the file.
 fn variable_definitions(source: &str) -> Vec<VariableDefinition> {
-    let block = Regex::new(
-        r"(?m)^// Section: (\w+)\.$|((?:^///.*\n)+)^pub\(crate\) const (\w+): [^=]*Variable[^=]*=([^;]+);",
-    );
+    let block =
+        Regex::new(r"(?m)^// Section: (\w+)\.$|((?:^///.*\n)+)^pub\(crate\) const (\w+): [^=]*Variable[^=]*=([^;]+);");
     let mut section = String::new();
     let mut definitions = Vec::new();
     let mut constants = BTreeMap::new();
@@ -88,9 +83,7 @@ fn variable_definitions(source: &str) -> Vec<VariableDefinition> {
         let lines: Vec<&str> = found[2].lines().collect();
         let is_default = |line: &&str| line.starts_with("/// Default: ");
         let (comment, default) = match lines.split_last() {
-            Some((last, comment)) if is_default(last) => {
-                (comment, last.strip_prefix("/// Default: "))
-            }
+            Some((last, comment)) if is_default(last) => (comment, last.strip_prefix("/// Default: ")),
             _ => (&lines[..], None),
         };
         definitions.push(VariableDefinition {
@@ -118,14 +111,8 @@ fn variable_names(value: &str, constants: &BTreeMap<String, String>) -> Vec<Stri
 }
 
 fn settings_table(keys: &[SettingKey], definitions: &[VariableDefinition]) -> String {
-    let mut table =
-        String::from("| Key | Variable | Option | Default | Meaning |\n|---|---|---|---|---|\n");
-    for SettingKey {
-        key,
-        default,
-        meaning,
-    } in keys
-    {
+    let mut table = String::from("| Key | Variable | Option | Default | Meaning |\n|---|---|---|---|---|\n");
+    for SettingKey { key, default, meaning } in keys {
         let overrides = format!("Overrides `{key}`");
         let definition = definitions.iter().find_map(|definition| {
             let options = definition.meaning.strip_prefix(&overrides)?;
@@ -134,11 +121,7 @@ fn settings_table(keys: &[SettingKey], definitions: &[VariableDefinition]) -> St
         let (variable, options) = definition.unwrap_or_else(|| panic!("no variable for `{key}`"));
         let options = options.strip_prefix("; overridden by").unwrap_or(options);
         let options = options.trim();
-        writeln!(
-            table,
-            "| `{key}` | `{variable}` | {options} | {default} | {meaning} |"
-        )
-        .expect("text grows");
+        writeln!(table, "| `{key}` | `{variable}` | {options} | {default} | {meaning} |").expect("text grows");
     }
     table
 }
@@ -146,11 +129,7 @@ fn settings_table(keys: &[SettingKey], definitions: &[VariableDefinition]) -> St
 fn variables_table(section: &str, definitions: &[VariableDefinition]) -> String {
     let mut table = String::from("| Variable | Default | Meaning |\n|---|---|---|\n");
     for definition in definitions.iter().filter(|found| found.section == section) {
-        let names: Vec<String> = definition
-            .names
-            .iter()
-            .map(|name| format!("`{name}`"))
-            .collect();
+        let names: Vec<String> = definition.names.iter().map(|name| format!("`{name}`")).collect();
         let names = names.join(", ");
         let default = definition.default.as_ref();
         let default = default.unwrap_or_else(|| panic!("{names} has no line `Default: …`"));
@@ -180,10 +159,7 @@ fn the_default_settings_have_every_key_of_a_settings_file() {
         .expect("the type exists");
     let (fields, _) = fields.split_once('}').expect("the type ends");
     let field = Regex::new(r"(?m)^    pub\(super\) (\w+):").expect("a valid pattern");
-    let fields: BTreeSet<String> = field
-        .captures_iter(fields)
-        .map(|found| found[1].to_owned())
-        .collect();
+    let fields: BTreeSet<String> = field.captures_iter(fields).map(|found| found[1].to_owned()).collect();
     let keys = setting_keys(&config_source("default.toml"))
         .into_iter()
         .map(|entry| entry.key);
@@ -193,9 +169,7 @@ fn the_default_settings_have_every_key_of_a_settings_file() {
 #[test]
 fn every_constant_of_a_variable_is_read_as_a_definition() {
     let source = config_source("variables.rs");
-    let constants = source
-        .lines()
-        .filter(|line| line.starts_with("pub(crate) const "));
+    let constants = source.lines().filter(|line| line.starts_with("pub(crate) const "));
     assert_eq!(variable_definitions(&source).len(), constants.count());
 
     let source = "// Section: tools.\n\n/// One\n/// meaning.\n/// Default: 4.\npub(crate) const ONE: Variable = Variable(\"A_1\");\n\

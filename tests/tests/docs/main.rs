@@ -46,8 +46,7 @@ fn with_generated(text: &str, parts: &[String]) -> Option<String> {
 }
 
 fn events_table() -> String {
-    let mut table =
-        String::from("| Event | Entity | Emitted by | Also accepted as |\n|---|---|---|---|\n");
+    let mut table = String::from("| Event | Entity | Emitted by | Also accepted as |\n|---|---|---|---|\n");
     for kind in EventKind::ALL {
         let entity = format!("{:?}", kind.entity()).to_lowercase();
         let emitter = match kind.allowed_source() {
@@ -55,11 +54,7 @@ fn events_table() -> String {
             AllowedSource::Worker => "worker",
             AllowedSource::Both => "worker, server",
         };
-        let aliases: Vec<String> = kind
-            .aliases()
-            .iter()
-            .map(|name| format!("`{name}`"))
-            .collect();
+        let aliases: Vec<String> = kind.aliases().iter().map(|name| format!("`{name}`")).collect();
         let aliases = aliases.join(", ");
         writeln!(table, "| `{kind}` | {entity} | {emitter} | {aliases} |").expect("text grows");
     }
@@ -110,9 +105,7 @@ fn decision_title<'a>(name: &'a str, text: &'a str) -> (&'a str, &'a str) {
     let number = name.split('-').next().unwrap_or_default();
     let title = text.lines().next().and_then(|line| line.strip_prefix("# "));
     let title = title.unwrap_or_else(|| panic!("{name} does not begin with a title"));
-    let bare = title
-        .strip_prefix(number)
-        .and_then(|title| title.strip_prefix(": "));
+    let bare = title.strip_prefix(number).and_then(|title| title.strip_prefix(": "));
     (number, bare.unwrap_or(title))
 }
 
@@ -130,9 +123,7 @@ fn the_title_of_a_decision_is_shown_without_its_number() {
 
 #[test]
 fn a_stale_page_is_noticed() {
-    let page = |first: &str, second: &str| {
-        format!("# Page\n\n{BEGIN}{first}{END}\nProse.\n{BEGIN}{second}{END}End.\n")
-    };
+    let page = |first: &str, second: &str| format!("# Page\n\n{BEGIN}{first}{END}\nProse.\n{BEGIN}{second}{END}End.\n");
     let parts = ["| one |\n".to_owned(), "| two |\n".to_owned()];
     let fresh = page(&parts[0], &parts[1]);
     assert_eq!(with_generated(&page("| old |\n", ""), &parts), Some(fresh));

@@ -59,9 +59,7 @@ impl History {
     pub(crate) fn from_rows(rows: Vec<LogRow>, snapshots: Vec<SnapshotRow>) -> Self {
         let lines = rows.into_iter().map(HistoryLine::Row);
         let lines = lines.chain(snapshots.into_iter().map(HistoryLine::Snapshot));
-        let mut history = Self {
-            lines: lines.collect(),
-        };
+        let mut history = Self { lines: lines.collect() };
         for execution in history.executions() {
             let state = history
                 .fold(execution, u64::MAX)
@@ -75,9 +73,10 @@ impl History {
     }
 
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let lines = text.lines().enumerate().map(|(index, line)| {
-            serde_json::from_str(line).map_err(|error| format!("line {}: {error}", index + 1))
-        });
+        let lines = text
+            .lines()
+            .enumerate()
+            .map(|(index, line)| serde_json::from_str(line).map_err(|error| format!("line {}: {error}", index + 1)));
         let lines = lines.collect::<Result<_, _>>()?;
         Ok(Self { lines })
     }
@@ -126,13 +125,9 @@ impl History {
         let place = format!("snapshot of execution {}", snapshot.execution);
         let bytes = hex::decode(&snapshot.bytes).map_err(|error| format!("{place}: {error}"))?;
         let mut buffer = vec![0; bytes.len()];
-        let state = ciborium::de::from_reader_with_buffer::<ExecutionState, _>(
-            bytes.as_slice(),
-            &mut buffer,
-        );
-        let state = state.map_err(|error| {
-            format!("{place}: {error}; increase `SNAPSHOT_VERSION` if its form changed")
-        })?;
+        let state = ciborium::de::from_reader_with_buffer::<ExecutionState, _>(bytes.as_slice(), &mut buffer);
+        let state =
+            state.map_err(|error| format!("{place}: {error}; increase `SNAPSHOT_VERSION` if its form changed"))?;
         if state != self.fold(snapshot.execution, snapshot.seq)? {
             return Err(format!("{place}: it differs from the state of its log"));
         }

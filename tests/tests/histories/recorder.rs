@@ -18,8 +18,7 @@ const COMMANDS_FILE: &str = "commands.txt";
 /// Runs the scenario of a folder and returns what the store wrote.
 pub(crate) fn record(folder: &Path) -> History {
     let sandbox = CliSandbox::new();
-    let entries = fs::read_dir(folder)
-        .unwrap_or_else(|error| panic!("cannot read {}: {error}", folder.display()));
+    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("cannot read {}: {error}", folder.display()));
     for entry in entries {
         let entry = entry.expect("the folder is readable");
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -58,8 +57,7 @@ fn run_line(sandbox: &CliSandbox, line: &str) {
 }
 
 fn read_log(db: &Connection) -> Vec<LogRow> {
-    let sql =
-        "SELECT execution_id, seq_first, seq_last, body FROM log ORDER BY execution_id, seq_first";
+    let sql = "SELECT execution_id, seq_first, seq_last, body FROM log ORDER BY execution_id, seq_first";
     let mut statement = db.prepare(sql).expect("the store has a log");
     let rows = statement.query_map((), |row| {
         Ok(LogRow {
@@ -69,8 +67,7 @@ fn read_log(db: &Connection) -> Vec<LogRow> {
             body: row.get(3)?,
         })
     });
-    rows.and_then(Iterator::collect)
-        .expect("the log can be read")
+    rows.and_then(Iterator::collect).expect("the log can be read")
 }
 
 fn read_snapshots(db: &Connection) -> Vec<SnapshotRow> {
@@ -84,8 +81,7 @@ fn read_snapshots(db: &Connection) -> Vec<SnapshotRow> {
             bytes: hex::encode(row.get::<_, Vec<u8>>(3)?),
         })
     });
-    rows.and_then(Iterator::collect)
-        .expect("the snapshots can be read")
+    rows.and_then(Iterator::collect).expect("the snapshots can be read")
 }
 
 fn read_unsigned(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {

@@ -19,11 +19,7 @@ pub(crate) fn summarize(state: &ExecutionState) -> Value {
     let result = state.end_boundary.as_ref().or(state.last_boundary.as_ref());
     let error = state.error.as_ref();
     let runs: Vec<String> = state.runs.iter().map(|(id, _)| id.to_string()).collect();
-    let tokens: Vec<&str> = state
-        .tokens
-        .iter()
-        .map(|(_, token)| token.step.as_str())
-        .collect();
+    let tokens: Vec<&str> = state.tokens.iter().map(|(_, token)| token.step.as_str()).collect();
     let signals: Vec<&str> = state.signals.keys().map(Name::as_str).collect();
     json!({
         "status": state.status().name(),

@@ -121,10 +121,7 @@ async fn a_sqlite_database_is_opened_later() {
         .await;
     assert_eq!(result["rows"], json!([{"n": 1}]));
     let second_result = fixture.sql("sqlite", "INSERT INTO t VALUES (2)", &database);
-    assert_eq!(
-        fixture.check_recovers(second_result).await["affected_rows"],
-        1
-    );
+    assert_eq!(fixture.check_recovers(second_result).await["affected_rows"], 1);
     // A database that cannot be opened for another reason stays a failure.
     let folder = fixture.sql("sqlite", "SELECT 1", &json!({"database": "."}));
     let failed = fixture.run_call(&folder).await;
@@ -144,16 +141,10 @@ async fn a_duckdb_database_is_opened_later() {
     assert_eq!(result["rows"], json!([{"n": 1}]));
     // It is loaded, and opens the file itself.
     let second_result = fixture.sql("duckdb", "INSERT INTO t VALUES (2)", &database);
-    assert_eq!(
-        fixture.check_recovers(second_result).await["affected_rows"],
-        1
-    );
+    assert_eq!(fixture.check_recovers(second_result).await["affected_rows"], 1);
     // The library needs one for a database in memory, too.
     let memory = fixture.sql("duckdb", "SELECT 1 AS n", &json!({}));
-    assert_eq!(
-        fixture.check_recovers(memory).await["rows"],
-        json!([{"n": 1}])
-    );
+    assert_eq!(fixture.check_recovers(memory).await["rows"], json!([{"n": 1}]));
     // A database that cannot be opened for another reason stays a failure.
     let folder = fixture.sql("duckdb", "SELECT 1", &json!({"database": "."}));
     let failed = fixture.run_call(&folder).await;
@@ -168,8 +159,7 @@ async fn a_file_that_a_duckdb_statement_reads_is_opened_later() {
     let file = fixture.path().join("rows.csv");
     std::fs::write(&file, "n\n3\n").unwrap();
     // As long as this runs, the database is open.
-    let endless =
-        "SELECT count(*) FROM range(1000000000) a, range(1000000000) b WHERE a.range + b.range = 7";
+    let endless = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b WHERE a.range + b.range = 7";
     let endless = fixture.sql("duckdb", endless, &database);
     let stop = CancellationToken::new();
     let tool = fixture.tools.get("duckdb").unwrap();
@@ -179,9 +169,7 @@ async fn a_file_that_a_duckdb_statement_reads_is_opened_later() {
             tokio::task::yield_now().await;
         }
         let read = format!("SELECT n FROM '{}'", file.display());
-        let read = fixture
-            .check_recovers(fixture.sql("duckdb", &read, &database))
-            .await;
+        let read = fixture.check_recovers(fixture.sql("duckdb", &read, &database)).await;
         stop.cancel();
         read
     };

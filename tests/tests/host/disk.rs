@@ -45,11 +45,7 @@ async fn a_full_disk_refuses_at_once_without_effect_until_there_is_space() {
     let (status, refused) = server.execute("tests/waits").await;
     assert_eq!((status, &refused["code"]), (507, &json!("STORE_FULL")));
     let after = server.count_refused_commits().await;
-    assert_eq!(
-        after,
-        before + 1,
-        "the write was retried before the response"
-    );
+    assert_eq!(after, before + 1, "the write was retried before the response");
     let (status, ready) = server.get("/readyz").await;
     assert_eq!((status, &ready["code"]), (507, &json!("STORE_FULL")));
     assert!(ready["detail"].as_str().unwrap().contains("noetl.db"));

@@ -172,10 +172,7 @@ async fn cancels_are_refused_when_the_reserve_is_used_up_until_it_is_refilled() 
     let (status, refused) = refused;
     assert_eq!((status, &refused["code"]), (507, &json!("STORE_FULL")));
     let detail = refused["detail"].as_str().unwrap();
-    assert!(
-        detail.contains("reserved for cancel and pause is used up"),
-        "{detail}"
-    );
+    assert!(detail.contains("reserved for cancel and pause is used up"), "{detail}");
 
     drop(filler);
     server.wait_until_ready().await;

@@ -98,12 +98,7 @@ impl DiskServer {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder().timeout(RESPONSE_TIMEOUT);
         let http = http.build().unwrap();
-        Self {
-            child,
-            url,
-            http,
-            log,
-        }
+        Self { child, url, http, log }
     }
 
     /// Starts a worker of this server in a directory on another disk; it stops with the returned value.
@@ -128,11 +123,7 @@ impl DiskServer {
     }
 
     /// Repeats a request until the response is as expected.
-    pub(crate) async fn get_until(
-        &self,
-        path: &str,
-        is_expected: impl Fn(u16, &Value) -> bool,
-    ) -> Value {
+    pub(crate) async fn get_until(&self, path: &str, is_expected: impl Fn(u16, &Value) -> bool) -> Value {
         let start = tokio::time::Instant::now();
         loop {
             let (status, body) = self.get(path).await;
@@ -158,14 +149,11 @@ impl DiskServer {
     /// Waits until a run has this status.
     pub(crate) async fn wait_for_status(&self, id: &str, status: &str) -> Value {
         let path = format!("/api/executions/{id}");
-        self.get_until(&path, |_, run| run["status"] == status)
-            .await
+        self.get_until(&path, |_, run| run["status"] == status).await
     }
 
     pub(crate) async fn register(&self, playbook: &str) {
-        let (status, answer) = self
-            .post("/api/catalog/register", json!({"content": playbook}))
-            .await;
+        let (status, answer) = self.post("/api/catalog/register", json!({"content": playbook})).await;
         assert!(status < 300, "{answer}");
     }
 
@@ -197,9 +185,8 @@ impl DiskServer {
         let text = self.http.get(url).send().await.unwrap();
         let text = text.text().await.unwrap();
         let mut lines = text.lines().map(str::split_whitespace);
-        let found = lines.find_map(|mut words| {
-            (words.next() == Some("noetl_store_failures_total")).then(|| words.next())
-        });
+        let found =
+            lines.find_map(|mut words| (words.next() == Some("noetl_store_failures_total")).then(|| words.next()));
         found.flatten().map_or(0, |count| count.parse().unwrap())
     }
 }

@@ -104,12 +104,7 @@ async fn a_ctx_with_as_many_keys_as_fit_is_written_and_read_in_bounded_time_and_
     let http = reqwest::Client::new();
     let url = format!("{}/api/vars/{id}", served.url);
     let write = async |keys: std::ops::Range<u32>| {
-        let sent = http
-            .post(&url)
-            .json(&patch_body(keys))
-            .send()
-            .await
-            .unwrap();
+        let sent = http.post(&url).json(&patch_body(keys)).send().await.unwrap();
         (sent.status().as_u16(), sent.text().await.unwrap())
     };
     let million = http.post(&url).json(&patch_body(0..1_000_000)).send().await;
@@ -136,9 +131,7 @@ async fn a_ctx_with_as_many_keys_as_fit_is_written_and_read_in_bounded_time_and_
     let result = sandbox.run_json(&["result", &format!("{id}/read"), "-o", "json"]);
     assert_eq!(result, json!(keys));
     let grown = peak_kib(served.id()) - before;
-    println!(
-        "{keys} keys; 100 writes in {took:?}; {before} KiB, {grown} KiB more; {status} {refused}"
-    );
+    println!("{keys} keys; 100 writes in {took:?}; {before} KiB, {grown} KiB more; {status} {refused}");
     assert!(took < Duration::from_secs(60), "{took:?}");
     assert!(before + grown < SERVER_KIB_MAX, "{before} + {grown} KiB");
 }

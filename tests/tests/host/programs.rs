@@ -50,14 +50,7 @@ fn a_payload_does_not_become_code_in_scripts_and_jq_programs() {
     let name = r#"x"; throw "evil"; // ` + 1 \(error) ${throw 1}"#;
     let payload = serde_json::json!({"name": name, "list": [1, name]});
     sandbox.write("payload.json", &payload.to_string());
-    let ran = sandbox.run_json(&[
-        "run",
-        "payload.yaml",
-        "--payload",
-        "payload.json",
-        "-o",
-        "json",
-    ]);
+    let ran = sandbox.run_json(&["run", "payload.yaml", "--payload", "payload.json", "-o", "json"]);
     let text = serde_json::json!([name, name, format!("1{name}")]);
     assert_eq!(ran["result"]["script"], text, "{ran}");
     let text = serde_json::json!([name, name, name]);
@@ -68,25 +61,12 @@ fn a_payload_does_not_become_code_in_scripts_and_jq_programs() {
 fn a_program_that_cannot_be_started_for_want_of_descriptors_is_started_later() {
     let sandbox = CliSandbox::new();
     sandbox.write("many.yaml", MANY);
-    let plain = sandbox.command(&[
-        "run",
-        "many.yaml",
-        "--slots",
-        "40",
-        "--store",
-        "kept",
-        "-o",
-        "json",
-    ]);
+    let plain = sandbox.command(&["run", "many.yaml", "--slots", "40", "--store", "kept", "-o", "json"]);
     let mut command = Command::new("sh");
     command.args(["-c", r#"ulimit -n 40; exec "$@""#, "sh"]);
     command.arg(plain.get_program()).args(plain.get_args());
     command.current_dir(sandbox.path("")).env_clear();
-    command.envs(
-        plain
-            .get_envs()
-            .filter_map(|(name, value)| Some((name, value?))),
-    );
+    command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let ran = command.output().unwrap();
     let (out, err) = (
         String::from_utf8_lossy(&ran.stdout),
@@ -95,9 +75,7 @@ fn a_program_that_cannot_be_started_for_want_of_descriptors_is_started_later() {
     assert_eq!(ran.status.code(), Some(0), "{out}\n{err}");
     let events = sandbox.run(&["events", "last", "--store", "kept", "-o", "ndjson"]);
     let lines = events.stdout.lines();
-    let failed = lines.filter(|line| {
-        line.contains("\"task.attempt.failed\"") || line.contains("\"task.failed\"")
-    });
+    let failed = lines.filter(|line| line.contains("\"task.attempt.failed\"") || line.contains("\"task.failed\""));
     assert_eq!(failed.count(), 0, "{events:?}");
 }
 
@@ -110,10 +88,7 @@ fn the_programs_of_a_step_that_is_out_of_time_end_with_it() {
     assert!(ran.stderr.contains("STEP_TIMEOUT"), "{ran:?}");
     let pid = sandbox.read("pid");
     assert!(!pid.trim().is_empty(), "the program did not start");
-    assert!(
-        sandbox.wait_for_no_processes(),
-        "process {pid} is still running"
-    );
+    assert!(sandbox.wait_for_no_processes(), "process {pid} is still running");
 }
 
 #[test]

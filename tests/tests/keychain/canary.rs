@@ -93,11 +93,7 @@ fn check_absent(output: impl AsRef<[u8]>, message: &str) {
     for secret in [SECRET, FROM_ENV] {
         let hits = find_hits(said, secret);
         let text = || String::from_utf8_lossy(said);
-        assert!(
-            hits.is_empty(),
-            "{message} shows a secret as {hits:?}: {}",
-            text()
-        );
+        assert!(hits.is_empty(), "{message} shows a secret as {hits:?}: {}", text());
     }
 }
 
@@ -203,8 +199,7 @@ pub(crate) fn start_server(sandbox: &CliSandbox, store: &str) -> Served {
         .map_while(Result::ok)
         .find(|line| line.starts_with("listening on"));
     let url = ready.unwrap().split_whitespace().nth(2).unwrap().to_owned();
-    let output =
-        std::thread::spawn(move || lines.map_while(Result::ok).collect::<Vec<_>>().join("\n"));
+    let output = std::thread::spawn(move || lines.map_while(Result::ok).collect::<Vec<_>>().join("\n"));
     Served {
         child,
         url,
@@ -214,9 +209,7 @@ pub(crate) fn start_server(sandbox: &CliSandbox, store: &str) -> Served {
 
 /// Every value of every table, unchanged; a row as text would quote its values once more.
 async fn dump_database(url: &str) -> Vec<u8> {
-    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls)
-        .await
-        .unwrap();
+    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);
     let columns = "SELECT c.table_name::text, c.column_name::text, c.data_type::text
         FROM information_schema.columns c JOIN information_schema.tables t USING (table_schema, table_name)
@@ -244,13 +237,7 @@ async fn no_secret_shows_in_a_database_or_in_the_output_of_its_server() {
     let mut served = start_server(&sandbox, &database.url());
     let url = served.url.clone();
     let server_args = ["--server", &url];
-    let set = sandbox.run(&[
-        "register",
-        "-f",
-        "credential.json",
-        server_args[0],
-        server_args[1],
-    ]);
+    let set = sandbox.run(&["register", "-f", "credential.json", server_args[0], server_args[1]]);
     assert_eq!(set.code, Some(0), "{set:?}");
     let output = sandbox.run(&["run", "canary.yaml", "-j", server_args[0], server_args[1]]);
     assert_eq!(output.code, Some(0), "{output:?}");
@@ -272,16 +259,8 @@ async fn no_secret_shows_in_a_database_or_in_the_output_of_its_server() {
         &format!("/api/executions/{id}/logs"),
         &format!("/api/vars/{id}"),
     ] {
-        let response = http
-            .get(format!("{}{path}", served.url))
-            .send()
-            .await
-            .unwrap();
-        assert!(
-            response.status().is_success(),
-            "{path}: {}",
-            response.status()
-        );
+        let response = http.get(format!("{}{path}", served.url)).send().await.unwrap();
+        assert!(response.status().is_success(), "{path}: {}", response.status());
         check_absent(response.text().await.unwrap(), path);
     }
     let dump = dump_database(&database.url()).await;

@@ -18,11 +18,7 @@ struct DerivedCanary {
     task: &'static str,
 }
 
-const fn canary(
-    expression: &'static str,
-    becomes: fn(&str) -> String,
-    task: &'static str,
-) -> DerivedCanary {
+const fn canary(expression: &'static str, becomes: fn(&str) -> String, task: &'static str) -> DerivedCanary {
     DerivedCanary {
         expression,
         becomes,
@@ -75,11 +71,7 @@ fn picked(text: &str) -> String {
 const CANARIES: &[DerivedCanary] = &[
     canary("| lower", lower, "{kind: noop, result: {a: '{{ $ }}'}}"),
     canary("| upper", upper, "{kind: noop, input: {a: '{{ $ }}'}}"),
-    canary(
-        "| reverse",
-        reversed,
-        "{kind: noop, message: 'x {{ $ }} y'}",
-    ),
+    canary("| reverse", reversed, "{kind: noop, message: 'x {{ $ }} y'}"),
     canary(
         "[2:16]",
         slice,
@@ -120,11 +112,7 @@ const CANARIES: &[DerivedCanary] = &[
         lower,
         "{kind: shell, command: 'true', shell: '/bin/{{ $ }}'}",
     ),
-    canary(
-        "| lower",
-        lower,
-        "{kind: python, code: 'x = = \"{{ $ }}\"'}",
-    ),
+    canary("| lower", lower, "{kind: python, code: 'x = = \"{{ $ }}\"'}"),
     canary(
         "| upper",
         upper,
@@ -196,16 +184,8 @@ const CANARIES: &[DerivedCanary] = &[
         name_form,
         "{kind: duckdb, command: 'select {{ $ | raw_sql }} from nowhere'}",
     ),
-    canary(
-        "| lower",
-        lower,
-        "{kind: artifact, uri: 'noetl://execution/1/{{ $ }}'}",
-    ),
-    canary(
-        "| upper",
-        upper,
-        "{kind: artifact, uri: 'file://nowhere/{{ $ }}'}",
-    ),
+    canary("| lower", lower, "{kind: artifact, uri: 'noetl://execution/1/{{ $ }}'}"),
+    canary("| upper", upper, "{kind: artifact, uri: 'file://nowhere/{{ $ }}'}"),
     canary(
         "| reverse",
         reversed,
@@ -217,11 +197,7 @@ const CANARIES: &[DerivedCanary] = &[
         "{kind: s3, uri: 's3://{{ $ }}/{{ $ }}', credential: {access_key_id: us, secret_access_key: '{{ $ }}', region: x, endpoint: 'http://127.0.0.1:9'}, timeout: 3}",
     ),
     canary("| lower", lower, "{kind: s3, uri: 'x://{{ $ }}'}"),
-    canary(
-        "| lower",
-        lower,
-        "{kind: wait, signal: '{{ $ }}', timeout: 0.1}",
-    ),
+    canary("| lower", lower, "{kind: wait, signal: '{{ $ }}', timeout: 0.1}"),
     canary("| upper", upper, "{kind: wait, duration: '{{ $ }}'}"),
     canary(
         "| lower",
@@ -285,10 +261,7 @@ const NAMED: &str = r#"| lower | replace("-", "x") | replace("/", "x") | replace
 /// A secret that differs from all others in every part, and from what any filter makes of it.
 fn canary_secret(number: usize) -> String {
     let seed = hash(&format!("canary {number}"));
-    let letters: Vec<char> = seed
-        .chars()
-        .map(|c| char::from(b'G' + c as u8 % 16))
-        .collect();
+    let letters: Vec<char> = seed.chars().map(|c| char::from(b'G' + c as u8 % 16)).collect();
     let part = |from: usize| letters[from..from + 7].iter().collect::<String>();
     let lower = |from: usize| part(from).to_lowercase();
     format!("Kx{}-{}/{}+{}Z", part(0), lower(7), part(14), lower(21))
@@ -336,15 +309,10 @@ impl CanarySearch {
         };
         for (number, canary) in CANARIES.iter().enumerate() {
             add(&format!("t{number}, unchanged,"), &canary_secret(number));
-            add(
-                &format!("t{number}"),
-                &(canary.becomes)(&canary_secret(number)),
-            );
+            add(&format!("t{number}"), &(canary.becomes)(&canary_secret(number)));
         }
         add("the loop", &upper(&canary_secret(0)));
-        let texts = names
-            .keys()
-            .map(|needle| std::str::from_utf8(needle).unwrap());
+        let texts = names.keys().map(|needle| std::str::from_utf8(needle).unwrap());
         let texts: Vec<String> = texts.map(regex::escape).collect();
         Self {
             pattern: regex::bytes::Regex::new(&texts.join("|")).unwrap(),
@@ -354,20 +322,14 @@ impl CanarySearch {
 
     fn find_hits(&self, bytes: &[u8]) -> Vec<&String> {
         let matched = self.pattern.find_iter(bytes);
-        let mut matched: Vec<_> = matched
-            .map(|matched| &self.names[matched.as_bytes()])
-            .collect();
+        let mut matched: Vec<_> = matched.map(|matched| &self.names[matched.as_bytes()]).collect();
         matched.sort();
         matched.dedup();
         matched
     }
 
     fn check_absent(&self, bytes: impl AsRef<[u8]>, message: &str) {
-        assert_eq!(
-            self.find_hits(bytes.as_ref()),
-            Vec::<&String>::new(),
-            "{message}"
-        );
+        assert_eq!(self.find_hits(bytes.as_ref()), Vec::<&String>::new(), "{message}");
     }
 
     /// Searches every file of a directory tree.
@@ -391,8 +353,7 @@ fn sandbox() -> CliSandbox {
     let sandbox = CliSandbox::new();
     sandbox.write("derived.yaml", &canary_playbook());
     sandbox.write("child.yaml", CHILD);
-    let fields =
-        (0..=CANARIES.len()).map(|number| (format!("c{number}"), canary_secret(number).into()));
+    let fields = (0..=CANARIES.len()).map(|number| (format!("c{number}"), canary_secret(number).into()));
     let fields: Map<String, Value> = fields.collect();
     let credential = json!({"name": "door", "type": "door", "data": fields});
     sandbox.write("credential.json", &credential.to_string());
@@ -423,15 +384,8 @@ fn texts_derived_from_a_secret_show_nowhere() {
     search.check_absent(&err, "the stderr of `run`");
     let ended: Value = serde_json::from_str(&out).unwrap();
     let ctx = json!({"kept": "***", "y": "***"});
-    assert_eq!(
-        ended["result"],
-        json!({"ctx": ctx, "done": true}),
-        "{ended}"
-    );
-    let id = ended["execution_id"]
-        .as_str()
-        .or(ended["id"].as_str())
-        .unwrap();
+    assert_eq!(ended["result"], json!({"ctx": ctx, "done": true}), "{ended}");
+    let id = ended["execution_id"].as_str().or(ended["id"].as_str()).unwrap();
     for verb in [
         &["show", id][..],
         &["events", id, "-o", "ndjson"],
@@ -453,15 +407,8 @@ fn texts_derived_from_a_secret_show_nowhere() {
     assert_eq!(search.find_hits_below(&store_dir), Vec::<String>::new());
     // The search finds what a user's program made of a secret, and what the test planted.
     let control = (CONTROL.becomes)(&canary_secret(CANARIES.len()));
-    assert!(
-        !find_hits_below(&store_dir, &control).is_empty(),
-        "{control}"
-    );
-    std::fs::write(
-        store_dir.join("logs").join("planted"),
-        lower(&canary_secret(0)),
-    )
-    .unwrap();
+    assert!(!find_hits_below(&store_dir, &control).is_empty(), "{control}");
+    std::fs::write(store_dir.join("logs").join("planted"), lower(&canary_secret(0))).unwrap();
     assert_eq!(search.find_hits_below(&store_dir).len(), 1);
 }
 
@@ -491,11 +438,7 @@ async fn texts_derived_from_a_secret_show_in_no_response() {
         &format!("/api/vars/{id}"),
     ] {
         let response = http.get(format!("{url}{path}")).send().await.unwrap();
-        assert!(
-            response.status().is_success(),
-            "{path}: {}",
-            response.status()
-        );
+        assert!(response.status().is_success(), "{path}: {}", response.status());
         search.check_absent(response.text().await.unwrap(), path);
     }
     search.check_absent(served.end(), "the output of the server");

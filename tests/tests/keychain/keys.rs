@@ -33,15 +33,9 @@ fn a_store_makes_a_key_and_changes_it_without_losing_anything() {
     let before = std::fs::read(&file).unwrap();
     let list = sandbox.run_json(&["secret", "list", "-j"]);
     assert_eq!(list[0]["name"], "door");
-    assert_eq!(
-        (&list[0]["version"], &list[1]["version"]),
-        (&2.into(), &1.into())
-    );
+    assert_eq!((&list[0]["version"], &list[1]["version"]), (&2.into(), &1.into()));
     let rotated = sandbox.run_json(&["secret", "rotate-key", "-j"]);
-    assert_eq!(
-        (&rotated["rewrapped"], &rotated["remaining"]),
-        (&2.into(), &0.into())
-    );
+    assert_eq!((&rotated["rewrapped"], &rotated["remaining"]), (&2.into(), &0.into()));
     assert_ne!(std::fs::read(&file).unwrap(), before);
     assert!(!sandbox.path(".noetl/master.key.old").exists());
     let ran = sandbox.run_json(&["run", "uses.yaml", "-j"]);
@@ -49,10 +43,7 @@ fn a_store_makes_a_key_and_changes_it_without_losing_anything() {
     let removed = sandbox.run(&["secret", "rm", "door"]);
     assert_eq!(removed.code, Some(0), "{removed:?}");
     let failure = sandbox.run(&["run", "uses.yaml", "-j"]);
-    assert!(
-        format!("{failure:?}").contains("CREDENTIAL_NOT_FOUND"),
-        "{failure:?}"
-    );
+    assert!(format!("{failure:?}").contains("CREDENTIAL_NOT_FOUND"), "{failure:?}");
 }
 
 #[test]
@@ -61,10 +52,7 @@ fn an_interrupted_key_rotation_is_continued() {
     sandbox.write("uses.yaml", PLAYBOOK);
     set_credential(&sandbox, "door");
     // The state after a crash between writing the new key and re-encrypting the first credential.
-    let (file, old) = (
-        sandbox.path(".noetl/master.key"),
-        sandbox.path(".noetl/master.key.old"),
-    );
+    let (file, old) = (sandbox.path(".noetl/master.key"), sandbox.path(".noetl/master.key.old"));
     std::fs::rename(&file, &old).unwrap();
     std::fs::write(&file, "7e".repeat(32)).unwrap();
     assert_eq!(sandbox.run_json(&["run", "uses.yaml", "-j"])["result"], 8);

@@ -30,17 +30,11 @@ fn peer_reply(request: &ReceivedRequest, _before: usize) -> JsonReply {
         "/v1/secret/data/team/api" => match request.header("x-vault-token") {
             Some("vault-canary") => {
                 let values = json!({"client_id": "us", "client_secret": "client-canary"});
-                (
-                    200,
-                    json!({"data": {"data": values, "metadata": {"version": 4}}}),
-                )
+                (200, json!({"data": {"data": values, "metadata": {"version": 4}}}))
             }
             _ => refused("permission denied"),
         },
-        "/token" if request.method == "POST" => (
-            200,
-            json!({"access_token": "token-canary", "expires_in": 3600}),
-        ),
+        "/token" if request.method == "POST" => (200, json!({"access_token": "token-canary", "expires_in": 3600})),
         path if path.starts_with("/items/") => match request.header("authorization") {
             Some("Bearer token-canary") => (200, json!({"path": path})),
             _ => refused("who are you"),
@@ -88,11 +82,7 @@ fn a_secret_manager_that_refuses_fails_the_run_by_the_entrys_name() {
     let told = format!("{}{}", output.stdout, output.stderr);
     assert!(told.contains("client") && told.contains("403"), "{told}");
     assert!(!told.contains("wrong-canary"), "{told}");
-    assert!(
-        http.requests()
-            .iter()
-            .all(|one| !one.path.starts_with("/items"))
-    );
+    assert!(http.requests().iter().all(|one| !one.path.starts_with("/items")));
 }
 
 const HANGING: &str = r#"

@@ -29,13 +29,7 @@ fn no_message_shows_the_password_of_a_url() {
         &["context", "show", "-j"],
         &["gc"],
         &["serve", "--listen", "127.0.0.1:0", "-vv"],
-        &[
-            "serve",
-            "--store",
-            "kept",
-            "--nats",
-            &nats.replace("nats:", "natz:"),
-        ],
+        &["serve", "--store", "kept", "--nats", &nats.replace("nats:", "natz:")],
         &["runs", "--server", &server],
         &["worker", "--server", &server.replace("http:", "htp:")],
     ] {
@@ -46,10 +40,7 @@ fn no_message_shows_the_password_of_a_url() {
         assert!(!said.contains(PASSWORD), "{args:?}: {said}");
         assert!(!said.is_empty(), "{args:?}");
     }
-    let said = sandbox
-        .command(&["runs"])
-        .env("NOETL_STORE", &store)
-        .output();
+    let said = sandbox.command(&["runs"]).env("NOETL_STORE", &store).output();
     let said = String::from_utf8_lossy(&said.unwrap().stderr).into_owned();
     assert!(said.contains("STORE_NEEDS_SERVER"), "{said}");
 
@@ -104,19 +95,13 @@ fn only_the_owner_can_read_a_store_even_if_it_was_open_before() {
     let store = sandbox.path(".noetl");
     assert_eq!(readable_by_others(&store), Vec::<String>::new());
     assert!(store.join("bodies").is_dir() && store.join("logs").is_dir());
-    let opened = Command::new("chmod")
-        .args(["-R", "a+rX"])
-        .arg(&store)
-        .status();
+    let opened = Command::new("chmod").args(["-R", "a+rX"]).arg(&store).status();
     assert!(opened.unwrap().success());
     assert!(readable_by_others(&store).len() > 5);
     run();
     let left = readable_by_others(&store);
     // The key, and files that are not part of the store, keep their permissions.
-    let left: Vec<_> = left
-        .iter()
-        .filter(|path| !path.contains("master.key"))
-        .collect();
+    let left: Vec<_> = left.iter().filter(|path| !path.contains("master.key")).collect();
     assert_eq!(left, Vec::<&String>::new());
 }
 
@@ -124,9 +109,7 @@ fn only_the_owner_can_read_a_store_even_if_it_was_open_before() {
 fn remedy_in(output: &str) -> String {
     let line = output.lines().find(|line| line.contains("openssl"));
     let line = line.unwrap_or_else(|| panic!("{output}"));
-    let begin = line
-        .find('(')
-        .expect("the help contains a command in parentheses");
+    let begin = line.find('(').expect("the help contains a command in parentheses");
     line[begin..].to_owned()
 }
 
@@ -147,9 +130,7 @@ fn the_advice_of_serve_about_token_files_works() {
     };
     let follow = |said: &str| {
         let mut command = Command::new("sh");
-        command
-            .args(["-c", &remedy_in(said)])
-            .current_dir(sandbox.path(""));
+        command.args(["-c", &remedy_in(said)]).current_dir(sandbox.path(""));
         assert!(command.status().unwrap().success(), "{said}");
     };
     let token = || sandbox.read("token").trim().to_owned();
@@ -169,16 +150,10 @@ fn the_advice_of_serve_about_token_files_works() {
     assert!(missing.stderr.contains("TOKEN_MISSING"), "{missing:?}");
     follow(&missing.stderr);
     assert_ne!(token(), old);
-    demands_a_token(
-        &ServerProcess::start(&sandbox, &["--token-file", "token"]),
-        &token(),
-    );
+    demands_a_token(&ServerProcess::start(&sandbox, &["--token-file", "token"]), &token());
     sandbox.write("token", "short\n");
     let invalid = serve(&[]);
     assert!(invalid.stderr.contains("TOKEN_INVALID"), "{invalid:?}");
     follow(&invalid.stderr);
-    demands_a_token(
-        &ServerProcess::start(&sandbox, &["--token-file", "token"]),
-        &token(),
-    );
+    demands_a_token(&ServerProcess::start(&sandbox, &["--token-file", "token"]), &token());
 }

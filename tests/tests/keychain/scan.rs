@@ -4,11 +4,7 @@ use std::fs;
 use std::path::Path;
 
 /// A text with some of its letters encoded in another way.
-fn escape_text(
-    text: &str,
-    stays: impl Fn(char) -> bool,
-    escape: impl Fn(char) -> String,
-) -> String {
+fn escape_text(text: &str, stays: impl Fn(char) -> bool, escape: impl Fn(char) -> String) -> String {
     let mut out = String::new();
     for c in text.chars() {
         if stays(c) {
@@ -33,27 +29,17 @@ pub(crate) fn secret_forms(secret: &str) -> Vec<(&'static str, Vec<u8>)> {
     let bytes = secret.as_bytes();
     let quoted = serde_json::Value::from(secret).to_string();
     let quoted = &quoted[1..quoted.len() - 1];
-    let ascii = escape_text(
-        quoted,
-        |c| c.is_ascii(),
-        |c| format!("\\u{:04x}", u32::from(c)),
-    );
+    let ascii = escape_text(quoted, |c| c.is_ascii(), |c| format!("\\u{:04x}", u32::from(c)));
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.~".contains(c);
     let all_percent = escape_text(secret, is_plain, percent_escape);
     let in_url = |c: char| c.is_ascii() && !" \"<>#'".contains(c);
     let mut all = vec![
         ("raw", bytes.to_vec()),
-        (
-            "url",
-            escape_text(secret, in_url, percent_escape).into_bytes(),
-        ),
+        ("url", escape_text(secret, in_url, percent_escape).into_bytes()),
         ("json", quoted.as_bytes().to_vec()),
         ("ascii json", ascii.into_bytes()),
         ("percent", all_percent.clone().into_bytes()),
-        (
-            "percent, lower",
-            all_percent.to_ascii_lowercase().into_bytes(),
-        ),
+        ("percent, lower", all_percent.to_ascii_lowercase().into_bytes()),
         ("hex", hex::encode(bytes).into_bytes()),
         ("hex, upper", hex::encode_upper(bytes).into_bytes()),
     ];
@@ -72,9 +58,7 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::new();
     for group in bytes.chunks(3) {
-        let bits = group
-            .iter()
-            .fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte));
+        let bits = group.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte));
         let bits = bits << (8 * (3 - group.len()));
         for place in 0..=group.len() {
             let at = bits >> (18 - 6 * place) & 63;
@@ -87,9 +71,7 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
 /// The encodings of a secret that some bytes contain.
 pub(crate) fn find_hits(bytes: &[u8], secret: &str) -> Vec<&'static str> {
     let is_in = |needle: &[u8]| bytes.windows(needle.len()).any(|window| window == needle);
-    let found = secret_forms(secret)
-        .into_iter()
-        .filter(|(_, needle)| is_in(needle));
+    let found = secret_forms(secret).into_iter().filter(|(_, needle)| is_in(needle));
     found.map(|(name, _)| name).collect()
 }
 
@@ -122,10 +104,7 @@ fn the_scanner_finds_what_is_planted_in_every_form() {
     }
     for before in ["", "a", "ab", "abc"] {
         let encoded = base64(format!("{before}{secret}z").as_bytes());
-        assert!(
-            !find_hits(encoded.as_bytes(), secret).is_empty(),
-            "{before}"
-        );
+        assert!(!find_hits(encoded.as_bytes(), secret).is_empty(), "{before}");
     }
     assert!(find_hits(b"nothing to see", secret).is_empty());
 }

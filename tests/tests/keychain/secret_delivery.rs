@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use model::id::{LeaseEpoch, WorkerId};
 use serde_json::{Value, json};
 use server::{
-    Actor, FetchError, FetchRequest, FetchResponse, KeychainConfig, MasterKey, MasterKeys,
-    SecretFetcher, Server, SubmitError, SubmitRequest,
+    Actor, FetchError, FetchRequest, FetchResponse, KeychainConfig, MasterKey, MasterKeys, SecretFetcher, Server,
+    SubmitError, SubmitRequest,
 };
 use store::{AuditOutcome, SqliteStore, Store};
 use tempfile::TempDir;
@@ -58,8 +58,7 @@ impl SecretFetcher for CountingEndpoint {
         };
         let mut asked = self.0.lock().unwrap();
         asked.push(request.form.unwrap_or_default());
-        let body =
-            json!({"access_token": format!("tok-canary-{}", asked.len()), "expires_in": 3600});
+        let body = json!({"access_token": format!("tok-canary-{}", asked.len()), "expires_in": 3600});
         Ok(FetchResponse { status, body })
     }
 }
@@ -122,11 +121,7 @@ impl KeychainFixture {
         self.submit_with(text, json!({})).await
     }
 
-    async fn submit_with(
-        &self,
-        text: &str,
-        payload: Value,
-    ) -> Result<model::id::ExecutionId, SubmitError> {
+    async fn submit_with(&self, text: &str, payload: Value) -> Result<model::id::ExecutionId, SubmitError> {
         let submission = SubmitRequest {
             name: "uses".to_owned(),
             text: text.to_owned(),
@@ -149,11 +144,7 @@ impl KeychainFixture {
         transport.claim(&request).await.unwrap().remove(0)
     }
 
-    async fn request_secrets(
-        &self,
-        claimed: &ClaimedCommand,
-        names: &[&str],
-    ) -> Result<Vec<Value>, Error> {
+    async fn request_secrets(&self, claimed: &ClaimedCommand, names: &[&str]) -> Result<Vec<Value>, Error> {
         let request = SecretsRequest {
             worker: WorkerId("w".into()),
             command: claimed.command.id,
@@ -161,10 +152,7 @@ impl KeychainFixture {
             names: names.iter().map(|name| (*name).to_owned()).collect(),
         };
         let given = self.server.transport().secrets(&request).await?;
-        Ok(given
-            .iter()
-            .map(|given| given.value.reveal().clone())
-            .collect())
+        Ok(given.iter().map(|given| given.value.reveal().clone()).collect())
     }
 }
 
@@ -182,10 +170,7 @@ async fn a_worker_gets_only_the_secrets_that_its_step_declares() {
     fixture.submit(PLAYBOOK).await.unwrap();
     let claimed = fixture.claim_command().await;
     let door = fixture.request_secrets(&claimed, &["door"]).await.unwrap();
-    assert_eq!(
-        door,
-        [json!({"pin": "canary-door", "token": "t", "type": "bearer"})]
-    );
+    assert_eq!(door, [json!({"pin": "canary-door", "token": "t", "type": "bearer"})]);
     for name in ["cellar", "window", "token", "nowhere"] {
         let refused = error_code(fixture.request_secrets(&claimed, &["door", name]).await);
         assert_eq!(refused, "CREDENTIAL_NOT_DECLARED", "{name}");
@@ -200,13 +185,7 @@ async fn a_worker_gets_only_the_secrets_that_its_step_declares() {
     assert_eq!(uses[1], ("(undeclared name)", AuditOutcome::Denied));
     assert!(!format!("{audit:?}").contains("canary"));
     assert!(uses.iter().all(|(name, _)| *name != "nowhere"));
-    let door = fixture
-        .store
-        .sealed_store()
-        .credential("door")
-        .await
-        .unwrap()
-        .unwrap();
+    let door = fixture.store.sealed_store().credential("door").await.unwrap().unwrap();
     assert!(door.last_used_at.is_some());
 }
 
@@ -219,29 +198,20 @@ async fn a_stale_claim_or_another_worker_gets_no_secret() {
         lease_epoch: LeaseEpoch(claimed.lease_epoch.0 + 1),
         ..claimed.clone()
     };
-    assert_eq!(
-        error_code(fixture.request_secrets(&stale, &["door"]).await),
-        "FENCED"
-    );
+    assert_eq!(error_code(fixture.request_secrets(&stale, &["door"]).await), "FENCED");
     let request = SecretsRequest {
         worker: WorkerId("another".into()),
         command: claimed.command.id,
         lease_epoch: claimed.lease_epoch,
         names: vec!["door".to_owned()],
     };
-    assert_eq!(
-        error_code(fixture.server.transport().secrets(&request).await),
-        "FENCED"
-    );
+    assert_eq!(error_code(fixture.server.transport().secrets(&request).await), "FENCED");
     fixture
         .store
         .release_claim(claimed.command.id, claimed.lease_epoch)
         .await
         .unwrap();
-    assert_eq!(
-        error_code(fixture.request_secrets(&claimed, &["door"]).await),
-        "FENCED"
-    );
+    assert_eq!(error_code(fixture.request_secrets(&claimed, &["door"]).await), "FENCED");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -253,10 +223,7 @@ async fn a_name_that_only_a_rendering_tells_is_rendered_on_the_server() {
     fixture.submit(&text).await.unwrap();
     let claimed = fixture.claim_command().await;
     assert_eq!(claimed.command.run.step, *"two");
-    let window = fixture
-        .request_secrets(&claimed, &["window"])
-        .await
-        .unwrap();
+    let window = fixture.request_secrets(&claimed, &["window"]).await.unwrap();
     assert_eq!(window[0]["pin"], "canary-window");
     let token = fixture.request_secrets(&claimed, &["token"]).await.unwrap();
     assert_eq!(token[0]["access_token"], "tok-canary-1");
@@ -357,10 +324,7 @@ async fn an_error_quotes_nothing_that_a_template_came_to() {
         "kind: vault, provider: \"{{ keychain.door.pin }}\", path: a",
         "kind: credential, credential: \"{{ keychain.door.pin }}\"",
     ] {
-        let text = PLAYBOOK.replace(
-            "keychain:\n",
-            &format!("keychain:\n  - {{name: first, {entry}}}\n"),
-        );
+        let text = PLAYBOOK.replace("keychain:\n", &format!("keychain:\n  - {{name: first, {entry}}}\n"));
         let text = text.replace("auth: token", "auth: first");
         let SubmitError::Failed(error) = fixture.submit(&text).await.unwrap_err() else {
             panic!("the run does not start");
@@ -394,17 +358,11 @@ async fn a_run_that_cannot_open_what_it_names_is_refused_by_name() {
             "must be declared before",
         ),
     ] {
-        let text = PLAYBOOK.replace(
-            "keychain:\n",
-            &format!("keychain:\n  - {{name: first, {entry}}}\n"),
-        );
+        let text = PLAYBOOK.replace("keychain:\n", &format!("keychain:\n  - {{name: first, {entry}}}\n"));
         let text = text.replace("auth: token", "auth: first");
         let (code, message) = refused(text).await;
         assert_eq!(code, "KEYCHAIN_UNRESOLVED", "{message}");
-        assert!(
-            message.contains("`first`") && message.contains(reason),
-            "{message}"
-        );
+        assert!(message.contains("`first`") && message.contains(reason), "{message}");
     }
 }
 

@@ -7,11 +7,7 @@ use language::playbook::parse;
 fn error_codes(bytes: &[u8]) -> Vec<&'static str> {
     let parsed = parse("bomb.yaml", bytes);
     assert!(parsed.playbook.is_none());
-    parsed
-        .diagnostics
-        .iter()
-        .map(|diagnostic| diagnostic.code)
-        .collect()
+    parsed.diagnostics.iter().map(|diagnostic| diagnostic.code).collect()
 }
 
 const HEAD: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: bomb}\n";
@@ -50,11 +46,7 @@ fn nesting_of_every_kind_is_bounded() {
         with_workload(&"{".repeat(deep)),
     ] {
         let codes = error_codes(text.as_bytes());
-        assert!(
-            codes.contains(&"E0004"),
-            "{codes:?}: {}",
-            &text[..40.min(text.len())]
-        );
+        assert!(codes.contains(&"E0004"), "{codes:?}: {}", &text[..40.min(text.len())]);
     }
 }
 
@@ -102,17 +94,14 @@ fn a_flow_collection_that_the_scanner_would_hoard_is_refused_unread() {
 #[test]
 fn the_number_of_templates_is_bounded() {
     let templates = vec!["\"{{a}}\""; 11_000].join(", ");
-    let text =
-        format!("{HEAD}workflow:\n  - {{step: a, input: {{x: [{templates}]}}, next: end}}\n");
+    let text = format!("{HEAD}workflow:\n  - {{step: a, input: {{x: [{templates}]}}, next: end}}\n");
     assert!(error_codes(text.as_bytes()).contains(&"E0005"));
 }
 
 #[test]
 fn defaults_that_every_task_inherits_are_bounded() {
     let value = "x".repeat(200_000);
-    let mut text = format!(
-        "{HEAD}executor:\n  spec:\n    policy:\n      defaults: {{sandbox: {value}}}\nworkflow:\n"
-    );
+    let mut text = format!("{HEAD}executor:\n  spec:\n    policy:\n      defaults: {{sandbox: {value}}}\nworkflow:\n");
     for step in 0..5_000 {
         let _ = writeln!(text, "  - {{step: s{step}, tool: {{kind: noop}}}}");
     }

@@ -21,10 +21,7 @@ fn case_files() -> Vec<PathBuf> {
     let entries = fs::read_dir(cases_dir()).expect("the directory of invalid playbooks exists");
     let mut cases: Vec<PathBuf> = entries
         .map(|entry| entry.expect("the directory is readable").path())
-        .filter(|path| {
-            path.extension()
-                .is_some_and(|extension| extension == "yaml")
-        })
+        .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
         .collect();
     cases.sort();
     cases
@@ -39,9 +36,7 @@ fn render_diagnostics(case: &Path) -> String {
         unicode: true,
     };
     let diagnostics = parsed.diagnostics.iter();
-    diagnostics
-        .map(|diagnostic| diagnostic.render(style))
-        .collect()
+    diagnostics.map(|diagnostic| diagnostic.render(style)).collect()
 }
 
 #[expect(
@@ -77,10 +72,7 @@ fn every_broken_playbook_has_a_diagnostic() {
 
 #[test]
 fn every_code_is_shown_by_a_broken_playbook() {
-    let shown: String = case_files()
-        .iter()
-        .map(|case| render_diagnostics(case))
-        .collect();
+    let shown: String = case_files().iter().map(|case| render_diagnostics(case)).collect();
     let missing: BTreeSet<&str> = CODES
         .iter()
         .map(|entry| entry.code)
@@ -94,10 +86,7 @@ fn every_example_is_valid_without_diagnostics() {
     let folder = cases_dir().join("../../examples");
     for entry in fs::read_dir(folder).expect("the directory of examples exists") {
         let path = entry.expect("the directory is readable").path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "yaml")
-        {
+        if path.extension().is_some_and(|extension| extension == "yaml") {
             assert_eq!(render_diagnostics(&path), "", "{}", path.display());
         }
     }

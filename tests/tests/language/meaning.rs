@@ -92,10 +92,7 @@ fn rules_of_an_outer_layer_are_replaced_as_a_whole() {
       - u: {kind: noop, spec: {policy: {rules: [{else: {do: fail}}]}}}",
     );
     let directive = |at: usize| playbook.steps[0].tasks[at].policy.rules[0].action.directive;
-    assert_eq!(
-        (directive(0), directive(1)),
-        (Directive::Break, Directive::Fail)
-    );
+    assert_eq!((directive(0), directive(1)), (Directive::Break, Directive::Fail));
 }
 
 #[test]
@@ -114,10 +111,7 @@ workflow:
     let playbook = parse_valid(&text);
     let task = &playbook.steps[0].tasks[0];
     assert_eq!((task.label.as_str(), task.kind.as_str()), ("mine", "http"));
-    assert_eq!(
-        literal(task.input.as_ref()),
-        json!({"a": 1, "b": 3, "c": 4})
-    );
+    assert_eq!(literal(task.input.as_ref()), json!({"a": 1, "b": 3, "c": 4}));
     assert_eq!(literal(task.timeout.as_ref()), json!(7));
 }
 
@@ -142,11 +136,7 @@ fn the_first_line_of_code_is_known() {
             x = '{{ not a template }}'
       - inline: {kind: python, code: x = 1}",
     );
-    let lines: Vec<_> = playbook.steps[0]
-        .tasks
-        .iter()
-        .map(|task| task.code_line)
-        .collect();
+    let lines: Vec<_> = playbook.steps[0].tasks.iter().map(|task| task.code_line).collect();
     assert_eq!(lines, [Some(10), None, Some(15), Some(20), Some(21)]);
 }
 
@@ -163,14 +153,8 @@ fn code_is_text_unless_it_holds_a_template() {
     let task = |at: usize| &playbook.steps[0].tasks[at];
     assert_eq!(literal(task(0).fields.get("code")), json!("x = {#a#}"));
     assert_eq!(literal(task(1).fields.get("code")), json!("f\"{{x}}\""));
-    assert!(matches!(
-        task(2).fields.get("code"),
-        Some(Tree::Template(_))
-    ));
-    assert_eq!(
-        literal(task(3).fields.get("command")),
-        json!("echo ${#list}")
-    );
+    assert!(matches!(task(2).fields.get("code"), Some(Tree::Template(_))));
+    assert_eq!(literal(task(3).fields.get("command")), json!("echo ${#list}"));
 }
 
 #[test]
@@ -193,17 +177,14 @@ workflow:
 
 #[test]
 fn other_documents_may_follow_the_playbook() {
-    let text = format!(
-        "{HEAD}workflow:\n  - {{step: a, tool: {{kind: noop}}}}\n---\nkind: Schedule\nevery: 5m\n"
-    );
+    let text = format!("{HEAD}workflow:\n  - {{step: a, tool: {{kind: noop}}}}\n---\nkind: Schedule\nevery: 5m\n");
     assert_eq!(parse_valid(&text).steps.len(), 1);
 }
 
 #[test]
 fn a_steps_write_to_iter_happens_after_its_last_task() {
-    let playbook = workflow(
-        "  - {step: a, loop: {in: [1], iterator: i}, tool: [{t: {kind: noop}}], set: {iter.x: 1, ctx.y: 2}}",
-    );
+    let playbook =
+        workflow("  - {step: a, loop: {in: [1], iterator: i}, tool: [{t: {kind: noop}}], set: {iter.x: 1, ctx.y: 2}}");
     let step = &playbook.steps[0];
     assert_eq!(step.tasks[0].set[0].key, "x");
     assert_eq!(step.set.len(), 1);
@@ -213,10 +194,7 @@ fn a_steps_write_to_iter_happens_after_its_last_task() {
 fn the_hash_is_that_of_the_text() {
     let text = format!("{HEAD}workflow:\n  - {{step: a, tool: {{kind: noop}}}}\n");
     assert_eq!(parse_valid(&text).hash, parse_valid(&text).hash);
-    assert_ne!(
-        parse_valid(&text).hash,
-        parse_valid(&format!("{text}# more\n")).hash
-    );
+    assert_ne!(parse_valid(&text).hash, parse_valid(&format!("{text}# more\n")).hash);
 }
 
 #[test]
@@ -232,9 +210,7 @@ fn other_keys_of_metadata_are_data() {
 #[test]
 fn an_executor_that_is_none_of_the_kinds_is_refused_under_either_name() {
     for key in ["kind", "profile"] {
-        let text = format!(
-            "{HEAD}executor: {{{key}: somewhere}}\nworkflow: [{{step: work, tool: {{kind: noop}}}}]\n"
-        );
+        let text = format!("{HEAD}executor: {{{key}: somewhere}}\nworkflow: [{{step: work, tool: {{kind: noop}}}}]\n");
         let parsed = parse("p", text.as_bytes());
         let codes: Vec<_> = parsed.diagnostics.iter().map(|one| one.code).collect();
         assert_eq!(codes, ["E0104"], "{key}");

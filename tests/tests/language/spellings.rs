@@ -29,9 +29,7 @@ fn parsed_form(text: &str) -> String {
             &playbook.workload
         )
     );
-    let places = Regex::new(
-        r"Span \{[^}]*\}|code_line: [^,]*, |command_lines: \[[^\]]*\], |range: \d+\.\.\d+",
-    );
+    let places = Regex::new(r"Span \{[^}]*\}|code_line: [^,]*, |command_lines: \[[^\]]*\], |range: \d+\.\.\d+");
     let places = places.expect("the pattern is valid");
     places.replace_all(&said, "").into_owned()
 }
@@ -138,16 +136,10 @@ fn keys_of_a_task_have_aliases() {
 
 #[test]
 fn keys_of_a_kind_have_aliases() {
-    assert_same_task(
-        "kind: http, url: 'https://e'",
-        &["kind: http, endpoint: 'https://e'"],
-    );
+    assert_same_task("kind: http, url: 'https://e'", &["kind: http, endpoint: 'https://e'"]);
     assert_same_task(
         "kind: sqlite, command: 'select 1'",
-        &[
-            "kind: sqlite, query: 'select 1'",
-            "kind: sqlite, commands: 'select 1'",
-        ],
+        &["kind: sqlite, query: 'select 1'", "kind: sqlite, commands: 'select 1'"],
     );
     assert_same_task("kind: shell, command: [ls]", &["kind: shell, cmds: [ls]"]);
     assert_same_task(
@@ -164,22 +156,15 @@ fn the_last_rule_may_be_written_in_three_ways() {
     let policy = |rules: &str| format!("kind: noop, spec: {{policy: {{rules: [{rules}]}}}}");
     assert_same_task(
         &policy("{else: {then: {do: fail}}}"),
-        &[
-            &policy("{else: {do: fail}}"),
-            &policy("{else: , then: {do: fail}}"),
-        ],
+        &[&policy("{else: {do: fail}}"), &policy("{else: , then: {do: fail}}")],
     );
     assert_same_task(
         &policy("{when: 'true', then: {do: fail}}"),
         &[&policy("{when: true, then: {do: fail}}")],
     );
     let back = |to: &str| {
-        let rule =
-            format!("{{when: 'ctx.x', then: {{do: jump, to: {to}}}}}, {{else: {{do: fail}}}}");
-        format!(
-            "tool: [{{s: {{kind: noop}}}}, {{t: {{{}}}}}]",
-            policy(&rule)
-        )
+        let rule = format!("{{when: 'ctx.x', then: {{do: jump, to: {to}}}}}, {{else: {{do: fail}}}}");
+        format!("tool: [{{s: {{kind: noop}}}}, {{t: {{{}}}}}]", policy(&rule))
     };
     assert_same_step(&back("previous"), &[&back("prev")]);
 }
@@ -265,12 +250,7 @@ fn loops_take_lists_and_templates() {
         "loop: {in: [1], iterator: i, spec: {policy: {exec: local, results: {preserve_order: true}}}}",
     ] {
         let text = step_playbook(&format!("{keys}, tool: {{kind: noop}}"));
-        assert!(
-            parse_valid(&format!("{HEAD}{text}")).steps[0]
-                .loop_
-                .is_some(),
-            "{keys}"
-        );
+        assert!(parse_valid(&format!("{HEAD}{text}")).steps[0].loop_.is_some(), "{keys}");
     }
 }
 
@@ -287,8 +267,7 @@ fn stores_have_other_names() {
 
 #[test]
 fn an_older_version_of_the_language_is_read_with_a_note() {
-    let flow =
-        "kind: Playbook\nmetadata: {name: test}\nworkflow:\n  - {step: a, tool: {kind: noop}}\n";
+    let flow = "kind: Playbook\nmetadata: {name: test}\nworkflow:\n  - {step: a, tool: {kind: noop}}\n";
     for version in ["noetl.io/v1", "noetl.io/v10"] {
         let text = format!("apiVersion: {version}\n{flow}");
         let parsed = parse("test.yaml", text.as_bytes());

@@ -10,8 +10,7 @@ use crate::node::{SharedStoreFixture, start_node};
 
 /// Resident memory of this process in KiB.
 fn resident_kib() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status")
-        .expect("Linux reports the memory of a process");
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux reports the memory of a process");
     let line = status.lines().find(|line| line.starts_with("VmRSS:"));
     let number = line.and_then(|line| line.split_whitespace().nth(1));
     number.and_then(|text| text.parse().ok()).expect("a number")
@@ -66,10 +65,7 @@ async fn memory_levels_off_over_many_worker_names() {
                 max: 1,
                 wait_ms: 0,
             };
-            let claimed = transport
-                .claim(&request)
-                .await
-                .expect("the request succeeds");
+            let claimed = transport.claim(&request).await.expect("the request succeeds");
             assert!(claimed.is_empty());
             let listening = tokio::time::timeout(Duration::ZERO, transport.listen(&worker));
             assert!(listening.await.is_err(), "there is no notification");
@@ -86,10 +82,7 @@ async fn memory_levels_off_over_many_worker_names() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrent_registrations_all_get_a_response() {
     let shared_store = SharedStoreFixture::database();
-    let (first, second) = (
-        start_node(&shared_store).await,
-        start_node(&shared_store).await,
-    );
+    let (first, second) = (start_node(&shared_store).await, start_node(&shared_store).await);
     let texts: Vec<String> = (0..80).map(playbook_version).collect();
     let registering = texts.iter().enumerate().map(|(n, text)| {
         let node = if n % 2 == 0 { &first } else { &second };

@@ -42,20 +42,12 @@ async fn shift_clock(raw: &Client, hours: i64) {
         "CREATE OR REPLACE FUNCTION noetl.micros() RETURNS bigint LANGUAGE sql VOLATILE AS
         $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + {hours} * 3600000000 $$"
     );
-    raw.batch_execute(&function)
-        .await
-        .expect("the store's clock");
+    raw.batch_execute(&function).await.expect("the store's clock");
 }
 
 /// Waits until a query counts at least one row.
 async fn wait_for_rows(raw: &Client, count: &str) {
-    while raw
-        .query_one(count, &[])
-        .await
-        .expect("a count")
-        .get::<_, i64>(0)
-        == 0
-    {
+    while raw.query_one(count, &[]).await.expect("a count").get::<_, i64>(0) == 0 {
         tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
@@ -70,9 +62,7 @@ async fn wait_for_heartbeat(raw: &Client) {
 
 async fn times_in_log(node: &ServerNode, id: ExecutionId, name: &str) -> usize {
     let events = node.store.events(id, Seq(0), 1_000).await.expect("a log");
-    let named = events
-        .iter()
-        .filter(|event| event.kind().to_string() == name);
+    let named = events.iter().filter(|event| event.kind().to_string() == name);
     named.count()
 }
 
@@ -90,14 +80,8 @@ async fn check_wait_duration(hours: i64) {
     node.wait_for_result(id).await;
 
     let elapsed = set.elapsed();
-    assert!(
-        elapsed + APART_MAX > WAIT,
-        "the wait ended early, after {elapsed:?}"
-    );
-    assert!(
-        elapsed < WAIT + LATE_MAX,
-        "the wait ended late, after {elapsed:?}"
-    );
+    assert!(elapsed + APART_MAX > WAIT, "the wait ended early, after {elapsed:?}");
+    assert!(elapsed < WAIT + LATE_MAX, "the wait ended late, after {elapsed:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -118,11 +102,7 @@ async fn no_claim_is_lost_when_the_databases_clock_jumps_forward() {
     node.register("works", WORKS).await;
     let _worker = node.start_worker("worker");
     let id = node.execute(&json!({"path": "works"})).await;
-    wait_for_rows(
-        &raw,
-        "SELECT count(*) FROM noetl.command WHERE worker IS NOT NULL",
-    )
-    .await;
+    wait_for_rows(&raw, "SELECT count(*) FROM noetl.command WHERE worker IS NOT NULL").await;
 
     shift_clock(&raw, 1).await;
     node.wait_for_result(id).await;

@@ -59,11 +59,7 @@ async fn an_accepted_retry_takes_effect_although_its_driver_crashed() {
     let path = format!("/api/executions/{id}/retry");
     let response = other.post(&path, &json!({})).await;
     assert_eq!(response.status, 200, "{response:?}");
-    assert_eq!(
-        run_generation(&other, id).await,
-        2,
-        "the response states what happened"
-    );
+    assert_eq!(run_generation(&other, id).await, 2, "the response states what happened");
 }
 
 async fn check_one_retry(driver: &ServerNode, other: &ServerNode) {
@@ -78,10 +74,7 @@ async fn check_one_retry(driver: &ServerNode, other: &ServerNode) {
             driver.post(&path, &retry)
         );
         let responses = [one, two, three];
-        let done = responses
-            .iter()
-            .filter(|response| response.status == 200)
-            .count();
+        let done = responses.iter().filter(|response| response.status == 200).count();
         let retried = run_generation(driver, id).await as usize - 1;
         assert_eq!(done, retried, "{responses:?}");
         for response in responses.iter().filter(|response| response.status != 200) {
@@ -94,20 +87,14 @@ async fn check_one_retry(driver: &ServerNode, other: &ServerNode) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrent_retries_take_effect_as_often_as_they_are_accepted_in_a_directory() {
     let shared_store = SharedStoreFixture::directory();
-    let (driver, other) = (
-        start_node(&shared_store).await,
-        start_node(&shared_store).await,
-    );
+    let (driver, other) = (start_node(&shared_store).await, start_node(&shared_store).await);
     check_one_retry(&driver, &other).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrent_retries_take_effect_as_often_as_they_are_accepted_in_a_database() {
     let shared_store = SharedStoreFixture::database();
-    let (driver, other) = (
-        start_node(&shared_store).await,
-        start_node(&shared_store).await,
-    );
+    let (driver, other) = (start_node(&shared_store).await, start_node(&shared_store).await);
     check_one_retry(&driver, &other).await;
 }
 
@@ -125,13 +112,9 @@ async fn check_signals_recorded(driver: &ServerNode, other: &ServerNode) {
         driver.wait_for_result(id).await;
         let events = driver.store.events(id, Seq(0), 1_000).await;
         let events = events.expect("the log is readable");
-        let is_signal =
-            |event: &&model::event::Event| matches!(event.body, EventBody::SignalReceived(_));
+        let is_signal = |event: &&model::event::Event| matches!(event.body, EventBody::SignalReceived(_));
         let recorded = events.iter().filter(is_signal).count();
-        let done = responses
-            .iter()
-            .filter(|response| response.status == 200)
-            .count();
+        let done = responses.iter().filter(|response| response.status == 200).count();
         assert_eq!(done, recorded, "{responses:?}");
         for response in responses.iter().filter(|response| response.status != 200) {
             assert_eq!(response.body["code"], "EXECUTION_ENDED", "{response:?}");
@@ -142,30 +125,21 @@ async fn check_signals_recorded(driver: &ServerNode, other: &ServerNode) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn signals_through_another_server_report_their_effect_in_a_directory() {
     let shared_store = SharedStoreFixture::directory();
-    let (driver, other) = (
-        start_node(&shared_store).await,
-        start_node(&shared_store).await,
-    );
+    let (driver, other) = (start_node(&shared_store).await, start_node(&shared_store).await);
     check_signals_recorded(&driver, &other).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn signals_through_another_server_report_their_effect_in_a_database() {
     let shared_store = SharedStoreFixture::database();
-    let (driver, other) = (
-        start_node(&shared_store).await,
-        start_node(&shared_store).await,
-    );
+    let (driver, other) = (start_node(&shared_store).await, start_node(&shared_store).await);
     check_signals_recorded(&driver, &other).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_to_the_run_of_a_crashed_server_are_handled_by_another() {
     let shared_store = SharedStoreFixture::directory();
-    let (driver, other) = (
-        start_node(&shared_store).await,
-        start_node(&shared_store).await,
-    );
+    let (driver, other) = (start_node(&shared_store).await, start_node(&shared_store).await);
     driver.register("waits", WAITS).await;
     let id = driver.execute(&json!({"path": "waits"})).await;
     // A message that the owner has not consumed when it crashes.

@@ -59,11 +59,7 @@ async fn check_one_run(nodes: &[&ServerNode]) {
         let committed = logged_payload(nodes[0], id).await;
         let n = &committed["n"];
         assert_eq!(result, json!({"first": n, "last": n}), "round {round}");
-        assert!(
-            began.elapsed() < PROMPT_MAX,
-            "round {round} took {:?}",
-            began.elapsed()
-        );
+        assert!(began.elapsed() < PROMPT_MAX, "round {round} took {:?}", began.elapsed());
     }
     // No worker stays assigned to a run that lost a race.
     let began = Instant::now();
@@ -91,10 +87,7 @@ async fn requests_with_one_key_get_one_run_and_its_payload_on_postgres() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_to_two_servers_on_one_directory_get_one_run() {
     let shared_store = SharedStoreFixture::directory();
-    let (first, second) = (
-        start_node(&shared_store).await,
-        start_node(&shared_store).await,
-    );
+    let (first, second) = (start_node(&shared_store).await, start_node(&shared_store).await);
     let (_one, _two) = (first.start_worker("one"), second.start_worker("two"));
     check_one_run(&[&first, &second]).await;
 }
@@ -102,10 +95,7 @@ async fn requests_to_two_servers_on_one_directory_get_one_run() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_to_two_servers_on_one_database_get_one_run() {
     let shared_store = SharedStoreFixture::database();
-    let (first, second) = (
-        start_node(&shared_store).await,
-        start_node(&shared_store).await,
-    );
+    let (first, second) = (start_node(&shared_store).await, start_node(&shared_store).await);
     let (_one, _two) = (first.start_worker("one"), second.start_worker("two"));
     check_one_run(&[&first, &second]).await;
 }

@@ -61,18 +61,13 @@ async fn events_of_older_clients_are_passed_on_without_loading_the_run() {
     }
 
     let before = network.bytes_answered();
-    let response = other
-        .post("/api/events", &legacy_event(&first, "call.done"))
-        .await;
+    let response = other.post("/api/events", &legacy_event(&first, "call.done")).await;
     assert_eq!(response.body["status"], "recorded", "{response:?}");
     let second = claim_command(&other).await;
     let batch = json!({"execution_id": id.to_string(), "worker_id": "old-worker",
         "events": [legacy_event(&second, "call.done")]});
     let response = other.post("/api/events/batch", &batch).await;
-    assert_eq!(
-        response.body["events"][0]["status"], "recorded",
-        "{response:?}"
-    );
+    assert_eq!(response.body["events"][0]["status"], "recorded", "{response:?}");
     let second_response = other.post("/api/events/batch", &batch).await;
     assert_eq!(
         second_response.body["events"][0]["status"], "duplicate",

@@ -54,9 +54,7 @@ impl SharedStoreFixture {
 
     async fn open(&self, address: &str, port: Option<u16>) -> Arc<dyn Store> {
         match self {
-            Self::Directory(dir) => {
-                Arc::new(store::SqliteStore::open(dir.path()).expect("the store can be opened"))
-            }
+            Self::Directory(dir) => Arc::new(store::SqliteStore::open(dir.path()).expect("the store can be opened")),
             Self::Database(database) => {
                 let options = PostgresOptions {
                     address: Some(address.to_owned()),
@@ -65,11 +63,7 @@ impl SharedStoreFixture {
                         port.map_or_else(|| database.url(), |port| database.url_at(port)),
                     ))
                 };
-                Arc::new(
-                    PostgresStore::open(options)
-                        .await
-                        .expect("the store can be opened"),
-                )
+                Arc::new(PostgresStore::open(options).await.expect("the store can be opened"))
             }
         }
     }
@@ -91,15 +85,10 @@ pub(crate) async fn start_node(fixture: &SharedStoreFixture) -> ServerNode {
 }
 
 /// A server on this store, which it reaches through this port.
-pub(crate) async fn start_node_behind(
-    fixture: &SharedStoreFixture,
-    port: Option<u16>,
-) -> ServerNode {
+pub(crate) async fn start_node_behind(fixture: &SharedStoreFixture, port: Option<u16>) -> ServerNode {
     // A process must choose its TLS provider once; a second attempt fails, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let listening = BoundListener::bind("127.0.0.1:0")
-        .await
-        .expect("a free port");
+    let listening = BoundListener::bind("127.0.0.1:0").await.expect("a free port");
     let url = format!("http://{}", listening.address());
     let store = fixture.open(&url, port).await;
     let secret = match fixture {
@@ -175,12 +164,7 @@ impl ServerNode {
         loop {
             let row = self.store.execution(id).await.expect("the store responds");
             if row.is_some_and(|row| row.status.is_terminal()) {
-                return self
-                    .server
-                    .result(id)
-                    .await
-                    .expect("the run has a result")
-                    .result;
+                return self.server.result(id).await.expect("the run has a result").result;
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }
@@ -205,8 +189,7 @@ impl ServerNode {
     /// A worker of this server, until the value is dropped.
     pub(crate) fn start_worker(&self, name: &str) -> DropGuard {
         let logs = results::FileLogs::open(self.dir.path().join("logs"));
-        let bodies =
-            results::DirBodyStore::open(self.dir.path()).expect("the body store can be opened");
+        let bodies = results::DirBodyStore::open(self.dir.path()).expect("the body store can be opened");
         let config = worker::Config {
             worker: WorkerId(name.into()),
             pool: "default".into(),

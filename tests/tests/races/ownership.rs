@@ -47,18 +47,9 @@ async fn a_server_that_unknowingly_lost_a_run_forwards_its_reports() {
         text: PLAYBOOK.to_owned(),
         payload: None,
     };
-    let id = first
-        .server
-        .submit(submission)
-        .await
-        .expect("the run starts");
+    let id = first.server.submit(submission).await.expect("the run starts");
     // The wait has released its slot, and the first server has cached the run in this state.
-    while first
-        .store
-        .open_commands(id)
-        .await
-        .map_or(1, |open| open.len())
-        > 0
+    while first.store.open_commands(id).await.map_or(1, |open| open.len()) > 0
         || first
             .store
             .events(id, model::id::Seq(0), 99)
@@ -120,14 +111,8 @@ async fn each_commit_of_a_run_of_plain_steps_uses_the_fast_path() {
     let connected = tokio_postgres::connect(&database.url(), NoTls).await;
     let (admin, connection) = connected.expect("the database runs");
     tokio::spawn(connection);
-    let track = format!(
-        "ALTER DATABASE {} SET track_functions = 'all'",
-        database.name()
-    );
-    admin
-        .batch_execute(&track)
-        .await
-        .expect("the database responds");
+    let track = format!("ALTER DATABASE {} SET track_functions = 'all'", database.name());
+    admin.batch_execute(&track).await.expect("the database responds");
 
     let node = start_node(&shared_store).await;
     let worker = node.start_worker("worker");
@@ -136,11 +121,7 @@ async fn each_commit_of_a_run_of_plain_steps_uses_the_fast_path() {
         text: CHAIN.to_owned(),
         payload: None,
     };
-    let id = node
-        .server
-        .submit(submission)
-        .await
-        .expect("the run starts");
+    let id = node.server.submit(submission).await.expect("the run starts");
     assert_eq!(wait_for_end(&node, id).await, RunStatus::Completed);
     drop((worker, node));
 
@@ -150,10 +131,7 @@ async fn each_commit_of_a_run_of_plain_steps_uses_the_fast_path() {
     let mut called = 0;
     // A connection reports its function calls when it closes, or after at most ten seconds without a query.
     for _ in 0..1_200 {
-        let found = admin
-            .query_opt(calls, &[])
-            .await
-            .expect("the database responds");
+        let found = admin.query_opt(calls, &[]).await.expect("the database responds");
         called = found.map_or(0, |row| row.get::<_, i64>(0));
         if called >= 4 {
             break;

@@ -83,9 +83,7 @@ async fn keys_of_messages_and_states_of_batches_are_removed_after_their_retentio
         node.register("child", CHILD).await;
         node.register("parent", PARENT).await;
         let worker = node.start_worker("worker");
-        let execution = node
-            .execute(&json!({"path": "parent", "dedup": "once"}))
-            .await;
+        let execution = node.execute(&json!({"path": "parent", "dedup": "once"})).await;
         node.wait_for_result(execution).await;
         send_batch(&node, execution).await;
         let recorded = batches_in_log(&node, execution).await;
@@ -97,9 +95,7 @@ async fn keys_of_messages_and_states_of_batches_are_removed_after_their_retentio
         drop(worker);
         node.shut_down(&raw).await;
     }
-    raw.batch_execute(SHIFT_CLOCK_SQL)
-        .await
-        .expect("the store's clock");
+    raw.batch_execute(SHIFT_CLOCK_SQL).await.expect("the store's clock");
 
     let _node = start_node(&shared_store).await;
 

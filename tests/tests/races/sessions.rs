@@ -23,15 +23,8 @@ async fn register_session(node: &ServerNode) -> String {
 }
 
 /// Calls a route with a session secret; returns the status and the error code.
-async fn call_route(
-    node: &ServerNode,
-    secret: Option<&str>,
-    path: &str,
-    body: &Value,
-) -> (StatusCode, Value) {
-    let mut request = reqwest::Client::new()
-        .post(format!("{}{path}", node.url))
-        .json(body);
+async fn call_route(node: &ServerNode, secret: Option<&str>, path: &str, body: &Value) -> (StatusCode, Value) {
+    let mut request = reqwest::Client::new().post(format!("{}{path}", node.url)).json(body);
     if let Some(secret) = secret {
         request = request.header(wire::SESSION_HEADER, secret);
     }
@@ -43,10 +36,7 @@ async fn call_route(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_server_on_a_store_checks_the_secret_of_a_session() {
     let shared_store = SharedStoreFixture::database();
-    let (first_node, two) = (
-        start_node(&shared_store).await,
-        start_node(&shared_store).await,
-    );
+    let (first_node, two) = (start_node(&shared_store).await, start_node(&shared_store).await);
     let secret = register_session(&first_node).await;
     let beat = json!({"worker": "w", "holds": []});
     let path = "/api/worker/pool/heartbeat";
@@ -75,10 +65,7 @@ async fn every_server_on_a_store_checks_the_secret_of_a_session() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_reconnects_to_another_server_gets_its_work_again() {
     let shared_store = SharedStoreFixture::database();
-    let (first_node, two) = (
-        start_node(&shared_store).await,
-        start_node(&shared_store).await,
-    );
+    let (first_node, two) = (start_node(&shared_store).await, start_node(&shared_store).await);
     let killed = register_session(&first_node).await;
     first_node.register("one_step", PLAYBOOK).await;
     first_node.execute(&json!({"path": "one_step"})).await;
@@ -92,12 +79,6 @@ async fn a_worker_that_reconnects_to_another_server_gets_its_work_again() {
     let (_, after) = call_route(&two, Some(&restarted), path, &claim).await;
     assert_eq!(after["commands"][0]["command"]["run"], *run, "{after}");
     let beat = json!({"worker": "w", "holds": []});
-    let (status, response) = call_route(
-        &first_node,
-        Some(&killed),
-        "/api/worker/pool/heartbeat",
-        &beat,
-    )
-    .await;
+    let (status, response) = call_route(&first_node, Some(&killed), "/api/worker/pool/heartbeat", &beat).await;
     assert_eq!(status, StatusCode::FORBIDDEN, "{response}");
 }

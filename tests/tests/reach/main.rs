@@ -41,8 +41,7 @@ fn new_call(kind: &str, fields: Value) -> Call {
 }
 
 async fn run_call(tool: &Arc<dyn Tool>, call: Call) -> Outcome {
-    tool.call(call, CancellationToken::new(), &DiscardingLogSink)
-        .await
+    tool.call(call, CancellationToken::new(), &DiscardingLogSink).await
 }
 
 fn success_value(outcome: Outcome) -> Value {

@@ -92,23 +92,15 @@ async fn check_calls(fixture: &McpFixture) {
         .iter()
         .map(|tool| tool["name"].as_str().unwrap())
         .collect();
-    assert!(
-        names.contains(&"add") && tools["count"] == names.len(),
-        "{names:?}"
-    );
+    assert!(names.contains(&"add") && tools["count"] == names.len(), "{names:?}");
     assert_eq!(
-        fixture
-            .call_result(json!({"uri": "config://settings"}))
-            .await,
+        fixture.call_result(json!({"uri": "config://settings"})).await,
         json!({"color": "green"})
     );
     let prompt = fixture
         .call_result(json!({"prompt": "greet", "arguments": {"name": "Ada"}}))
         .await;
-    assert_eq!(
-        prompt["messages"][0]["content"]["text"],
-        "Say hello to Ada."
-    );
+    assert_eq!(prompt["messages"][0]["content"]["text"], "Say hello to Ada.");
     let refused = fixture.run_call(json!({"method": "no/such"})).await;
     assert_eq!(failure_error(&refused).code, "MCP_REFUSED");
     assert!(failure_error(&refused).details["rpc_code"].is_i64());
@@ -117,16 +109,10 @@ async fn check_calls(fixture: &McpFixture) {
 async fn check_errors(fixture: &McpFixture) {
     let lines = CapturedLines::default();
     let call = fixture.new_call(json!({"tool": "chatty"}));
-    let outcome = fixture
-        .tool
-        .call(call, CancellationToken::new(), &lines)
-        .await;
+    let outcome = fixture.tool.call(call, CancellationToken::new(), &lines).await;
     assert_eq!(success_value(outcome), json!({"result": "done"}));
     let lines = lines.0.lock().unwrap();
-    assert!(
-        lines.iter().any(|line| line.contains("on my way")),
-        "{lines:?}"
-    );
+    assert!(lines.iter().any(|line| line.contains("on my way")), "{lines:?}");
 }
 
 #[tokio::test]
@@ -199,12 +185,7 @@ async fn a_program_that_ends_says_why() {
         (failed.code.as_str(), &failed.details["exit_code"]),
         ("MCP_PROTOCOL", &json!(7))
     );
-    assert!(
-        failed.details["stderr"]
-            .as_str()
-            .unwrap()
-            .contains("out of order")
-    );
+    assert!(failed.details["stderr"].as_str().unwrap().contains("out of order"));
     let missing = run_call(
         &site.tool,
         new_call("mcp", json!({"command": ["/no/such/program"], "tool": "x"})),
@@ -213,10 +194,7 @@ async fn a_program_that_ends_says_why() {
     assert_eq!(failure_error(&missing).code, "MCP_START");
     let mute = run_call(
         &site.tool,
-        new_call(
-            "mcp",
-            json!({"command": ["/bin/echo", "hello"], "tool": "x"}),
-        ),
+        new_call("mcp", json!({"command": ["/bin/echo", "hello"], "tool": "x"})),
     )
     .await;
     assert_eq!(failure_error(&mute).code, "MCP_PROTOCOL");
@@ -224,16 +202,10 @@ async fn a_program_that_ends_says_why() {
 
 #[tokio::test]
 async fn a_call_has_a_deadline_and_can_be_stopped() {
-    for site in [
-        McpFixture::http(McpResponseMode::Events),
-        McpFixture::stdio(),
-    ] {
+    for site in [McpFixture::http(McpResponseMode::Events), McpFixture::stdio()] {
         let mut slow = site.new_call(json!({"tool": "sleep", "arguments": {"seconds": 60}}));
         slow.timeout.total = Some(Duration::from_secs(5));
-        assert_eq!(
-            failure_error(&run_call(&site.tool, slow.clone()).await).code,
-            "TIMEOUT"
-        );
+        assert_eq!(failure_error(&run_call(&site.tool, slow.clone()).await).code, "TIMEOUT");
         let stop = CancellationToken::new();
         stop.cancel();
         let stopped = site.tool.call(slow, stop, &DiscardingLogSink).await;
@@ -247,10 +219,7 @@ async fn a_wrong_address_is_named_and_a_forbidden_one_refused() {
     let ask = |url: &str| new_call("mcp", json!({"server": url, "tool": "add"}));
     let elsewhere = server.url().replace("/mcp", "/other");
     let tool = find_tool("mcp");
-    assert_eq!(
-        failure_error(&run_call(&tool, ask(&elsewhere)).await).code,
-        "HTTP_404"
-    );
+    assert_eq!(failure_error(&run_call(&tool, ask(&elsewhere)).await).code, "HTTP_404");
     assert_eq!(
         failure_error(&run_call(&tool, ask("not a url")).await).code,
         "TOOL_INPUT"

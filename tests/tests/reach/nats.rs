@@ -50,9 +50,7 @@ impl NatsToolFixture {
     }
 
     async fn error_code(&self, operation: &str, fields: Value) -> String {
-        failure_error(&self.run_call(operation, fields).await)
-            .code
-            .clone()
+        failure_error(&self.run_call(operation, fields).await).code.clone()
     }
 
     async fn create_stream(&self, name: &str, subject: &str) -> async_nats::Client {
@@ -82,48 +80,29 @@ async fn keys_are_put_read_listed_and_removed() {
             json!({"bucket": "b", "key": "k", "value": {"a": [1]}, "create": true}),
         )
         .await;
-    assert_eq!(
-        put,
-        json!({"bucket": "b", "key": "k", "revision": 1, "size_bytes": 9})
-    );
-    let got = site
-        .call_result("kv_get", json!({"bucket": "b", "key": "k"}))
-        .await;
-    assert_eq!(
-        (&got["value"], &got["revision"]),
-        (&json!({"a": [1]}), &json!(1))
-    );
+    assert_eq!(put, json!({"bucket": "b", "key": "k", "revision": 1, "size_bytes": 9}));
+    let got = site.call_result("kv_get", json!({"bucket": "b", "key": "k"})).await;
+    assert_eq!((&got["value"], &got["revision"]), (&json!({"a": [1]}), &json!(1)));
     assert!(got["created"].as_str().unwrap().ends_with('Z'));
-    site.call_result(
-        "kv_put",
-        json!({"bucket": "b", "key": "x.y", "value": "text"}),
-    )
-    .await;
+    site.call_result("kv_put", json!({"bucket": "b", "key": "x.y", "value": "text"}))
+        .await;
     site.call_result(
         "kv_put",
         json!({"bucket": "b", "key": "x.z", "value": "/+8=", "encoding": "base64"}),
     )
     .await;
-    let bytes = site
-        .call_result("kv_get", json!({"bucket": "b", "key": "x.z"}))
-        .await;
+    let bytes = site.call_result("kv_get", json!({"bucket": "b", "key": "x.z"})).await;
     assert_eq!(
         (&bytes["value"], &bytes["encoding"]),
         (&json!("/+8="), &json!("base64"))
     );
     let text = site
-        .call_result(
-            "kv_get",
-            json!({"bucket": "b", "key": "k", "encoding": "text"}),
-        )
+        .call_result("kv_get", json!({"bucket": "b", "key": "k", "encoding": "text"}))
         .await;
     assert_eq!(text["value"], "{\"a\":[1]}");
     assert_eq!(
-        site.error_code(
-            "kv_get",
-            json!({"bucket": "b", "key": "x.y", "encoding": "json"})
-        )
-        .await,
+        site.error_code("kv_get", json!({"bucket": "b", "key": "x.y", "encoding": "json"}))
+            .await,
         "NATS_JSON"
     );
     let keys = site.call_result("kv_keys", json!({"bucket": "b"})).await;
@@ -135,20 +114,16 @@ async fn keys_are_put_read_listed_and_removed() {
         .call_result("kv_keys", json!({"bucket": "b", "filter": "x.*"}))
         .await;
     assert_eq!(some["keys"], json!(["x.y", "x.z"]));
-    site.call_result("kv_delete", json!({"bucket": "b", "key": "k"}))
-        .await;
-    site.call_result("kv_purge", json!({"bucket": "b", "key": "x.y"}))
-        .await;
+    site.call_result("kv_delete", json!({"bucket": "b", "key": "k"})).await;
+    site.call_result("kv_purge", json!({"bucket": "b", "key": "x.y"})).await;
     for key in ["k", "x.y", "never"] {
         assert_eq!(
-            site.error_code("kv_get", json!({"bucket": "b", "key": key}))
-                .await,
+            site.error_code("kv_get", json!({"bucket": "b", "key": key})).await,
             "NATS_KEY_NOT_FOUND"
         );
     }
     assert_eq!(
-        site.error_code("kv_get", json!({"bucket": "b", "key": ".bad."}))
-            .await,
+        site.error_code("kv_get", json!({"bucket": "b", "key": ".bad."})).await,
         "TOOL_INPUT"
     );
 }
@@ -158,17 +133,11 @@ async fn a_write_that_expects_another_revision_is_refused() {
     let site = NatsToolFixture::new();
     let put = |value: u64, expected: u64| json!({"bucket": "b", "key": "k", "value": value, "expected_last_revision": expected, "create": true});
     assert_eq!(site.call_result("kv_put", put(1, 0)).await["revision"], 1);
-    assert_eq!(
-        site.error_code("kv_put", put(2, 0)).await,
-        "NATS_WRONG_REVISION"
-    );
+    assert_eq!(site.error_code("kv_put", put(2, 0)).await, "NATS_WRONG_REVISION");
     assert_eq!(site.call_result("kv_put", put(2, 1)).await["revision"], 2);
     let outcome = site.run_call("kv_put", put(3, 1)).await;
     assert_eq!(
-        (
-            failure_error(&outcome).kind,
-            failure_error(&outcome).retryable
-        ),
+        (failure_error(&outcome).kind, failure_error(&outcome).retryable),
         (ErrorKind::ClientError, false)
     );
     assert_eq!(
@@ -194,13 +163,11 @@ async fn a_write_that_expects_another_revision_is_refused() {
 #[tokio::test]
 async fn objects_are_put_read_listed_and_removed() {
     let site = NatsToolFixture::new();
-    let put = json!({"bucket": "o", "object": "a/b.json", "value": {"rows": [1, 2]}, "create": true, "description": "d"});
+    let put =
+        json!({"bucket": "o", "object": "a/b.json", "value": {"rows": [1, 2]}, "create": true, "description": "d"});
     let info = site.call_result("object_put", put).await;
     let hash = hex::encode(Sha256::digest("{\"rows\":[1,2]}"));
-    assert_eq!(
-        (&info["size_bytes"], &info["sha256"]),
-        (&json!(14), &json!(hash))
-    );
+    assert_eq!((&info["size_bytes"], &info["sha256"]), (&json!(14), &json!(hash)));
     let got = site
         .call_result("object_get", json!({"bucket": "o", "object": "a/b.json"}))
         .await;
@@ -228,13 +195,8 @@ async fn objects_are_put_read_listed_and_removed() {
     let raw = site
         .call_result("object_get", json!({"bucket": "o", "object": "raw"}))
         .await;
-    assert_eq!(
-        (&raw["data"], &raw["encoding"]),
-        (&json!("/wA="), &json!("base64"))
-    );
-    let list = site
-        .call_result("object_list", json!({"bucket": "o"}))
-        .await;
+    assert_eq!((&raw["data"], &raw["encoding"]), (&json!("/wA="), &json!("base64")));
+    let list = site.call_result("object_list", json!({"bucket": "o"})).await;
     assert_eq!(list["count"], 2);
     assert_eq!(
         site.call_result("object_info", json!({"bucket": "o", "object": "raw"}))
@@ -250,8 +212,7 @@ async fn objects_are_put_read_listed_and_removed() {
         assert_eq!(code, "NATS_OBJECT_NOT_FOUND", "{operation}");
     }
     assert_eq!(
-        site.error_code("object_list", json!({"bucket": "none"}))
-            .await,
+        site.error_code("object_list", json!({"bucket": "none"})).await,
         "NATS_BUCKET_NOT_FOUND"
     );
 }
@@ -278,9 +239,7 @@ async fn a_large_object_streams_into_the_store_of_bodies() {
         missing_paths: results::MissingPaths::default(),
     });
     let reference = match run_call(&site.tool, call).await {
-        Outcome::Ok(success) => *success
-            .reference
-            .expect("the value is too large for memory"),
+        Outcome::Ok(success) => *success.reference.expect("the value is too large for memory"),
         Outcome::Error(failure) => panic!("{:?}", failure.error),
     };
     assert_eq!(reference.extracted["size_bytes"], bytes);
@@ -310,10 +269,7 @@ async fn a_publication_is_stored_once_however_often_it_is_retried() {
         (&json!(1), &json!(true))
     );
     let own = json!({"subject": "orders.new", "value": "two", "msg_id": "mine", "expected_last_sequence": 1});
-    assert_eq!(
-        success_value(run_call(&site.tool, publish(own)).await)["sequence"],
-        2
-    );
+    assert_eq!(success_value(run_call(&site.tool, publish(own)).await)["sequence"], 2);
     let late = json!({"subject": "orders.new", "value": "x", "msg_id": "late", "expected_last_sequence": 1});
     assert_eq!(
         failure_error(&run_call(&site.tool, publish(late)).await).code,
@@ -327,18 +283,12 @@ async fn a_publication_is_stored_once_however_often_it_is_retried() {
         (&json!({"n": 1}), &json!("orders.new"))
     );
     assert_eq!(
-        (
-            &message["headers"]["X-Kind"],
-            &message["headers"]["Nats-Msg-Id"]
-        ),
+        (&message["headers"]["X-Kind"], &message["headers"]["Nats-Msg-Id"]),
         (&json!("new"), &json!("run/step/task"))
     );
     assert_eq!(
-        site.call_result(
-            "js_get_msg",
-            json!({"stream": "orders", "subject": "orders.new"})
-        )
-        .await["data"],
+        site.call_result("js_get_msg", json!({"stream": "orders", "subject": "orders.new"}))
+            .await["data"],
         "two"
     );
     assert_eq!(
@@ -358,10 +308,7 @@ async fn messages_are_consumed_in_batches_and_acknowledged() {
     let site = NatsToolFixture::new();
     let client = site.create_stream("work", "work.>").await;
     for n in 0..5 {
-        client
-            .publish(format!("work.{n}"), n.to_string().into())
-            .await
-            .unwrap();
+        client.publish(format!("work.{n}"), n.to_string().into()).await.unwrap();
     }
     client.flush().await.unwrap();
     let numbers = |batch: &Value| -> Vec<i64> {
@@ -375,24 +322,15 @@ async fn messages_are_consumed_in_batches_and_acknowledged() {
     let first = site.call_result("js_consume", fields.clone()).await;
     assert_eq!(numbers(&first), [0, 1, 2]);
     assert_eq!(
-        (
-            &first["messages"][2]["pending"],
-            &first["messages"][2]["delivered"]
-        ),
+        (&first["messages"][2]["pending"], &first["messages"][2]["delivered"]),
         (&json!(2), &json!(1))
     );
     let rest = site
-        .call_result(
-            "js_consume",
-            json!({"stream": "work", "consumer": "c", "batch": 2}),
-        )
+        .call_result("js_consume", json!({"stream": "work", "consumer": "c", "batch": 2}))
         .await;
     assert_eq!(numbers(&rest), [3, 4]);
     let none = site
-        .call_result(
-            "js_consume",
-            json!({"stream": "work", "consumer": "c", "wait": 0.2}),
-        )
+        .call_result("js_consume", json!({"stream": "work", "consumer": "c", "wait": 0.2}))
         .await;
     assert_eq!(none["count"], 0);
     // Without a consumer name nothing is acknowledged, and all messages stay.
@@ -401,22 +339,15 @@ async fn messages_are_consumed_in_batches_and_acknowledged() {
         .await;
     assert_eq!(numbers(&all), [0, 1, 2, 3, 4]);
     let later = site
-        .call_result(
-            "js_consume",
-            json!({"stream": "work", "batch": 2, "sequence": 4}),
-        )
+        .call_result("js_consume", json!({"stream": "work", "batch": 2, "sequence": 4}))
         .await;
     assert_eq!(numbers(&later), [3, 4]);
     let one = site
-        .call_result(
-            "js_consume",
-            json!({"stream": "work", "batch": 1, "subject": "work.3"}),
-        )
+        .call_result("js_consume", json!({"stream": "work", "batch": 1, "subject": "work.3"}))
         .await;
     assert_eq!(numbers(&one), [3]);
     assert_eq!(
-        site.error_code("js_consume", json!({"stream": "none"}))
-            .await,
+        site.error_code("js_consume", json!({"stream": "none"})).await,
         "NATS_STREAM_NOT_FOUND"
     );
 }
@@ -439,11 +370,7 @@ async fn messages_are_acknowledged_only_when_they_are_recorded() {
     let call = site.new_call("js_consume", fields);
     let afterwards = call.deferred.clone();
     assert_eq!(success_value(run_call(&site.tool, call).await)["count"], 2);
-    assert_eq!(
-        open().await,
-        2,
-        "nothing is acknowledged before the result is recorded"
-    );
+    assert_eq!(open().await, 2, "nothing is acknowledged before the result is recorded");
     afterwards.take().unwrap().await;
     assert_eq!(open().await, 0);
     let fields = json!({"stream": "work", "consumer": "c", "ack": false});
@@ -466,10 +393,7 @@ async fn a_request_gets_the_reply_of_a_subscriber() {
         while let Some(message) = response.next().await {
             let numbers: Vec<i64> = serde_json::from_slice(&message.payload).unwrap();
             let sum = numbers.iter().sum::<i64>().to_string();
-            client
-                .publish(message.reply.unwrap(), sum.into())
-                .await
-                .unwrap();
+            client.publish(message.reply.unwrap(), sum.into()).await.unwrap();
         }
     });
     assert_eq!(
@@ -477,9 +401,7 @@ async fn a_request_gets_the_reply_of_a_subscriber() {
             .await["data"],
         6
     );
-    let nobody = site
-        .run_call("request", json!({"subject": "nobody", "value": 1}))
-        .await;
+    let nobody = site.run_call("request", json!({"subject": "nobody", "value": 1})).await;
     assert_eq!(failure_error(&nobody).code, "NATS_NO_RESPONDERS");
     assert!(!failure_error(&nobody).leaves_effect_unknown());
 }
@@ -513,10 +435,7 @@ async fn the_credentials_of_a_client_are_checked() {
     success_value(run_call(&tool, call(json!({"user": "me", "password": "s3cret"}))).await);
     let wrong = run_call(&tool, call(json!({"user": "me", "password": "wr0ng-word"}))).await;
     assert_eq!(
-        (
-            failure_error(&wrong).code.as_str(),
-            failure_error(&wrong).kind
-        ),
+        (failure_error(&wrong).code.as_str(), failure_error(&wrong).kind),
         ("NATS_AUTH", ErrorKind::Auth)
     );
     assert!(!format!("{wrong:?}").contains("wr0ng-word"));
@@ -545,10 +464,7 @@ async fn an_unreachable_server_is_reported_and_reconnected() {
         ["NATS_CONNECT", "TIMEOUT", "NATS_FAILED"].contains(&failed.code.as_str()),
         "{failed:?}"
     );
-    assert_eq!(
-        site.error_code("kv_put", fields.clone()).await,
-        "NATS_CONNECT"
-    );
+    assert_eq!(site.error_code("kv_put", fields.clone()).await, "NATS_CONNECT");
     site.nats.start();
     site.call_result("kv_put", fields).await;
 }
@@ -562,19 +478,10 @@ async fn a_wrong_call_is_named() {
         ("kv_put", json!({"key": "k"})),
         ("js_consume", json!({})),
         ("publish", json!({"value": 1})),
-        (
-            "publish",
-            json!({"subject": "x", "value": 1, "headers": {"a b": "c"}}),
-        ),
-        (
-            "publish",
-            json!({"subject": "x", "value": 1, "encoding": "base64"}),
-        ),
+        ("publish", json!({"subject": "x", "value": 1, "headers": {"a b": "c"}})),
+        ("publish", json!({"subject": "x", "value": 1, "encoding": "base64"})),
         ("publish", json!({"subject": "x", "encoding": "morse"})),
-        (
-            "kv_get",
-            json!({"bucket": "b", "key": "k", "revision": "first"}),
-        ),
+        ("kv_get", json!({"bucket": "b", "key": "k", "revision": "first"})),
     ] {
         assert_eq!(
             site.error_code(operation, fields.clone()).await,
@@ -583,8 +490,5 @@ async fn a_wrong_call_is_named() {
         );
     }
     let nowhere = new_call("nats", json!({"operation": "kv_get"}));
-    assert_eq!(
-        failure_error(&run_call(&site.tool, nowhere).await).code,
-        "TOOL_INPUT"
-    );
+    assert_eq!(failure_error(&run_call(&site.tool, nowhere).await).code, "TOOL_INPUT");
 }

@@ -35,24 +35,11 @@ fn a_playbook_uses_the_keys_of_the_reference() {
         let fields = playbook.steps[step].tasks[task].fields.keys();
         fields.map(String::as_str).collect()
     };
-    let put = [
-        "auth",
-        "bucket",
-        "expected_last_revision",
-        "key",
-        "operation",
-        "value",
-    ];
+    let put = ["auth", "bucket", "expected_last_revision", "key", "operation", "value"];
     assert_eq!(fields(0, 0), put);
-    assert_eq!(
-        fields(0, 1),
-        ["batch", "consumer", "operation", "stream", "url"]
-    );
+    assert_eq!(fields(0, 1), ["batch", "consumer", "operation", "stream", "url"]);
     assert_eq!(fields(1, 0), ["arguments", "auth", "server", "tool"]);
-    assert_eq!(
-        fields(2, 0),
-        ["args", "command", "env", "image", "resources"]
-    );
+    assert_eq!(fields(2, 0), ["args", "command", "env", "image", "resources"]);
     assert!(
         playbook.steps[2].tasks[0].input.is_none(),
         "`args` belong to the container"

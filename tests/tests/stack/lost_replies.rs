@@ -98,9 +98,7 @@ async fn a_patch_whose_answer_is_lost_is_applied_once() {
 #[tokio::test]
 async fn a_pause_whose_answer_is_lost_is_no_second_pause() {
     let fixture = start_fixture().await;
-    fixture
-        .control_with_lost_reply(Control::Pause { reason: None })
-        .await;
+    fixture.control_with_lost_reply(Control::Pause { reason: None }).await;
     let row = fixture.store.execution(fixture.run).await;
     let row = row.expect("the store is readable").expect("the run exists");
     assert_eq!(row.status, RunStatus::Paused);

@@ -11,8 +11,8 @@ use std::time::Duration;
 use language::playbook::Playbook;
 use model::event::{Event, EventKind};
 use tests::conformance::{
-    Case, CaseDeployment, ExternalInput, ScheduledInput, Trigger, case_folders, compare_log,
-    compare_raced_log, run_case, run_case_in_virtual_time,
+    Case, CaseDeployment, ExternalInput, ScheduledInput, Trigger, case_folders, compare_log, compare_raced_log,
+    run_case, run_case_in_virtual_time,
 };
 use tests::peers::PostgresServer;
 
@@ -38,10 +38,7 @@ fn is_selected(folder: &Path) -> bool {
 
 #[test]
 fn every_case_leaves_the_same_log_through_the_whole_stack() {
-    let folders: Vec<_> = case_folders()
-        .into_iter()
-        .filter(|one| is_selected(one))
-        .collect();
+    let folders: Vec<_> = case_folders().into_iter().filter(|one| is_selected(one)).collect();
     let halves: Vec<_> = folders.chunks(folders.len().div_ceil(4).max(1)).collect();
     let wrong: Vec<String> = std::thread::scope(|scope| {
         let checks = halves.into_iter().map(|folders| {
@@ -59,12 +56,7 @@ fn every_case_leaves_the_same_log_through_the_whole_stack() {
             .flat_map(|check| check.join().expect("a case does not panic"))
             .collect()
     });
-    assert!(
-        wrong.is_empty(),
-        "{} cases:\n{}",
-        wrong.len(),
-        wrong.join("\n")
-    );
+    assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 /// Why a case is not run in real time, if it is not.
@@ -136,13 +128,8 @@ fn run_cases(folders: &[PathBuf]) -> (Vec<String>, usize) {
 
 #[test]
 fn every_case_without_long_waits_leaves_the_same_log_over_http_on_postgres() {
-    let folders: Vec<_> = case_folders()
-        .into_iter()
-        .filter(|one| is_selected(one))
-        .collect();
-    let lanes: Vec<_> = folders
-        .chunks(folders.len().div_ceil(DATABASES).max(1))
-        .collect();
+    let folders: Vec<_> = case_folders().into_iter().filter(|one| is_selected(one)).collect();
+    let lanes: Vec<_> = folders.chunks(folders.len().div_ceil(DATABASES).max(1)).collect();
     let (wrong, skipped) = std::thread::scope(|scope| {
         let lanes: Vec<_> = lanes
             .into_iter()
@@ -157,12 +144,7 @@ fn every_case_without_long_waits_leaves_the_same_log_over_http_on_postgres() {
         all
     });
     println!("{skipped} of {} cases are left out", folders.len());
-    assert!(
-        wrong.is_empty(),
-        "{} cases:\n{}",
-        wrong.len(),
-        wrong.join("\n")
-    );
+    assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
     // Most cases must run.
     assert!(skipped * 3 <= folders.len(), "{skipped} cases are left out");
 }

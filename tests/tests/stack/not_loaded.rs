@@ -18,8 +18,7 @@ async fn a_report_at_another_server_loads_nothing_there() {
     let open = || {
         let sqlite = store::SqliteStore::open(dir.path()).expect("the store opens");
         let store = Arc::new(PausingStore::new(sqlite));
-        let bodies =
-            results::DirBodyStore::open(&dir.path().join("bodies")).expect("the bodies open");
+        let bodies = results::DirBodyStore::open(&dir.path().join("bodies")).expect("the bodies open");
         let server = Server::start(server::Config {
             store: store.clone(),
             bodies: Arc::new(bodies),
@@ -42,10 +41,7 @@ async fn a_report_at_another_server_loads_nothing_there() {
     };
     let execution = driver.submit(submission).await.expect("the run starts");
     let report = wire::ReportRequest {
-        command: CommandId {
-            execution,
-            seq: Seq(6),
-        },
+        command: CommandId { execution, seq: Seq(6) },
         worker: WorkerId("worker".into()),
         lease_epoch: LeaseEpoch(1),
         events: Vec::new(),
@@ -55,9 +51,6 @@ async fn a_report_at_another_server_loads_nothing_there() {
         free: 0,
     };
     let response = other.transport().report(report).await;
-    assert!(
-        matches!(response, Err(wire::Error::Unavailable(_))),
-        "{response:?}"
-    );
+    assert!(matches!(response, Err(wire::Error::Unavailable(_))), "{response:?}");
     assert_eq!(store.loads.load(Ordering::Relaxed), 0);
 }

@@ -30,9 +30,7 @@ fn members(manifest: &str, files: &[SourceFile]) -> BTreeSet<String> {
     let patterns = manifest["workspace"]["members"].as_array();
     let patterns = patterns.expect("the workspace lists its members").iter();
     let patterns: Vec<&str> = patterns.filter_map(Value::as_str).collect();
-    let directories = files
-        .iter()
-        .filter_map(|file| file.path.strip_suffix("/Cargo.toml"));
+    let directories = files.iter().filter_map(|file| file.path.strip_suffix("/Cargo.toml"));
     let is_member = |directory: &&str| {
         let parent = directory.rsplit_once('/').map_or("", |(parent, _)| parent);
         let of_parent = format!("{parent}/*");
@@ -72,8 +70,8 @@ fn dependency_row(name: &str, allowed: &[&str]) -> String {
 
 /// Paths in the pages for contributors exist.
 fn find_missing_paths(files: &[SourceFile]) -> Vec<TidyFinding> {
-    let path = Regex::new(r"`((?:crates|tests|docs|xtask|bench|examples|deploy)/[\w./-]*)`")
-        .expect("the pattern is valid");
+    let path =
+        Regex::new(r"`((?:crates|tests|docs|xtask|bench|examples|deploy)/[\w./-]*)`").expect("the pattern is valid");
     let is_judged = |file: &&SourceFile| {
         [PAGE, "CONTRIBUTING.md"].contains(&file.path.as_str())
             || (file.is_markdown() && file.path.starts_with("docs/contributing/"))
@@ -84,8 +82,7 @@ fn find_missing_paths(files: &[SourceFile]) -> Vec<TidyFinding> {
             for captures in path.captures_iter(line) {
                 let path = captures[1].trim_end_matches('/');
                 let folder = format!("{path}/");
-                let exists =
-                    |file: &SourceFile| file.path == path || file.path.starts_with(&folder);
+                let exists = |file: &SourceFile| file.path == path || file.path.starts_with(&folder);
                 if !files.iter().any(exists) {
                     findings.push(page.finding(number, format!("`{path}` does not exist")));
                 }
@@ -240,16 +237,14 @@ fn a_path_that_does_not_exist_is_caught() {
 
 #[test]
 fn a_page_without_the_data_flow_is_caught() {
-    assert_catches(
-        find_missing_types,
-        &[(PAGE, "## Flow\n\n| 1 | `Input` |\n")],
-    );
+    assert_catches(find_missing_types, &[(PAGE, "## Flow\n\n| 1 | `Input` |\n")]);
 }
 
 #[test]
 fn a_type_that_does_not_exist_is_caught() {
     let page = "## Data flow\n\n| 1 | `Input::Submit` | `Input::Gone` | `Outcome` | `Missing` |\n";
-    let input = "pub enum Input {\n    /// A run.\n    Submit(Box<Submit>),\n    Resume,\n}\n\npub enum Gone {\n    Gone,\n}\n";
+    let input =
+        "pub enum Input {\n    /// A run.\n    Submit(Box<Submit>),\n    Resume,\n}\n\npub enum Gone {\n    Gone,\n}\n";
     let files = [
         SourceFile::new_seeded(PAGE, page),
         SourceFile::new_seeded("crates/engine/src/input.rs", input),

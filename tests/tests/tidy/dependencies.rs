@@ -15,19 +15,11 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("results", &["model", "postgres"]),
     ("wire", &["model"]),
     ("tools", &["language", "model", "postgres", "results"]),
-    (
-        "integrations",
-        &["language", "model", "postgres", "results", "tools"],
-    ),
-    (
-        "worker",
-        &["language", "model", "pipeline", "tools", "results", "wire"],
-    ),
+    ("integrations", &["language", "model", "postgres", "results", "tools"]),
+    ("worker", &["language", "model", "pipeline", "tools", "results", "wire"]),
     (
         "server",
-        &[
-            "language", "model", "engine", "pipeline", "store", "results", "wire",
-        ],
+        &["language", "model", "engine", "pipeline", "store", "results", "wire"],
     ),
 ];
 
@@ -70,21 +62,13 @@ fn find_forbidden_dependencies(files: &[SourceFile]) -> Vec<TidyFinding> {
     let is_ours = |name: &String| ALLOWED_DEPENDENCIES.iter().any(|(ours, _)| ours == name);
     let mut findings = Vec::new();
     for (name, manifest) in manifests(files).filter(|(name, _)| *name != "cli") {
-        let Some((_, allowed)) = ALLOWED_DEPENDENCIES
-            .iter()
-            .find(|(known, _)| *known == name)
-        else {
-            findings.push(manifest.finding(
-                1,
-                format!("`{name}` is missing from `ALLOWED_DEPENDENCIES`"),
-            ));
+        let Some((_, allowed)) = ALLOWED_DEPENDENCIES.iter().find(|(known, _)| *known == name) else {
+            findings.push(manifest.finding(1, format!("`{name}` is missing from `ALLOWED_DEPENDENCIES`")));
             continue;
         };
         for dependency in dependencies(manifest).iter().filter(|name| is_ours(name)) {
             if !allowed.contains(&dependency.as_str()) {
-                findings.push(
-                    manifest.finding(1, format!("`{name}` must not depend on `{dependency}`")),
-                );
+                findings.push(manifest.finding(1, format!("`{name}` must not depend on `{dependency}`")));
             }
         }
     }
@@ -96,16 +80,9 @@ fn find_misplaced_libraries(files: &[SourceFile]) -> Vec<TidyFinding> {
     for (name, manifest) in manifests(files) {
         let dependency_names = dependencies(manifest);
         for (library, crates) in LIBRARY_CRATES {
-            if dependency_names
-                .iter()
-                .any(|dependency| dependency == library)
-                && !crates.contains(&name)
-            {
+            if dependency_names.iter().any(|dependency| dependency == library) && !crates.contains(&name) {
                 let crates = crates.join(", ");
-                findings.push(manifest.finding(
-                    1,
-                    format!("only these crates may use `{library}`: {crates}"),
-                ));
+                findings.push(manifest.finding(1, format!("only these crates may use `{library}`: {crates}")));
             }
         }
     }
@@ -170,10 +147,7 @@ fn a_library_in_the_wrong_crate_is_reported() {
                 "crates/server/Cargo.toml",
                 "[dependencies]\nrusqlite.workspace = true\n",
             ),
-            (
-                "crates/engine/Cargo.toml",
-                "[dependencies]\nanyhow.workspace = true\n",
-            ),
+            ("crates/engine/Cargo.toml", "[dependencies]\nanyhow.workspace = true\n"),
         ],
     );
 }

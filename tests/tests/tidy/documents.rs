@@ -26,12 +26,9 @@ fn find_dependencies_without_reasons(files: &[SourceFile]) -> Vec<TidyFinding> {
             format!("`{name}` has no row in {REASONS_PAGE}: add one with the reason for it"),
         )
     });
-    let stale = names.difference(&used).map(|name| {
-        manifest.finding(
-            1,
-            format!("{REASONS_PAGE} lists `{name}`, which is not a dependency"),
-        )
-    });
+    let stale = names
+        .difference(&used)
+        .map(|name| manifest.finding(1, format!("{REASONS_PAGE} lists `{name}`, which is not a dependency")));
     missing.chain(stale).collect()
 }
 
@@ -101,7 +98,8 @@ fn every_link_targets_a_file() {
 
 #[test]
 fn a_dependency_without_a_reason_and_a_stale_reason_are_caught() {
-    let manifest = "[workspace.dependencies]\nmodel = { path = \"crates/model\" }\nserde = \"1\"\ntokio = { version = \"1\" }\n";
+    let manifest =
+        "[workspace.dependencies]\nmodel = { path = \"crates/model\" }\nserde = \"1\"\ntokio = { version = \"1\" }\n";
     let page = "| Crate | Why |\n|---|---|\n| `serde` | values |\n| `chrono` | time |\n";
     let files = [
         SourceFile::new_seeded("Cargo.toml", manifest),
@@ -124,9 +122,6 @@ fn a_broken_link_is_reported() {
         SourceFile::new_seeded("docs/guide/a.md", "# B\n"),
         SourceFile::new_seeded("docs/index.md", page),
     ];
-    let findings: Vec<String> = find_broken_links(&files)
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    let findings: Vec<String> = find_broken_links(&files).iter().map(ToString::to_string).collect();
     assert_eq!(findings, ["docs/index.md:1: `gone.md` does not exist"]);
 }

@@ -48,12 +48,7 @@ fn find_catch_all(file: &SourceFile, depth: usize, lines: &[(usize, &str)]) -> O
         let pattern = arm.trim_start();
         pattern.starts_with("_ ") || pattern.starts_with("(_, ")
     });
-    catch_all.map(|(number, _)| {
-        file.finding(
-            *number,
-            "a fold must name every event; list the events that it ignores",
-        )
-    })
+    catch_all.map(|(number, _)| file.finding(*number, "a fold must name every event; list the events that it ignores"))
 }
 
 fn indent(line: &str) -> usize {

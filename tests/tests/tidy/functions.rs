@@ -29,12 +29,8 @@ fn find_long_functions(files: &[SourceFile]) -> Vec<TidyFinding> {
 fn find_long_parameter_lists(files: &[SourceFile]) -> Vec<TidyFinding> {
     check_functions(files, |function| {
         (function.parameters > PARAMETERS_MAX).then(|| {
-            let ScannedFunction {
-                name, parameters, ..
-            } = function;
-            format!(
-                "`{name}` has {parameters} parameters; the maximum is {PARAMETERS_MAX}, so group some in a type"
-            )
+            let ScannedFunction { name, parameters, .. } = function;
+            format!("`{name}` has {parameters} parameters; the maximum is {PARAMETERS_MAX}, so group some in a type")
         })
     })
 }
@@ -48,15 +44,9 @@ fn find_tuple_parameters(files: &[SourceFile]) -> Vec<TidyFinding> {
     })
 }
 
-fn check_functions(
-    files: &[SourceFile],
-    rule: fn(&ScannedFunction<'_>) -> Option<String>,
-) -> Vec<TidyFinding> {
+fn check_functions(files: &[SourceFile], rule: fn(&ScannedFunction<'_>) -> Option<String>) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
-    for file in files
-        .iter()
-        .filter(|file| file.is_rust() && !file.is_test_code())
-    {
+    for file in files.iter().filter(|file| file.is_rust() && !file.is_test_code()) {
         for function in scan_functions(&file.text) {
             findings.extend(rule(&function).map(|what| file.finding(function.line, what)));
         }
@@ -90,9 +80,9 @@ fn scan_functions(text: &str) -> Vec<ScannedFunction<'_>> {
 
 fn function_name(line: &str) -> Option<&str> {
     let (before, after) = line.trim_start().split_once("fn ")?;
-    let is_declaration = before.split_whitespace().all(|word| {
-        word.starts_with("pub") || matches!(word, "const" | "async" | "unsafe" | "extern" | "\"C\"")
-    });
+    let is_declaration = before
+        .split_whitespace()
+        .all(|word| word.starts_with("pub") || matches!(word, "const" | "async" | "unsafe" | "extern" | "\"C\""));
     let name = after.split(['(', '<']).next()?;
     (is_declaration && !name.is_empty()).then_some(name)
 }
@@ -114,9 +104,7 @@ fn signature(lines: &[&str]) -> String {
 fn body_lines(lines: &[&str]) -> usize {
     let indent = lines[0].len() - lines[0].trim_start().len();
     let end = lines.iter().position(|line| {
-        let is_indented = line
-            .get(..indent)
-            .is_some_and(|space| space.trim().is_empty());
+        let is_indented = line.get(..indent).is_some_and(|space| space.trim().is_empty());
         is_indented && line.get(indent..) == Some("}")
     });
     end.map_or(lines.len(), |end| end + 1)
@@ -125,9 +113,7 @@ fn body_lines(lines: &[&str]) -> usize {
 /// The parameters of a signature, without `self`.
 fn parameters(signature: &str) -> Vec<String> {
     // The parenthesis of `pub(crate)` is not that of the parameters.
-    let plain = signature
-        .split_once("fn ")
-        .map_or(signature, |(_, after)| after);
+    let plain = signature.split_once("fn ").map_or(signature, |(_, after)| after);
     let plain = plain.replace("->", "  ");
     let mut depth = 0_i32;
     let mut found: Vec<String> = Vec::new();
@@ -165,8 +151,7 @@ fn parameters(signature: &str) -> Vec<String> {
 fn is_tuple(parameter: &str) -> bool {
     let kind = parameter.split_once(": ").map_or("", |(_, kind)| kind);
     let pattern = parameter.trim_start();
-    pattern.starts_with('(')
-        || (kind.trim_start_matches('&').starts_with('(') && kind.contains(','))
+    pattern.starts_with('(') || (kind.trim_start_matches('&').starts_with('(') && kind.contains(','))
 }
 
 #[test]

@@ -88,15 +88,11 @@ fn find_ambiguous_type_names(files: &[SourceFile]) -> Vec<TidyFinding> {
     let mut declarations = Vec::new();
     for file in files.iter().filter(|file| file.is_rust()) {
         for (number, name) in declared_types(file) {
-            packages
-                .entry(name.clone())
-                .or_default()
-                .insert(package(file));
+            packages.entry(name.clone()).or_default().insert(package(file));
             declarations.push((file, number, name));
         }
     }
-    let is_ambiguous =
-        |name: &String| !SHARED_NAMES.contains(&name.as_str()) && packages[name].len() > CRATES_MAX;
+    let is_ambiguous = |name: &String| !SHARED_NAMES.contains(&name.as_str()) && packages[name].len() > CRATES_MAX;
     declarations
         .into_iter()
         .filter(|(_, _, name)| is_ambiguous(name))
@@ -113,19 +109,15 @@ fn find_ambiguous_type_names(files: &[SourceFile]) -> Vec<TidyFinding> {
 
 fn find_banned_words_in_names(files: &[SourceFile]) -> Vec<TidyFinding> {
     let word = Regex::new("[A-Z][a-z0-9]*").expect("the pattern is valid");
-    let function = Regex::new(r"^\s*(?:pub(?:\([a-z: ]+\))? )?(?:const )?(?:async )?fn (\w+)")
-        .expect("the pattern is valid");
+    let function =
+        Regex::new(r"^\s*(?:pub(?:\([a-z: ]+\))? )?(?:const )?(?:async )?fn (\w+)").expect("the pattern is valid");
     let mut findings = Vec::new();
     for file in files.iter().filter(|file| file.is_rust()) {
         for (number, name) in declared_types(file) {
             for part in word.find_iter(&name) {
-                let banned = BANNED_WORDS
-                    .iter()
-                    .find(|(banned, _)| *banned == part.as_str());
+                let banned = BANNED_WORDS.iter().find(|(banned, _)| *banned == part.as_str());
                 if let Some((banned, instead)) = banned {
-                    let message = format!(
-                        "`{name}`: `{banned}` does not say what the value is; use {instead}"
-                    );
+                    let message = format!("`{name}`: `{banned}` does not say what the value is; use {instead}");
                     findings.push(file.finding(number, message));
                 }
             }
@@ -159,24 +151,15 @@ fn no_name_uses_a_banned_word() {
 #[test]
 fn a_name_in_three_crates_is_caught() {
     let count_findings = |seeds: &[(&str, &str)]| {
-        let files = seeds
-            .iter()
-            .map(|(path, text)| SourceFile::new_seeded(path, text));
+        let files = seeds.iter().map(|(path, text)| SourceFile::new_seeded(path, text));
         find_ambiguous_type_names(&files.collect::<Vec<_>>()).len()
     };
     let reply = "pub(crate) struct Reply;\n";
-    let two = [
-        ("crates/store/src/a.rs", reply),
-        ("crates/tools/src/a.rs", reply),
-    ];
+    let two = [("crates/store/src/a.rs", reply), ("crates/tools/src/a.rs", reply)];
     let three = [two[0], two[1], ("tests/src/a.rs", reply)];
     assert_eq!(count_findings(&three), 3);
     assert_eq!(count_findings(&two), 0);
-    let associated = [
-        two[0],
-        two[1],
-        ("crates/wire/src/a.rs", "    type Reply = u8;\n"),
-    ];
+    let associated = [two[0], two[1], ("crates/wire/src/a.rs", "    type Reply = u8;\n")];
     assert_eq!(count_findings(&associated), 0);
     let error = "pub(crate) struct Error;\n";
     let errors = [
@@ -194,10 +177,7 @@ fn a_banned_word_is_caught() {
         &[
             ("crates/store/src/a.rs", "pub struct Held {\n"),
             ("crates/store/src/b.rs", "enum LogAsk {\n"),
-            (
-                "crates/store/src/c.rs",
-                "    pub(crate) async fn told(&self) {\n",
-            ),
+            ("crates/store/src/c.rs", "    pub(crate) async fn told(&self) {\n"),
         ],
     );
     assert_passes(

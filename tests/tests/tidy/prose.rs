@@ -108,11 +108,7 @@ fn find_banned_phrases_in_pages(files: &[SourceFile]) -> Vec<TidyFinding> {
 
 fn find_banned_phrases_in_code(files: &[SourceFile]) -> Vec<TidyFinding> {
     let is_judged = |file: &&SourceFile| {
-        file.is_rust()
-            && file.crate_name().is_some()
-            && !UNCHECKED_CODE
-                .iter()
-                .any(|path| file.path.starts_with(path))
+        file.is_rust() && file.crate_name().is_some() && !UNCHECKED_CODE.iter().any(|path| file.path.starts_with(path))
     };
     let mut findings = Vec::new();
     for file in files.iter().filter(is_judged) {
@@ -128,10 +124,9 @@ fn find_banned_phrases_in_code(files: &[SourceFile]) -> Vec<TidyFinding> {
 /// Numbered lines of comments and string literals. Literals without a space are values, not prose, and are left out.
 fn comments_and_literals(text: &str) -> Vec<(usize, &str)> {
     // Character literals are matched first, because they may contain a quote.
-    let pattern = Regex::new(
-        r###"(?s)//[^\n]*|'(?:\\.[^'\n]*|[^\\'])'|r##".*?"##|r#".*?"#|r"[^"]*"|"(?:\\.|[^"\\])*""###,
-    )
-    .expect("the pattern is valid");
+    let pattern =
+        Regex::new(r###"(?s)//[^\n]*|'(?:\\.[^'\n]*|[^\\'])'|r##".*?"##|r#".*?"#|r"[^"]*"|"(?:\\.|[^"\\])*""###)
+            .expect("the pattern is valid");
     let mut lines = Vec::new();
     let (mut number, mut end) = (1, 0);
     for matched in pattern.find_iter(text) {
@@ -213,10 +208,7 @@ fn a_phrase_in_code_is_caught() {
         &[
             ("crates/store/src/a.rs", "//! Whoever reads this.\n"),
             ("crates/store/src/b.rs", "let a = 1; // The run goes on.\n"),
-            (
-                "crates/store/src/c.rs",
-                "let quote = '\"';\nbail!(\"nobody asked\");\n",
-            ),
+            ("crates/store/src/c.rs", "let quote = '\"';\nbail!(\"nobody asked\");\n"),
             (
                 "crates/store/src/d.rs",
                 "let text = r#\"a \"quoted\" word\nand somebody\"#;\n",
@@ -226,10 +218,7 @@ fn a_phrase_in_code_is_caught() {
     assert_passes(
         find_banned_phrases_in_code,
         &[
-            (
-                "crates/store/src/a.rs",
-                "fn goes_on<'a>(nobody: &'a str) {}\n",
-            ),
+            ("crates/store/src/a.rs", "fn goes_on<'a>(nobody: &'a str) {}\n"),
             ("crates/store/src/b.rs", "let worker = \"nobody\";\n"),
             ("crates/store/src/c.rs", "/// Fills `so many` fields.\n"),
             ("tests/src/d.rs", "// Nobody reads this.\n"),

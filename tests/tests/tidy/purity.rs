@@ -32,18 +32,13 @@ fn deciding_code_reaches_nothing(files: &[SourceFile]) -> Vec<TidyFinding> {
     )
     .expect("the pattern is valid");
     let is_judged = |file: &&SourceFile| {
-        file.is_rust()
-            && !file.is_test_code()
-            && file
-                .crate_name()
-                .is_some_and(|name| PURE_CRATES.contains(&name))
+        file.is_rust() && !file.is_test_code() && file.crate_name().is_some_and(|name| PURE_CRATES.contains(&name))
     };
     let mut findings = Vec::new();
     for file in files.iter().filter(is_judged) {
         for (number, line) in file.code_lines() {
             if let Some(found) = outside.find(line) {
-                findings
-                    .push(file.finding(number, format!("`{}` in a pure crate", found.as_str())));
+                findings.push(file.finding(number, format!("`{}` in a pure crate", found.as_str())));
             }
         }
     }
@@ -71,20 +66,13 @@ fn sql_stays_with_the_databases(files: &[SourceFile]) -> Vec<TidyFinding> {
     )
     .expect("the pattern is valid");
     let is_judged = |file: &&SourceFile| {
-        file.is_rust()
-            && !file.is_test_code()
-            && file
-                .crate_name()
-                .is_some_and(|name| !SQL_CRATES.contains(&name))
+        file.is_rust() && !file.is_test_code() && file.crate_name().is_some_and(|name| !SQL_CRATES.contains(&name))
     };
     let mut findings = Vec::new();
     for file in files.iter().filter(is_judged) {
         for (number, line) in file.code_lines() {
             if sql.is_match(line) {
-                findings.push(file.finding(
-                    number,
-                    "SQL belongs in store, results, tools or integrations",
-                ));
+                findings.push(file.finding(number, "SQL belongs in store, results, tools or integrations"));
             }
         }
     }
@@ -92,14 +80,10 @@ fn sql_stays_with_the_databases(files: &[SourceFile]) -> Vec<TidyFinding> {
 }
 
 /// Modules that call C: the library of `DuckDB`, and one function of the allocator.
-const UNSAFE_PATHS: [&str; 2] = [
-    "crates/integrations/src/duckdb/ffi/",
-    "crates/cli/src/memory.rs",
-];
+const UNSAFE_PATHS: [&str; 2] = ["crates/integrations/src/duckdb/ffi/", "crates/cli/src/memory.rs"];
 
 fn unsafe_code_stays_in_its_rooms(files: &[SourceFile]) -> Vec<TidyFinding> {
-    let lifted = Regex::new(r"\bunsafe (?:\{|fn|impl|extern)|\bunsafe_code\b")
-        .expect("the pattern is valid");
+    let lifted = Regex::new(r"\bunsafe (?:\{|fn|impl|extern)|\bunsafe_code\b").expect("the pattern is valid");
     // The parent module declares `ffi` with an `expect(unsafe_code)` and its reason.
     let is_judged = |file: &&SourceFile| {
         file.is_rust()
@@ -111,10 +95,7 @@ fn unsafe_code_stays_in_its_rooms(files: &[SourceFile]) -> Vec<TidyFinding> {
     for file in files.iter().filter(is_judged) {
         for (number, line) in file.code_lines() {
             if lifted.is_match(line) {
-                findings.push(file.finding(
-                    number,
-                    "unsafe code is only allowed in the modules of `UNSAFE_ROOMS`",
-                ));
+                findings.push(file.finding(number, "unsafe code is only allowed in the modules of `UNSAFE_ROOMS`"));
             }
         }
     }
@@ -168,10 +149,7 @@ fn reaching_outside_is_caught() {
         deciding_code_reaches_nothing,
         &[
             ("crates/engine/src/a.rs", "use std::fs;\n"),
-            (
-                "crates/engine/src/b.rs",
-                "use std::{collections::BTreeMap, env};\n",
-            ),
+            ("crates/engine/src/b.rs", "use std::{collections::BTreeMap, env};\n"),
             ("crates/model/src/c.rs", "    let now = Timestamp::now();\n"),
             ("crates/pipeline/src/d.rs", "pub async fn next() {}\n"),
             (
@@ -200,17 +178,11 @@ fn reaching_outside_is_caught() {
 fn an_impure_dependency_is_caught() {
     assert_catches(
         deciding_crates_need_nothing_impure,
-        &[(
-            "crates/engine/Cargo.toml",
-            "[dependencies]\ntokio.workspace = true\n",
-        )],
+        &[("crates/engine/Cargo.toml", "[dependencies]\ntokio.workspace = true\n")],
     );
     assert_passes(
         deciding_crates_need_nothing_impure,
-        &[(
-            "crates/store/Cargo.toml",
-            "[dependencies]\ntokio.workspace = true\n",
-        )],
+        &[("crates/store/Cargo.toml", "[dependencies]\ntokio.workspace = true\n")],
     );
 }
 
@@ -219,10 +191,7 @@ fn sql_elsewhere_is_caught() {
     assert_catches(
         sql_stays_with_the_databases,
         &[
-            (
-                "crates/server/src/a.rs",
-                "    let sql = \"SELECT seq FROM log\";\n",
-            ),
+            ("crates/server/src/a.rs", "    let sql = \"SELECT seq FROM log\";\n"),
             (
                 "crates/cli/src/b.rs",
                 "    db.execute(\"INSERT INTO log VALUES (?1)\")?;\n",
@@ -231,9 +200,6 @@ fn sql_elsewhere_is_caught() {
     );
     assert_passes(
         sql_stays_with_the_databases,
-        &[(
-            "crates/store/src/a.rs",
-            "    let sql = \"SELECT seq FROM log\";\n",
-        )],
+        &[("crates/store/src/a.rs", "    let sql = \"SELECT seq FROM log\";\n")],
     );
 }

@@ -11,10 +11,7 @@ fn find_long_files(files: &[SourceFile]) -> Vec<TidyFinding> {
         .filter(|file| file.text.lines().count() > LINES_MAX)
         .map(|file| {
             let lines = file.text.lines().count();
-            file.finding(
-                LINES_MAX,
-                format!("{lines} lines; the maximum is {LINES_MAX}"),
-            )
+            file.finding(LINES_MAX, format!("{lines} lines; the maximum is {LINES_MAX}"))
         })
         .collect()
 }
@@ -29,12 +26,7 @@ fn find_missing_module_comments(files: &[SourceFile]) -> Vec<TidyFinding> {
                 .strip_prefix("//! ")
                 .is_none_or(|purpose| purpose.trim().len() < 10)
         })
-        .map(|file| {
-            file.finding(
-                1,
-                "the first line must be a `//!` comment that describes the module",
-            )
-        })
+        .map(|file| file.finding(1, "the first line must be a `//!` comment that describes the module"))
         .collect()
 }
 
@@ -69,9 +61,8 @@ fn items(text: &str) -> Vec<(usize, String)> {
         item.push_str(line);
         let is_attribute = item.starts_with('#');
         let is_import = item.starts_with("use ") || item.contains(" use ");
-        let is_complete = line.ends_with(';')
-            || (line.ends_with('{') && !is_import)
-            || (is_attribute && line.ends_with(']'));
+        let is_complete =
+            line.ends_with(';') || (line.ends_with('{') && !is_import) || (is_attribute && line.ends_with(']'));
         if is_complete {
             items.extend(open.take());
         }
@@ -85,9 +76,7 @@ fn is_module_item(item: &str) -> bool {
         return true;
     }
     let item = match item.strip_prefix("pub(") {
-        Some(rest) => rest
-            .split_once(')')
-            .map_or("", |(_, rest)| rest.trim_start()),
+        Some(rest) => rest.split_once(')').map_or("", |(_, rest)| rest.trim_start()),
         None => item.strip_prefix("pub ").unwrap_or(item),
     };
     item.starts_with("use ") || (item.starts_with("mod ") && item.ends_with(';'))
@@ -112,10 +101,7 @@ fn lib_and_mod_files_contain_only_docs_modules_and_exports() {
 fn a_file_of_601_lines_is_reported() {
     let long = "//! A long module.\n".repeat(LINES_MAX + 1);
     assert_catches(find_long_files, &[("crates/model/src/long.rs", &long)]);
-    assert_passes(
-        find_long_files,
-        &[("crates/model/src/long/tests.rs", &long)],
-    );
+    assert_passes(find_long_files, &[("crates/model/src/long/tests.rs", &long)]);
 }
 
 #[test]

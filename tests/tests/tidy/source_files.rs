@@ -51,9 +51,7 @@ impl SourceFile {
     }
 
     fn extension(&self) -> &str {
-        self.path
-            .rsplit_once('.')
-            .map_or("", |(_, extension)| extension)
+        self.path.rsplit_once('.').map_or("", |(_, extension)| extension)
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -79,10 +77,7 @@ impl SourceFile {
 
     /// Lines with their numbers, from 1.
     pub(crate) fn numbered_lines(&self) -> impl Iterator<Item = (usize, &str)> {
-        self.text
-            .lines()
-            .enumerate()
-            .map(|(index, line)| (index + 1, line))
+        self.text.lines().enumerate().map(|(index, line)| (index + 1, line))
     }
 }
 
@@ -99,14 +94,7 @@ pub(crate) fn source_files() -> Vec<SourceFile> {
 }
 
 fn collect_files(root: &Path, directory: &Path, files: &mut Vec<SourceFile>) {
-    const SKIPPED: &[&str] = &[
-        "target",
-        ".git",
-        ".noetl",
-        "node_modules",
-        "dist",
-        "__pycache__",
-    ];
+    const SKIPPED: &[&str] = &["target", ".git", ".noetl", "node_modules", "dist", "__pycache__"];
     const READ: &[&str] = &["rs", "md", "toml", "yaml", "yml", "txt", "py", "sh"];
     for entry in fs::read_dir(directory).expect("the directory is readable") {
         let path = entry.expect("the directory is readable").path();
@@ -123,9 +111,7 @@ fn collect_files(root: &Path, directory: &Path, files: &mut Vec<SourceFile>) {
             continue;
         }
         if let Ok(text) = fs::read_to_string(&path) {
-            let relative = path
-                .strip_prefix(root)
-                .expect("every path starts with the root");
+            let relative = path.strip_prefix(root).expect("every path starts with the root");
             let path = relative.to_string_lossy().replace('\\', "/");
             files.push(SourceFile { path, text });
         }
@@ -136,12 +122,7 @@ fn collect_files(root: &Path, directory: &Path, files: &mut Vec<SourceFile>) {
 pub(crate) fn assert_clean(rule: fn(&[SourceFile]) -> Vec<TidyFinding>) {
     let findings = rule(&source_files());
     let lines: Vec<String> = findings.iter().map(TidyFinding::to_string).collect();
-    assert!(
-        lines.is_empty(),
-        "{} findings\n{}",
-        lines.len(),
-        lines.join("\n")
-    );
+    assert!(lines.is_empty(), "{} findings\n{}", lines.len(), lines.join("\n"));
 }
 
 /// Panics unless the rule has exactly one finding in each seeded file.

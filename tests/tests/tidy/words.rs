@@ -8,14 +8,11 @@ use crate::source_files::{SourceFile, TidyFinding, assert_catches, assert_clean,
 const VAGUE_WORDS: &[&str] = &[
     "Manager", "Handler", "Service", "Helper", "Helpers", "Info", "Util", "Utils", "V2",
 ];
-const VAGUE_MODULES: &[&str] = &[
-    "utils", "util", "helpers", "helper", "common", "misc", "core",
-];
+const VAGUE_MODULES: &[&str] = &["utils", "util", "helpers", "helper", "common", "misc", "core"];
 
 fn find_vague_type_names(files: &[SourceFile]) -> Vec<TidyFinding> {
-    let declaration =
-        Regex::new(r"^\s*(?:pub(?:\([a-z ]+\))? )?(?:struct|enum|trait|type|union) ([A-Z]\w*)")
-            .expect("the pattern is valid");
+    let declaration = Regex::new(r"^\s*(?:pub(?:\([a-z ]+\))? )?(?:struct|enum|trait|type|union) ([A-Z]\w*)")
+        .expect("the pattern is valid");
     let mut findings = Vec::new();
     for file in files.iter().filter(|file| file.is_rust()) {
         for (number, line) in file.numbered_lines() {
@@ -23,8 +20,8 @@ fn find_vague_type_names(files: &[SourceFile]) -> Vec<TidyFinding> {
                 continue;
             };
             let name = &captures[1];
-            let is_empty = VAGUE_WORDS.iter().any(|word| name.ends_with(word))
-                || (name.ends_with("Data") && name != "Data");
+            let is_empty =
+                VAGUE_WORDS.iter().any(|word| name.ends_with(word)) || (name.ends_with("Data") && name != "Data");
             if is_empty {
                 findings.push(file.finding(number, format!("`{name}` does not describe the type")));
             }
@@ -45,17 +42,13 @@ fn find_vague_module_names(files: &[SourceFile]) -> Vec<TidyFinding> {
 /// Finds markers of unfinished work and paths of a developer's machine, in all files.
 fn find_unfinished_texts(files: &[SourceFile]) -> Vec<TidyFinding> {
     // The markers are split so that this line does not match them.
-    let marker =
-        Regex::new(concat!(r"\b(TO", "DO|FIX", "ME|XX", r"X)\b")).expect("the pattern is valid");
+    let marker = Regex::new(concat!(r"\b(TO", "DO|FIX", "ME|XX", r"X)\b")).expect("the pattern is valid");
     let machine = Regex::new(r"(?:^|[^\w.])/(?:root|work|farm)/").expect("the pattern is valid");
     let mut findings = Vec::new();
     for file in files.iter().filter(|file| !is_this_file(file)) {
         for (number, line) in file.numbered_lines() {
             if marker.is_match(line) {
-                findings.push(file.finding(
-                    number,
-                    "marker of unfinished work; move it to the issue tracker",
-                ));
+                findings.push(file.finding(number, "marker of unfinished work; move it to the issue tracker"));
             } else if machine.is_match(line) {
                 findings.push(file.finding(number, "path of a developer's machine"));
             }
@@ -74,15 +67,10 @@ fn find_disabled_code(files: &[SourceFile]) -> Vec<TidyFinding> {
         "#[ignore",
     ];
     let mut findings = Vec::new();
-    for file in files
-        .iter()
-        .filter(|file| file.is_rust() && !is_this_file(file))
-    {
+    for file in files.iter().filter(|file| file.is_rust() && !is_this_file(file)) {
         for (number, line) in file.numbered_lines() {
             if let Some(dead) = DEAD.iter().find(|dead| line.contains(**dead)) {
-                findings.push(
-                    file.finding(number, format!("`{dead}`: implement the code or delete it")),
-                );
+                findings.push(file.finding(number, format!("`{dead}`: implement the code or delete it")));
             }
         }
     }
@@ -91,24 +79,17 @@ fn find_disabled_code(files: &[SourceFile]) -> Vec<TidyFinding> {
 
 /// Finds history and plans in comments and documents: issue numbers, dates of work, phases.
 fn find_history(files: &[SourceFile]) -> Vec<TidyFinding> {
-    let history = Regex::new(
-        r"(?i)(?:^|[\s(])#\d+\b|\b20\d\d-\d\d-\d\d\b(?:[^T\d]|$)|\bphase \d|\bpreviously\b",
-    )
-    .expect("the pattern is valid");
+    let history = Regex::new(r"(?i)(?:^|[\s(])#\d+\b|\b20\d\d-\d\d-\d\d\b(?:[^T\d]|$)|\bphase \d|\bpreviously\b")
+        .expect("the pattern is valid");
     let quoted = Regex::new("`[^`]*`|\"[^\"]*\"").expect("the pattern is valid");
     let mut findings = Vec::new();
     let is_judged = |file: &&SourceFile| {
-        (file.is_rust() && !is_this_file(file))
-            || (file.is_markdown() && file.name() != "CHANGELOG.md")
+        (file.is_rust() && !is_this_file(file)) || (file.is_markdown() && file.name() != "CHANGELOG.md")
     };
     for file in files.iter().filter(is_judged) {
         let mut is_sample = false;
         for (number, line) in file.numbered_lines() {
-            let prose = if file.is_rust() {
-                comment_text(line)
-            } else {
-                Some(line)
-            };
+            let prose = if file.is_rust() { comment_text(line) } else { Some(line) };
             let Some(prose) = prose else { continue };
             if prose.trim_start().starts_with("```") {
                 is_sample = !is_sample;
@@ -182,15 +163,9 @@ fn a_vague_type_name_is_reported() {
 fn a_vague_module_name_is_reported() {
     assert_catches(
         find_vague_module_names,
-        &[
-            ("crates/store/src/utils.rs", ""),
-            ("crates/common/src/lib.rs", ""),
-        ],
+        &[("crates/store/src/utils.rs", ""), ("crates/common/src/lib.rs", "")],
     );
-    assert_passes(
-        find_vague_module_names,
-        &[("crates/store/src/log/mod.rs", "")],
-    );
+    assert_passes(find_vague_module_names, &[("crates/store/src/log/mod.rs", "")]);
 }
 
 #[test]
@@ -224,10 +199,7 @@ fn history_is_caught() {
         &[
             ("crates/store/src/a.rs", "// See #115 for why.\n"),
             ("crates/store/src/b.rs", "/// Changed on 2031-02-03.\n"),
-            (
-                "crates/store/src/c.rs",
-                "let a = 1; // Phase 3 removes it.\n",
-            ),
+            ("crates/store/src/c.rs", "let a = 1; // Phase 3 removes it.\n"),
             ("docs/a.md", "It was previously called a node (#7).\n"),
         ],
     );

@@ -41,9 +41,7 @@ pub(crate) struct AddressSources<'a> {
 }
 
 /// Returns the selected server, and whether the local store is used anyway.
-pub(super) fn choose_address(
-    sources: &AddressSources<'_>,
-) -> Result<(Option<ServerAddress>, bool), CliError> {
+pub(super) fn choose_address(sources: &AddressSources<'_>) -> Result<(Option<ServerAddress>, bool), CliError> {
     let variable = sources.environment.get(variables::SERVER);
     let is_flag = !sources.flags.server.is_empty();
     let is_local = sources.flags.store.is_some()
@@ -61,9 +59,7 @@ pub(super) fn choose_address(
             servers: context.servers.clone(),
         })
     } else {
-        sources
-            .user
-            .map(|servers| sources.user_address(split_servers(servers)))
+        sources.user.map(|servers| sources.user_address(split_servers(servers)))
     };
     Ok((address, is_local))
 }
@@ -78,9 +74,7 @@ impl AddressSources<'_> {
 
     fn user_address(&self, servers: Vec<String>) -> ServerAddress {
         ServerAddress {
-            token: self
-                .explicit_token()
-                .or_else(|| self.context_token(&servers)),
+            token: self.explicit_token().or_else(|| self.context_token(&servers)),
             servers,
             context: None,
         }
@@ -103,10 +97,7 @@ impl AddressSources<'_> {
 }
 
 fn split_servers(servers: &str) -> Vec<String> {
-    servers
-        .split(',')
-        .map(|server| server.trim().to_owned())
-        .collect()
+    servers.split(',').map(|server| server.trim().to_owned()).collect()
 }
 
 #[cfg(test)]
@@ -150,9 +141,7 @@ mod tests {
             contexts,
         };
         let (address, is_local) = choose_address(&sources).unwrap();
-        let token = address
-            .as_ref()
-            .is_some_and(|address| address.token.is_some());
+        let token = address.as_ref().is_some_and(|address| address.token.is_some());
         let server = address.map(|address| address.servers[0].clone());
         (server, token, is_local)
     }
@@ -166,10 +155,7 @@ mod tests {
         assert_eq!(server(flag), "http://flag:1");
         let variable = chosen(&[], None, &variable, Some(OTHER), &contexts);
         assert_eq!(server(variable), "http://variable:1");
-        assert_eq!(
-            server(chosen(&[], None, &[], Some(OTHER), &contexts)),
-            OTHER
-        );
+        assert_eq!(server(chosen(&[], None, &[], Some(OTHER), &contexts)), OTHER);
         assert_eq!(server(chosen(&[], None, &[], None, &contexts)), MINE);
     }
 

@@ -73,9 +73,8 @@ impl Contexts {
             Ok(text) => toml::from_str(&text).map_err(|error| {
                 let reason = error.to_string();
                 let message = format!("cannot parse `{name}`: {}", reason.trim_end());
-                CliError::new(Exit::Usage, "CONFIG_INVALID", message).help(
-                    "correct the file, or delete it and add contexts with `noetl context add`",
-                )
+                CliError::new(Exit::Usage, "CONFIG_INVALID", message)
+                    .help("correct the file, or delete it and add contexts with `noetl context add`")
             }),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
             Err(error) => Err(CliError::read_error(&name, &error)),

@@ -20,14 +20,9 @@ pub(crate) struct Environment {
 
 impl Environment {
     /// Reads the environment of this process; skips variables that are not UTF-8.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this module reads the environment"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "this module reads the environment")]
     pub(crate) fn read() -> Self {
-        let text = |(name, value): (OsString, OsString)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
-        };
+        let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
         Self::from_variables(std::env::vars_os().filter_map(text))
     }
 
@@ -62,10 +57,7 @@ impl Environment {
     }
 
     /// Returns the non-empty variables whose name starts with `prefix`.
-    pub(crate) fn variables_with_prefix(
-        &self,
-        prefix: VariablePrefix,
-    ) -> impl Iterator<Item = (&str, &str)> {
+    pub(crate) fn variables_with_prefix(&self, prefix: VariablePrefix) -> impl Iterator<Item = (&str, &str)> {
         let all = self.values.iter();
         let all = all.map(|(name, value)| (name.as_str(), value.as_str()));
         all.filter(move |(name, value)| name.starts_with(prefix.text()) && !value.is_empty())
@@ -89,10 +81,7 @@ impl Environment {
     }
 
     /// Returns the variables with these names that are set; users select names with `--allow-env`.
-    pub(crate) fn select_variables<'a>(
-        &self,
-        names: impl IntoIterator<Item = &'a str>,
-    ) -> BTreeMap<String, String> {
+    pub(crate) fn select_variables<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> BTreeMap<String, String> {
         let set = |name: &str| {
             let value = self.values.get(name)?;
             Some((name.to_owned(), value.clone()))

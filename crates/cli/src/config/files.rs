@@ -34,13 +34,9 @@ impl ConfigFile {
         };
         let mut layer = Self::parse(&text, &path.display().to_string())?;
         let base = path.parent().unwrap_or(Path::new(""));
-        layer.store = layer.store.map(|store| {
-            if is_store_url(&store) {
-                store
-            } else {
-                base.join(store)
-            }
-        });
+        layer.store = layer
+            .store
+            .map(|store| if is_store_url(&store) { store } else { base.join(store) });
         layer.tools = layer.tools.map(|tools| base.join(tools));
         Ok(layer)
     }
@@ -48,10 +44,7 @@ impl ConfigFile {
     /// Parses the text of a file.
     pub(super) fn parse(text: &str, name: &str) -> Result<Self, CliError> {
         toml::from_str(text).map_err(|error| {
-            let message = format!(
-                "invalid configuration in `{name}`: {}",
-                error.to_string().trim_end()
-            );
+            let message = format!("invalid configuration in `{name}`: {}", error.to_string().trim_end());
             CliError::new(Exit::Usage, "CONFIG_INVALID", message)
                 .help("valid keys: store, slots, color, python, server, retention, sandbox, tools")
         })

@@ -39,19 +39,11 @@ impl KeychainSettings {
         network: &NetworkSettings,
     ) -> Result<Self, CliError> {
         let is_url = is_store_url(store);
-        let current = read_master_key(
-            environment,
-            variables::MASTER_KEY,
-            variables::MASTER_KEY_FILE,
-        )?;
+        let current = read_master_key(environment, variables::MASTER_KEY, variables::MASTER_KEY_FILE)?;
         let keys = match current {
             Some(current) => MasterKeys::Given {
                 current,
-                old: read_master_key(
-                    environment,
-                    variables::MASTER_KEY_OLD,
-                    variables::MASTER_KEY_OLD_FILE,
-                )?,
+                old: read_master_key(environment, variables::MASTER_KEY_OLD, variables::MASTER_KEY_OLD_FILE)?,
             },
             None if is_url => MasterKeys::Missing,
             None => MasterKeys::File(store.join(KEY_FILE)),
@@ -77,9 +69,7 @@ impl KeychainSettings {
     /// Returns the settings for a server: it may only contact endpoints that its tasks may reach.
     pub(crate) fn server_config(&self, reach: &NetworkAccess) -> KeychainConfig {
         let allow_private = reach.allow_private || self.allows_private;
-        let reached = self
-            .network
-            .network_config(allow_private, reach.protected.clone());
+        let reached = self.network.network_config(allow_private, reach.protected.clone());
         KeychainConfig {
             fetcher: Some(Arc::new(HttpToolFetcher::new(reached))),
             ..self.config.clone()
@@ -95,11 +85,7 @@ fn vault_config(environment: &Environment) -> Option<VaultConfig> {
 }
 
 /// Reads a key from the variable `key`, or from the file that the variable `file` names.
-fn read_master_key(
-    environment: &Environment,
-    key: Variable,
-    file: Variable,
-) -> Result<Option<MasterKey>, CliError> {
+fn read_master_key(environment: &Environment, key: Variable, file: Variable) -> Result<Option<MasterKey>, CliError> {
     let (variable, text) = match (environment.get(key), environment.get(file)) {
         (Some(text), _) => (key, text.to_owned()),
         (None, Some(path)) => {
@@ -127,8 +113,7 @@ mod tests {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let environment = Environment::from_variables(pairs.iter().map(owned));
         let network = NetworkSettings::default();
-        KeychainSettings::from_environment(&environment, Path::new(store), &network)
-            .map(|keychain| keychain.config)
+        KeychainSettings::from_environment(&environment, Path::new(store), &network).map(|keychain| keychain.config)
     }
 
     #[test]
@@ -144,9 +129,7 @@ mod tests {
 
     #[test]
     fn a_key_that_is_none_is_named_and_not_shown() {
-        let problem = load("dir", &[("NOETL_MASTER_KEY", "canary")])
-            .err()
-            .unwrap();
+        let problem = load("dir", &[("NOETL_MASTER_KEY", "canary")]).err().unwrap();
         assert_eq!(problem.code, "MASTER_KEY_INVALID");
         assert!(!format!("{problem:?}").contains("canary"));
     }

@@ -25,11 +25,7 @@ pub(crate) struct NetworkSettings {
 
 impl NetworkSettings {
     /// Builds the network rules of a process; `own` are the addresses of its server and store.
-    pub(crate) fn network_config(
-        &self,
-        allow_private: bool,
-        protected: Vec<SocketAddr>,
-    ) -> NetworkConfig {
+    pub(crate) fn network_config(&self, allow_private: bool, protected: Vec<SocketAddr>) -> NetworkConfig {
         NetworkConfig {
             allow_private,
             protected_addresses: protected,
@@ -40,24 +36,20 @@ impl NetworkSettings {
 }
 
 /// Reads the network settings.
-pub(super) fn read_network_settings(
-    environment: &Environment,
-) -> Result<NetworkSettings, CliError> {
+pub(super) fn read_network_settings(environment: &Environment) -> Result<NetworkSettings, CliError> {
     let holes = environment.get(variables::HTTP_ALLOW).unwrap_or_default();
     let holes = holes.split([',', ' ']).filter(|hole| !hole.is_empty());
     let holes = holes.map(|hole| {
-        hole.parse().map_err(|error: tools::InvalidAllowedTarget| {
-            network_setting_error(format!("NOETL_HTTP_ALLOW: {error}"))
-        })
+        hole.parse()
+            .map_err(|error: tools::InvalidAllowedTarget| network_setting_error(format!("NOETL_HTTP_ALLOW: {error}")))
     });
     let per_host_max = environment.get(variables::HTTP_PER_HOST).map(|text| {
         let number = text.parse().ok();
         number
             .filter(|number| (1..=PER_HOST_MAX).contains(number))
             .ok_or_else(|| {
-                let message = format!(
-                    "invalid NOETL_HTTP_PER_HOST `{text}`: expected a number from 1 to {PER_HOST_MAX}"
-                );
+                let message =
+                    format!("invalid NOETL_HTTP_PER_HOST `{text}`: expected a number from 1 to {PER_HOST_MAX}");
                 network_setting_error(message)
             })
     });
@@ -90,8 +82,7 @@ mod tests {
 
     #[test]
     fn holes_are_separated_by_commas_or_spaces() {
-        let settings =
-            read(&[("NOETL_HTTP_ALLOW", "10.0.0.0/8, db.corp:5432 *.internal")]).unwrap();
+        let settings = read(&[("NOETL_HTTP_ALLOW", "10.0.0.0/8, db.corp:5432 *.internal")]).unwrap();
         assert_eq!(settings.allowed_targets.len(), 3);
         assert!(read(&[]).unwrap().allowed_targets.is_empty());
     }

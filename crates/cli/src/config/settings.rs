@@ -62,16 +62,12 @@ impl Settings {
     }
 
     /// Loads the effective settings for the working directory `here`.
-    pub(crate) fn load(
-        flags: &GlobalArgs,
-        environment: &Environment,
-        current_dir: &Path,
-    ) -> Result<Self, CliError> {
+    pub(crate) fn load(flags: &GlobalArgs, environment: &Environment, current_dir: &Path) -> Result<Self, CliError> {
         let defaults = ConfigFile::parse(DEFAULT_CONFIG, "default.toml")?;
         let own = environment.user_config_file();
         let own = own.map_or(Ok(ConfigFile::default()), |file| ConfigFile::load(&file))?;
-        let project = find_project_file(current_dir)
-            .map_or(Ok(ConfigFile::default()), |file| ConfigFile::load(&file))?;
+        let project =
+            find_project_file(current_dir).map_or(Ok(ConfigFile::default()), |file| ConfigFile::load(&file))?;
         let contexts = Contexts::load(environment)?;
         let sources = AddressSources {
             flags,
@@ -88,14 +84,12 @@ impl Settings {
             own,
             defaults,
         ];
-        let color = flags
-            .color
-            .or_else(|| first_setting(&layers, |layer| layer.color));
+        let color = flags.color.or_else(|| first_setting(&layers, |layer| layer.color));
         let missing = "the defaults are complete";
         let retention = first_setting(&layers, |layer| layer.retention.clone()).expect(missing);
         let expected = "a duration such as 12h, 30d or forever";
-        let retention = model::duration::parse_text(&retention)
-            .ok_or_else(|| setting_error("retention", &retention, expected))?;
+        let retention =
+            model::duration::parse_text(&retention).ok_or_else(|| setting_error("retention", &retention, expected))?;
         let sandbox = first_setting(&layers, |layer| layer.sandbox.clone()).expect(missing);
         let sandbox = sandbox
             .parse()
@@ -134,10 +128,7 @@ impl Settings {
 /// Splits a comma-separated list of names.
 fn split_names(text: Option<&str>) -> Vec<String> {
     let names = text.unwrap_or_default().split(',').map(str::trim);
-    names
-        .filter(|name| !name.is_empty())
-        .map(str::to_owned)
-        .collect()
+    names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
 fn first_setting<T>(layers: &[ConfigFile], read: impl Fn(&ConfigFile) -> Option<T>) -> Option<T> {
@@ -233,9 +224,7 @@ mod tests {
     fn a_url_names_the_same_store_in_a_flag_a_variable_and_a_file() {
         let dir = tempfile::tempdir().unwrap();
         let url = "postgres://u:a-password@db:5433/noetl";
-        let load = |flag, variables: &[(&str, &str)]| {
-            Settings::load(&flags(flag), &environment(variables), dir.path())
-        };
+        let load = |flag, variables: &[(&str, &str)]| Settings::load(&flags(flag), &environment(variables), dir.path());
         let flagged = load(Some(url), &[]).unwrap();
         let from_variable = load(None, &[("NOETL_STORE", url)]).unwrap();
         std::fs::write(dir.path().join("noetl.toml"), format!("store = {url:?}\n")).unwrap();
@@ -248,30 +237,17 @@ mod tests {
         std::fs::write(dir.path().join("noetl.toml"), other).unwrap();
         let refused = load(None, &[]).unwrap_err();
         assert_eq!(refused.code, "CONFIG_INVALID");
-        assert!(
-            !format!("{refused:?}").contains("a-password"),
-            "{refused:?}"
-        );
+        assert!(!format!("{refused:?}").contains("a-password"), "{refused:?}");
     }
 
     #[test]
     fn a_wrong_setting_is_named_with_what_it_takes() {
         let dir = tempfile::tempdir().unwrap();
-        let load = |pairs: &[(&str, &str)]| {
-            Settings::load(&flags(None), &environment(pairs), dir.path()).unwrap_err()
-        };
-        assert!(
-            load(&[("NOETL_SLOTS", "many")])
-                .message
-                .contains("NOETL_SLOTS")
-        );
+        let load = |pairs: &[(&str, &str)]| Settings::load(&flags(None), &environment(pairs), dir.path()).unwrap_err();
+        assert!(load(&[("NOETL_SLOTS", "many")]).message.contains("NOETL_SLOTS"));
         assert!(load(&[("NOETL_SLOTS", "0")]).message.contains("1 to 1024"));
         assert!(load(&[("NOETL_COLOR", "pink")]).message.contains("auto"));
-        assert!(
-            load(&[("NOETL_SANDBOX", "iron")])
-                .message
-                .contains("strict")
-        );
+        assert!(load(&[("NOETL_SANDBOX", "iron")]).message.contains("strict"));
         let tools = load(&[("NOETL_TOOLS_DIR", "/no/such/dir")]);
         assert_eq!(tools.code, "TOOLS_INVALID");
         std::fs::write(dir.path().join("noetl.toml"), "slotz = 1\n").unwrap();

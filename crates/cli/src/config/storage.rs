@@ -3,9 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use results::{
-    CacheConfig, CloudTier, GcsConfig, NatsConfig, S3Config, SecretString, StoresConfig,
-};
+use results::{CacheConfig, CloudTier, GcsConfig, NatsConfig, S3Config, SecretString, StoresConfig};
 use serde_json::Value;
 
 use crate::cli_error::{CliError, Exit};
@@ -21,10 +19,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(15);
 const NATS_BUCKET: &str = "noetl-bodies";
 
 /// Reads the settings; `scratch` is the directory for results whose hash is not known yet.
-pub(super) fn storage_config(
-    environment: &Environment,
-    scratch: PathBuf,
-) -> Result<StoresConfig, CliError> {
+pub(super) fn storage_config(environment: &Environment, scratch: PathBuf) -> Result<StoresConfig, CliError> {
     let text = |variable| environment.get(variable).map(str::to_owned);
     let s3 = text(variables::STORAGE_S3_BUCKET).map(|bucket| S3Config {
         bucket,
@@ -79,11 +74,7 @@ fn read_cloud_tier(environment: &Environment) -> Result<Option<CloudTier>, CliEr
         None => Ok(None),
         Some("s3" | "minio") => Ok(Some(CloudTier::S3)),
         Some("gcs") => Ok(Some(CloudTier::Gcs)),
-        Some(other) => Err(setting_error(
-            variable.name(),
-            other,
-            "one of s3, minio, gcs",
-        )),
+        Some(other) => Err(setting_error(variable.name(), other, "one of s3, minio, gcs")),
     }
 }
 
@@ -165,10 +156,7 @@ mod tests {
         assert_eq!(config.silence_max, Duration::from_millis(500));
         assert_eq!(config.cache.as_ref().unwrap().bytes_max, 2 << 30);
         let text = format!("{config:?}");
-        assert!(
-            text.contains("results") && !text.contains("canary"),
-            "{text}"
-        );
+        assert!(text.contains("results") && !text.contains("canary"), "{text}");
     }
 
     #[test]

@@ -12,9 +12,7 @@ pub(crate) fn is_store_url(store: &Path) -> bool {
 fn scheme(store: &Path) -> Option<&str> {
     let (scheme, _) = store.to_str()?.split_once("://")?;
     let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-        && scheme
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "+.-".contains(c));
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+.-".contains(c));
     is_scheme.then_some(scheme)
 }
 

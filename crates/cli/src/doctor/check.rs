@@ -46,11 +46,7 @@ impl Check {
     }
 
     /// Creates a warning.
-    pub(crate) fn warn(
-        name: &'static str,
-        detail: impl Into<String>,
-        remedy: &'static str,
-    ) -> Self {
+    pub(crate) fn warn(name: &'static str, detail: impl Into<String>, remedy: &'static str) -> Self {
         Self {
             state: CheckStatus::Warn,
             remedy: Some(remedy),
@@ -59,11 +55,7 @@ impl Check {
     }
 
     /// Creates a failure.
-    pub(crate) fn fail(
-        name: &'static str,
-        detail: impl Into<String>,
-        remedy: &'static str,
-    ) -> Self {
+    pub(crate) fn fail(name: &'static str, detail: impl Into<String>, remedy: &'static str) -> Self {
         Self {
             state: CheckStatus::Fail,
             ..Self::warn(name, detail, remedy)

@@ -34,9 +34,8 @@ async fn check_address(address: &ServerAddress) -> Vec<Check> {
         None => servers,
     };
     let remedy = "check that the server is running, its URL, and the access token";
-    let failed = |message: String| {
-        vec![Check::fail("server", format!("{shown}: {message}"), remedy).with_unreachable_exit()]
-    };
+    let failed =
+        |message: String| vec![Check::fail("server", format!("{shown}: {message}"), remedy).with_unreachable_exit()];
     let client = match remote::new_client(address) {
         Ok(client) => client,
         Err(problem) => return failed(problem.message),
@@ -54,17 +53,9 @@ async fn check_address(address: &ServerAddress) -> Vec<Check> {
         Check::ok("server", detail)
     } else {
         let detail = format!("{detail}; this client has version {ours}");
-        Check::warn(
-            "server",
-            detail,
-            "use the same version on client and server",
-        )
+        Check::warn("server", detail, "use the same version on client and server")
     }];
-    checks.extend(
-        health
-            .time
-            .map(|theirs| check_clock_skew(theirs, begin, end)),
-    );
+    checks.extend(health.time.map(|theirs| check_clock_skew(theirs, begin, end)));
     checks
 }
 

@@ -20,11 +20,7 @@ pub(crate) fn check_isolation(app: &App) -> Vec<Check> {
         Check::warn("no_new_privs", "not supported by this system", KERNEL)
     });
     checks.push(match support.landlock {
-        0 => Check::warn(
-            "landlock",
-            "not supported by the kernel, or disabled",
-            KERNEL,
-        ),
+        0 => Check::warn("landlock", "not supported by the kernel, or disabled", KERNEL),
         version => check_landlock(version, &support.limitations()),
     });
     checks.push(if support.seccomp {
@@ -34,10 +30,7 @@ pub(crate) fn check_isolation(app: &App) -> Vec<Check> {
     });
     checks.push(check_namespaces(app));
     checks.push(match find_program(app, "bwrap") {
-        Some(path) => Check::ok(
-            "bubblewrap",
-            format!("{}; not needed by any level", path.display()),
-        ),
+        Some(path) => Check::ok("bubblewrap", format!("{}; not needed by any level", path.display())),
         None => Check::ok("bubblewrap", "not installed; not needed by any level"),
     });
     checks
@@ -47,10 +40,7 @@ fn check_landlock(version: u32, shortcomings: &[&str]) -> Check {
     if shortcomings.is_empty() {
         return Check::ok("landlock", format!("version {version} or newer"));
     }
-    let detail = format!(
-        "version {version}; in `strict`, {}",
-        shortcomings.join("; ")
-    );
+    let detail = format!("version {version}; in `strict`, {}", shortcomings.join("; "));
     Check::warn("landlock", detail, KERNEL)
 }
 
@@ -69,14 +59,7 @@ fn check_sandbox_level(level: SandboxLevel, support: SandboxSupport) -> Check {
 }
 
 fn check_namespaces(app: &App) -> Check {
-    let results = [
-        "--user",
-        "--map-root-user",
-        "--net",
-        "--pid",
-        "--fork",
-        "true",
-    ];
+    let results = ["--user", "--map-root-user", "--net", "--pid", "--fork", "true"];
     match program_output(app, Path::new("unshare"), &results) {
         Some(_) => Check::ok(
             "namespaces",

@@ -38,30 +38,26 @@ pub(crate) fn check_programs(app: &App) -> Vec<Check> {
 fn check_python(app: &App) -> Vec<Check> {
     let python = &app.settings.python;
     let ask = |code: &str| program_output(app, python, &["-c", code]);
-    let remedy =
-        "install Python 3.8 or newer (for example `apt install python3`), or set NOETL_PYTHON";
+    let remedy = "install Python 3.8 or newer (for example `apt install python3`), or set NOETL_PYTHON";
     let version = ask("import sys; print('%d.%d.%d' % sys.version_info[:3], sys.executable)");
     let Some(version) = version else {
         let detail = format!("cannot run `{}`", python.display());
         return vec![Check::fail("python", detail, remedy)];
     };
-    let is_new =
-        ask("import sys; print(sys.version_info >= (3, 8))").is_some_and(|told| told == "True");
+    let is_new = ask("import sys; print(sys.version_info >= (3, 8))").is_some_and(|told| told == "True");
     let mut checks = vec![if is_new {
         Check::ok("python", version)
     } else {
         Check::fail("python", version, remedy)
     }];
-    checks.push(
-        match ask("import venv, ensurepip; print(ensurepip.version())") {
-            Some(pip) => Check::ok("python venv", format!("with pip {pip}")),
-            None => Check::warn(
-                "python venv",
-                "modules venv and ensurepip not found; `libs` cannot be installed",
-                "install them (for example `apt install python3-venv`)",
-            ),
-        },
-    );
+    checks.push(match ask("import venv, ensurepip; print(ensurepip.version())") {
+        Some(pip) => Check::ok("python venv", format!("with pip {pip}")),
+        None => Check::warn(
+            "python venv",
+            "modules venv and ensurepip not found; `libs` cannot be installed",
+            "install them (for example `apt install python3-venv`)",
+        ),
+    });
     checks
 }
 
@@ -75,17 +71,12 @@ fn check_shell() -> Check {
 
 fn check_duckdb(app: &App) -> Check {
     const NAME: &str = "duckdb";
-    let remedy =
-        "install libduckdb and set NOETL_DUCKDB_LIB to its path if playbooks use `kind: duckdb`";
+    let remedy = "install libduckdb and set NOETL_DUCKDB_LIB to its path if playbooks use `kind: duckdb`";
     if let Some(named) = app.environment.get(variables::DUCKDB_LIB) {
         return if Path::new(named).is_file() {
             Check::ok(NAME, named)
         } else {
-            Check::fail(
-                NAME,
-                format!("library `{named}` of NOETL_DUCKDB_LIB not found"),
-                remedy,
-            )
+            Check::fail(NAME, format!("library `{named}` of NOETL_DUCKDB_LIB not found"), remedy)
         };
     }
     let files = LIBRARIES.iter().flat_map(|dir| {
@@ -110,16 +101,8 @@ fn check_external_tools(app: &App) -> Vec<Check> {
     let manifests = app.settings.external.iter();
     let checks = manifests.map(|manifest| {
         let program = manifest.program_path();
-        let is_there = program.is_file()
-            || program
-                .to_str()
-                .is_some_and(|name| find_program(app, name).is_some());
-        let detail = format!(
-            "{} {}: {}",
-            manifest.name,
-            manifest.version,
-            program.display()
-        );
+        let is_there = program.is_file() || program.to_str().is_some_and(|name| find_program(app, name).is_some());
+        let detail = format!("{} {}: {}", manifest.name, manifest.version, program.display());
         if is_there {
             Check::ok("tool", detail)
         } else {

@@ -57,8 +57,9 @@ pub(crate) async fn check_contents(app: &App) -> Option<Check> {
             );
             Check::ok("contents", detail)
         }
-        Ok(verified) => Check::fail("contents", describe_damages(&dir, &verified), DAMAGE_REMEDY)
-            .with_unreachable_exit(),
+        Ok(verified) => {
+            Check::fail("contents", describe_damages(&dir, &verified), DAMAGE_REMEDY).with_unreachable_exit()
+        }
         Err(error) => {
             let problem = CliError::from(error);
             let detail = format!("{}: {}", problem.code, problem.message);
@@ -67,8 +68,7 @@ pub(crate) async fn check_contents(app: &App) -> Option<Check> {
     })
 }
 
-const DAMAGE_REMEDY: &str =
-    "restore the store from a backup, or copy the directory and read the undamaged runs";
+const DAMAGE_REMEDY: &str = "restore the store from a backup, or copy the directory and read the undamaged runs";
 
 /// Maximum number of damages to print.
 const DAMAGES_SHOWN: usize = 10;
@@ -79,10 +79,7 @@ fn describe_damages(dir: &Path, verified: &store::VerifyReport) -> String {
     let mut text = format!("STORE_CORRUPT: `{}` is damaged", file.display());
     for damage in verified.damages.iter().take(DAMAGES_SHOWN) {
         text.push_str("\n      ");
-        if let Some(run) = damage
-            .execution
-            .filter(|_| !damage.description.starts_with("run "))
-        {
+        if let Some(run) = damage.execution.filter(|_| !damage.description.starts_with("run ")) {
             text.push_str(&format!("run {run}: "));
         }
         text.push_str(&damage.description);
@@ -118,12 +115,9 @@ fn check_store_dir(dir: &Path) -> Check {
                 Check::ok("store", detail)
             }
         }
-        Err(error) => Check::fail(
-            "store",
-            format!("cannot write to {displayed}: {error}"),
-            remedy,
-        )
-        .with_unreachable_exit(),
+        Err(error) => {
+            Check::fail("store", format!("cannot write to {displayed}: {error}"), remedy).with_unreachable_exit()
+        }
     }
 }
 
@@ -164,9 +158,7 @@ fn check_disk_space(dir: &Path) -> Check {
     let free = stats.f_bavail.saturating_mul(stats.f_frsize);
     let detail = format!("{} free", human::format_size(free));
     match free {
-        free if free < FREE_BYTES_MIN => {
-            Check::fail("disk", detail, remedy).with_unreachable_exit()
-        }
+        free if free < FREE_BYTES_MIN => Check::fail("disk", detail, remedy).with_unreachable_exit(),
         free if free < FREE_BYTES_LOW => Check::warn("disk", detail, remedy),
         _ => Check::ok("disk", detail),
     }

@@ -20,10 +20,7 @@ pub(crate) fn render_ascii(diagram: &Diagram, surface: TerminalStyle) -> String 
     }
     if let Some(last) = diagram.final_step {
         let name = drawing.node_text(&diagram.nodes[last]);
-        lines.push(format!(
-            "finally{}{name}",
-            drawing.arrow_text(&ArcCondition::OnSuccess)
-        ));
+        lines.push(format!("finally{}{name}", drawing.arrow_text(&ArcCondition::OnSuccess)));
     }
     lines.join("\n")
 }
@@ -61,9 +58,7 @@ impl AsciiDrawing<'_> {
         self.ancestors.push(node);
         let branches: Vec<Vec<String>> = arcs
             .iter()
-            .map(|(to, followed_arc)| {
-                indent_lines(&self.arrow_text(followed_arc), self.draw_block(*to))
-            })
+            .map(|(to, followed_arc)| indent_lines(&self.arrow_text(followed_arc), self.draw_block(*to)))
             .collect();
         self.ancestors.pop();
         self.join_branches(&name, branches)

@@ -70,8 +70,7 @@ pub(crate) enum ArcCondition {
 impl Diagram {
     /// Builds the diagram of a playbook.
     pub(crate) fn from_playbook(playbook: &Playbook) -> Self {
-        let mut nodes: Vec<DiagramNode> =
-            playbook.steps.iter().map(DiagramNode::from_step).collect();
+        let mut nodes: Vec<DiagramNode> = playbook.steps.iter().map(DiagramNode::from_step).collect();
         let mut places: BTreeMap<String, usize> = BTreeMap::new();
         for (index, node) in nodes.iter().enumerate() {
             places.insert(node.name.clone(), index);
@@ -160,13 +159,7 @@ impl ArcCondition {
             .unwrap_or(text);
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         let speaks_of = |words: &[&str]| words.iter().any(|mentions| text.contains(mentions));
-        if speaks_of(&[
-            "step.failed",
-            "call.error",
-            "'error'",
-            "\"error\"",
-            "step_failed",
-        ]) {
+        if speaks_of(&["step.failed", "call.error", "'error'", "\"error\"", "step_failed"]) {
             return Self::OnFailure;
         }
         let is_success = speaks_of(&["step.done", "loop.done", "call.done", "step.exit"]);

@@ -6,8 +6,7 @@ use crate::graph::diagram::{ArcCondition, Diagram, LoopMark};
 
 /// Returns Graphviz source.
 pub(crate) fn render_dot(diagram: &Diagram) -> String {
-    let mut out =
-        "digraph playbook {\n  rankdir=LR;\n  node [shape=box, style=rounded];\n".to_owned();
+    let mut out = "digraph playbook {\n  rankdir=LR;\n  node [shape=box, style=rounded];\n".to_owned();
     for node in &diagram.nodes {
         let label = match node.kind.as_str() {
             "" => quote_text(&node.name),
@@ -17,11 +16,7 @@ pub(crate) fn render_dot(diagram: &Diagram) -> String {
             LoopMark::None => "",
             LoopMark::Counted(_) | LoopMark::Uncounted => ", peripheries=2",
         };
-        let _ = writeln!(
-            out,
-            "  \"{}\" [label=\"{label}\"{border}];",
-            quote_text(&node.name)
-        );
+        let _ = writeln!(out, "  \"{}\" [label=\"{label}\"{border}];", quote_text(&node.name));
     }
     for arc in &diagram.arcs {
         let style = match &arc.condition {
@@ -30,12 +25,7 @@ pub(crate) fn render_dot(diagram: &Diagram) -> String {
             ArcCondition::When(guard) => format!(" [label=\"{}\"]", quote_text(guard)),
         };
         let name = |index: usize| quote_text(&diagram.nodes[index].name);
-        let _ = writeln!(
-            out,
-            "  \"{}\" -> \"{}\"{style};",
-            name(arc.from),
-            name(arc.to)
-        );
+        let _ = writeln!(out, "  \"{}\" -> \"{}\"{style};", name(arc.from), name(arc.to));
     }
     if let Some(last) = diagram.final_step {
         let name = quote_text(&diagram.nodes[last].name);

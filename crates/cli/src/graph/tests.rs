@@ -5,15 +5,9 @@ use crate::graph::{render_ascii, render_dot, render_mermaid};
 use crate::terminal_style::TerminalStyle;
 
 fn diagram(workflow: &str) -> Diagram {
-    let text = format!(
-        "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata:\n  name: demo\nworkflow:\n{workflow}"
-    );
+    let text = format!("apiVersion: noetl.io/v2\nkind: Playbook\nmetadata:\n  name: demo\nworkflow:\n{workflow}");
     let parsed = language::playbook::parse("demo.yaml", text.as_bytes());
-    let problems: Vec<_> = parsed
-        .diagnostics
-        .iter()
-        .map(|d| d.message.clone())
-        .collect();
+    let problems: Vec<_> = parsed.diagnostics.iter().map(|d| d.message.clone()).collect();
     Diagram::from_playbook(&parsed.playbook.unwrap_or_else(|| panic!("{problems:?}")))
 }
 

@@ -57,13 +57,7 @@ impl Progress {
     }
 
     /// Shows the changes since the last update.
-    pub(crate) fn update(
-        &mut self,
-        view: &RunView,
-        description: &RunDescription,
-        now: Time,
-        out: &Output,
-    ) {
+    pub(crate) fn update(&mut self, view: &RunView, description: &RunDescription, now: Time, out: &Output) {
         match self {
             Self::Live(live) => live.update(view, description, now),
             Self::Plain(plain) => plain.update(view, description, now, out),

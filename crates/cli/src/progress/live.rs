@@ -74,22 +74,14 @@ impl LiveProgress {
 }
 
 /// Returns the line of an active step; two lines for a loop.
-fn active_line(
-    step: &StepView,
-    description: &RunDescription,
-    layout: LineLayout,
-    now: Time,
-) -> String {
+fn active_line(step: &StepView, description: &RunDescription, layout: LineLayout, now: Time) -> String {
     let surface = layout.style;
     let kind = lines::step_view_kind(description.playbook.as_ref(), step);
     let head = layout.columns.pad_head(step.step.as_str(), &kind);
     let elapsed = step.elapsed_ms(now);
     if let Some(lap) = &step.loop_view {
         let bar = loop_line(lap, elapsed, surface);
-        return format!(
-            "{head}  {bar}\n      {}",
-            surface.dim(&counts_line(step, lap))
-        );
+        return format!("{head}  {bar}\n      {}", surface.dim(&counts_line(step, lap)));
     }
     let took = surface.dim(&human::format_duration_ms(elapsed));
     let doing = describe_activity(step);
@@ -113,27 +105,15 @@ fn describe_activity(step: &StepView) -> String {
         (None, true, None) => format!("{label} retrying, attempt {}", task.attempt),
         (None, false, _) => label.to_string(),
     };
-    step.open_tasks
-        .iter()
-        .take(3)
-        .map(tell)
-        .collect::<Vec<_>>()
-        .join(", ")
+    step.open_tasks.iter().take(3).map(tell).collect::<Vec<_>>().join(", ")
 }
 
 /// `6,412 / 10,000  ████▌···  64%  812/s  eta 4s`
 fn loop_line(loop_view: &LoopView, elapsed_ms: u64, surface: TerminalStyle) -> String {
     let ended = loop_view.ended_count();
-    let (done, total) = (
-        human::format_count(ended),
-        human::format_count(loop_view.total),
-    );
+    let (done, total) = (human::format_count(ended), human::format_count(loop_view.total));
     let percent = (ended * 100).checked_div(loop_view.total).unwrap_or(100);
-    let cells = if surface.columns.unwrap_or(80) < 100 {
-        10
-    } else {
-        20
-    };
+    let cells = if surface.columns.unwrap_or(80) < 100 { 10 } else { 20 };
     let bar = surface.progress_bar(ended, loop_view.total, cells);
     let rate = (ended * 1_000).checked_div(elapsed_ms).unwrap_or(0);
     let left = loop_view.total.saturating_sub(ended);

@@ -30,13 +30,7 @@ impl PlainProgress {
         }
     }
 
-    pub(super) fn update(
-        &mut self,
-        view: &RunView,
-        subject: &RunDescription,
-        now: Time,
-        out: &Output,
-    ) {
+    pub(super) fn update(&mut self, view: &RunView, subject: &RunDescription, now: Time, out: &Output) {
         for step in self.shown_steps.newly_ended(view) {
             let at = step.ended_at.unwrap_or(now);
             let line = self.layout.ended_line(step, subject);

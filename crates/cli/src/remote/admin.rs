@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use wire::api::{
     AccessTokenEntry, AccessTokenList, CatalogEntryRequest, CatalogList, CreateAccessTokenRequest,
-    CreateAccessTokenResponse, CredentialEntry, CredentialList, PlaybookEntry, RegisterRequest,
-    RegisterResponse, RotateKeyResponse, SetCredentialRequest,
+    CreateAccessTokenResponse, CredentialEntry, CredentialList, PlaybookEntry, RegisterRequest, RegisterResponse,
+    RotateKeyResponse, SetCredentialRequest,
 };
 
 use crate::cli_error::CliError;
@@ -25,8 +25,7 @@ impl CatalogBackend for RemoteBackend {
             path: Some(path.to_owned()),
         };
         let kept = self.client.post("/api/catalog/register", &request).await;
-        let kept: RegisterResponse =
-            kept.map_err(|error| playbook_error::playbook_error(&error, path, text))?;
+        let kept: RegisterResponse = kept.map_err(|error| playbook_error::playbook_error(&error, path, text))?;
         Ok(RegisterOutput {
             is_new: before.is_none_or(|before| before.version != kept.version),
             path: kept.path,
@@ -40,11 +39,7 @@ impl CatalogBackend for RemoteBackend {
         Ok(list.entries)
     }
 
-    async fn find_playbook(
-        &self,
-        path: &str,
-        version: Option<u32>,
-    ) -> Result<Option<PlaybookEntry>, CliError> {
+    async fn find_playbook(&self, path: &str, version: Option<u32>) -> Result<Option<PlaybookEntry>, CliError> {
         let request = CatalogEntryRequest {
             path: path.to_owned(),
             version,
@@ -55,10 +50,7 @@ impl CatalogBackend for RemoteBackend {
 
 #[async_trait]
 impl AdminBackend for RemoteBackend {
-    async fn create_token(
-        &self,
-        request: &CreateAccessTokenRequest,
-    ) -> Result<CreateAccessTokenResponse, CliError> {
+    async fn create_token(&self, request: &CreateAccessTokenRequest) -> Result<CreateAccessTokenResponse, CliError> {
         let created = self.client.post("/api/tokens", request).await;
         created.map_err(|error| call_error(&error))
     }
@@ -74,10 +66,7 @@ impl AdminBackend for RemoteBackend {
         revoked.map(|_| ()).map_err(|error| call_error(&error))
     }
 
-    async fn set_credential(
-        &self,
-        request: &SetCredentialRequest,
-    ) -> Result<CredentialEntry, CliError> {
+    async fn set_credential(&self, request: &SetCredentialRequest) -> Result<CredentialEntry, CliError> {
         let set = self.client.post("/api/credentials", request).await;
         set.map_err(|error| call_error(&error))
     }

@@ -29,10 +29,7 @@ pub(super) fn list_path(filter: &ExecutionFilter) -> String {
             let _ = write!(path, "&{name}={}", encode_segment(&value));
         }
     };
-    put(
-        "status",
-        filter.status.map(|status| status.name().to_owned()),
-    );
+    put("status", filter.status.map(|status| status.name().to_owned()));
     put("path", filter.path.as_ref().map(ToString::to_string));
     put("since", filter.since.map(|time| time.to_string()));
     put("until", filter.until.map(|time| time.to_string()));
@@ -46,24 +43,12 @@ pub(super) fn result_path(id: ExecutionId, address: &ResultAddress) -> String {
     let step = address.step.as_ref().map_or("", Name::as_str);
     let place = selector_query(&address.selector);
     let query = place.strip_prefix('&').map(|rest| format!("?{rest}"));
-    format!(
-        "/api/result/{id}/{}{}",
-        encode_segment(step),
-        query.unwrap_or_default()
-    )
+    format!("/api/result/{id}/{}{}", encode_segment(step), query.unwrap_or_default())
 }
 
 /// Returns the path of the matching results of a run.
-pub(super) fn results_path(
-    id: ExecutionId,
-    address: &ResultAddress,
-    after: Seq,
-    limit: usize,
-) -> String {
-    let step = address
-        .step
-        .as_ref()
-        .map(|step| encode_segment(step.as_str()));
+pub(super) fn results_path(id: ExecutionId, address: &ResultAddress, after: Seq, limit: usize) -> String {
+    let step = address.step.as_ref().map(|step| encode_segment(step.as_str()));
     let step = step.map_or_else(String::new, |step| format!("&step={step}"));
     let place = selector_query(&address.selector);
     format!("/api/result/{id}/list?limit={limit}&after_seq={after}{step}{place}")
@@ -78,15 +63,9 @@ fn selector_query(selector: &ResultSelector) -> String {
     };
     put("run", selector.run.map(|run| run.to_string()));
     put("task", selector.task.as_ref().map(ToString::to_string));
-    put(
-        "iteration",
-        selector.iteration.map(|index| index.to_string()),
-    );
+    put("iteration", selector.iteration.map(|index| index.to_string()));
     put("page", selector.page.map(|page| page.to_string()));
-    put(
-        "attempt",
-        selector.attempt.map(|attempt| attempt.to_string()),
-    );
+    put("attempt", selector.attempt.map(|attempt| attempt.to_string()));
     query
 }
 
@@ -111,10 +90,7 @@ mod tests {
 
     #[test]
     fn what_people_typed_cannot_leave_its_place_in_the_path() {
-        assert_eq!(
-            encode_segment("a/../b?x=1&y #é"),
-            "a%2F..%2Fb%3Fx%3D1%26y%20%23%C3%A9"
-        );
+        assert_eq!(encode_segment("a/../b?x=1&y #é"), "a%2F..%2Fb%3Fx%3D1%26y%20%23%C3%A9");
     }
 
     #[test]

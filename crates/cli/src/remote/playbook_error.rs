@@ -68,10 +68,7 @@ fn to_diagnostic(remote: RemoteDiagnostic, source: SourceText) -> Diagnostic {
 /// Returns the byte offset of a line and column.
 fn byte_offset(text: &str, line: u32, column: u32) -> u32 {
     let before = text.split_inclusive('\n');
-    let start: usize = before
-        .take(line.saturating_sub(1) as usize)
-        .map(str::len)
-        .sum();
+    let start: usize = before.take(line.saturating_sub(1) as usize).map(str::len).sum();
     let rest = text.get(start..).unwrap_or("").char_indices();
     let within = rest.take(column as usize).last().map_or(0, |(at, _)| at);
     u32::try_from(start + within).unwrap_or(u32::MAX)
@@ -97,8 +94,7 @@ mod tests {
         };
         let problem = playbook_error(&CallError::Problem(Box::new(problem)), "a.yaml", text);
         assert_eq!(problem.exit, crate::cli_error::Exit::InvalidPlaybook);
-        let shown = problem.diagnostics[0]
-            .render(crate::terminal_style::TerminalStyle::PLAIN.diagnostic_style());
+        let shown = problem.diagnostics[0].render(crate::terminal_style::TerminalStyle::PLAIN.diagnostic_style());
         let expected = own.render(crate::terminal_style::TerminalStyle::PLAIN.diagnostic_style());
         // The API returns only the start of a diagnostic, so the mark is one character wide.
         let marked = expected.replacen(&"^".repeat(14), "^", 1);

@@ -13,9 +13,7 @@ use results::ByteStream;
 use serde::de::DeserializeOwned;
 use server::{Control, ExecutionOutline, LoopOutline, ReferencePage, ResultAddress};
 use store::{ExecutionFilter, ExecutionRow, LoopProgress};
-use wire::api::{
-    EventPage, ExecutionPage, ExecutionSummary, LogsResponse, OutlinePage, ReferenceList,
-};
+use wire::api::{EventPage, ExecutionPage, ExecutionSummary, LogsResponse, OutlinePage, ReferenceList};
 use wire::{CallError, Client};
 
 use crate::args::DriveArgs;
@@ -27,9 +25,7 @@ use crate::remote::remote_run;
 use crate::remote::result_unwrapper::unwrap_result;
 use crate::remote::sse_watcher::{SseWatcher, parse_event};
 use crate::remote::token::{call_error, read_token};
-use crate::runs::{
-    CatalogBackend, DrivenRun, FetchedLines, RunBackend, RunWatcher, StartRequest, StatusWait,
-};
+use crate::runs::{CatalogBackend, DrivenRun, FetchedLines, RunBackend, RunWatcher, StartRequest, StatusWait};
 
 /// Maximum page size of the API.
 const PAGE_MAX: usize = 1_000;
@@ -60,18 +56,11 @@ impl RemoteBackend {
     }
 
     pub(super) async fn get_json<T: DeserializeOwned>(&self, path: &str) -> Result<T, CliError> {
-        self.client
-            .get(path)
-            .await
-            .map_err(|error| call_error(&error))
+        self.client.get(path).await.map_err(|error| call_error(&error))
     }
 
     /// Waits until the run has the wanted status or has ended, or the timeout passes; returns its status.
-    async fn wait_for_status(
-        &self,
-        id: ExecutionId,
-        wait: StatusWait,
-    ) -> Result<RunStatus, CliError> {
+    async fn wait_for_status(&self, id: ExecutionId, wait: StatusWait) -> Result<RunStatus, CliError> {
         let until = tokio::time::Instant::now() + wait.timeout;
         loop {
             let run: ExecutionSummary = self.get_json(&paths::run_path(id, "/status")).await?;
@@ -125,8 +114,7 @@ impl RunBackend for RemoteBackend {
     }
 
     async fn find_row(&self, id: ExecutionId) -> Result<Option<ExecutionRow>, CliError> {
-        let found: Option<ExecutionSummary> =
-            found_or_none(self.client.get(&paths::run_path(id, "/status")).await)?;
+        let found: Option<ExecutionSummary> = found_or_none(self.client.get(&paths::run_path(id, "/status")).await)?;
         Ok(found.map(to_row))
     }
 
@@ -147,24 +135,14 @@ impl RunBackend for RemoteBackend {
     }
 
     async fn events(&self, id: ExecutionId, after: Seq) -> Result<Vec<Event>, CliError> {
-        let page: EventPage = self
-            .get_json(&paths::events_path(id, after, PAGE_MAX))
-            .await?;
-        page.events
-            .iter()
-            .map(|shown| parse_event(shown.text()))
-            .collect()
+        let page: EventPage = self.get_json(&paths::events_path(id, after, PAGE_MAX)).await?;
+        page.events.iter().map(|shown| parse_event(shown.text())).collect()
     }
 
     async fn outline(&self, id: ExecutionId, after: Seq) -> Result<ExecutionOutline, CliError> {
-        let page: OutlinePage = self
-            .get_json(&paths::outline_path(id, after, PAGE_MAX))
-            .await?;
+        let page: OutlinePage = self.get_json(&paths::outline_path(id, after, PAGE_MAX)).await?;
         let events = |shown: &[RawJson]| -> Result<Vec<Event>, CliError> {
-            shown
-                .iter()
-                .map(|shown| parse_event(shown.text()))
-                .collect()
+            shown.iter().map(|shown| parse_event(shown.text())).collect()
         };
         let loops = page.loops.into_iter().map(|entry| {
             Ok(LoopOutline {
@@ -198,28 +176,15 @@ impl RunBackend for RemoteBackend {
             .find_playbook(row.path.as_str(), Some(row.playbook_version))
             .await?;
         let text = entry.and_then(|entry| entry.content);
-        Ok(text.and_then(|text| {
-            language::playbook::parse(row.path.as_str(), text.as_bytes()).playbook
-        }))
+        Ok(text.and_then(|text| language::playbook::parse(row.path.as_str(), text.as_bytes()).playbook))
     }
 
-    async fn result(
-        &self,
-        id: ExecutionId,
-        address: &ResultAddress,
-    ) -> Result<Option<ByteStream>, CliError> {
-        let answer = self
-            .client
-            .get_stream(&paths::result_path(id, address))
-            .await;
+    async fn result(&self, id: ExecutionId, address: &ResultAddress) -> Result<Option<ByteStream>, CliError> {
+        let answer = self.client.get_stream(&paths::result_path(id, address)).await;
         Ok(found_or_none(answer)?.map(unwrap_result))
     }
 
-    async fn raw_result(
-        &self,
-        id: ExecutionId,
-        address: &ResultAddress,
-    ) -> Result<Option<ByteStream>, CliError> {
+    async fn raw_result(&self, id: ExecutionId, address: &ResultAddress) -> Result<Option<ByteStream>, CliError> {
         self.result(id, address).await
     }
 
@@ -278,8 +243,6 @@ impl RunBackend for RemoteBackend {
         start_request: StartRequest,
         _driving: &'a DriveArgs,
     ) -> Result<Box<dyn DrivenRun + 'a>, CliError> {
-        Ok(Box::new(
-            remote_run::start_run(&self.client, start_request).await?,
-        ))
+        Ok(Box::new(remote_run::start_run(&self.client, start_request).await?))
     }
 }

@@ -14,8 +14,8 @@ use serde_json::json;
 use server::{Control, ResultAddress};
 use store::ExecutionRow;
 use wire::api::{
-    CancelRequest, EventPage, ExecuteRequest, ExecuteResponse, ExecutionSummary, FinalizeRequest,
-    ReasonRequest, RetryRequest,
+    CancelRequest, EventPage, ExecuteRequest, ExecuteResponse, ExecutionSummary, FinalizeRequest, ReasonRequest,
+    RetryRequest,
 };
 use wire::{CallError, Client};
 
@@ -46,10 +46,7 @@ pub(super) struct RemoteRun<'a> {
 }
 
 /// Starts or continues a run.
-pub(super) async fn start_run(
-    client: &Client,
-    start_request: StartRequest,
-) -> Result<RemoteRun<'_>, CliError> {
+pub(super) async fn start_run(client: &Client, start_request: StartRequest) -> Result<RemoteRun<'_>, CliError> {
     let mut driven = RemoteRun {
         client,
         id: ExecutionId(0),
@@ -58,24 +55,15 @@ pub(super) async fn start_run(
         watcher: None,
     };
     match start_request {
-        StartRequest::Text {
-            name,
-            text,
-            payload,
-        } => {
+        StartRequest::Text { name, text, payload } => {
             let request = ExecuteRequest {
                 playbook: Some(text.clone()),
                 ..execute_request(client, payload)
             };
             let started = send_execute(client, &request).await;
-            driven.id =
-                started.map_err(|error| playbook_error::playbook_error(&error, &name, &text))?;
+            driven.id = started.map_err(|error| playbook_error::playbook_error(&error, &name, &text))?;
         }
-        StartRequest::Catalog {
-            path,
-            version,
-            payload,
-        } => {
+        StartRequest::Catalog { path, version, payload } => {
             let request = ExecuteRequest {
                 path: Some(path),
                 version,
@@ -119,11 +107,7 @@ async fn send_execute(client: &Client, request: &ExecuteRequest) -> Result<Execu
 }
 
 /// Resumes or retries a run. When this returns, the server has accepted the request; the event may follow later.
-async fn continue_run(
-    run: &mut RemoteRun<'_>,
-    row: ExecutionRow,
-    request: Control,
-) -> Result<(), CliError> {
+async fn continue_run(run: &mut RemoteRun<'_>, row: ExecutionRow, request: Control) -> Result<(), CliError> {
     let client = run.client;
     run.id = row.id;
     run.shown_since = row.finished_at.unwrap_or_else(clock::now);
@@ -147,19 +131,13 @@ pub(super) async fn send_control(
     request: Control,
 ) -> Result<ExecutionSummary, CliError> {
     let (path, body) = match request {
-        Control::Cancel { reason, cascade } => (
-            "/cancel".to_owned(),
-            json!(CancelRequest { reason, cascade }),
-        ),
+        Control::Cancel { reason, cascade } => ("/cancel".to_owned(), json!(CancelRequest { reason, cascade })),
         Control::Pause { reason } => ("/pause".to_owned(), json!(ReasonRequest { reason })),
         Control::Resume => ("/resume".to_owned(), json!(ReasonRequest::default())),
         Control::Retry { version } => ("/retry".to_owned(), json!(RetryRequest { version })),
         Control::Finalize { ending, reason } => {
             let status = ending;
-            (
-                "/finalize".to_owned(),
-                json!(FinalizeRequest { status, reason }),
-            )
+            ("/finalize".to_owned(), json!(FinalizeRequest { status, reason }))
         }
         Control::Signal { name, payload } => {
             let path = format!("/signal/{}", encode_segment(name.as_str()));
@@ -236,10 +214,7 @@ impl DrivenRun for RemoteRun<'_> {
     async fn events(&self, after: Seq) -> Result<Vec<Event>, CliError> {
         let path = paths::events_path(self.id, after, EVENTS_PAGE_MAX);
         let page: EventPage = self.get_with_retry(&path).await?;
-        page.events
-            .iter()
-            .map(|shown| parse_event(shown.text()))
-            .collect()
+        page.events.iter().map(|shown| parse_event(shown.text())).collect()
     }
 
     async fn result(&self, address: &ResultAddress) -> Result<Option<ByteStream>, CliError> {

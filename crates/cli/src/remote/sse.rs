@@ -63,16 +63,13 @@ mod tests {
 
     #[test]
     fn messages_are_complete_however_the_bytes_are_split() {
-        let text = ": warm\n\nid: 1\nevent: a\ndata: {\"x\": 1}\n\nevent: end\r\ndata: {}\r\n\r\ndata: é\ndata: two\n\n";
+        let text =
+            ": warm\n\nid: 1\nevent: a\ndata: {\"x\": 1}\n\nevent: end\r\ndata: {}\r\n\r\ndata: é\ndata: two\n\n";
         let message = |event: &str, data: &str| SseMessage {
             event: event.to_owned(),
             data: data.to_owned(),
         };
-        let expected = [
-            message("a", "{\"x\": 1}"),
-            message("end", "{}"),
-            message("", "é\ntwo"),
-        ];
+        let expected = [message("a", "{\"x\": 1}"), message("end", "{}"), message("", "é\ntwo")];
         for size in [1, 2, 7, text.len()] {
             let mut stream = SseParser::default();
             let chunks = text.as_bytes().chunks(size);

@@ -97,8 +97,7 @@ impl SseListener {
             }
             if !std::mem::replace(&mut has_told, true) {
                 let servers = self.client.servers().join(", ");
-                let said =
-                    format!("lost connection to {servers}; the run continues there; reconnecting");
+                let said = format!("lost connection to {servers}; the run continues there; reconnecting");
                 self.send_update(Ok(RunUpdate::Notice(said))).await;
             }
             tokio::time::sleep(pause).await;
@@ -107,10 +106,7 @@ impl SseListener {
     }
 
     /// Reads one stream to its end.
-    async fn read_stream(
-        &mut self,
-        mut response: wire::HttpResponse,
-    ) -> Result<StreamEnd, CliError> {
+    async fn read_stream(&mut self, mut response: wire::HttpResponse) -> Result<StreamEnd, CliError> {
         let mut stream = SseParser::default();
         loop {
             let chunk = tokio::time::timeout(IDLE_TIMEOUT, response.chunk()).await;

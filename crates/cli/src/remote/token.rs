@@ -13,8 +13,7 @@ const SERVER_UNREACHABLE: &str = "SERVER_UNREACHABLE";
 /// Reads the access token in a file.
 pub(crate) fn read_token(file: &Path) -> Result<AccessToken, CliError> {
     let name = file.display().to_string();
-    let text =
-        std::fs::read_to_string(file).map_err(|error| CliError::read_error(&name, &error))?;
+    let text = std::fs::read_to_string(file).map_err(|error| CliError::read_error(&name, &error))?;
     if text.trim().is_empty() {
         let message = format!("`{name}` contains no token");
         return Err(CliError::new(Exit::Usage, "TOKEN_MISSING", message));
@@ -44,7 +43,8 @@ pub(crate) fn call_error(error: &CallError) -> CliError {
     shown.help = match problem.status {
         // The server's remedy names the HTTP header; the CLI has options for the token.
         401 => vec![
-            "pass an access token with --token-file FILE, NOETL_TOKEN or `noetl context add NAME --token-file FILE`".to_owned(),
+            "pass an access token with --token-file FILE, NOETL_TOKEN or `noetl context add NAME --token-file FILE`"
+                .to_owned(),
             "an admin can create one with `noetl token create NAME --role ROLE`".to_owned(),
         ],
         _ => problem.remedy.iter().cloned().collect(),
@@ -86,8 +86,7 @@ mod tests {
     #[test]
     fn only_the_error_of_an_unreachable_server_names_the_context() {
         let unreachable = || CliError::new(Exit::Unreachable, SERVER_UNREACHABLE, "cannot connect");
-        let help =
-            "context `old` selects this server; `noetl context use local` selects the local store";
+        let help = "context `old` selects this server; `noetl context use local` selects the local store";
         let old = address(Some("old"));
         assert_eq!(add_context_help(unreachable(), Some(&old)).help, [help]);
 

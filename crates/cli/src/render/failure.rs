@@ -50,11 +50,7 @@ pub(crate) fn render_failure(
     let error = &failure.error;
     let mut out = String::new();
     let head = surface.bad(&format!("error[{}]", error.code));
-    let _ = writeln!(
-        out,
-        "{head}: {}",
-        human::escape_controls(error.message.trim_end())
-    );
+    let _ = writeln!(out, "{head}: {}", human::escape_controls(error.message.trim_end()));
     let address = failure_address(step, iteration, failure);
     let failure_place = playbook.and_then(|playbook| failure_span(step, failure, playbook));
     if let (Some(playbook), Some(span)) = (playbook, failure_place) {
@@ -63,18 +59,8 @@ pub(crate) fn render_failure(
         let corner = surface.dim(surface.choose("┌─", "-->"));
         let _ = writeln!(out, "   {corner} {address}");
     }
-    for key in [
-        "exception_type",
-        "exit_code",
-        "status",
-        "stderr",
-        "child_execution_id",
-    ] {
-        if let Some(value) = error
-            .details
-            .get(key)
-            .filter(|value| !value.is_null() && *value != "")
-        {
+    for key in ["exception_type", "exit_code", "status", "stderr", "child_execution_id"] {
+        if let Some(value) = error.details.get(key).filter(|value| !value.is_null() && *value != "") {
             let text = crate::render::preview::preview_value(value, 120);
             let _ = writeln!(out, "   {} {key}: {text}", surface.dim("="));
         }
@@ -83,11 +69,7 @@ pub(crate) fn render_failure(
 }
 
 /// Returns `step#iteration/task, attempt n of m`.
-fn failure_address(
-    step: Option<&StepView>,
-    iteration: Option<u64>,
-    failure: &StepFailure,
-) -> String {
+fn failure_address(step: Option<&StepView>, iteration: Option<u64>, failure: &StepFailure) -> String {
     let mut text = step.map_or_else(|| "the run".to_owned(), |step| step.step.to_string());
     if let Some(index) = iteration {
         let _ = write!(text, "#{index}");
@@ -109,11 +91,7 @@ fn failure_address(
 }
 
 /// Returns the position in the error details, else the position of the task, else of the step.
-fn failure_span(
-    step: Option<&StepView>,
-    failure: &StepFailure,
-    playbook: &Playbook,
-) -> Option<Span> {
+fn failure_span(step: Option<&StepView>, failure: &StepFailure, playbook: &Playbook) -> Option<Span> {
     let details = &failure.error.details;
     let number = |key: &str| u32::try_from(details.get(key)?.as_u64()?).ok();
     let file = details.get("file").and_then(Value::as_str);
@@ -133,20 +111,11 @@ fn failure_span(
     Some(task.map_or(playbook_step.span, |(_, task)| task.span))
 }
 
-fn write_snippet(
-    out: &mut String,
-    playbook: &Playbook,
-    span: Span,
-    label: &str,
-    surface: TerminalStyle,
-) {
+fn write_snippet(out: &mut String, playbook: &Playbook, span: Span, label: &str, surface: TerminalStyle) {
     let number = span.line.to_string();
     let gutter = " ".repeat(number.len().max(2));
     let text = &playbook.source.text;
-    let line = text
-        .lines()
-        .nth((span.line as usize).saturating_sub(1))
-        .unwrap_or("");
+    let line = text.lines().nth((span.line as usize).saturating_sub(1)).unwrap_or("");
     let line: String = human::escape_controls(line).replace('\t', " ");
     let indent = line.chars().take_while(|c| c.is_whitespace()).count();
     let column = match span.column {
@@ -167,21 +136,11 @@ fn write_snippet(
 
 /// Returns the number of characters to underline: the part of the span on this line, else one word.
 fn underline_width(text: &str, span: Span, line: &str, column: usize) -> usize {
-    let marked = text
-        .get(span.start as usize..span.end as usize)
-        .unwrap_or("");
-    let first = marked
-        .lines()
-        .next()
-        .unwrap_or("")
-        .trim_end()
-        .chars()
-        .count();
+    let marked = text.get(span.start as usize..span.end as usize).unwrap_or("");
+    let first = marked.lines().next().unwrap_or("").trim_end().chars().count();
     let line_end = line.chars().skip(column);
     let chars_left = line_end.clone().count().max(1);
-    let word_chars = line_end
-        .take_while(|c| !c.is_whitespace() && *c != ':')
-        .count();
+    let word_chars = line_end.take_while(|c| !c.is_whitespace() && *c != ':').count();
     let width = if first > 0 { first } else { word_chars };
     width.clamp(1, chars_left)
 }
@@ -248,13 +207,8 @@ workflow:
     #[test]
     fn the_block_points_at_the_task_that_failed() {
         let playbook = playbook();
-        let block =
-            render_run_failure(&failed_run(&[]), Some(&playbook), "7", TerminalStyle::PLAIN)
-                .unwrap();
-        assert!(
-            block.starts_with("error[BROKEN]: BROKEN happened\n"),
-            "{block}"
-        );
+        let block = render_run_failure(&failed_run(&[]), Some(&playbook), "7", TerminalStyle::PLAIN).unwrap();
+        assert!(block.starts_with("error[BROKEN]: BROKEN happened\n"), "{block}");
         assert!(block.contains("demo.yaml:9:11"), "{block}");
         assert!(block.contains("save"), "{block}");
         assert!(block.contains("load/save, attempt 3"), "{block}");

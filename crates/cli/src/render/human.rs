@@ -98,10 +98,7 @@ mod tests {
     #[test]
     fn longer_durations_are_printed_with_coarser_units() {
         let formatted = [0, 44, 999, 8_140, 72_000, 7_500_000, 273_600_000].map(format_duration_ms);
-        assert_eq!(
-            formatted,
-            ["0ms", "44ms", "999ms", "8.1s", "1m 12s", "2h 05m", "3d 4h"]
-        );
+        assert_eq!(formatted, ["0ms", "44ms", "999ms", "8.1s", "1m 12s", "2h 05m", "3d 4h"]);
     }
 
     #[test]

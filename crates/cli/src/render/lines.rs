@@ -26,10 +26,7 @@ impl LineColumns {
         };
         let step = widest(|step| step.name.as_str().chars().count(), 8, 32);
         let kind = widest(|step| step_kind(step).chars().count(), 6, 16);
-        let columns_left = surface
-            .columns
-            .unwrap_or(100)
-            .saturating_sub(step + kind + 20);
+        let columns_left = surface.columns.unwrap_or(100).saturating_sub(step + kind + 20);
         Self {
             step,
             kind,
@@ -73,11 +70,7 @@ pub(crate) fn step_view_kind(playbook: Option<&Playbook>, step: &StepView) -> St
 /// Returns the first line of a run.
 pub(crate) fn run_header(name: &str, id: &str, location: &str, surface: TerminalStyle) -> String {
     let mark = surface.choose("▸", ">");
-    format!(
-        "{mark} {}   run {id}   {}",
-        surface.strong(name),
-        surface.dim(location)
-    )
+    format!("{mark} {}   run {id}   {}", surface.strong(name), surface.dim(location))
 }
 
 /// Returns the line of a step.
@@ -103,10 +96,7 @@ pub(crate) fn step_line(
     let outcome_text = step_outcome(step, columns.preview);
     let width = columns.preview;
     let took = human::format_duration_ms(step.elapsed_ms(now));
-    format!(
-        "{mark} {head}  {outcome_text:width$}  {}",
-        surface.dim(&took)
-    )
+    format!("{mark} {head}  {outcome_text:width$}  {}", surface.dim(&took))
 }
 
 /// Returns the result or error of a step in at most `chars` characters.
@@ -126,16 +116,14 @@ pub(crate) fn step_outcome(step: &StepView, chars: usize) -> String {
             match (lap.failed_count(), failure) {
                 (0, None) => ended,
                 (failed, failure) => {
-                    let failure =
-                        failure.map_or_else(String::new, |failure| format!(", {failure}"));
+                    let failure = failure.map_or_else(String::new, |failure| format!(", {failure}"));
                     format!("{ended}, {failed} failed{failure}")
                 }
             }
         }
         (None, Some(failure)) => failure,
         (None, None) => {
-            let preview_of =
-                |outcome| preview::preview_outcome(outcome, step.body.as_deref(), chars);
+            let preview_of = |outcome| preview::preview_outcome(outcome, step.body.as_deref(), chars);
             step.outcome.as_ref().map(preview_of).unwrap_or_default()
         }
     };
@@ -143,13 +131,7 @@ pub(crate) fn step_outcome(step: &StepView, chars: usize) -> String {
 }
 
 /// Returns the last line of a run: its status and a hint.
-pub(crate) fn run_footer(
-    view: &RunView,
-    name: &str,
-    id: &str,
-    now: Time,
-    surface: TerminalStyle,
-) -> String {
+pub(crate) fn run_footer(view: &RunView, name: &str, id: &str, now: Time, surface: TerminalStyle) -> String {
     let took = human::format_duration_ms(view.elapsed_ms(now));
     let (mark, message) = match view.status {
         RunStatus::Completed => (surface.tick(), format!("succeeded in {took}")),
@@ -158,14 +140,8 @@ pub(crate) fn run_footer(
             surface.warn(surface.choose("■", "-")),
             format!("cancelled after {took}"),
         ),
-        RunStatus::Paused => (
-            surface.warn(surface.choose("‖", "=")),
-            "is paused".to_owned(),
-        ),
-        RunStatus::Running => (
-            surface.dim(surface.choose("▸", ">")),
-            "is running".to_owned(),
-        ),
+        RunStatus::Paused => (surface.warn(surface.choose("‖", "=")), "is paused".to_owned()),
+        RunStatus::Running => (surface.dim(surface.choose("▸", ">")), "is running".to_owned()),
     };
     let events = human::format_counted(usize::try_from(view.events).unwrap_or(usize::MAX), "event");
     let hint = match view.status {
@@ -174,11 +150,7 @@ pub(crate) fn run_footer(
         RunStatus::Running => format!("{events}   noetl events {id} -f"),
         RunStatus::Completed | RunStatus::Cancelled => format!("{events}   noetl show {id}"),
     };
-    format!(
-        "{mark} {} {message}   {}",
-        surface.strong(name),
-        surface.dim(&hint)
-    )
+    format!("{mark} {} {message}   {}", surface.strong(name), surface.dim(&hint))
 }
 
 /// Returns where a run failed: `fetch: 3 of 10,000 iterations failed`.
@@ -193,9 +165,7 @@ fn failure_reason(view: &RunView) -> Option<String> {
                 human::format_count(total)
             )
         }
-        _ => step
-            .failure()
-            .map(|(_, failure)| failure.error.code.clone())?,
+        _ => step.failure().map(|(_, failure)| failure.error.code.clone())?,
     };
     Some(format!("{}: {reason}", step.step))
 }
@@ -220,13 +190,7 @@ mod tests {
             .push_step("greet", EventBody::StepDone(StepDone::default()));
         let view = RunView::from_events(&log.events);
         let columns = LineColumns::new(None, TerminalStyle::PLAIN);
-        let line = step_line(
-            &view.steps[0],
-            None,
-            columns,
-            TerminalStyle::PLAIN,
-            view.last_event_at,
-        );
+        let line = step_line(&view.steps[0], None, columns, TerminalStyle::PLAIN, view.last_event_at);
         assert!(line.starts_with("✓ greet"), "{line}");
         assert!(line.contains("{n: 1}") && line.ends_with("2ms"), "{line}");
     }

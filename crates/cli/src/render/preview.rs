@@ -9,16 +9,11 @@ use crate::render::human;
 /// Returns the result or error of a task in at most `chars` characters.
 pub(crate) fn preview_outcome(outcome: &RawJson, body: Option<&ResultRef>, chars: usize) -> String {
     if let Some(body) = body {
-        return human::truncate(
-            &format!("{} stored", human::format_size(body.meta.bytes)),
-            chars,
-        );
+        return human::truncate(&format!("{} stored", human::format_size(body.meta.bytes)), chars);
     }
     let outcome = outcome.to_value();
     match &outcome["error"]["message"] {
-        Value::String(message) => {
-            human::truncate(&human::escape_controls(message).replace('\n', " "), chars)
-        }
+        Value::String(message) => human::truncate(&human::escape_controls(message).replace('\n', " "), chars),
         _ => preview_value(&outcome["result"], chars),
     }
 }
@@ -84,10 +79,7 @@ mod tests {
 
     #[test]
     fn tables_are_counted_and_nulls_are_silent() {
-        assert_eq!(
-            preview_value(&json!({"rows": [], "row_count": 10}), 60),
-            "10 rows"
-        );
+        assert_eq!(preview_value(&json!({"rows": [], "row_count": 10}), 60), "10 rows");
         assert_eq!(preview_value(&json!(null), 60), "");
     }
 

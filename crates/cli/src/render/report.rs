@@ -18,16 +18,8 @@ pub(crate) struct RunName {
 }
 
 /// Builds the object; `result` is null and inserted later.
-pub(crate) fn run_report(
-    view: &RunView,
-    run: &RunName,
-    playbook: Option<&Playbook>,
-    now: Time,
-) -> Map<String, Value> {
-    let steps = view
-        .steps
-        .iter()
-        .map(|step| step_report(step, playbook, now));
+pub(crate) fn run_report(view: &RunView, run: &RunName, playbook: Option<&Playbook>, now: Time) -> Map<String, Value> {
+    let steps = view.steps.iter().map(|step| step_report(step, playbook, now));
     let report = json!({
         "execution_id": run.id,
         "status": view.status,
@@ -54,10 +46,7 @@ fn step_report(step: &StepView, playbook: Option<&Playbook>, now: Time) -> Value
     let mut fields = Map::new();
     fields.insert("step".to_owned(), json!(step.step));
     fields.insert("run".to_owned(), json!(step.run));
-    fields.insert(
-        "kind".to_owned(),
-        json!(lines::step_view_kind(playbook, step)),
-    );
+    fields.insert("kind".to_owned(), json!(lines::step_view_kind(playbook, step)));
     fields.insert("status".to_owned(), json!(step.status.name()));
     fields.insert("started_at".to_owned(), json!(step.started_at));
     fields.insert("finished_at".to_owned(), json!(step.ended_at));
@@ -113,10 +102,7 @@ mod tests {
         assert_eq!(report_json["execution_id"], "7");
         assert_eq!(report_json["status"], "FAILED");
         assert_eq!(report_json["error"]["code"], "BROKEN");
-        assert_eq!(
-            report_json["steps"][0]["failures"][0]["error"]["code"],
-            "BROKEN"
-        );
+        assert_eq!(report_json["steps"][0]["failures"][0]["error"]["code"], "BROKEN");
         for key in [
             "result",
             "name",

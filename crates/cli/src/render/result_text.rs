@@ -56,11 +56,7 @@ pub(crate) async fn next_chunk(chunks: &mut ByteStream) -> Result<Option<Bytes>,
 }
 
 /// Writes the start of a result, then streams its remaining bytes.
-pub(crate) async fn write_result(
-    out: &Output,
-    text: &[u8],
-    mut tail: ByteStream,
-) -> Result<(), CliError> {
+pub(crate) async fn write_result(out: &Output, text: &[u8], mut tail: ByteStream) -> Result<(), CliError> {
     out.write_bytes(text);
     while let Some(piece) = next_chunk(&mut tail).await? {
         out.write_bytes(&piece);
@@ -78,11 +74,7 @@ pub(crate) fn print_head(out: &Output, text: &[u8], id: &str) {
 }
 
 /// Prints the result of a run as text.
-pub(crate) async fn print_plain(
-    out: &Output,
-    result: Option<ByteStream>,
-    id: &str,
-) -> Result<(), CliError> {
+pub(crate) async fn print_plain(out: &Output, result: Option<ByteStream>, id: &str) -> Result<(), CliError> {
     match read_result_text(result).await? {
         ResultText::Whole(Value::Null) => {}
         ResultText::Whole(result) => out.print_data(&value::to_plain_text(&result)),
@@ -164,14 +156,8 @@ mod tests {
             unreachable!("it is an object");
         };
         for (format, expected) in [
-            (
-                OutputFormat::Json,
-                serde_json::to_string_pretty(&report).unwrap(),
-            ),
-            (
-                OutputFormat::Ndjson,
-                serde_json::to_string(&report).unwrap(),
-            ),
+            (OutputFormat::Json, serde_json::to_string_pretty(&report).unwrap()),
+            (OutputFormat::Ndjson, serde_json::to_string(&report).unwrap()),
         ] {
             let (before, behind) = split_report(&report, format);
             assert_eq!(format!("{before}7{behind}"), expected + "\n");

@@ -17,29 +17,20 @@ const COLUMNS_MAX: usize = 12;
 /// Formats a value as a table if it is a list of flat maps with few keys.
 pub(crate) fn render_as_table(value: &Value, surface: TerminalStyle) -> Option<String> {
     let items = value.as_array().filter(|items| items.len() > 1)?;
-    let maps: Vec<&Map<String, Value>> =
-        items.iter().map(Value::as_object).collect::<Option<_>>()?;
+    let maps: Vec<&Map<String, Value>> = items.iter().map(Value::as_object).collect::<Option<_>>()?;
     let mut headings: Vec<&str> = Vec::new();
     for key in maps.iter().flat_map(|map| map.keys()) {
         if !headings.contains(&key.as_str()) {
             headings.push(key);
         }
     }
-    let is_flat = |map: &&Map<String, Value>| {
-        !map.values()
-            .any(|value| value.is_object() || value.is_array())
-    };
+    let is_flat = |map: &&Map<String, Value>| !map.values().any(|value| value.is_object() || value.is_array());
     if headings.is_empty() || headings.len() > COLUMNS_MAX || !maps.iter().all(is_flat) {
         return None;
     }
-    let cell =
-        |map: &Map<String, Value>, key: &str| map.get(key).map_or_else(String::new, scalar_text);
+    let cell = |map: &Map<String, Value>, key: &str| map.get(key).map_or_else(String::new, scalar_text);
     let row = |map: &&Map<String, Value>| headings.iter().map(|key| cell(map, key)).collect();
-    Some(render_table(
-        &headings,
-        maps.iter().map(row).collect(),
-        surface,
-    ))
+    Some(render_table(&headings, maps.iter().map(row).collect(), surface))
 }
 
 /// Formats a value as a tree.
@@ -54,15 +45,10 @@ pub(crate) fn render_tree(value: &Value, surface: TerminalStyle) -> String {
 
 fn write_branches(value: &Value, indent: &str, surface: TerminalStyle, text: &mut String) {
     let children: Vec<(String, &Value)> = match value {
-        Value::Object(map) => map
-            .iter()
-            .map(|(key, value)| (key.clone(), value))
-            .collect(),
+        Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), value)).collect(),
         Value::Array(items) => {
             let numbered = items.iter().enumerate();
-            numbered
-                .map(|(index, value)| (index.to_string(), value))
-                .collect()
+            numbered.map(|(index, value)| (index.to_string(), value)).collect()
         }
         _ => Vec::new(),
     };
@@ -82,12 +68,7 @@ fn write_branches(value: &Value, indent: &str, surface: TerminalStyle, text: &mu
             surface.dim(branch),
             leaf_text(child, surface)
         );
-        write_branches(
-            child,
-            &format!("{indent}{}", surface.dim(below)),
-            surface,
-            text,
-        );
+        write_branches(child, &format!("{indent}{}", surface.dim(below)), surface, text);
     }
     if hidden > 0 {
         let branch = surface.choose("└─ ", "`- ");
@@ -127,8 +108,7 @@ mod tests {
     #[test]
     fn a_value_is_drawn_as_a_tree() {
         let value = json!({"name": "Ada", "rows": [{"id": 1}, []], "none": {}});
-        let expected =
-            "├─ name: Ada\n├─ rows  2 elements\n│  ├─ 0\n│  │  └─ id: 1\n│  └─ 1: []\n└─ none: {}";
+        let expected = "├─ name: Ada\n├─ rows  2 elements\n│  ├─ 0\n│  │  └─ id: 1\n│  └─ 1: []\n└─ none: {}";
         assert_eq!(render_tree(&value, TerminalStyle::PLAIN), expected);
         assert_eq!(render_tree(&json!("Ada"), TerminalStyle::PLAIN), "Ada");
     }

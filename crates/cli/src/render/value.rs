@@ -41,9 +41,7 @@ fn list_element(value: &Value, index: i64) -> Option<&Value> {
     let list = value.as_array()?;
     let offset = match usize::try_from(index) {
         Ok(offset) => offset,
-        Err(_) => list
-            .len()
-            .checked_sub(usize::try_from(index.unsigned_abs()).ok()?)?,
+        Err(_) => list.len().checked_sub(usize::try_from(index.unsigned_abs()).ok()?)?,
     };
     list.get(offset)
 }

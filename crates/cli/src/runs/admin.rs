@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use server::{AccessTokenError, Actor};
 use store::CatalogEntry;
 use wire::api::{
-    AccessTokenEntry, CreateAccessTokenRequest, CreateAccessTokenResponse, CredentialEntry,
-    PlaybookEntry, RotateKeyResponse, SetCredentialRequest,
+    AccessTokenEntry, CreateAccessTokenRequest, CreateAccessTokenResponse, CredentialEntry, PlaybookEntry,
+    RotateKeyResponse, SetCredentialRequest,
 };
 
 use crate::cli_error::{CliError, Exit};
@@ -31,11 +31,7 @@ impl CatalogBackend for LocalBackend<'_> {
         Ok(entries.iter().map(|entry| to_entry(entry, None)).collect())
     }
 
-    async fn find_playbook(
-        &self,
-        path: &str,
-        version: Option<u32>,
-    ) -> Result<Option<PlaybookEntry>, CliError> {
+    async fn find_playbook(&self, path: &str, version: Option<u32>) -> Result<Option<PlaybookEntry>, CliError> {
         let entry = self.reader.store.catalog_entry(path, version).await?;
         Ok(entry.map(|entry| to_entry(&entry, Some(entry.text.to_string()))))
     }
@@ -54,15 +50,9 @@ fn to_entry(entry: &CatalogEntry, content: Option<String>) -> PlaybookEntry {
 
 #[async_trait]
 impl AdminBackend for LocalBackend<'_> {
-    async fn create_token(
-        &self,
-        request: &CreateAccessTokenRequest,
-    ) -> Result<CreateAccessTokenResponse, CliError> {
+    async fn create_token(&self, request: &CreateAccessTokenRequest) -> Result<CreateAccessTokenResponse, CliError> {
         let session = ControlPlane::start(self.reader.clone())?;
-        let created = session
-            .server
-            .create_access_token(request, local_actor())
-            .await;
+        let created = session.server.create_access_token(request, local_actor()).await;
         session.stop().await;
         created.map_err(token_error)
     }
@@ -81,10 +71,7 @@ impl AdminBackend for LocalBackend<'_> {
         revoked.map_err(token_error)
     }
 
-    async fn set_credential(
-        &self,
-        request: &SetCredentialRequest,
-    ) -> Result<CredentialEntry, CliError> {
+    async fn set_credential(&self, request: &SetCredentialRequest) -> Result<CredentialEntry, CliError> {
         let session = ControlPlane::start(self.reader.clone())?;
         let set = session.server.set_credential(request, local_actor()).await;
         session.stop().await;
@@ -123,13 +110,9 @@ fn local_actor() -> Actor {
 
 fn token_error(error: AccessTokenError) -> CliError {
     match error {
-        AccessTokenError::InvalidName | AccessTokenError::InvalidExpiry => {
-            CliError::usage(error.to_string())
-        }
-        AccessTokenError::NotFound(_) => {
-            CliError::new(Exit::NotFound, "TOKEN_NOT_FOUND", error.to_string())
-                .help("list tokens with `noetl token list`")
-        }
+        AccessTokenError::InvalidName | AccessTokenError::InvalidExpiry => CliError::usage(error.to_string()),
+        AccessTokenError::NotFound(_) => CliError::new(Exit::NotFound, "TOKEN_NOT_FOUND", error.to_string())
+            .help("list tokens with `noetl token list`"),
         AccessTokenError::Store(error) => error.into(),
     }
 }

@@ -12,8 +12,8 @@ use results::ByteStream;
 use server::{Control, ExecutionOutline, ReferencePage, ResultAddress};
 use store::{ExecutionFilter, ExecutionRow};
 use wire::api::{
-    AccessTokenEntry, CreateAccessTokenRequest, CreateAccessTokenResponse, CredentialEntry,
-    PlaybookEntry, RotateKeyResponse, SetCredentialRequest,
+    AccessTokenEntry, CreateAccessTokenRequest, CreateAccessTokenResponse, CredentialEntry, PlaybookEntry,
+    RotateKeyResponse, SetCredentialRequest,
 };
 use worker::LogLine;
 
@@ -49,18 +49,10 @@ pub(crate) trait RunBackend: CatalogBackend + AdminBackend + Send + Sync {
     async fn playbook(&self, row: &ExecutionRow) -> Result<Option<Playbook>, CliError>;
 
     /// Returns a result as a stream of JSON text; for a failed task or step, its error.
-    async fn result(
-        &self,
-        id: ExecutionId,
-        address: &ResultAddress,
-    ) -> Result<Option<ByteStream>, CliError>;
+    async fn result(&self, id: ExecutionId, address: &ResultAddress) -> Result<Option<ByteStream>, CliError>;
 
     /// Returns a result as it is stored; text results are not quoted.
-    async fn raw_result(
-        &self,
-        id: ExecutionId,
-        address: &ResultAddress,
-    ) -> Result<Option<ByteStream>, CliError>;
+    async fn raw_result(&self, id: ExecutionId, address: &ResultAddress) -> Result<Option<ByteStream>, CliError>;
 
     /// Returns the results that match an address, oldest first, after this event.
     async fn list_results(
@@ -121,11 +113,7 @@ pub(crate) trait CatalogBackend {
     async fn list_catalog(&self) -> Result<Vec<PlaybookEntry>, CliError>;
 
     /// Returns one version of a playbook, or the latest, with its text.
-    async fn find_playbook(
-        &self,
-        path: &str,
-        version: Option<u32>,
-    ) -> Result<Option<PlaybookEntry>, CliError>;
+    async fn find_playbook(&self, path: &str, version: Option<u32>) -> Result<Option<PlaybookEntry>, CliError>;
 }
 
 /// A registered playbook.
@@ -141,10 +129,7 @@ pub(crate) struct RegisterOutput {
 #[async_trait]
 pub(crate) trait AdminBackend {
     /// Creates a token.
-    async fn create_token(
-        &self,
-        request: &CreateAccessTokenRequest,
-    ) -> Result<CreateAccessTokenResponse, CliError>;
+    async fn create_token(&self, request: &CreateAccessTokenRequest) -> Result<CreateAccessTokenResponse, CliError>;
 
     /// Returns all tokens.
     async fn list_tokens(&self) -> Result<Vec<AccessTokenEntry>, CliError>;
@@ -153,10 +138,7 @@ pub(crate) trait AdminBackend {
     async fn revoke_token(&self, id: &str) -> Result<(), CliError>;
 
     /// Creates or updates a credential.
-    async fn set_credential(
-        &self,
-        request: &SetCredentialRequest,
-    ) -> Result<CredentialEntry, CliError>;
+    async fn set_credential(&self, request: &SetCredentialRequest) -> Result<CredentialEntry, CliError>;
 
     /// Returns all credentials, without their values.
     async fn list_credentials(&self) -> Result<Vec<CredentialEntry>, CliError>;

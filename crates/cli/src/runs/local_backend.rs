@@ -9,10 +9,7 @@ use model::id::{ExecutionId, Seq};
 use model::status::RunStatus;
 use model::time::Time;
 use results::ByteStream;
-use server::{
-    Control, ExecutionOptions, ExecutionOutline, ReferencePage, ResultAddress, SubmitError,
-    SubmitRequest,
-};
+use server::{Control, ExecutionOptions, ExecutionOutline, ReferencePage, ResultAddress, SubmitError, SubmitRequest};
 use store::{ExecutionFilter, ExecutionRow};
 
 use crate::app::App;
@@ -62,11 +59,7 @@ impl RunBackend for LocalBackend<'_> {
     }
 
     async fn outline(&self, id: ExecutionId, after: Seq) -> Result<ExecutionOutline, CliError> {
-        Ok(self
-            .reader
-            .result_reader()
-            .outline(id, after, EVENTS_PAGE_MAX)
-            .await?)
+        Ok(self.reader.result_reader().outline(id, after, EVENTS_PAGE_MAX).await?)
     }
 
     fn watch_run<'a>(&'a self, id: ExecutionId, _after: Seq) -> Box<dyn RunWatcher + 'a> {
@@ -81,19 +74,11 @@ impl RunBackend for LocalBackend<'_> {
         self.reader.playbook(&row.hash, row.path.as_str()).await
     }
 
-    async fn result(
-        &self,
-        id: ExecutionId,
-        address: &ResultAddress,
-    ) -> Result<Option<ByteStream>, CliError> {
+    async fn result(&self, id: ExecutionId, address: &ResultAddress) -> Result<Option<ByteStream>, CliError> {
         self.reader.result(id, address).await
     }
 
-    async fn raw_result(
-        &self,
-        id: ExecutionId,
-        address: &ResultAddress,
-    ) -> Result<Option<ByteStream>, CliError> {
+    async fn raw_result(&self, id: ExecutionId, address: &ResultAddress) -> Result<Option<ByteStream>, CliError> {
         let reader = self.reader.result_reader();
         match reader.find(id, address).await? {
             Some(located) => Ok(Some(reader.stream(located).await?)),
@@ -116,8 +101,8 @@ impl RunBackend for LocalBackend<'_> {
 
     async fn log_lines(&self, id: ExecutionId, after: u64) -> Result<FetchedLines, CliError> {
         let dir = control_plane::task_logs_dir(&self.app.settings);
-        let lines = worker::read_logs(&dir, id)
-            .map_err(|error| CliError::read_error(&dir.display().to_string(), &error))?;
+        let lines =
+            worker::read_logs(&dir, id).map_err(|error| CliError::read_error(&dir.display().to_string(), &error))?;
         let next_after = lines.len() as u64;
         let skipped = usize::try_from(after).unwrap_or(usize::MAX);
         Ok(FetchedLines {
@@ -133,13 +118,7 @@ impl RunBackend for LocalBackend<'_> {
 
     async fn is_abandoned(&self, row: &ExecutionRow) -> Result<bool, CliError> {
         let running = row.status == RunStatus::Running;
-        Ok(running
-            && self
-                .reader
-                .store
-                .abandoned_executions()
-                .await?
-                .contains(&row.id))
+        Ok(running && self.reader.store.abandoned_executions().await?.contains(&row.id))
     }
 
     async fn control(
@@ -149,15 +128,11 @@ impl RunBackend for LocalBackend<'_> {
         wait: Option<StatusWait>,
     ) -> Result<RunStatus, CliError> {
         let session = ControlPlane::start(self.reader.clone())?;
-        session
-            .server
-            .control(row.id, request)
-            .await
-            .map_err(|error| {
-                let mut problem = CliError::from(error);
-                problem.message = format!("run {}: {}", row.id, problem.message);
-                problem
-            })?;
+        session.server.control(row.id, request).await.map_err(|error| {
+            let mut problem = CliError::from(error);
+            problem.message = format!("run {}: {}", row.id, problem.message);
+            problem
+        })?;
         let status = match wait {
             Some(target) => wait_for_status(&session, row.id, target).await?,
             None => row.status,
@@ -174,28 +149,12 @@ impl RunBackend for LocalBackend<'_> {
         let session = ControlPlane::start(self.reader.clone())?;
         session.allow_env(self.app, driving);
         let driven = match start_request {
-            StartRequest::Text {
-                name,
-                text,
-                payload,
-            } => {
-                let submission = SubmitRequest {
-                    name,
-                    text,
-                    payload,
-                };
-                let id = session
-                    .server
-                    .submit(submission)
-                    .await
-                    .map_err(submit_error)?;
+            StartRequest::Text { name, text, payload } => {
+                let submission = SubmitRequest { name, text, payload };
+                let id = session.server.submit(submission).await.map_err(submit_error)?;
                 LocalRun::new(self.app, session, id, driving)
             }
-            StartRequest::Catalog {
-                path,
-                version,
-                payload,
-            } => {
+            StartRequest::Catalog { path, version, payload } => {
                 let server = &session.server;
                 let id = server.new_execution_id();
                 let request = ExecutionOptions {
@@ -215,11 +174,7 @@ impl RunBackend for LocalBackend<'_> {
                 LocalRun::resume(self.app, session, row, resume_control, driving).await?
             }
             StartRequest::Rerun(row, request) => {
-                let id = session
-                    .server
-                    .rerun(row.id, request)
-                    .await
-                    .map_err(submit_error)?;
+                let id = session.server.rerun(row.id, request).await.map_err(submit_error)?;
                 LocalRun::new(self.app, session, id, driving)
             }
         };
@@ -264,16 +219,10 @@ async fn wait_for_status(
 fn submit_error(error: SubmitError) -> CliError {
     match error {
         SubmitError::Failed(error) => error.into(),
-        SubmitError::NoPlaybook(_) => {
-            CliError::new(Exit::NotFound, "PLAYBOOK_NOT_FOUND", error.to_string())
-        }
-        SubmitError::Refused(refusal) => {
-            CliError::with_code(Exit::Usage, refusal.code(), refusal.to_string())
-        }
+        SubmitError::NoPlaybook(_) => CliError::new(Exit::NotFound, "PLAYBOOK_NOT_FOUND", error.to_string()),
+        SubmitError::Refused(refusal) => CliError::with_code(Exit::Usage, refusal.code(), refusal.to_string()),
         SubmitError::Invalid(diagnostics) => {
-            let first = diagnostics
-                .first()
-                .map_or("", |diagnostic| diagnostic.message.as_str());
+            let first = diagnostics.first().map_or("", |diagnostic| diagnostic.message.as_str());
             CliError::new(Exit::InvalidPlaybook, "PLAYBOOK_INVALID", first)
         }
     }

@@ -35,12 +35,7 @@ pub(super) struct LocalRun<'a> {
 
 impl<'a> LocalRun<'a> {
     /// Wraps a run that has just started.
-    pub(super) fn new(
-        app: &'a App,
-        control_plane: ControlPlane,
-        id: ExecutionId,
-        driving: &'a DriveArgs,
-    ) -> Self {
+    pub(super) fn new(app: &'a App, control_plane: ControlPlane, id: ExecutionId, driving: &'a DriveArgs) -> Self {
         Self {
             app,
             commits: control_plane.server.subscribe_commits(),
@@ -70,8 +65,7 @@ impl<'a> LocalRun<'a> {
             match control_plane.server.control(row.id, control).await {
                 Ok(()) => {}
                 // Another process resumed the paused run first; this process follows it.
-                Err(ControlError::Refused(Refusal::NotPaused | Refusal::ExecutionEnded))
-                    if is_resume => {}
+                Err(ControlError::Refused(Refusal::NotPaused | Refusal::ExecutionEnded)) if is_resume => {}
                 Err(ControlError::Refused(refusal)) => return Err(refusal_error(&row, &refusal)),
                 Err(error) => return Err(error.into()),
             }
@@ -155,11 +149,7 @@ impl DrivenRun for LocalRun<'_> {
     /// Adopts the run if the process that drove it has exited.
     async fn poll(&mut self) -> Result<(), CliError> {
         if self.adoption != Adoption::Owned {
-            self.adoption = self
-                .control_plane
-                .server
-                .adopt(self.id, Priority::Normal)
-                .await?;
+            self.adoption = self.control_plane.server.adopt(self.id, Priority::Normal).await?;
             self.start_worker()?;
         }
         Ok(())
@@ -225,13 +215,7 @@ fn spawn_background(app: &App, id: ExecutionId, driving: &DriveArgs) -> Result<(
     let program = std::env::current_exe().map_err(cannot)?;
     let mut command = Command::new(program);
     command
-        .args([
-            "resume",
-            &id.to_string(),
-            "--background",
-            "--quiet",
-            "--store",
-        ])
+        .args(["resume", &id.to_string(), "--background", "--quiet", "--store"])
         .arg(&app.settings.store)
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -25,15 +25,10 @@ async fn list_playbooks(app: &App, backend: &dyn RunBackend) -> VerbResult {
         headings: &["PATH", "VER", "REGISTERED"],
         empty_message: "no playbooks; register one with `noetl register FILE`",
     };
-    print_list(
-        &app.output,
-        &backend.list_catalog().await?,
-        &format,
-        |entry| {
-            let ago = human::format_age(entry.registered_at, now);
-            vec![entry.path.clone(), entry.version.to_string(), ago]
-        },
-    );
+    print_list(&app.output, &backend.list_catalog().await?, &format, |entry| {
+        let ago = human::format_age(entry.registered_at, now);
+        vec![entry.path.clone(), entry.version.to_string(), ago]
+    });
     Ok(Exit::Done)
 }
 

@@ -31,23 +31,19 @@ pub(crate) fn context(app: &App, verb: &ContextVerb) -> VerbResult {
 }
 
 fn add_context(app: &App, contexts: &mut Contexts, name: &str) -> Result<(), CliError> {
-    let is_name =
-        |name: &str| !name.is_empty() && name != LOCAL_CONTEXT && !name.contains(char::is_control);
+    let is_name = |name: &str| !name.is_empty() && name != LOCAL_CONTEXT && !name.contains(char::is_control);
     if !is_name(name) {
         return Err(CliError::usage(format!("invalid context name `{name}`")));
     }
     let address = app.settings.server.as_ref();
     let address = address.filter(|_| app.settings.has_server_flag);
-    let address =
-        address.ok_or_else(|| CliError::usage("no server specified: pass --server URL"))?;
+    let address = address.ok_or_else(|| CliError::usage("no server specified: pass --server URL"))?;
     // Rejects an invalid address now, not at first use.
     wire::Client::new(&address.servers, None).map_err(|error| crate::remote::call_error(&error))?;
     let (token, token_file) = match &app.settings.token_file {
         None => (None, None),
         Some(file) if file.as_os_str() == "-" => {
-            let text = String::from_utf8_lossy(&inputs::read_file("-")?)
-                .trim()
-                .to_owned();
+            let text = String::from_utf8_lossy(&inputs::read_file("-")?).trim().to_owned();
             if text.is_empty() {
                 return Err(CliError::usage("standard input contains no token"));
             }
@@ -157,10 +153,7 @@ fn show_context(app: &App) -> Exit {
             } else {
                 "without a token"
             };
-            format!(
-                "{name}{}   {token}",
-                shown_servers(&address.servers).join(", ")
-            )
+            format!("{name}{}   {token}", shown_servers(&address.servers).join(", "))
         }
         None => format!("{LOCAL_CONTEXT}   store {}", store_text(app)),
     });

@@ -56,13 +56,7 @@ pub(crate) async fn signal(app: &App, args: &SignalArgs) -> VerbResult {
 }
 
 /// Sends a control request to a run and waits for the wanted status, up to its timeout.
-async fn send_control(
-    app: &App,
-    id: &str,
-    request: Control,
-    wait: Option<StatusWait>,
-    done: &str,
-) -> VerbResult {
+async fn send_control(app: &App, id: &str, request: Control, wait: Option<StatusWait>, done: &str) -> VerbResult {
     let backend = runs::open_existing(app)?;
     let row = find::find_run(&*backend, id).await?;
     let status = backend.control(&row, request, wait).await?;

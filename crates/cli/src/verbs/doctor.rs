@@ -15,9 +15,7 @@ pub(crate) async fn doctor(app: &App, args: &DoctorArgs) -> VerbResult {
     checks.push(doctor::check_port(&args.listen).await);
     checks.extend(doctor::check_server(app).await.unwrap_or_default());
     print_checks(app, &checks);
-    let failed = checks
-        .iter()
-        .filter(|check| check.state == CheckStatus::Fail);
+    let failed = checks.iter().filter(|check| check.state == CheckStatus::Fail);
     // `Unreachable` takes precedence over other exit codes.
     let exits: Vec<Exit> = failed.map(|check| check.exit).collect();
     Ok(match exits.first() {

@@ -120,11 +120,7 @@ fn print_event(app: &App, event: &Event) {
     }
     let columns_left = surface.columns.unwrap_or(160).saturating_sub(72).max(20);
     let payload = preview::preview_value(&event.body.payload().to_value(), columns_left);
-    let payload = if payload == "{}" {
-        String::new()
-    } else {
-        payload
-    };
+    let payload = if payload == "{}" { String::new() } else { payload };
     let line = format!(
         "{:>6}  {}  {:<28}  {:<24}  {}",
         event.seq.0,

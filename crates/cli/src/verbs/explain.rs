@@ -13,20 +13,15 @@ const REFERENCE: &str = include_str!("../../../../docs/reference/errors.md");
 pub(crate) fn explain(app: &App, args: &ExplainArgs) -> VerbResult {
     let code = args.code.trim().to_ascii_uppercase();
     let (meaning, remedy) = find_code(&code).ok_or_else(|| {
-        CliError::new(
-            Exit::NotFound,
-            "CODE_NOT_FOUND",
-            format!("unknown error code `{code}`"),
-        )
-        .help("examples: E0107, T0201, W204, LIMIT_JUMPS")
+        CliError::new(Exit::NotFound, "CODE_NOT_FOUND", format!("unknown error code `{code}`"))
+            .help("examples: E0107, T0201, W204, LIMIT_JUMPS")
     })?;
     if app.output.is_machine() {
         app.output
             .print_json(&json!({ "code": code, "meaning": meaning, "remedy": remedy }));
     } else {
         let head = app.output.stdout.strong(&code);
-        app.output
-            .print_data(&format!("{head}  {meaning}\n\n  {remedy}"));
+        app.output.print_data(&format!("{head}  {meaning}\n\n  {remedy}"));
     }
     Ok(Exit::Done)
 }
@@ -36,12 +31,7 @@ fn find_code(code: &str) -> Option<(String, String)> {
         return Some((entry.meaning.to_owned(), entry.remedy.to_owned()));
     }
     let rows = REFERENCE.lines().filter_map(|line| {
-        let cells: Vec<&str> = line
-            .trim()
-            .trim_matches('|')
-            .split(" | ")
-            .map(str::trim)
-            .collect();
+        let cells: Vec<&str> = line.trim().trim_matches('|').split(" | ").map(str::trim).collect();
         let [names, meaning, remedy] = cells[..] else {
             return None;
         };
@@ -66,10 +56,7 @@ fn find_code(code: &str) -> Option<(String, String)> {
 /// Turns a fragment from the table into a sentence.
 fn sentence(text: &str) -> String {
     let mut chars = text.chars();
-    let first = chars
-        .next()
-        .map(|c| c.to_uppercase().to_string())
-        .unwrap_or_default();
+    let first = chars.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
     format!("{first}{}.", chars.as_str().trim_end_matches('.'))
 }
 
@@ -80,12 +67,7 @@ mod tests {
     #[test]
     fn codes_of_playbooks_and_of_runs_are_found() {
         assert!(find_code("E0003").unwrap().0.contains("YAML"));
-        assert!(
-            find_code("LIMIT_JUMPS")
-                .unwrap()
-                .1
-                .starts_with("Bound the loop")
-        );
+        assert!(find_code("LIMIT_JUMPS").unwrap().1.starts_with("Bound the loop"));
         assert!(find_code("HTTP_503").is_some());
         assert_ne!(find_code("HTTP_CONNECT"), find_code("HTTP_503"));
         assert!(find_code("HTTP_CONNECT").is_some() && find_code("PG_LOST").is_some());

@@ -12,8 +12,7 @@ use crate::render::human;
 /// Deletes expired results, or counts them with `--dry-run`.
 pub(crate) async fn gc(app: &App, args: &GcArgs) -> VerbResult {
     if app.settings.remote_address().is_some() {
-        let message =
-            "`noetl gc` needs a local store; a server deletes expired results itself, every hour";
+        let message = "`noetl gc` needs a local store; a server deletes expired results itself, every hour";
         return Err(CliError::new(Exit::Usage, "GC_NEEDS_STORE", message)
             .help("set the retention with `noetl serve --retention`, or specify a local store with --store DIR"));
     }
@@ -31,17 +30,10 @@ pub(crate) async fn gc(app: &App, args: &GcArgs) -> VerbResult {
         }));
         return Ok(Exit::Done);
     }
-    let verb = if args.dry_run {
-        "would be deleted"
-    } else {
-        "deleted"
-    };
+    let verb = if args.dry_run { "would be deleted" } else { "deleted" };
     app.output.print_data(&format!(
         "{} {verb}, {}\n",
-        human::format_counted(
-            usize::try_from(collected.bodies).unwrap_or(usize::MAX),
-            "result"
-        ),
+        human::format_counted(usize::try_from(collected.bodies).unwrap_or(usize::MAX), "result"),
         human::format_size(collected.bytes)
     ));
     Ok(Exit::Done)

@@ -14,14 +14,12 @@ pub(crate) fn init(app: &App, args: &InitArgs) -> VerbResult {
             .print_json(&serde_json::json!({ "dir": dir, "files": written }));
         return Ok(Exit::Done);
     }
-    app.output
-        .info(&format!("created {dir}/  {}", written.join("  ")));
+    app.output.info(&format!("created {dir}/  {}", written.join("  ")));
     let enter = if dir == "." {
         String::new()
     } else {
         format!("cd {dir} && ")
     };
-    app.output
-        .info(&format!("next    {enter}noetl run {}", written[0]));
+    app.output.info(&format!("next    {enter}noetl run {}", written[0]));
     Ok(Exit::Done)
 }

@@ -29,10 +29,7 @@ pub(crate) async fn logs(app: &App, args: &LogsArgs) -> VerbResult {
         while is_more && !app.output.is_closed() {
             let page = backend.log_lines(row.id, after).await?;
             (after, is_more) = (page.next_after, page.has_more);
-            let fitting = page
-                .lines
-                .into_iter()
-                .filter(|line| matches_filter(line, args));
+            let fitting = page.lines.into_iter().filter(|line| matches_filter(line, args));
             if collects {
                 all.extend(fitting);
             } else {
@@ -52,9 +49,7 @@ pub(crate) async fn logs(app: &App, args: &LogsArgs) -> VerbResult {
 }
 
 fn matches_filter(line: &LogLine, args: &LogsArgs) -> bool {
-    let is = |name: &str, expected: &Option<String>| {
-        expected.as_ref().is_none_or(|expected| expected == name)
-    };
+    let is = |name: &str, expected: &Option<String>| expected.as_ref().is_none_or(|expected| expected == name);
     is(line.step.as_str(), &args.step) && is(line.task.as_str(), &args.task)
 }
 
@@ -65,9 +60,7 @@ fn print_line(app: &App, line: &LogLine) {
         return;
     }
     let surface = app.output.stdout;
-    let iteration = line
-        .iteration
-        .map_or_else(String::new, |index| format!("#{index}"));
+    let iteration = line.iteration.map_or_else(String::new, |index| format!("#{index}"));
     let attempt = if line.attempt > 1 {
         format!("@{}", line.attempt)
     } else {

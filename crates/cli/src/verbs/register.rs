@@ -71,11 +71,8 @@ fn looks_like_credential(name: &str, bytes: &[u8]) -> bool {
         let tail = line.strip_prefix(key);
         tail.is_some_and(|tail| tail.trim_start().starts_with(':'))
     };
-    let contains_key =
-        |key: &str| text.contains(&format!("\"{key}\"")) || text.lines().any(|line| has(line, key));
-    let is_playbook = ["workflow", "steps", "apiVersion"]
-        .into_iter()
-        .any(contains_key);
+    let contains_key = |key: &str| text.contains(&format!("\"{key}\"")) || text.lines().any(|line| has(line, key));
+    let is_playbook = ["workflow", "steps", "apiVersion"].into_iter().any(contains_key);
     let is_json = Path::new(name)
         .extension()
         .is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
@@ -104,11 +101,7 @@ fn credential_error(name: &str, bytes: &[u8]) -> CliError {
 }
 
 fn register_line(registered: &RegisterOutput) -> String {
-    let status = if registered.is_new {
-        "new"
-    } else {
-        "unchanged"
-    };
+    let status = if registered.is_new { "new" } else { "unchanged" };
     format!("{}@{}   {status}", registered.path, registered.version)
 }
 
@@ -136,8 +129,7 @@ fn read_files(app: &App, args: &RegisterArgs) -> Result<Option<RegisterFiles>, C
         if !is_asked && !looks_like_playbook(&bytes) {
             continue;
         }
-        let parsed =
-            external_kinds::parse_playbook(&name, &bytes, &app.settings, RunLocation::Remote);
+        let parsed = external_kinds::parse_playbook(&name, &bytes, &app.settings, RunLocation::Remote);
         is_valid &= !parsed.has_errors();
         findings.extend(parsed.diagnostics);
         register_files.playbooks.extend(parsed.playbook);
@@ -146,8 +138,7 @@ fn read_files(app: &App, args: &RegisterArgs) -> Result<Option<RegisterFiles>, C
         return Ok(Some(register_files));
     }
     for finding in &findings {
-        app.output
-            .error(&finding.render(app.output.stderr.diagnostic_style()));
+        app.output.error(&finding.render(app.output.stderr.diagnostic_style()));
     }
     if app.output.is_machine() {
         app.output
@@ -163,29 +154,13 @@ mod tests {
     #[test]
     fn the_error_of_a_broken_credential_does_not_quote_it() {
         for (name, text, expected) in [
-            (
-                "c.yaml",
-                "type: bearer\ndata: {token: canary-1}\n",
-                "`name`",
-            ),
-            (
-                "c.yaml",
-                "name: c\ntype: bearer\ndata: canary-1\n",
-                "`data`",
-            ),
+            ("c.yaml", "type: bearer\ndata: {token: canary-1}\n", "`name`"),
+            ("c.yaml", "name: c\ntype: bearer\ndata: canary-1\n", "`data`"),
             ("c.yaml", "name: c\ndata:\n  token: [canary-1\n", "neither"),
-            (
-                "c.json",
-                "{\"name\": \"c\", \"token\": \"canary-1\"}",
-                "`type`, `data`",
-            ),
+            ("c.json", "{\"name\": \"c\", \"token\": \"canary-1\"}", "`type`, `data`"),
             ("c.json", "{\"token\": \"canary-1\"", "neither"),
             ("c.json", "[\"canary-1\"]", "not a map"),
-            (
-                "c.yaml",
-                "name: c\ntype: bearer\ntoken: canary-1\n",
-                "`data`",
-            ),
+            ("c.yaml", "name: c\ntype: bearer\ntoken: canary-1\n", "`data`"),
         ] {
             let bytes = text.as_bytes();
             assert!(parse_credential(bytes).is_none(), "{text}");

@@ -62,8 +62,7 @@ fn parse_address(args: &ResultArgs) -> Result<(String, ResultAddress), CliError>
     let (step, iteration) = match step.map(|step| step.split_once('#')) {
         Some(Some((step, index))) => {
             let index = index.parse().map_err(|_| {
-                CliError::usage(format!("invalid iteration `#{index}`"))
-                    .help("use a number, for example #7")
+                CliError::usage(format!("invalid iteration `#{index}`")).help("use a number, for example #7")
             })?;
             (Some(step), Some(index))
         }
@@ -77,10 +76,8 @@ fn parse_address(args: &ResultArgs) -> Result<(String, ResultAddress), CliError>
         attempt: args.attempt,
     };
     if step.is_none() && result_selector != ResultSelector::default() {
-        return Err(
-            CliError::usage("--task, --iteration, --page and --attempt need a step")
-                .help("specify the step: `noetl result RUN/STEP#ITERATION/TASK`"),
-        );
+        return Err(CliError::usage("--task, --iteration, --page and --attempt need a step")
+            .help("specify the step: `noetl result RUN/STEP#ITERATION/TASK`"));
     }
     let address = ResultAddress {
         step: step.map(Name::from),
@@ -108,11 +105,7 @@ async fn last_step(backend: &dyn RunBackend, row: &ExecutionRow) -> Result<Name,
     Ok(pointer.step)
 }
 
-async fn print_result(
-    app: &App,
-    args: &ResultArgs,
-    mut chunks: ByteStream,
-) -> Result<(), CliError> {
+async fn print_result(app: &App, args: &ResultArgs, mut chunks: ByteStream) -> Result<(), CliError> {
     let out = &app.output;
     if args.raw {
         while let Some(piece) = next_chunk(&mut chunks).await? {
@@ -125,9 +118,7 @@ async fn print_result(
     }
     let result_text = match result_text::read_result_text(Some(chunks)).await? {
         ResultText::Whole(result_text) => result_text,
-        ResultText::Large(text, stream)
-            if args.path.is_none() && out.format == OutputFormat::Json =>
-        {
+        ResultText::Large(text, stream) if args.path.is_none() && out.format == OutputFormat::Json => {
             result_text::write_result(out, &text, stream).await?;
             out.write_bytes(b"\n");
             return Ok(());
@@ -187,12 +178,7 @@ async fn print_lines(app: &App, mut chunks: ByteStream) -> Result<(), CliError> 
 }
 
 /// Prints the matching results and their locations.
-async fn list_results(
-    app: &App,
-    backend: &dyn RunBackend,
-    id: ExecutionId,
-    address: &ResultAddress,
-) -> VerbResult {
+async fn list_results(app: &App, backend: &dyn RunBackend, id: ExecutionId, address: &ResultAddress) -> VerbResult {
     let mut after = Seq(0);
     let mut all: Vec<ReferenceEntry> = Vec::new();
     loop {
@@ -214,11 +200,7 @@ async fn list_results(
         vec![
             entry.step.to_string(),
             number(entry.iteration.map(|index| index.to_string())),
-            entry
-                .task
-                .as_ref()
-                .map(ToString::to_string)
-                .unwrap_or_default(),
+            entry.task.as_ref().map(ToString::to_string).unwrap_or_default(),
             number(entry.page.map(|page| page.to_string())),
             number((entry.attempt > 0).then(|| entry.attempt.to_string())),
             serde_json::to_value(entry.status)
@@ -240,8 +222,7 @@ async fn list_results(
         "LOCATION",
     ];
     let rows = all.iter().map(row).collect();
-    app.output
-        .print_data(&render_table(&headings, rows, app.output.stdout));
+    app.output.print_data(&render_table(&headings, rows, app.output.stdout));
     Ok(Exit::Done)
 }
 
@@ -257,11 +238,8 @@ async fn missing_result_error(
         return Ok(missing_step_error(step, &view));
     }
     let message = format!("step `{step}` has no such result");
-    Ok(
-        CliError::new(Exit::NotFound, "RESULT_NOT_FOUND", message).help(format!(
-            "list its results with `noetl result {id}/{step} --list`"
-        )),
-    )
+    Ok(CliError::new(Exit::NotFound, "RESULT_NOT_FOUND", message)
+        .help(format!("list its results with `noetl result {id}/{step} --list`")))
 }
 
 fn missing_step_error(name: &str, view: &RunView) -> CliError {
@@ -281,12 +259,6 @@ fn no_result_error(status: RunStatus, id: &str) -> Option<CliError> {
         RunStatus::Paused => (Exit::Paused, "is paused"),
         RunStatus::Running => (Exit::NotFound, "is still running"),
     };
-    let problem = CliError::new(
-        exit,
-        "NO_RESULT",
-        format!("run {id} {message} and has no result"),
-    );
-    Some(problem.help(format!(
-        "see `noetl show {id}`, or specify a step that has finished"
-    )))
+    let problem = CliError::new(exit, "NO_RESULT", format!("run {id} {message} and has no result"));
+    Some(problem.help(format!("see `noetl show {id}`, or specify a step that has finished")))
 }

@@ -29,13 +29,8 @@ pub(crate) async fn resume(app: &App, args: &ResumeArgs) -> VerbResult {
             format!("run {} has already finished ({status})", row.id),
         );
         return Err(match row.status {
-            RunStatus::Completed => {
-                problem.help(format!("print its result with `noetl result {}`", row.id))
-            }
-            _ => problem.help(format!(
-                "retry its failed steps with `noetl retry {}`",
-                row.id
-            )),
+            RunStatus::Completed => problem.help(format!("print its result with `noetl result {}`", row.id)),
+            _ => problem.help(format!("retry its failed steps with `noetl retry {}`", row.id)),
         });
     }
     follow::start_and_follow(app, &*backend, StartRequest::Resume(row), &args.driving).await
@@ -53,11 +48,8 @@ async fn find_unfinished(backend: &dyn RunBackend) -> Result<ExecutionRow, CliEr
         let rows = backend.list_runs(&filter).await?;
         unfinished.extend(rows.into_iter().find(|row| row.parent.is_none()));
     }
-    unfinished
-        .into_iter()
-        .max_by_key(|row| row.id)
-        .ok_or_else(|| {
-            CliError::new(Exit::NotFound, "RUN_NOT_FOUND", "no unfinished runs found")
-                .help("retry the failed steps of a finished run with `noetl retry ID`")
-        })
+    unfinished.into_iter().max_by_key(|row| row.id).ok_or_else(|| {
+        CliError::new(Exit::NotFound, "RUN_NOT_FOUND", "no unfinished runs found")
+            .help("retry the failed steps of a finished run with `noetl retry ID`")
+    })
 }

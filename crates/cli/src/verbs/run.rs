@@ -26,8 +26,7 @@ pub(crate) async fn run(app: &App, args: &RunArgs) -> VerbResult {
         return run_from_catalog(app, args, payload).await;
     }
     let bytes = inputs::read_file(&args.file)?;
-    let parsed =
-        external_kinds::parse_playbook(&args.file, &bytes, &app.settings, run_location(app));
+    let parsed = external_kinds::parse_playbook(&args.file, &bytes, &app.settings, run_location(app));
     show_findings(app, &parsed);
     let Some(playbook) = parsed.playbook else {
         return Ok(Exit::InvalidPlaybook);
@@ -47,15 +46,12 @@ pub(crate) async fn run(app: &App, args: &RunArgs) -> VerbResult {
 }
 
 /// Runs a registered playbook.
-async fn run_from_catalog(
-    app: &App,
-    args: &RunArgs,
-    payload: Option<Map<String, Value>>,
-) -> VerbResult {
+async fn run_from_catalog(app: &App, args: &RunArgs, payload: Option<Map<String, Value>>) -> VerbResult {
     let nowhere = || {
         let message = format!("playbook `{}` not found", args.file);
-        CliError::new(Exit::NotFound, "FILE_NOT_FOUND", message)
-            .help("no file and no registered playbook has this name; list registered playbooks with `noetl catalog list`")
+        CliError::new(Exit::NotFound, "FILE_NOT_FOUND", message).help(
+            "no file and no registered playbook has this name; list registered playbooks with `noetl catalog list`",
+        )
     };
     // A lookup must not create a store.
     let backend = match runs::open_existing(app) {
@@ -63,17 +59,9 @@ async fn run_from_catalog(
         runs => runs?,
     };
     let (path, version) = language::playbook::parse_catalog_id(&args.file);
-    let entry = backend
-        .find_playbook(path, version)
-        .await?
-        .ok_or_else(nowhere)?;
+    let entry = backend.find_playbook(path, version).await?.ok_or_else(nowhere)?;
     let text = entry.content.unwrap_or_default();
-    let parsed = external_kinds::parse_playbook(
-        &entry.path,
-        text.as_bytes(),
-        &app.settings,
-        run_location(app),
-    );
+    let parsed = external_kinds::parse_playbook(&entry.path, text.as_bytes(), &app.settings, run_location(app));
     show_findings(app, &parsed);
     let Some(playbook) = parsed.playbook else {
         return Ok(Exit::InvalidPlaybook);
@@ -105,12 +93,7 @@ async fn start_and_follow(
     if args.driving.detach {
         return detach_run(app, driven).await;
     }
-    let subject = follow::describe_run(
-        backend,
-        driven.id(),
-        playbook.name.to_string(),
-        Some(playbook),
-    );
+    let subject = follow::describe_run(backend, driven.id(), playbook.name.to_string(), Some(playbook));
     let follow = RunFollower {
         app,
         backend,
@@ -136,10 +119,7 @@ fn show_findings(app: &App, parsed: &ParseResult) {
     let warnings = warnings.filter(|warning| warning.is_warning()).count();
     if warnings > 0 {
         let count = crate::render::human::format_counted(warnings, "warning");
-        out.info(
-            &out.stderr
-                .warn(&format!("{count}; run `noetl validate` for details")),
-        );
+        out.info(&out.stderr.warn(&format!("{count}; run `noetl validate` for details")));
     }
 }
 
@@ -147,13 +127,11 @@ async fn detach_run(app: &App, driven: Box<dyn runs::DrivenRun + '_>) -> VerbRes
     let (id, elsewhere) = (driven.id(), driven.detached_location());
     driven.detach().await?;
     if app.output.is_machine() {
-        app.output.print_json(
-            &json!({ "execution_id": id, "status": "RUNNING", "result": null, "error": null }),
-        );
+        app.output
+            .print_json(&json!({ "execution_id": id, "status": "RUNNING", "result": null, "error": null }));
     } else {
         app.output.print_data(&id.to_string());
-        app.output
-            .info(&format!("running {elsewhere}   noetl events {id} -f"));
+        app.output.info(&format!("running {elsewhere}   noetl events {id} -f"));
     }
     Ok(Exit::Done)
 }

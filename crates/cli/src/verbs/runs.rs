@@ -25,29 +25,14 @@ pub(crate) async fn runs(app: &App, args: &RunsArgs) -> VerbResult {
     } else if rows.is_empty() {
         out.info("no runs found");
     } else {
-        let headings = [
-            "RUN",
-            "PLAYBOOK",
-            "VER",
-            "STATUS",
-            "STARTED",
-            "TOOK",
-            "STEP/ERROR",
-        ];
-        let lines = rows
-            .iter()
-            .map(|row| run_row(row, now, out.stdout))
-            .collect();
+        let headings = ["RUN", "PLAYBOOK", "VER", "STATUS", "STARTED", "TOOK", "STEP/ERROR"];
+        let lines = rows.iter().map(|row| run_row(row, now, out.stdout)).collect();
         out.print_data(&table::render_table(&headings, lines, out.stdout));
     }
     Ok(Exit::Done)
 }
 
-async fn find_runs(
-    backend: &dyn RunBackend,
-    args: &RunsArgs,
-    now: Time,
-) -> Result<Vec<ExecutionRow>, CliError> {
+async fn find_runs(backend: &dyn RunBackend, args: &RunsArgs, now: Time) -> Result<Vec<ExecutionRow>, CliError> {
     let since = args.since.map(|since| {
         let micros = i64::try_from(since.as_micros()).unwrap_or(i64::MAX);
         Time(now.0.saturating_sub(micros))

@@ -16,12 +16,7 @@ use crate::runs::{self, RunBackend};
 /// Runs a `secret` subcommand.
 pub(crate) async fn secret(app: &App, verb: SecretVerb) -> VerbResult {
     match verb {
-        SecretVerb::Set {
-            name,
-            kind,
-            file,
-            data,
-        } => {
+        SecretVerb::Set { name, kind, file, data } => {
             let data = read_data(file.as_deref(), data.as_deref())?;
             let request = SetCredentialRequest { name, kind, data };
             set_credential(app, &*runs::open_or_create(app)?, &request).await
@@ -30,19 +25,14 @@ pub(crate) async fn secret(app: &App, verb: SecretVerb) -> VerbResult {
         SecretVerb::Rm { name } => {
             runs::open_existing(app)?.remove_credential(&name).await?;
             let tick = app.output.stderr.tick();
-            app.output
-                .info(&format!("{tick} removed credential `{name}`"));
+            app.output.info(&format!("{tick} removed credential `{name}`"));
             Ok(Exit::Done)
         }
         SecretVerb::RotateKey => rotate_key(app).await,
     }
 }
 
-async fn set_credential(
-    app: &App,
-    backend: &dyn RunBackend,
-    request: &SetCredentialRequest,
-) -> VerbResult {
+async fn set_credential(app: &App, backend: &dyn RunBackend, request: &SetCredentialRequest) -> VerbResult {
     let stored = backend.set_credential(request).await?;
     if app.output.is_machine() {
         app.output.print_json(&stored);
@@ -76,9 +66,7 @@ fn read_data(file: Option<&str>, data: Option<&str>) -> Result<Value, CliError> 
     })?;
     // A complete credential file has the fields under `data`.
     match value.get("data") {
-        Some(Value::Object(inner)) if value.get("name").is_some() => {
-            Ok(Value::Object(inner.clone()))
-        }
+        Some(Value::Object(inner)) if value.get("name").is_some() => Ok(Value::Object(inner.clone())),
         _ => Ok(value),
     }
 }
@@ -90,9 +78,7 @@ async fn list_credentials(app: &App, backend: &dyn RunBackend) -> VerbResult {
         empty_message: "no credentials",
     };
     let credentials = backend.list_credentials().await?;
-    print_list(&app.output, &credentials, &format, |entry| {
-        credential_row(entry, now)
-    });
+    print_list(&app.output, &credentials, &format, |entry| credential_row(entry, now));
     Ok(Exit::Done)
 }
 
@@ -118,7 +104,9 @@ async fn rotate_key(app: &App) -> VerbResult {
         ));
     }
     if rotated.remaining > 0 {
-        app.output.info("the remaining credentials need the old key: set NOETL_MASTER_KEY_OLD, or set those credentials again");
+        app.output.info(
+            "the remaining credentials need the old key: set NOETL_MASTER_KEY_OLD, or set those credentials again",
+        );
         return Ok(Exit::NotAllowed);
     }
     Ok(Exit::Done)

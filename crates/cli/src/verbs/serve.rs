@@ -28,17 +28,12 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> VerbResult {
     let access = access_mode(app, args, is_loopback, tls.is_some())?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let url = format!("{scheme}://{address}");
-    let advertised = args
-        .advertise
-        .clone()
-        .unwrap_or_else(|| advertised_url(&url, address));
-    let mut opened =
-        control_plane::open_store(&app.settings, &advertised, args.nats.is_some()).await?;
+    let advertised = args.advertise.clone().unwrap_or_else(|| advertised_url(&url, address));
+    let mut opened = control_plane::open_store(&app.settings, &advertised, args.nats.is_some()).await?;
     let is_cluster = opened.is_cluster;
     let mut setup = ControlPlaneOptions::for_server(&opened).await?;
     setup.bus = connect_bus(args).await?;
-    setup.network_access =
-        network_access(app, args, &[&url, &advertised], is_loopback && !is_cluster).await;
+    setup.network_access = network_access(app, args, &[&url, &advertised], is_loopback && !is_cluster).await;
     opened.reader.keychain = app.settings.keychain.server_config(&setup.network_access);
     setup.retention = Some(args.retention.unwrap_or(app.settings.retention));
     let cluster_secret = setup.cluster_secret.clone();
@@ -70,9 +65,7 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> VerbResult {
     let slots = slots_message(slots, &url);
     app.output.info(&format!("listening on {url}   {slots}"));
     app.output.info(&spills_to);
-    let served = listening
-        .serve(session.server.clone(), config, tls, stop)
-        .await;
+    let served = listening.serve(session.server.clone(), config, tls, stop).await;
     session.stop().await;
     served.map_err(|error| {
         let message = format!("server failed: {error}");
@@ -83,12 +76,7 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> VerbResult {
 }
 
 /// Returns the network access of tasks on this server: never to the server itself, its store or NATS.
-async fn network_access(
-    app: &App,
-    args: &ServeArgs,
-    urls: &[&str],
-    allow_private: bool,
-) -> NetworkAccess {
+async fn network_access(app: &App, args: &ServeArgs, urls: &[&str], allow_private: bool) -> NetworkAccess {
     let store = match control_plane::store_location(&app.settings) {
         StoreLocation::Postgres(_) => app.settings.store.to_str(),
         StoreLocation::Directory(_) => None,
@@ -145,19 +133,10 @@ fn advertised_url(url: &str, address: SocketAddr) -> String {
 }
 
 /// Selects how clients authenticate. On a non-loopback address, access tokens and TLS are required.
-fn access_mode(
-    app: &App,
-    args: &ServeArgs,
-    is_loopback: bool,
-    has_tls: bool,
-) -> Result<AccessMode, CliError> {
+fn access_mode(app: &App, args: &ServeArgs, is_loopback: bool, has_tls: bool) -> Result<AccessMode, CliError> {
     if is_loopback {
         let asked = app.settings.token_file.is_some();
-        return Ok(if asked {
-            AccessMode::Tokens
-        } else {
-            AccessMode::Open
-        });
+        return Ok(if asked { AccessMode::Tokens } else { AccessMode::Open });
     }
     if !has_tls && !args.behind_tls_proxy {
         let message = format!(
@@ -175,10 +154,8 @@ fn load_tls(args: &ServeArgs) -> Result<Option<ServerTls>, CliError> {
     let (Some(chain), Some(key)) = (&args.tls_cert, &args.tls_key) else {
         return Ok(None);
     };
-    let read = |file: &Path| {
-        std::fs::read(file)
-            .map_err(|error| CliError::read_error(&file.display().to_string(), &error))
-    };
+    let read =
+        |file: &Path| std::fs::read(file).map_err(|error| CliError::read_error(&file.display().to_string(), &error));
     let tls = ServerTls::new(&read(chain)?, &read(key)?);
     tls.map(Some)
         .map_err(|error| CliError::new(Exit::Usage, "TLS_INVALID", error.to_string()))
@@ -192,19 +169,11 @@ fn listen_error(error: &server::api::ListenError) -> CliError {
 }
 
 /// Registers the admin token in the token file, or creates the first one and writes or prints it.
-async fn ensure_admin_token(
-    app: &App,
-    access: AccessMode,
-    server: &Server,
-) -> Result<(), CliError> {
+async fn ensure_admin_token(app: &App, access: AccessMode, server: &Server) -> Result<(), CliError> {
     if access == AccessMode::Open {
         return Ok(());
     }
-    let existing = app
-        .settings
-        .token_file
-        .as_deref()
-        .filter(|file| file.exists());
+    let existing = app.settings.token_file.as_deref().filter(|file| file.exists());
     if let Some(file) = existing {
         let name = file.display().to_string();
         let text = std::fs::read_to_string(file);
@@ -221,9 +190,7 @@ async fn ensure_admin_token(
             None => Ok(()),
             Some(file) => {
                 let name = file.display();
-                let message = format!(
-                    "token file `{name}` not found, but the store already has an admin token"
-                );
+                let message = format!("token file `{name}` not found, but the store already has an admin token");
                 let help = format!(
                     "restore the file, or add another admin token: {}",
                     new_token_message(&name.to_string())
@@ -235,8 +202,7 @@ async fn ensure_admin_token(
     match &app.settings.token_file {
         Some(file) => {
             write_secret(file, token.reveal())?;
-            app.output
-                .info(&format!("wrote the admin token to {}", file.display()));
+            app.output.info(&format!("wrote the admin token to {}", file.display()));
         }
         None => {
             app.output.info(&format!(

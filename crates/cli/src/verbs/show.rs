@@ -58,17 +58,11 @@ pub(crate) async fn show(app: &App, args: &ShowArgs) -> VerbResult {
         human::format_count(view.events),
     );
     if view.generation > 1 {
-        let _ = writeln!(
-            text,
-            "  retried; this is attempt {} of the run",
-            view.generation
-        );
+        let _ = writeln!(text, "  retried; this is attempt {} of the run", view.generation);
     }
     text.push_str(&step_lines(&view, playbook.as_ref(), surface, now));
     let stands_still = match row.status {
-        RunStatus::Running if backend.is_abandoned(&row).await? => {
-            Some("interrupted: the process that ran it exited")
-        }
+        RunStatus::Running if backend.is_abandoned(&row).await? => Some("interrupted: the process that ran it exited"),
         RunStatus::Paused => Some("paused"),
         _ => None,
     };
@@ -82,12 +76,7 @@ pub(crate) async fn show(app: &App, args: &ShowArgs) -> VerbResult {
     Ok(Exit::Done)
 }
 
-fn step_lines(
-    view: &RunView,
-    playbook: Option<&Playbook>,
-    surface: TerminalStyle,
-    now: Time,
-) -> String {
+fn step_lines(view: &RunView, playbook: Option<&Playbook>, surface: TerminalStyle, now: Time) -> String {
     let columns = LineColumns::new(playbook, surface);
     let mut text = String::new();
     for step in &view.steps {
@@ -120,18 +109,12 @@ fn failure_blocks(view: &RunView, playbook: Option<&Playbook>, surface: Terminal
             ));
         }
         let shown_count = step.failures.len() as u64;
-        let all = step
-            .loop_view
-            .as_ref()
-            .map_or(0, crate::view::LoopView::failed_count);
+        let all = step.loop_view.as_ref().map_or(0, crate::view::LoopView::failed_count);
         if all > shown_count {
             let _ = writeln!(text, "   and {} more in {}", all - shown_count, step.step);
         }
     }
-    let is_standing = view
-        .steps
-        .iter()
-        .any(|step| step.status == StepStatus::Failed);
+    let is_standing = view.steps.iter().any(|step| step.status == StepStatus::Failed);
     match (&view.error, text.is_empty()) {
         (_, false) => text,
         (Some(error), true) => format!("{}: {}\n", error.code, error.message),

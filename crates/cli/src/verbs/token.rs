@@ -16,11 +16,7 @@ use crate::runs::{self, RunBackend};
 /// Runs a `token` subcommand.
 pub(crate) async fn token(app: &App, verb: TokenVerb) -> VerbResult {
     match verb {
-        TokenVerb::Create {
-            name,
-            role,
-            expires,
-        } => create_token(app, name, role, expires).await,
+        TokenVerb::Create { name, role, expires } => create_token(app, name, role, expires).await,
         TokenVerb::List => list_tokens(app, &*runs::open_existing(app)?).await,
         TokenVerb::Revoke { id } => {
             runs::open_existing(app)?.revoke_token(&id).await?;
@@ -32,12 +28,7 @@ pub(crate) async fn token(app: &App, verb: TokenVerb) -> VerbResult {
 }
 
 /// Creates a token. Standard output is only the token, so that `> file` saves it.
-async fn create_token(
-    app: &App,
-    name: String,
-    role: Role,
-    expires: Option<Duration>,
-) -> VerbResult {
+async fn create_token(app: &App, name: String, role: Role, expires: Option<Duration>) -> VerbResult {
     let request = CreateAccessTokenRequest {
         name,
         role,
@@ -66,12 +57,9 @@ async fn list_tokens(app: &App, backend: &dyn RunBackend) -> VerbResult {
         headings: &["ID", "NAME", "ROLE", "CREATED", "LAST USED", "STATUS"],
         empty_message: "no tokens",
     };
-    print_list(
-        &app.output,
-        &backend.list_tokens().await?,
-        &format,
-        |token| token_row(token, now),
-    );
+    print_list(&app.output, &backend.list_tokens().await?, &format, |token| {
+        token_row(token, now)
+    });
     Ok(Exit::Done)
 }
 

@@ -31,8 +31,7 @@ pub(crate) fn validate(app: &App, args: &ValidateArgs) -> VerbResult {
         let bytes = inputs::read_file(&name)?;
         // A directory may contain other YAML files; a file that the user named must be a playbook.
         if is_asked || looks_like_playbook(&bytes) {
-            let parsed =
-                external_kinds::parse_playbook(&name, &bytes, &app.settings, RunLocation::Remote);
+            let parsed = external_kinds::parse_playbook(&name, &bytes, &app.settings, RunLocation::Remote);
             checked.add(parsed.diagnostics);
         }
     }
@@ -56,10 +55,7 @@ impl ValidationSummary {
     fn add(&mut self, diagnostics: Vec<Diagnostic>) {
         self.files += 1;
         self.files_with_findings += usize::from(!diagnostics.is_empty());
-        self.errors += diagnostics
-            .iter()
-            .filter(|diagnostic| diagnostic.is_error())
-            .count();
+        self.errors += diagnostics.iter().filter(|diagnostic| diagnostic.is_error()).count();
         self.diagnostics.extend(diagnostics);
     }
 
@@ -81,20 +77,11 @@ impl ValidationSummary {
         let note_count = self.diagnostics.len() - self.errors - warnings;
         let took = human::format_duration_ms(took_ms);
         let files = human::format_counted(self.files, "file");
-        let counts = [
-            (self.errors, "error"),
-            (warnings, "warning"),
-            (note_count, "note"),
-        ];
+        let counts = [(self.errors, "error"), (warnings, "warning"), (note_count, "note")];
         let counts = counts.into_iter().filter(|(count, _)| *count > 0);
-        let counts: Vec<_> = counts
-            .map(|(count, noun)| human::format_counted(count, noun))
-            .collect();
+        let counts: Vec<_> = counts.map(|(count, noun)| human::format_counted(count, noun)).collect();
         if counts.is_empty() {
-            return format!(
-                "{} {files} checked, no problems found ({took})",
-                surface.tick()
-            );
+            return format!("{} {files} checked, no problems found ({took})", surface.tick());
         }
         let findings = counts.join(", ");
         let mark = if self.errors > 0 {
@@ -102,20 +89,12 @@ impl ValidationSummary {
         } else {
             surface.tick()
         };
-        format!(
-            "{mark} {findings} in {} of {files} ({took})",
-            self.files_with_findings
-        )
+        format!("{mark} {findings} in {} of {files} ({took})", self.files_with_findings)
     }
 }
 
-pub(crate) fn collect_files(
-    dir: &Path,
-    depth: usize,
-    files: &mut Vec<(String, bool)>,
-) -> Result<(), CliError> {
-    let unreadable =
-        |error: &std::io::Error| CliError::read_error(&dir.display().to_string(), error);
+pub(crate) fn collect_files(dir: &Path, depth: usize, files: &mut Vec<(String, bool)>) -> Result<(), CliError> {
+    let unreadable = |error: &std::io::Error| CliError::read_error(&dir.display().to_string(), error);
     let entries = std::fs::read_dir(dir).map_err(|error| unreadable(&error))?;
     let mut paths = Vec::new();
     for entry in entries {
@@ -124,9 +103,9 @@ pub(crate) fn collect_files(
     paths.sort();
     for path in paths {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let is_yaml = path.extension().is_some_and(|extension| {
-            extension == "yaml" || extension == "yml" || extension == "json"
-        });
+        let is_yaml = path
+            .extension()
+            .is_some_and(|extension| extension == "yaml" || extension == "yml" || extension == "json");
         if name.starts_with('.') {
             continue;
         }
@@ -171,14 +150,9 @@ mod tests {
         }
         let mut files = Vec::new();
         collect_files(dir.path(), DEPTH_MAX, &mut files).unwrap();
-        let ends: Vec<&str> = files
-            .iter()
-            .map(|(name, _)| &name[name.len() - 6..])
-            .collect();
+        let ends: Vec<&str> = files.iter().map(|(name, _)| &name[name.len() - 6..]).collect();
         assert_eq!(ends, ["a.yaml", "/b.yml"]);
         assert!(!looks_like_playbook(b"x: 1\n"));
-        assert!(looks_like_playbook(
-            b"apiVersion: noetl.io/v2\nkind: Playbook\n"
-        ));
+        assert!(looks_like_playbook(b"apiVersion: noetl.io/v2\nkind: Playbook\n"));
     }
 }

@@ -26,10 +26,8 @@ const NAME_TIMEOUT: Duration = Duration::from_secs(20);
 /// Runs the worker until a signal stops it.
 pub(crate) async fn worker(app: &App, args: &WorkerArgs) -> VerbResult {
     let address = app.settings.server.as_ref().ok_or_else(|| {
-        CliError::usage(
-            "no server specified: pass --server URL, set NOETL_SERVER, or select a context",
-        )
-        .help("add a context with `noetl context add NAME --server URL`")
+        CliError::usage("no server specified: pass --server URL, set NOETL_SERVER, or select a context")
+            .help("add a context with `noetl context add NAME --server URL`")
     })?;
     let client = remote::new_client(address)?;
     let id = WorkerId(args.name.clone().unwrap_or_else(unique_name).into());
@@ -38,14 +36,9 @@ pub(crate) async fn worker(app: &App, args: &WorkerArgs) -> VerbResult {
     let Some(client) = register_worker(app, args, client, &id, &stop).await? else {
         return Ok(Exit::Done);
     };
-    let logs = Arc::new(LogShipper::start(Arc::new(HttpTaskLogs::new(
-        client.clone(),
-    ))));
+    let logs = Arc::new(LogShipper::start(Arc::new(HttpTaskLogs::new(client.clone()))));
     let home_store = results::HomeStore::Server(Arc::new(HttpBodyStore::new(client.clone())));
-    let bodies = Arc::new(results::StoreRouter::open(
-        &app.settings.storage,
-        home_store,
-    )?);
+    let bodies = Arc::new(results::StoreRouter::open(&app.settings.storage, home_store)?);
     let spills_to = worker_setup::describe_spill_location(&bodies);
     let hired = WorkerSetup {
         worker: id.clone(),
@@ -72,8 +65,7 @@ pub(crate) async fn worker(app: &App, args: &WorkerArgs) -> VerbResult {
         let problem = CliError::new(Exit::NotAllowed, "SESSION_MISMATCH", message);
         return Err(problem.help("use a unique --name for each worker, or omit --name"));
     }
-    app.output
-        .info("stopped; unfinished work was returned to the queue");
+    app.output.info("stopped; unfinished work was returned to the queue");
     Ok(Exit::Done)
 }
 

@@ -1,8 +1,6 @@
 //! Applies events to the view.
 
-use model::event::{
-    AwaitTarget, Event, EventBody, ExecutionFinished, PolicyEvaluated, TaskEnded, TaskStarted,
-};
+use model::event::{AwaitTarget, Event, EventBody, ExecutionFinished, PolicyEvaluated, TaskEnded, TaskStarted};
 use model::id::Name;
 use model::outcome::{Outcome, TaskError};
 use model::playbook::Directive;
@@ -224,11 +222,7 @@ impl StepView {
     }
 
     fn task_key(event: &Event) -> (Option<u64>, Name) {
-        let label = event
-            .location
-            .task
-            .clone()
-            .unwrap_or_else(|| Name::from(""));
+        let label = event.location.task.clone().unwrap_or_else(|| Name::from(""));
         (event.location.iteration, label)
     }
 
@@ -286,8 +280,7 @@ impl StepView {
         let Some(index) = event.location.iteration else {
             return;
         };
-        self.open_tasks
-            .retain(|(iteration, _), _| *iteration != Some(index));
+        self.open_tasks.retain(|(iteration, _), _| *iteration != Some(index));
         if let Some(error) = error {
             self.record_failure(Some(index), error);
         } else {

@@ -97,11 +97,7 @@ impl RunView {
             .error
             .as_ref()
             .and_then(|error| error.details.get("step")?.as_str());
-        let mut failed = self
-            .steps
-            .iter()
-            .rev()
-            .filter(|step| step.status == StepStatus::Failed);
+        let mut failed = self.steps.iter().rev().filter(|step| step.status == StepStatus::Failed);
         match named_step {
             Some(name) => self.steps.iter().rev().find(|step| step.step == *name),
             None => failed.next(),
@@ -110,10 +106,7 @@ impl RunView {
 
     /// Returns the duration of the current generation up to its end or `now`, in milliseconds.
     pub(crate) fn elapsed_ms(&self, now: Time) -> u64 {
-        let start = self
-            .generation_started_at
-            .or(self.started_at)
-            .unwrap_or(now);
+        let start = self.generation_started_at.or(self.started_at).unwrap_or(now);
         let span = self.finished_at.unwrap_or(now).since(start);
         u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
     }

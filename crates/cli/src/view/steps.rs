@@ -140,10 +140,7 @@ impl StepView {
 
     /// Returns the number of tasks that are being retried.
     pub(crate) fn retrying_count(&self) -> usize {
-        self.open_tasks
-            .values()
-            .filter(|task| task.is_retrying)
-            .count()
+        self.open_tasks.values().filter(|task| task.is_retrying).count()
     }
 
     /// Returns its duration up to its end or `now`, in milliseconds.

@@ -1,8 +1,8 @@
 //! Builders of event logs for tests.
 
 use model::event::{
-    EndStatus, Event, EventBody, EventLocation, EventSource, ExecutionFinished, ExecutionRequested,
-    FailurePayload, LoopStarted, TaskEnded,
+    EndStatus, Event, EventBody, EventLocation, EventSource, ExecutionFinished, ExecutionRequested, FailurePayload,
+    LoopStarted, TaskEnded,
 };
 use model::id::{EventId, ExecutionId, Name, PlaybookHash, Seq};
 use model::outcome::{ErrorKind, Outcome, TaskError};
@@ -27,12 +27,7 @@ pub(crate) fn step_location(step: &str) -> EventLocation {
 }
 
 /// Returns the address of a task of a step or iteration.
-pub(crate) fn task_location(
-    step: &str,
-    iteration: Option<u64>,
-    label: &str,
-    attempt: u32,
-) -> EventLocation {
+pub(crate) fn task_location(step: &str, iteration: Option<u64>, label: &str, attempt: u32) -> EventLocation {
     EventLocation {
         iteration,
         task: Some(Name::from(label)),
@@ -151,7 +146,6 @@ impl EventLogFixture {
     /// Appends the failure of a step, which ends the run.
     pub(crate) fn fail_run(&mut self, step: &str, error: TaskError) -> &mut Self {
         let failure = EventBody::StepFailed(Box::new(failure_payload(&error)));
-        self.push_step(step, failure)
-            .finish(EndStatus::Error, Some(error))
+        self.push_step(step, failure).finish(EndStatus::Error, Some(error))
     }
 }

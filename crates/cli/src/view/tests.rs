@@ -1,8 +1,8 @@
 //! Tests of the view with hand-built logs.
 
 use model::event::{
-    EmptyPayload, EndStatus, Event, EventBody, EventLocation, ExecutionRetried, IterationDone,
-    LoopDone, LoopStats, PolicyAction, PolicyEvaluated, StepDone,
+    EmptyPayload, EndStatus, Event, EventBody, EventLocation, ExecutionRetried, IterationDone, LoopDone, LoopStats,
+    PolicyAction, PolicyEvaluated, StepDone,
 };
 use model::id::{ExecutionId, Name, StepRunId};
 use model::outcome::Outcome;
@@ -14,8 +14,7 @@ use store::LoopProgress;
 
 use crate::render::report::{self, RunName};
 use crate::view::testing::{
-    EventLogFixture, failure_payload, loop_started, step_location, task_ended, task_error,
-    task_location,
+    EventLogFixture, failure_payload, loop_started, step_location, task_ended, task_error, task_location,
 };
 use crate::view::{RunView, StepStatus};
 
@@ -63,10 +62,7 @@ fn a_plain_run_shows_each_step_with_its_time_and_last_outcome() {
     };
     assert_eq!(greet.status, StepStatus::Done);
     assert_eq!(greet.elapsed_ms(view.last_event_at), 3);
-    assert_eq!(
-        greet.outcome.as_ref().unwrap().to_value()["result"],
-        json!(2)
-    );
+    assert_eq!(greet.outcome.as_ref().unwrap().to_value()["result"], json!(2));
     assert!(view.active_steps().next().is_none());
 }
 
@@ -75,10 +71,7 @@ fn a_loop_counts_what_ended_what_failed_and_what_is_tried_again() {
     let mut log = EventLogFixture::started();
     log.push_step("each", loop_started(4));
     for index in 0..4 {
-        log.push(
-            iteration_location(index),
-            EventBody::IterationStarted(EmptyPayload {}),
-        );
+        log.push(iteration_location(index), EventBody::IterationStarted(EmptyPayload {}));
     }
     let broken = task_error("BROKEN", "each");
     log.push(iteration_location(0), iteration_done())
@@ -109,10 +102,7 @@ fn an_outline_gives_the_view_that_the_whole_log_gives() {
     log.push_step("each", loop_started(4));
     let broken = task_error("BROKEN", "each");
     for index in 0..3 {
-        log.push(
-            iteration_location(index),
-            EventBody::IterationStarted(EmptyPayload {}),
-        );
+        log.push(iteration_location(index), EventBody::IterationStarted(EmptyPayload {}));
     }
     log.push(iteration_location(0), iteration_done())
         .push(task_location("each", Some(2), "save", 1), retry_policy(5))
@@ -129,8 +119,7 @@ fn an_outline_gives_the_view_that_the_whole_log_gives() {
     let full_view = RunView::from_events(&log.events);
     let is_plain = |event: &&Event| event.location.iteration.is_none();
     let mut view = RunView::from_events(log.events.iter().filter(is_plain));
-    let of_failed =
-        |event: &&Event| event.location.iteration == Some(2) && event.location.task.is_some();
+    let of_failed = |event: &&Event| event.location.iteration == Some(2) && event.location.task.is_some();
     let ends = log
         .events
         .iter()
@@ -166,10 +155,7 @@ fn the_end_of_a_loop_clears_what_was_in_flight() {
         failed: 0,
     };
     log.push_step("each", loop_started(1))
-        .push(
-            iteration_location(0),
-            EventBody::IterationStarted(EmptyPayload {}),
-        )
+        .push(iteration_location(0), EventBody::IterationStarted(EmptyPayload {}))
         .push(iteration_location(0), iteration_done())
         .push_step(
             "each",
@@ -181,14 +167,7 @@ fn the_end_of_a_loop_clears_what_was_in_flight() {
         );
     let view = RunView::from_events(&log.events);
     assert_eq!(view.steps[0].status, StepStatus::Done);
-    assert!(
-        view.steps[0]
-            .loop_view
-            .as_ref()
-            .unwrap()
-            .in_flight
-            .is_empty()
-    );
+    assert!(view.steps[0].loop_view.as_ref().unwrap().in_flight.is_empty());
 }
 
 #[test]

@@ -28,8 +28,7 @@ impl DecisionBuilder<'_> {
             self.schedule(step, tokens, false);
             return Ok(true);
         };
-        self.parked_checked_at
-            .insert(step.clone(), self.events.len());
+        self.parked_checked_at.insert(step.clone(), self.events.len());
         let result = match self.evaluate_rules(step, admission, &tokens) {
             Ok(result) => result,
             Err(EvalError::Undecided(undecided)) => return Err(undecided),
@@ -91,14 +90,8 @@ impl DecisionBuilder<'_> {
         let mut scope = self.scope();
         let newest = tokens.iter().rev().find_map(|id| self.state.tokens.get(id));
         if let Some(token) = newest {
-            scope.args = token
-                .args
-                .clone()
-                .map_or_else(LazyValue::default, LazyValue::from_raw);
-            scope.event = token
-                .boundary
-                .as_ref()
-                .map(|boundary| event_view(boundary, None));
+            scope.args = token.args.clone().map_or_else(LazyValue::default, LazyValue::from_raw);
+            scope.event = token.boundary.as_ref().map(|boundary| event_view(boundary, None));
         }
         scope
     }
@@ -111,10 +104,7 @@ impl DecisionBuilder<'_> {
             discarded: false,
             error: None,
         };
-        self.emit(
-            step_location(step),
-            EventBody::AdmitEvaluated(Box::new(evaluated)),
-        );
+        self.emit(step_location(step), EventBody::AdmitEvaluated(Box::new(evaluated)));
     }
 
     /// Records that the rules cannot be evaluated; the execution then fails with this error.
@@ -126,18 +116,13 @@ impl DecisionBuilder<'_> {
             discarded: false,
             error: Some(error),
         };
-        self.emit(
-            step_location(step),
-            EventBody::AdmitEvaluated(Box::new(evaluated)),
-        );
+        self.emit(step_location(step), EventBody::AdmitEvaluated(Box::new(evaluated)));
     }
 
     /// Returns a step whose parked tokens need another evaluation, because this turn changed something its rules read.
     pub(super) fn step_to_readmit(&mut self) -> Option<Name> {
         let index = self.index();
-        if index.parked_tokens.is_empty()
-            || (!self.rechecks_parked && self.readable_changes(0).next().is_none())
-        {
+        if index.parked_tokens.is_empty() || (!self.rechecks_parked && self.readable_changes(0).next().is_none()) {
             return None;
         }
         let mut unchanged = BTreeSet::new();
@@ -165,11 +150,7 @@ impl DecisionBuilder<'_> {
         let Some(step) = self.net.playbook.step(step.as_str()) else {
             return false;
         };
-        let rules = step
-            .admission
-            .rules
-            .iter()
-            .filter_map(|rule| rule.when.as_ref());
+        let rules = step.admission.rules.iter().filter_map(|rule| rule.when.as_ref());
         let paths: Vec<&str> = rules
             .flat_map(language::template::Template::paths)
             .map(String::as_str)
@@ -182,14 +163,11 @@ impl DecisionBuilder<'_> {
                     .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
             })
         };
-        self.readable_changes(checked_at)
-            .any(|event| match &event.body {
-                EventBody::CtxPatched(_) => !paths.is_empty(),
-                body if body.kind().is_boundary() => {
-                    event.location.step.as_ref().is_some_and(names_step)
-                }
-                _ => false,
-            })
+        self.readable_changes(checked_at).any(|event| match &event.body {
+            EventBody::CtxPatched(_) => !paths.is_empty(),
+            body if body.kind().is_boundary() => event.location.step.as_ref().is_some_and(names_step),
+            _ => false,
+        })
     }
 
     /// Evaluates the rules again for the tokens parked at this step.
@@ -211,9 +189,7 @@ impl DecisionBuilder<'_> {
     /// Discards the parked tokens, one event each, when no future change can admit them.
     pub(super) fn discard_parked(&mut self) -> bool {
         let parked = self.state.tokens.iter().filter(|(_, token)| token.parked);
-        let parked: Vec<(TokenId, Name)> = parked
-            .map(|(id, token)| (*id, token.step.clone()))
-            .collect();
+        let parked: Vec<(TokenId, Name)> = parked.map(|(id, token)| (*id, token.step.clone())).collect();
         for (id, step) in &parked {
             let evaluated = AdmitEvaluated {
                 allow: false,
@@ -222,10 +198,7 @@ impl DecisionBuilder<'_> {
                 discarded: true,
                 error: None,
             };
-            self.emit(
-                step_location(step),
-                EventBody::AdmitEvaluated(Box::new(evaluated)),
-            );
+            self.emit(step_location(step), EventBody::AdmitEvaluated(Box::new(evaluated)));
         }
         !parked.is_empty()
     }

@@ -17,9 +17,7 @@ pub fn decide(
     loaded: &LoadedValues,
 ) -> Result<Decision, DecideError> {
     let mut turn = match (state, input) {
-        (None, Input::Submit(submit)) => {
-            DecisionBuilder::start_execution(net, *submit, stamp, loaded)?
-        }
+        (None, Input::Submit(submit)) => DecisionBuilder::start_execution(net, *submit, stamp, loaded)?,
         (None, _) => return Err(Refusal::ExecutionEnded.into()),
         (Some(state), input) => {
             let mut turn = DecisionBuilder::new(net, state, stamp, loaded);
@@ -52,11 +50,7 @@ impl DecisionBuilder<'_> {
             Input::Report(report) => self.apply_report(report),
             Input::TimerDue(timer) => self.on_timer_due(timer),
             Input::Signal { name, payload } => self.signal(name, payload),
-            Input::ChildEnded {
-                child,
-                seq,
-                outcome,
-            } => self.on_child_ended(child, seq, &outcome),
+            Input::ChildEnded { child, seq, outcome } => self.on_child_ended(child, seq, &outcome),
             Input::Cancel(request) => self.cancel(request),
             Input::Pause { reason } => self.pause(reason),
             Input::Resume => self.resume(),
@@ -89,10 +83,8 @@ impl DecisionBuilder<'_> {
                 }
                 return Ok(());
             }
-            let has_moved = self.route_ended_run()?
-                || self.move_loops()?
-                || self.pass_routing_steps()?
-                || self.start_step()?;
+            let has_moved =
+                self.route_ended_run()? || self.move_loops()? || self.pass_routing_steps()? || self.start_step()?;
             if has_moved {
                 continue;
             }

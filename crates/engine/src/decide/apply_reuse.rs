@@ -2,8 +2,7 @@
 
 use language::playbook::Step;
 use model::event::{
-    EventBody, EventLocation, LoopStarted, ReusedIterations, ReusedPart, ReusedRecord,
-    WorkflowStarted,
+    EventBody, EventLocation, LoopStarted, ReusedIterations, ReusedPart, ReusedRecord, WorkflowStarted,
 };
 use model::id::{Name, Seq, StepRunId};
 use model::raw::RawJson;
@@ -25,11 +24,7 @@ impl DecisionBuilder<'_> {
                 };
                 self.record_reused(at, source, ReusedPart::Task { ok })?;
             }
-            self.record_reused(
-                step_location(&step.name),
-                step.event,
-                ReusedPart::Step(step.ended),
-            )?;
+            self.record_reused(step_location(&step.name), step.event, ReusedPart::Step(step.ended))?;
         }
         self.reuse_ctx(takeover.ctx)?;
         if let Some((source, iterations)) = takeover.iterations {

@@ -42,14 +42,9 @@ impl DecisionBuilder<'_> {
         let seq = self.state.seq.next();
         for (key, value) in model::ctx::large_values(patch) {
             let large_value = std::mem::take(value);
-            let reference = self.store_body(
-                &format!("ctx/{seq}/{key}"),
-                RawJson::from_serializable(&large_value),
-            );
+            let reference = self.store_body(&format!("ctx/{seq}/{key}"), RawJson::from_serializable(&large_value));
             let loaded = Arc::make_mut(&mut self.loaded);
-            loaded
-                .bodies
-                .insert(reference.uri.clone(), LazyValue::new(large_value));
+            loaded.bodies.insert(reference.uri.clone(), LazyValue::new(large_value));
             *value = serde_json::to_value(&reference).expect("a reference serializes to JSON");
         }
     }

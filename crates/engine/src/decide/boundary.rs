@@ -22,11 +22,7 @@ impl<'n> DecisionBuilder<'n> {
     }
 
     /// Applies the step's `set` at the end just recorded. `before` is the state before that end.
-    pub(super) fn write_set(
-        &mut self,
-        id: &StepRunId,
-        before: Option<Checkpoint>,
-    ) -> Result<(), DecideError> {
+    pub(super) fn write_set(&mut self, id: &StepRunId, before: Option<Checkpoint>) -> Result<(), DecideError> {
         let (Some(step), Some(before)) = (self.step_with_set(id), before) else {
             return Ok(());
         };
@@ -45,11 +41,7 @@ impl<'n> DecisionBuilder<'n> {
     }
 
     /// Ends a step successfully by a decision of the server.
-    pub(super) fn complete_step(
-        &mut self,
-        id: &StepRunId,
-        body: EventBody,
-    ) -> Result<(), DecideError> {
+    pub(super) fn complete_step(&mut self, id: &StepRunId, body: EventBody) -> Result<(), DecideError> {
         let before = self.checkpoint_for_set(id);
         let seq = self.emit(run_location(id), body);
         self.set_cause(seq);

@@ -1,8 +1,6 @@
 //! Child executions: a task starts one with a message, and a message from the child completes the task.
 
-use model::event::{
-    ChildStart, Event, EventBody, EventLocation, ParentTask, SignalReceived, default_trace_id,
-};
+use model::event::{ChildStart, Event, EventBody, EventLocation, ParentTask, SignalReceived, default_trace_id};
 use model::id::{ExecutionId, Name, Seq, StepRunId};
 use model::outcome::{ErrorKind, Outcome};
 use model::raw::RawJson;
@@ -20,18 +18,9 @@ impl DecisionBuilder<'_> {
     pub(super) fn start_child(&mut self, run: &StepRunId, event: &Event, start: &ChildStart) {
         let key = (
             event.location.iteration,
-            event
-                .location
-                .task
-                .clone()
-                .unwrap_or_else(|| Name::from("")),
+            event.location.task.clone().unwrap_or_else(|| Name::from("")),
         );
-        let existing = self
-            .state
-            .runs
-            .get(run)
-            .and_then(|run| run.children.get(&key))
-            .copied();
+        let existing = self.state.runs.get(run).and_then(|run| run.children.get(&key)).copied();
         let Some(child) = existing else { return };
         let depth = self.state.depth + 1;
         if depth > self.net.limits.depth_max {

@@ -126,10 +126,7 @@ impl DecisionBuilder<'_> {
             let EventBody::CommandIssued(issued) = &event.body else {
                 continue;
             };
-            let (Some(live), Some(run)) = (
-                self.state.commands.get(&event.seq),
-                event.location.step_run_id(),
-            ) else {
+            let (Some(live), Some(run)) = (self.state.commands.get(&event.seq), event.location.step_run_id()) else {
                 continue;
             };
             let state = self.state.runs.get(&live.run);
@@ -143,8 +140,7 @@ impl DecisionBuilder<'_> {
                 dispatch: issued.dispatch,
                 pool: issued.pool.clone(),
                 args: state.and_then(|run| run.args.clone()),
-                loop_started: state
-                    .and_then(|run| Some(run.loop_.as_ref()?.elements_event_of(issued.work))),
+                loop_started: state.and_then(|run| Some(run.loop_.as_ref()?.elements_event_of(issued.work))),
                 run,
             };
             let step = self.net.playbook.step(command.run.step.as_str());
@@ -165,23 +161,14 @@ fn may_offer(index: &StateIndex, id: &StepRunId, run: &StepRun) -> bool {
     !is_waiting(run) && !index.commands_of(id).any(|command| command.covers(None))
 }
 
-fn needed_loop_command(
-    index: &StateIndex,
-    id: &StepRunId,
-    progress: &LoopRun,
-) -> Option<NeededCommand> {
+fn needed_loop_command(index: &StateIndex, id: &StepRunId, progress: &LoopRun) -> Option<NeededCommand> {
     if let Some(index) = progress.awake.first() {
         return Some(NeededCommand::Iteration(*index));
     }
     let live = index.commands_of(id);
-    let (widths, count) = live.fold((0u32, 0u32), |(sum, count), command| {
-        (sum + command.width, count + 1)
-    });
+    let (widths, count) = live.fold((0u32, 0u32), |(sum, count), command| (sum + command.width, count + 1));
     let away = u32::try_from(progress.suspended.len()).unwrap_or(u32::MAX);
-    let free = progress
-        .max_in_flight
-        .saturating_sub(widths)
-        .saturating_sub(away);
+    let free = progress.max_in_flight.saturating_sub(widths).saturating_sub(away);
     if free == 0 {
         return None;
     }
@@ -249,9 +236,7 @@ fn range_length(progress: &LoopRun, width: u32) -> u64 {
     }
     let mean = Duration::from_micros(progress.mean_us).max(ITERATION_DURATION_MIN);
     let by_work = RANGE_DURATION_MAX.as_micros() / mean.as_micros().max(1);
-    let by_work = u64::try_from(by_work)
-        .unwrap_or(RANGE_MAX)
-        .saturating_mul(width);
+    let by_work = u64::try_from(by_work).unwrap_or(RANGE_MAX).saturating_mul(width);
     let fair = match progress.mode {
         LoopMode::Parallel => remaining.div_ceil(u64::from(RANGES_AT_ONCE)),
         LoopMode::Sequential => remaining,

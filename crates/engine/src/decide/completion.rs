@@ -5,8 +5,7 @@ use std::sync::Arc;
 use language::template::Envelope;
 use language::template::{EnvelopeContent, Need};
 use model::event::{
-    ChildEnd, EmptyPayload, EndStatus, EventBody, EventLocation, ExecutionFinished, ResultPointer,
-    UniqueKey,
+    ChildEnd, EmptyPayload, EndStatus, EventBody, EventLocation, ExecutionFinished, ResultPointer, UniqueKey,
 };
 use model::id::Name;
 use model::outcome::{ErrorKind, Outcome, Success, TaskError};
@@ -42,31 +41,19 @@ impl DecisionBuilder<'_> {
             return Ok(true);
         }
         let failed = self.state.error.is_some() || self.state.runs.values().any(|run| run.held);
-        self.finish_execution(if failed {
-            EndStatus::Error
-        } else {
-            EndStatus::Success
-        })?;
+        self.finish_execution(if failed { EndStatus::Error } else { EndStatus::Success })?;
         Ok(false)
     }
 
     /// Records the end and notifies the parent.
     pub(super) fn finish_execution(&mut self, ended: EndStatus) -> Result<(), DecideError> {
         let generation = self.state.generation;
-        let return_step = self
-            .state
-            .parent
-            .as_ref()
-            .and_then(|parent| parent.return_step.clone());
+        let return_step = self.state.parent.as_ref().and_then(|parent| parent.return_step.clone());
         let result = self.result_pointer(return_step.as_ref());
         let error = match ended {
             EndStatus::Success => None,
             EndStatus::Error => self.state.error.clone().or_else(|| self.finalized_error()),
-            EndStatus::Cancelled => Some(fatal_error(
-                ErrorKind::Cancelled,
-                "CANCELLED",
-                "the run was cancelled",
-            )),
+            EndStatus::Cancelled => Some(fatal_error(ErrorKind::Cancelled, "CANCELLED", "the run was cancelled")),
         };
         let outcome = self.outcome_for_parent(ended, result.as_ref(), error.as_ref())?;
         let finished = ExecutionFinished {
@@ -91,10 +78,7 @@ impl DecisionBuilder<'_> {
             };
             self.send(parent.execution_id, body);
         }
-        self.emit(
-            EventLocation::default(),
-            EventBody::PlaybookProcessed(EmptyPayload {}),
-        );
+        self.emit(EventLocation::default(), EventBody::PlaybookProcessed(EmptyPayload {}));
         Ok(())
     }
 
@@ -104,10 +88,7 @@ impl DecisionBuilder<'_> {
         let by_hand = matches!(stop.reason, StopReason::Finalized(_));
         by_hand.then(|| {
             let note = stop.note.as_ref().map(|note| format!(": {note}"));
-            let message = format!(
-                "the run was finalized as failed{}",
-                note.unwrap_or_default()
-            );
+            let message = format!("the run was finalized as failed{}", note.unwrap_or_default());
             fatal_error(ErrorKind::Cancelled, "FINALIZED", message)
         })
     }
@@ -115,9 +96,7 @@ impl DecisionBuilder<'_> {
     /// Notifies the parent again of this execution's successful end, because the parent did not receive it.
     pub(super) fn resend_end_to_parent(&mut self) -> Result<(), DecideError> {
         let parent = self.state.parent.clone();
-        let return_step = parent
-            .as_ref()
-            .and_then(|parent| parent.return_step.clone());
+        let return_step = parent.as_ref().and_then(|parent| parent.return_step.clone());
         let result = self.result_pointer(return_step.as_ref());
         let outcome = self.outcome_for_parent(EndStatus::Success, result.as_ref(), None)?;
         if let (Some(parent), Some(outcome)) = (parent, outcome) {
@@ -141,9 +120,7 @@ impl DecisionBuilder<'_> {
         };
         let requested = return_step.and_then(of_step);
         let end = self.state.end_boundary.clone();
-        requested
-            .or(end)
-            .or_else(|| self.state.last_boundary.clone())
+        requested.or(end).or_else(|| self.state.last_boundary.clone())
     }
 
     /// The outcome that is sent to a waiting parent.
@@ -157,13 +134,11 @@ impl DecisionBuilder<'_> {
             return Ok(None);
         }
         if ended != EndStatus::Success {
-            let unknown =
-                || fatal_error(ErrorKind::Unknown, "CHILD_FAILED", "the child run failed");
+            let unknown = || fatal_error(ErrorKind::Unknown, "CHILD_FAILED", "the child run failed");
             let error = error.cloned().unwrap_or_else(unknown);
-            return Ok(Some(Outcome::error(error.with_detail(
-                "child_execution_id",
-                self.state.execution.to_string(),
-            ))));
+            return Ok(Some(Outcome::error(
+                error.with_detail("child_execution_id", self.state.execution.to_string()),
+            )));
         }
         let latest = result.and_then(|pointer| self.state.steps.get(&pointer.step)?.latest.clone());
         let outcome = match latest.map(|latest| Envelope::from(&latest).content) {

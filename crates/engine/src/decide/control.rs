@@ -1,8 +1,6 @@
 //! Control requests of users and parent executions.
 
-use model::event::{
-    ControlNote, EndStatus, EventBody, EventLocation, ExecutionRetried, SignalReceived, StopRequest,
-};
+use model::event::{ControlNote, EndStatus, EventBody, EventLocation, ExecutionRetried, SignalReceived, StopRequest};
 use model::id::Name;
 use model::raw::RawJson;
 use model::size::size_error;
@@ -24,10 +22,7 @@ impl DecisionBuilder<'_> {
     pub(super) fn cancel(&mut self, request: StopRequest) -> Result<(), DecideError> {
         self.check_live()?;
         if self.state.stop.is_none() {
-            let seq = self.emit(
-                EventLocation::default(),
-                EventBody::CancelRequested(request),
-            );
+            let seq = self.emit(EventLocation::default(), EventBody::CancelRequested(request));
             self.set_cause(seq);
         }
         Ok(())
@@ -66,10 +61,7 @@ impl DecisionBuilder<'_> {
             // The parent retries because it saw a failure, but this execution has succeeded since.
             return self.resend_end_to_parent();
         }
-        if !matches!(
-            self.state.phase,
-            Phase::Ended(EndStatus::Error | EndStatus::Cancelled)
-        ) {
+        if !matches!(self.state.phase, Phase::Ended(EndStatus::Error | EndStatus::Cancelled)) {
             return Err(Refusal::NotRetryable.into());
         }
         if let Some(step) = switch.and_then(|_| self.missing_step()) {
@@ -93,11 +85,7 @@ impl DecisionBuilder<'_> {
         Ok(())
     }
 
-    pub(super) fn signal(
-        &mut self,
-        name: Name,
-        payload: Option<RawJson>,
-    ) -> Result<(), DecideError> {
+    pub(super) fn signal(&mut self, name: Name, payload: Option<RawJson>) -> Result<(), DecideError> {
         self.check_live()?;
         let body = EventBody::SignalReceived(SignalReceived {
             name,
@@ -116,10 +104,7 @@ impl DecisionBuilder<'_> {
     /// Records an event of the server that changes nothing else.
     pub(super) fn record_server_event(&mut self, body: EventBody) -> Result<(), DecideError> {
         // A batch may end the execution that it reports on; its result is recorded anyway.
-        if !matches!(
-            body,
-            EventBody::BatchCompleted(_) | EventBody::BatchFailed(_)
-        ) {
+        if !matches!(body, EventBody::BatchCompleted(_) | EventBody::BatchFailed(_)) {
             self.check_live()?;
         }
         self.emit(EventLocation::default(), body);

@@ -22,12 +22,7 @@ pub(super) enum EventCoverage {
 
 impl DecisionBuilder<'_> {
     /// Classifies an event, given the classification of the event before it in the same report.
-    pub(super) fn coverage_of(
-        &self,
-        command: Seq,
-        event: &Event,
-        before: EventCoverage,
-    ) -> EventCoverage {
+    pub(super) fn coverage_of(&self, command: Seq, event: &Event, before: EventCoverage) -> EventCoverage {
         if event.kind().allowed_source() == AllowedSource::Server {
             return EventCoverage::NotCovered;
         }
@@ -41,12 +36,8 @@ impl DecisionBuilder<'_> {
             if live.run != run_id || !may_report(live, event) {
                 return EventCoverage::NotCovered;
             }
-            let carrier = self
-                .state
-                .command_covering(&run_id, event.location.iteration);
-            if event.location.iteration.is_some()
-                && carrier.is_some_and(|carrier| carrier != command)
-            {
+            let carrier = self.state.command_covering(&run_id, event.location.iteration);
+            if event.location.iteration.is_some() && carrier.is_some_and(|carrier| carrier != command) {
                 return EventCoverage::Stale;
             }
         } else if !is_follow_up(event) {
@@ -104,8 +95,7 @@ fn moves_pipeline(continuation: &Continuation, event: &Event) -> bool {
         return true;
     };
     let visit = continuation.visits.get(label).copied().unwrap_or(0);
-    let is_current_visit =
-        visit == event.location.visit && continuation.cursor == PipelineCursor::At(label.clone());
+    let is_current_visit = visit == event.location.visit && continuation.cursor == PipelineCursor::At(label.clone());
     let attempt = event.location.attempt;
     let is_under_way = matches!(
         continuation.stage,
@@ -118,9 +108,7 @@ fn moves_pipeline(continuation: &Continuation, event: &Event) -> bool {
             event.location.visit > visit || is_next_try
         }
         EventBody::AttemptStarted(_) => match continuation.stage {
-            PipelineStage::Retrying { .. } => {
-                is_current_visit && attempt == continuation.attempt + 1
-            }
+            PipelineStage::Retrying { .. } => is_current_visit && attempt == continuation.attempt + 1,
             // `task.attempt.started` of attempt 1 is only written when a retry follows, in the same report as the end
             // of the attempt.
             _ => is_current_visit && is_under_way && attempt == 1 && continuation.attempt == 1,

@@ -57,12 +57,7 @@ pub(super) struct Checkpoint {
 }
 
 impl<'n> DecisionBuilder<'n> {
-    pub(super) fn new(
-        net: &'n PlaybookNet,
-        state: &ExecutionState,
-        stamp: Stamp,
-        loaded: &LoadedValues,
-    ) -> Self {
+    pub(super) fn new(net: &'n PlaybookNet, state: &ExecutionState, stamp: Stamp, loaded: &LoadedValues) -> Self {
         Self {
             net,
             state: state.clone(),
@@ -87,12 +82,7 @@ impl<'n> DecisionBuilder<'n> {
     }
 
     /// Creates the state from its first event.
-    pub(super) fn from_first_event(
-        net: &'n PlaybookNet,
-        root: Event,
-        stamp: Stamp,
-        loaded: &LoadedValues,
-    ) -> Self {
+    pub(super) fn from_first_event(net: &'n PlaybookNet, root: Event, stamp: Stamp, loaded: &LoadedValues) -> Self {
         let state = fold(None, &root).expect("the first event of a submission is its request");
         let mut turn = Self::new(net, &state, stamp, loaded);
         turn.events.push(root);
@@ -208,21 +198,13 @@ impl<'n> DecisionBuilder<'n> {
 
     pub(super) fn send(&mut self, to: model::id::ExecutionId, body: ExecutionMessage) {
         let seq = self.state.seq;
-        let n = self
-            .messages
-            .iter()
-            .filter(|message| message.seq == seq)
-            .count();
+        let n = self.messages.iter().filter(|message| message.seq == seq).count();
         let n = u32::try_from(n).expect("one event sends few messages");
         self.messages.push(OutgoingMessage { seq, n, to, body });
     }
 
     /// Sends a message that follows from no event, with a number that no other message has.
-    pub(super) fn send_with_fresh_key(
-        &mut self,
-        to: model::id::ExecutionId,
-        body: ExecutionMessage,
-    ) {
+    pub(super) fn send_with_fresh_key(&mut self, to: model::id::ExecutionId, body: ExecutionMessage) {
         let fresh = self.stamp.ids.next_event_id().0 & i64::from(u32::MAX);
         let n = u32::try_from(fresh).expect("the mask leaves 32 bits");
         let seq = self.state.seq;
@@ -238,10 +220,7 @@ impl<'n> DecisionBuilder<'n> {
             let seq = *change.key;
             match (change.before, change.after) {
                 (Some(_), None) => timers.push(TimerChange::Clear { seq }),
-                (None, Some(timer)) => set.push(TimerChange::Set {
-                    seq,
-                    due: timer.due,
-                }),
+                (None, Some(timer)) => set.push(TimerChange::Set { seq, due: timer.due }),
                 _ => {}
             }
         });

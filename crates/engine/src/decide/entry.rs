@@ -5,8 +5,7 @@ use std::sync::Arc;
 use language::playbook::FirstValues;
 use language::template::{ExecutionView, LazyValue, LoadedValues, Scope};
 use model::event::{
-    EmptyPayload, Event, EventBody, EventLocation, EventSource, ExecutionRequested,
-    RequestEvaluated, WorkflowStarted,
+    EmptyPayload, Event, EventBody, EventLocation, EventSource, ExecutionRequested, RequestEvaluated, WorkflowStarted,
 };
 use model::id::Seq;
 use model::raw::RawJson;
@@ -71,10 +70,7 @@ impl<'n> DecisionBuilder<'n> {
             EventLocation::default(),
             EventBody::RequestEvaluated(RequestEvaluated { accepted: true }),
         );
-        turn.emit(
-            EventLocation::default(),
-            EventBody::PlaybookStarted(EmptyPayload {}),
-        );
+        turn.emit(EventLocation::default(), EventBody::PlaybookStarted(EmptyPayload {}));
         if !values.ctx.is_empty() {
             let patched = turn.patch_ctx(EventLocation::default(), &values.ctx);
             patched.map_err(|_| Refusal::TooLarge)?;
@@ -93,14 +89,8 @@ impl<'n> DecisionBuilder<'n> {
     /// Creates the entry token.
     fn place_entry_token(&mut self) {
         let entry = self.net.playbook.entry().name.clone();
-        let started = WorkflowStarted {
-            entry,
-            tokens: None,
-        };
-        let seq = self.emit(
-            EventLocation::default(),
-            EventBody::WorkflowStarted(started),
-        );
+        let started = WorkflowStarted { entry, tokens: None };
+        let seq = self.emit(EventLocation::default(), EventBody::WorkflowStarted(started));
         self.set_cause(seq);
     }
 }
@@ -132,12 +122,7 @@ impl PlaybookNet {
         let limit = self.limits.event_bytes_max;
         // Rendered values may be larger than their templates.
         if !self.playbook.default_templates.is_empty()
-            && size_error(
-                "the workload",
-                model::size::json_bytes(&values.workload),
-                limit,
-            )
-            .is_some()
+            && size_error("the workload", model::size::json_bytes(&values.workload), limit).is_some()
         {
             return Err(Refusal::TooLarge);
         }
@@ -182,8 +167,7 @@ mod tests {
 
     #[test]
     fn a_payload_larger_than_an_event_is_refused_and_leaves_no_log() {
-        let refused =
-            submit(&json!({"x": "x".repeat(300_000)})).expect_err("the payload is too large");
+        let refused = submit(&json!({"x": "x".repeat(300_000)})).expect_err("the payload is too large");
         assert_eq!(refused, DecideError::Refused(Refusal::TooLarge));
         assert_eq!(Refusal::TooLarge.code(), "LIMIT_EVENT");
         submit(&json!({"x": "x".repeat(200_000)})).expect("the payload fits");

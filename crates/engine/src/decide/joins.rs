@@ -67,8 +67,7 @@ impl DecisionBuilder<'_> {
     /// Among the steps that need not wait and that no other such step leads to, the one with the oldest token.
     fn first_startable(&self, index: &StateIndex) -> Option<Name> {
         let mut by_age = index.oldest_tokens.values();
-        let first =
-            by_age.find(|step| self.can_start(step, index) && !self.is_preceded(step, index));
+        let first = by_age.find(|step| self.can_start(step, index) && !self.is_preceded(step, index));
         first.cloned()
     }
 

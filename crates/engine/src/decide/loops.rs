@@ -2,9 +2,7 @@
 
 use language::playbook::{Collection, Loop, Step};
 use language::template::{LazyValue, Need, RenderError, Scope, Tree};
-use model::event::{
-    EventBody, EventLocation, FrameClaimed, IterationScheduled, LoopDone, LoopStarted,
-};
+use model::event::{EventBody, EventLocation, FrameClaimed, IterationScheduled, LoopDone, LoopStarted};
 use model::id::StepRunId;
 use model::manifest::{self, is_pipeline_outcome, outcome_from_event};
 use model::number_range::{NumberRange, RANGE_ITEMS_MAX};
@@ -59,12 +57,7 @@ impl DecisionBuilder<'_> {
     }
 
     /// Fixes the collection. Returns false if a worker has to prepare it first.
-    fn start_loop(
-        &mut self,
-        id: &StepRunId,
-        step: &Step,
-        loop_: &Loop,
-    ) -> Result<bool, DecideError> {
+    fn start_loop(&mut self, id: &StepRunId, step: &Step, loop_: &Loop) -> Result<bool, DecideError> {
         let run = &self.state.runs[id];
         if let Some(reference) = run.prepared.clone() {
             self.record_prepared(id, step, loop_, *reference)?;
@@ -107,8 +100,8 @@ impl DecisionBuilder<'_> {
             other => {
                 let kind = model::raw::json_type_name(&other);
                 let message = format!("`loop.in` of step `{}` is {kind}, not a list", step.name);
-                let error = fatal_error(ErrorKind::Schema, "LOOP_NOT_A_LIST", message)
-                    .with_detail("line", loop_.span.line);
+                let error =
+                    fatal_error(ErrorKind::Schema, "LOOP_NOT_A_LIST", message).with_detail("line", loop_.span.line);
                 self.fail_run(id, error);
                 return Ok(true);
             }
@@ -154,8 +147,7 @@ impl DecisionBuilder<'_> {
             return self.start_range_loop(id, step, loop_, range);
         }
         let total = prepared_total(&reference);
-        let mut started =
-            self.record_loop_started(step, loop_, total, reference.meta.sha256.clone())?;
+        let mut started = self.record_loop_started(step, loop_, total, reference.meta.sha256.clone())?;
         started.collection_ref = Some(Box::new(reference));
         started.more = total > 0 && step.cursor_claim().is_some();
         self.emit(run_location(id), EventBody::LoopStarted(Box::new(started)));
@@ -189,13 +181,9 @@ impl DecisionBuilder<'_> {
             (Some(tree), LoopMode::Parallel) => {
                 let mut scope = self.scope();
                 match self.render(&mut scope, &step.name, |scope| tree.render(scope)) {
-                    Ok(rendered) => {
-                        to_whole_number(&rendered.value).unwrap_or(self.net.limits.max_in_flight)
-                    }
+                    Ok(rendered) => to_whole_number(&rendered.value).unwrap_or(self.net.limits.max_in_flight),
                     Err(EvalError::Undecided(undecided)) => return Err(undecided),
-                    Err(EvalError::Failed(_) | EvalError::TooLarge(_)) => {
-                        self.net.limits.max_in_flight
-                    }
+                    Err(EvalError::Failed(_) | EvalError::TooLarge(_)) => self.net.limits.max_in_flight,
                 }
             }
         };
@@ -223,10 +211,7 @@ impl DecisionBuilder<'_> {
             && let Some((index, error)) = &progress.first_error
         {
             let (failed, total) = (progress.failed.len(), progress.total);
-            let message = format!(
-                "{failed} of {total} iterations failed; #{index}: {}",
-                error.message
-            );
+            let message = format!("{failed} of {total} iterations failed; #{index}: {}", error.message);
             let mut error = error.clone().with_detail("iteration", *index);
             error.message = message;
             self.fail_run(id, error);
@@ -244,10 +229,7 @@ impl DecisionBuilder<'_> {
         let done = LoopDone {
             stats: progress.stats(),
             results,
-            manifests: vec![manifest::manifest_uri(
-                self.state.execution,
-                &run_location(id),
-            )],
+            manifests: vec![manifest::manifest_uri(self.state.execution, &run_location(id))],
         };
         let seq = self.emit(run_location(id), EventBody::LoopDone(done));
         self.set_cause(seq);
@@ -294,11 +276,7 @@ impl DecisionBuilder<'_> {
             return Ok(());
         }
         let conflict = |error: model::ctx::PatchConflict| {
-            Box::new(fatal_error(
-                ErrorKind::Schema,
-                "CTX_CONFLICT",
-                error.to_string(),
-            ))
+            Box::new(fatal_error(ErrorKind::Schema, "CTX_CONFLICT", error.to_string()))
         };
         let patches = patches.resolve().map_err(conflict)?;
         let mut ctx = (*self.state.ctx).clone();
@@ -307,8 +285,7 @@ impl DecisionBuilder<'_> {
             model::ctx::apply_patch(&mut ctx, patch);
         }
         let keys = patches.iter().flat_map(Map::keys);
-        let combined: Map<String, Value> =
-            keys.map(|key| (key.clone(), ctx[key].clone())).collect();
+        let combined: Map<String, Value> = keys.map(|key| (key.clone(), ctx[key].clone())).collect();
         let at = EventLocation {
             step: Some(step.name.clone()),
             ..EventLocation::default()
@@ -317,26 +294,16 @@ impl DecisionBuilder<'_> {
     }
 
     /// The results in index order, or `None` if they do not fit inline.
-    fn inline_results(
-        &mut self,
-        progress: &crate::state::LoopRun,
-    ) -> Result<Option<RawJson>, DecideError> {
+    fn inline_results(&mut self, progress: &crate::state::LoopRun) -> Result<Option<RawJson>, DecideError> {
         if !progress.may_inline() {
             return Ok(None);
         }
         let missing: Vec<Need> = {
-            let needs: Vec<Need> = progress
-                .outcomes
-                .values()
-                .map(|seq| Need::Outcome(*seq))
-                .collect();
+            let needs: Vec<Need> = progress.outcomes.values().map(|seq| Need::Outcome(*seq)).collect();
             let is_loaded = |need: &Need| matches!(need, Need::Outcome(seq) if self.loaded.outcomes.contains_key(seq));
             needs.into_iter().filter(|need| !is_loaded(need)).collect()
         };
-        let missing: Vec<Need> = missing
-            .into_iter()
-            .filter(|need| !self.load_own_event(need))
-            .collect();
+        let missing: Vec<Need> = missing.into_iter().filter(|need| !self.load_own_event(need)).collect();
         if !missing.is_empty() {
             return Err(DecideError::Needs(missing));
         }
@@ -398,8 +365,7 @@ fn render_items(tree: &Tree, scope: &Scope) -> Result<LoopItems, RenderError> {
     if let Some(range) = tree.number_range(scope)? {
         return Ok(LoopItems::Range(range));
     }
-    tree.render(scope)
-        .map(|rendered| LoopItems::Value(rendered.value))
+    tree.render(scope).map(|rendered| LoopItems::Value(rendered.value))
 }
 
 fn to_whole_number(value: &Value) -> Option<u32> {

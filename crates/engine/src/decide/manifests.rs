@@ -58,10 +58,7 @@ impl DecisionBuilder<'_> {
             visit: pipeline.visits.get(&task.label).copied().unwrap_or(0),
             ..at
         };
-        let Accumulate {
-            strategy,
-            merge_path,
-        } = accumulate.cloned().unwrap_or_default();
+        let Accumulate { strategy, merge_path } = accumulate.cloned().unwrap_or_default();
         let rule = ManifestRule {
             strategy,
             merge_path,
@@ -71,9 +68,7 @@ impl DecisionBuilder<'_> {
             pages: listed_pages(&parts),
             is_loop: false,
             is_result: is_ok && accumulate.is_some(),
-            ends_pipeline: is_ok
-                && accumulate.is_some()
-                && pipeline.last.as_ref() == Some(&task.label),
+            ends_pipeline: is_ok && accumulate.is_some() && pipeline.last.as_ref() == Some(&task.label),
         };
         let control = Some(&task.result);
         let reference = rule.to_reference(self.state.execution, &at, parts.bytes, control);
@@ -82,10 +77,7 @@ impl DecisionBuilder<'_> {
 
     /// Records the location of loop results that do not fit into `loop.done`.
     pub(super) fn record_loop_manifest(&mut self, id: &StepRunId, progress: &LoopRun) {
-        let Accumulate {
-            strategy,
-            merge_path,
-        } = Accumulate::default();
+        let Accumulate { strategy, merge_path } = Accumulate::default();
         let rule = ManifestRule {
             strategy,
             merge_path,
@@ -122,10 +114,7 @@ impl DecisionBuilder<'_> {
     pub(super) fn needs_of_manifest(&mut self, reference: &ResultRef) -> Option<Vec<Need>> {
         let rule = ManifestRule::from_reference(reference)?;
         let recorded = self.events.iter().find(|event| event.seq == rule.seq)?;
-        let (run, iteration) = (
-            recorded.location.step_run_id()?,
-            recorded.location.iteration,
-        );
+        let (run, iteration) = (recorded.location.step_run_id()?, recorded.location.iteration);
         let label = recorded.location.task.clone()?;
         let pipeline = self.state.runs.get(&run)?.continuation(iteration)?;
         let parts = pipeline.parts_of(&label)?;
@@ -154,9 +143,7 @@ impl DecisionBuilder<'_> {
         };
         let uri = reference.uri.clone();
         if let Some(reason) = missing.iter().find_map(unavailable) {
-            Arc::make_mut(&mut self.loaded)
-                .unavailable
-                .insert(uri, reason);
+            Arc::make_mut(&mut self.loaded).unavailable.insert(uri, reason);
             return Some(Vec::new());
         }
         if missing.is_empty() {

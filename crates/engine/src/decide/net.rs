@@ -153,9 +153,7 @@ pub enum Refusal {
     #[error("the timer is not active")]
     NoTimer,
     /// The data does not fit into one event.
-    #[error(
-        "payload exceeds the 256 KiB event limit; store it elsewhere and pass a reference to it"
-    )]
+    #[error("payload exceeds the 256 KiB event limit; store it elsewhere and pass a reference to it")]
     TooLarge,
     /// A default of `workload` or `ctx` cannot be rendered.
     #[error(transparent)]

@@ -2,8 +2,7 @@
 
 use model::command::{Fence, PipelineStage, ReportEnd};
 use model::event::{
-    AwaitTarget, CommandClaimed, CommandExpired, CommandFailed, Event, EventBody, FailurePayload,
-    TimerPurpose,
+    AwaitTarget, CommandClaimed, CommandExpired, CommandFailed, Event, EventBody, FailurePayload, TimerPurpose,
 };
 use model::id::{LeaseEpoch, Seq, StepRunId, WorkerId};
 use model::outcome::{ErrorKind, TaskError};
@@ -91,9 +90,8 @@ impl DecisionBuilder<'_> {
     fn check_holder(&self, report: &CommandReport) -> Result<(), Refusal> {
         let live = self.state.commands.get(&report.command);
         let claimed = live.and_then(|live| live.claimed.as_ref());
-        let is_other = |(worker, epoch): &(WorkerId, LeaseEpoch)| {
-            *epoch == report.lease_epoch && *worker != report.worker
-        };
+        let is_other =
+            |(worker, epoch): &(WorkerId, LeaseEpoch)| *epoch == report.lease_epoch && *worker != report.worker;
         if claimed.is_some_and(is_other) {
             Err(Refusal::Fenced)
         } else {
@@ -120,11 +118,7 @@ impl DecisionBuilder<'_> {
 
     /// Emits the events that follow immediately from the event just recorded.
     fn apply_consequences(&mut self, seq: Seq) {
-        let event = self
-            .events
-            .last()
-            .expect("an event was just recorded")
-            .clone();
+        let event = self.events.last().expect("an event was just recorded").clone();
         debug_assert_eq!(event.seq, seq, "the last event is the one just recorded");
         let Some(run) = event.location.step_run_id() else {
             return;
@@ -144,8 +138,7 @@ impl DecisionBuilder<'_> {
                         .runs
                         .get(&run)
                         .and_then(|run| run.continuation(event.location.iteration));
-                    let still = continuation
-                        .is_some_and(|c| matches!(c.stage, PipelineStage::Awaiting { .. }));
+                    let still = continuation.is_some_and(|c| matches!(c.stage, PipelineStage::Awaiting { .. }));
                     if let Some(due) = wait.until.filter(|_| still) {
                         self.set_timer(&run, event.location.iteration, TimerPurpose::Wait, due);
                     }
@@ -216,10 +209,7 @@ impl DecisionBuilder<'_> {
         };
         let at = run_location(&live.run);
         let error = fatal_error(ErrorKind::Cancelled, "CANCELLED", "the work was stopped");
-        self.emit(
-            at,
-            EventBody::CommandFailed(Box::new(CommandFailed { command, error })),
-        );
+        self.emit(at, EventBody::CommandFailed(Box::new(CommandFailed { command, error })));
     }
 
     /// Withdraws all remaining commands after the stop grace period.
@@ -240,10 +230,7 @@ impl DecisionBuilder<'_> {
         is_strike: bool,
     ) -> Result<(), DecideError> {
         self.check_claim(command, lease_epoch)?;
-        self.fences.push(Fence {
-            command,
-            lease_epoch,
-        });
+        self.fences.push(Fence { command, lease_epoch });
         let suspect = self.find_suspect(command);
         self.record_claim(command, worker, lease_epoch);
         if self.state.stop.is_some() {
@@ -270,10 +257,7 @@ impl DecisionBuilder<'_> {
         if let Suspect::Task(iteration) = suspect
             && strikes >= self.net.limits.strikes_max
         {
-            let message = format!(
-                "{strikes} workers died while running step `{}`",
-                live.run.step
-            );
+            let message = format!("{strikes} workers died while running step `{}`", live.run.step);
             let error = fatal_error(ErrorKind::Unknown, "DEAD_LETTER", message);
             self.fail_dead_letter(command, &live, iteration, error);
         }
@@ -319,13 +303,7 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    fn fail_dead_letter(
-        &mut self,
-        command: Seq,
-        live: &LiveCommand,
-        iteration: Option<u64>,
-        error: TaskError,
-    ) {
+    fn fail_dead_letter(&mut self, command: Seq, live: &LiveCommand, iteration: Option<u64>, error: TaskError) {
         let at = run_location(&live.run);
         let failed = CommandFailed {
             command,
@@ -334,10 +312,7 @@ impl DecisionBuilder<'_> {
         self.emit(at.clone(), EventBody::CommandFailed(Box::new(failed)));
         match iteration {
             Some(index) => {
-                let failed = FailurePayload {
-                    error,
-                    set_ctx: None,
-                };
+                let failed = FailurePayload { error, set_ctx: None };
                 self.emit(
                     at.with_iteration(Some(index)),
                     EventBody::IterationFailed(Box::new(failed)),
@@ -349,12 +324,7 @@ impl DecisionBuilder<'_> {
 
     /// Handles a command that no worker claimed in time, or that is unclaimed while the execution stops.
     pub(super) fn on_command_overdue(&mut self, command: Seq) -> Result<(), DecideError> {
-        let live = self
-            .state
-            .commands
-            .get(&command)
-            .cloned()
-            .ok_or(Refusal::Fenced)?;
+        let live = self.state.commands.get(&command).cloned().ok_or(Refusal::Fenced)?;
         if live.claimed.is_some() {
             return Err(Refusal::Fenced.into());
         }
@@ -383,10 +353,7 @@ impl DecisionBuilder<'_> {
             command,
             error: error.clone(),
         };
-        self.emit(
-            run_location(&live.run),
-            EventBody::CommandFailed(Box::new(failed)),
-        );
+        self.emit(run_location(&live.run), EventBody::CommandFailed(Box::new(failed)));
         self.fail_run(&live.run, error);
         Ok(())
     }

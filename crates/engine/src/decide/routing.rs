@@ -33,16 +33,12 @@ impl DecisionBuilder<'_> {
             return Ok(false);
         };
         let run = &self.state.runs[&id];
-        let boundary = run
-            .boundary
-            .clone()
-            .expect("runs in `ended_runs` have a boundary");
+        let boundary = run.boundary.clone().expect("runs in `ended_runs` have a boundary");
         let is_final = run.is_final;
         self.set_cause(boundary.seq);
         let net = self.net;
         let step = net.playbook.step(id.step.as_str());
-        let renders =
-            |arc: &NetArc| arc.when.is_some() || arc.args.is_some() || !arc.set.is_empty();
+        let renders = |arc: &NetArc| arc.when.is_some() || arc.args.is_some() || !arc.set.is_empty();
         let mut scope = if step.is_some_and(|step| step.next.arcs.iter().any(renders)) {
             self.scope_at_boundary(&id)
                 .expect("runs in `ended_runs` have a boundary")
@@ -71,12 +67,7 @@ impl DecisionBuilder<'_> {
         Ok(true)
     }
 
-    fn evaluate_arcs(
-        &mut self,
-        step: &Step,
-        scope: &mut Scope,
-        failed: bool,
-    ) -> Result<RoutingResult, EvalError> {
+    fn evaluate_arcs(&mut self, step: &Step, scope: &mut Scope, failed: bool) -> Result<RoutingResult, EvalError> {
         let mut route = RoutingResult::default();
         let mut fired = Vec::new();
         for arc in &step.next.arcs {
@@ -130,32 +121,16 @@ impl DecisionBuilder<'_> {
     fn check_args_size(&self, step: &Step, route: &RoutingResult) -> Result<(), EvalError> {
         let args = route.selected.iter().filter_map(|arc| arc.args.as_ref());
         let bytes = args.map(|args| args.text().len()).sum();
-        let Some(error) = size_error(
-            "the `args` of the matched arcs",
-            bytes,
-            self.net.limits.event_bytes_max,
-        ) else {
+        let Some(error) = size_error("the `args` of the matched arcs", bytes, self.net.limits.event_bytes_max) else {
             return Ok(());
         };
-        let fired = |arc: &&NetArc| {
-            route
-                .selected
-                .iter()
-                .any(|selected| selected.step == arc.step)
-        };
+        let fired = |arc: &&NetArc| route.selected.iter().any(|selected| selected.step == arc.step);
         let line = step.next.arcs.iter().find(fired).map(|arc| arc.span.line);
-        let error = error
-            .with_detail("step", step.name.as_str())
-            .with_detail("line", line);
+        let error = error.with_detail("step", step.name.as_str()).with_detail("line", line);
         Err(EvalError::Failed(Box::new(error)))
     }
 
-    fn render_args(
-        &mut self,
-        step: &Step,
-        arc: &NetArc,
-        scope: &mut Scope,
-    ) -> Result<Option<RawJson>, EvalError> {
+    fn render_args(&mut self, step: &Step, arc: &NetArc, scope: &mut Scope) -> Result<Option<RawJson>, EvalError> {
         let Some(args) = &arc.args else {
             return Ok(None);
         };
@@ -164,12 +139,7 @@ impl DecisionBuilder<'_> {
     }
 
     /// Writes to `ctx` when a step ends; later templates see the values.
-    pub(super) fn write_ctx(
-        &mut self,
-        step: &Step,
-        writes: &[SetEntry],
-        scope: &mut Scope,
-    ) -> Result<(), EvalError> {
+    pub(super) fn write_ctx(&mut self, step: &Step, writes: &[SetEntry], scope: &mut Scope) -> Result<(), EvalError> {
         if writes.is_empty() {
             return Ok(());
         }
@@ -192,21 +162,12 @@ impl DecisionBuilder<'_> {
     }
 
     /// Checks that no reducer targets a value that is stored as a body, because it cannot be combined with one.
-    pub(super) fn check_value_inline(
-        &self,
-        patch: &Map<String, serde_json::Value>,
-    ) -> Result<(), Box<TaskError>> {
+    pub(super) fn check_value_inline(&self, patch: &Map<String, serde_json::Value>) -> Result<(), Box<TaskError>> {
         let Some(key) = model::ctx::find_reduced_body(&self.state.ctx, patch) else {
             return Ok(());
         };
-        let message = format!(
-            "cannot apply a reducer to `ctx.{key}`: its value is over 4 KiB and stored separately"
-        );
-        Err(Box::new(fatal_error(
-            ErrorKind::Schema,
-            "CTX_BODY",
-            message,
-        )))
+        let message = format!("cannot apply a reducer to `ctx.{key}`: its value is over 4 KiB and stored separately");
+        Err(Box::new(fatal_error(ErrorKind::Schema, "CTX_BODY", message)))
     }
 
     /// Patches `ctx` if it stays within `ctx_bytes_max`.
@@ -225,11 +186,7 @@ impl DecisionBuilder<'_> {
         let limit = self.net.limits.ctx_bytes_max;
         if self.state.ctx_bytes_after(patch) > limit {
             let message = format!("`ctx` exceeds its limit of {limit} bytes");
-            return Err(Box::new(fatal_error(
-                ErrorKind::Unknown,
-                "LIMIT_CTX",
-                message,
-            )));
+            return Err(Box::new(fatal_error(ErrorKind::Unknown, "LIMIT_CTX", message)));
         }
         self.emit(at, EventBody::CtxPatched(CtxPatched { patch: patch_text }));
         Ok(())
@@ -249,9 +206,7 @@ impl DecisionBuilder<'_> {
             )
             .with_detail("step", id.step.as_str())
         });
-        let unhandled = failure
-            .filter(|_| route.matched.is_empty())
-            .or_else(|| no_next.clone());
+        let unhandled = failure.filter(|_| route.matched.is_empty()).or_else(|| no_next.clone());
         let fails_fast = playbook.executor.failure == FailureMode::FailFast;
         let next = NextEvaluated {
             mode: step.map_or(RouteMode::Exclusive, |step| step.next.mode),

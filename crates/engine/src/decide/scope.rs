@@ -103,15 +103,10 @@ impl DecisionBuilder<'_> {
                     if needs.iter().any(|need| matches!(need, Need::File(_))) {
                         let message = "cannot read `_file` here: the server renders this template, \
                                        and the file is on a worker; use it in a task";
-                        let error =
-                            fatal_error(ErrorKind::Transform, "TEMPLATE_ERROR", message.to_owned());
-                        return Err(EvalError::Failed(Box::new(
-                            error.with_detail("step", step.as_str()),
-                        )));
+                        let error = fatal_error(ErrorKind::Transform, "TEMPLATE_ERROR", message.to_owned());
+                        return Err(EvalError::Failed(Box::new(error.with_detail("step", step.as_str()))));
                     }
-                    if let Some(Need::Body(reference)) =
-                        needs.iter().find(|need| is_too_large(need))
-                    {
+                    if let Some(Need::Body(reference)) = needs.iter().find(|need| is_too_large(need)) {
                         let (bytes, uri) = (reference.meta.bytes, &reference.uri);
                         let message = format!(
                             "a condition reads `{uri}` ({bytes} bytes, limit 1 MiB); \
@@ -121,17 +116,12 @@ impl DecisionBuilder<'_> {
                         return Err(EvalError::TooLarge(Box::new(error)));
                     }
                     let needs = needs.into_iter();
-                    let missing: Vec<Need> =
-                        needs.flat_map(|need| self.missing_needs(need)).collect();
+                    let missing: Vec<Need> = needs.flat_map(|need| self.missing_needs(need)).collect();
                     if !missing.is_empty() {
                         return Err(EvalError::Undecided(DecideError::Needs(missing)));
                     }
                 }
-                Err(RenderError::Failed {
-                    code,
-                    message,
-                    span,
-                }) => {
+                Err(RenderError::Failed { code, message, span }) => {
                     let error = fatal_error(ErrorKind::Transform, code, message)
                         .with_detail("step", step.as_str())
                         .with_detail("line", span.line)
@@ -164,10 +154,7 @@ impl DecisionBuilder<'_> {
             Need::Body(_) | Need::File(_) => return false,
         };
         let first = self.events.first().map_or(Seq(0), |event| event.seq);
-        let index = seq
-            .0
-            .checked_sub(first.0)
-            .and_then(|n| usize::try_from(n).ok());
+        let index = seq.0.checked_sub(first.0).and_then(|n| usize::try_from(n).ok());
         let Some(event) = index.and_then(|index| self.events.get(index)) else {
             return false;
         };
@@ -189,9 +176,7 @@ impl DecisionBuilder<'_> {
         let Some(outcome) = outcome_from_event(event) else {
             return false;
         };
-        Arc::make_mut(&mut self.loaded)
-            .outcomes
-            .insert(*seq, Arc::new(outcome));
+        Arc::make_mut(&mut self.loaded).outcomes.insert(*seq, Arc::new(outcome));
         true
     }
 }
@@ -204,9 +189,7 @@ pub(super) fn event_view(boundary: &Boundary, error: Option<&TaskError>) -> Even
         BoundaryKind::LoopDone => (EventKind::LoopDone, EventStatus::Success),
     };
     let payload = error.map_or_else(LazyValue::default, |error| {
-        LazyValue::from_raw(RawJson::from_serializable(
-            &serde_json::json!({"error": error}),
-        ))
+        LazyValue::from_raw(RawJson::from_serializable(&serde_json::json!({"error": error})))
     });
     EventView {
         kind,

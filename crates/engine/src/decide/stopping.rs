@@ -18,12 +18,8 @@ impl DecisionBuilder<'_> {
             let reason = self.state.stop.as_ref().map(|stop| stop.reason);
             let final_step = self.net.playbook.executor.final_step.clone();
             return match (reason, final_step.filter(|_| !self.state.final_ran)) {
-                (Some(StopReason::Cancelled), _) => {
-                    self.finish_execution(EndStatus::Cancelled).map(|()| false)
-                }
-                (Some(StopReason::Finalized(ending)), _) => {
-                    self.finish_execution(ending).map(|()| false)
-                }
+                (Some(StopReason::Cancelled), _) => self.finish_execution(EndStatus::Cancelled).map(|()| false),
+                (Some(StopReason::Finalized(ending)), _) => self.finish_execution(ending).map(|()| false),
                 (_, Some(step)) => {
                     self.schedule(&step, Vec::new(), true);
                     Ok(true)
@@ -66,8 +62,7 @@ impl DecisionBuilder<'_> {
         let runs = runs.filter(|(id, _)| owner.is_none_or(|only| only == *id));
         // Children requested after the stop are never started, so they need no cancellation.
         let stopped = self.state.stop.as_ref().map(|stop| stop.since);
-        let was_started =
-            |waiting: &PendingWait| stopped.is_none_or(|stopped| waiting.since < stopped);
+        let was_started = |waiting: &PendingWait| stopped.is_none_or(|stopped| waiting.since < stopped);
         let waited = runs.flat_map(|(_, run)| {
             let waiting = |iteration: &Option<u64>| run.waits.get(iteration);
             let waits = move |iteration: &Option<u64>| waiting(iteration).is_some_and(was_started);

@@ -40,10 +40,7 @@ impl DecisionBuilder<'_> {
             kept: unchanged,
             restarted,
         };
-        self.emit(
-            EventLocation::default(),
-            EventBody::PlaybookSwitched(switched),
-        );
+        self.emit(EventLocation::default(), EventBody::PlaybookSwitched(switched));
     }
 }
 

@@ -35,24 +35,14 @@ impl DecisionBuilder<'_> {
     }
 
     /// Sets a timer for a pipeline.
-    pub(super) fn set_timer(
-        &mut self,
-        run: &StepRunId,
-        iteration: Option<u64>,
-        purpose: TimerPurpose,
-        due: Time,
-    ) {
+    pub(super) fn set_timer(&mut self, run: &StepRunId, iteration: Option<u64>, purpose: TimerPurpose, due: Time) {
         let at = run_location(run).with_iteration(iteration);
         self.emit(at, EventBody::TimerSet(TimerSet { due, purpose }));
     }
 
     /// Sets the timer of a step that has a timeout.
     pub(super) fn set_step_timer(&mut self, run: &StepRunId) {
-        let timeout = self
-            .net
-            .playbook
-            .step(run.step.as_str())
-            .and_then(|step| step.timeout);
+        let timeout = self.net.playbook.step(run.step.as_str()).and_then(|step| step.timeout);
         if let Some(timeout) = timeout {
             let due = self.stamp.now.after(timeout);
             self.set_timer(run, None, TimerPurpose::StepTimeout, due);
@@ -79,10 +69,7 @@ impl DecisionBuilder<'_> {
         let error = error.with_detail("step", run.step.as_str());
         self.emit(
             run_location(run),
-            EventBody::StepFailed(Box::new(FailurePayload {
-                error,
-                set_ctx: None,
-            })),
+            EventBody::StepFailed(Box::new(FailurePayload { error, set_ctx: None })),
         );
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use model::command::{Continuation, PipelineCursor, PipelineStage};
 use model::event::{
-    AdmitEvaluated, CtxPatched, EndStatus, Event, EventBody, ExecutionRequested, FrameClaimed,
-    LoopStarted, NextEvaluated, ResultPointer, ResultStored, StepScheduled, StopRequest,
+    AdmitEvaluated, CtxPatched, EndStatus, Event, EventBody, ExecutionRequested, FrameClaimed, LoopStarted,
+    NextEvaluated, ResultPointer, ResultStored, StepScheduled, StopRequest,
 };
 use model::id::{StepRunId, TokenId};
 use model::outcome::TaskError;
@@ -16,8 +16,8 @@ use model::time::Time;
 
 use crate::state::step_run::{StepRun, StepRunEnd};
 use crate::state::{
-    Boundary, BoundaryKind, ExecutionState, LoopRun, Phase, SharedMap, StopInProgress, StopReason,
-    Token, fold_work, reuse, switch,
+    Boundary, BoundaryKind, ExecutionState, LoopRun, Phase, SharedMap, StopInProgress, StopReason, Token, fold_work,
+    reuse, switch,
 };
 
 /// Folds one event. The first event of a log creates the state. Any other event with `None` means a corrupt log.
@@ -111,9 +111,7 @@ impl ExecutionState {
             EventBody::TaskStarted(started) => fold_work::start_task(self, started, event),
             EventBody::PolicyEvaluated(policy) => fold_work::apply_policy(self, policy, event),
             EventBody::TaskDone(_) | EventBody::TaskFailed(_) => fold_work::end_task(self, event),
-            EventBody::AttemptStarted(_)
-            | EventBody::AttemptFailed(_)
-            | EventBody::ManifestUpdated(_) => {
+            EventBody::AttemptStarted(_) | EventBody::AttemptFailed(_) | EventBody::ManifestUpdated(_) => {
                 fold_work::move_pipeline(self, event);
             }
             EventBody::ExecutionRequested(_)
@@ -301,8 +299,7 @@ impl ExecutionState {
         if end == BoundaryKind::LoopDone {
             run.loop_ = None;
         }
-        self.timers
-            .retain(|_, timer| timer.run.as_ref() != Some(&id));
+        self.timers.retain(|_, timer| timer.run.as_ref() != Some(&id));
         self.steps.get_or_default(&id.step).latest = Some(latest);
         let pointer = ResultPointer {
             step: id.step.clone(),
@@ -335,13 +332,7 @@ impl ExecutionState {
                 boundary: came_from.clone(),
                 parked: false,
             };
-            self.tokens.insert(
-                TokenId {
-                    seq: event.seq,
-                    arc,
-                },
-                token,
-            );
+            self.tokens.insert(TokenId { seq: event.seq, arc }, token);
         }
         if let Some(error) = &next.error {
             self.error.get_or_insert_with(|| error.clone());
@@ -371,10 +362,7 @@ impl ExecutionState {
         for run in self.runs.values_mut() {
             run.held = false;
             // A step that succeeded stays finished; only its arcs are evaluated again.
-            run.boundary = run
-                .boundary
-                .take()
-                .filter(|ended| ended.end != BoundaryKind::Failed);
+            run.boundary = run.boundary.take().filter(|ended| ended.end != BoundaryKind::Failed);
             run.strikes = 0;
             run.waits.clear();
             rewind(&mut run.pipeline);
@@ -409,10 +397,7 @@ pub(super) fn rewind(continuation: &mut Continuation) {
 
 fn rewind_known(continuation: &mut Continuation, stage: PipelineStage) {
     match stage {
-        PipelineStage::Started
-        | PipelineStage::Ready
-        | PipelineStage::Done
-        | PipelineStage::Answered { .. } => {}
+        PipelineStage::Started | PipelineStage::Ready | PipelineStage::Done | PipelineStage::Answered { .. } => {}
         PipelineStage::Failed | PipelineStage::Retrying { .. } | PipelineStage::Awaiting { .. } => {
             continuation.stage = PipelineStage::Ready;
             continuation.attempt = 0;

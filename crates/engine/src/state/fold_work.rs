@@ -2,8 +2,8 @@
 
 use model::command::{CommandWork, Continuation, PipelineStage};
 use model::event::{
-    AwaitTarget, CommandClaimed, CommandExpired, CommandIssued, Event, PolicyEvaluated,
-    SignalReceived, TaskStarted, TimerPurpose, TimerSet,
+    AwaitTarget, CommandClaimed, CommandExpired, CommandIssued, Event, PolicyEvaluated, SignalReceived, TaskStarted,
+    TimerPurpose, TimerSet,
 };
 use model::id::{ExecutionId, Name, Seq, StepRunId};
 use model::outcome::{Outcome, TaskError};
@@ -117,9 +117,7 @@ pub(super) fn return_all(state: &mut ExecutionState, which: impl Fn(&LiveCommand
 fn return_work(state: &mut ExecutionState, seq: Seq, command: &LiveCommand, strikes: u32) {
     let newer = state.commands.range_from(&seq).map(|(_, command)| command);
     let same_run = newer.filter(|newer| newer.run == command.run);
-    let elsewhere: Vec<(u64, u64)> = same_run
-        .filter_map(|newer| covered_range(newer.work))
-        .collect();
+    let elsewhere: Vec<(u64, u64)> = same_run.filter_map(|newer| covered_range(newer.work)).collect();
     let Some(run) = state.runs.get_mut(&command.run) else {
         return;
     };
@@ -132,11 +130,7 @@ fn return_work(state: &mut ExecutionState, seq: Seq, command: &LiveCommand, stri
     for (from, to) in parts {
         // If several parts remain, a single iteration is no more suspicious than the others, and cannot be split
         // further.
-        let strikes = if to - from > 1 || is_alone {
-            strikes
-        } else {
-            0
-        };
+        let strikes = if to - from > 1 || is_alone { strikes } else { 0 };
         loop_.returned.push(ReturnedRange { from, to, strikes });
     }
 }
@@ -153,8 +147,7 @@ fn covered_range(work: CommandWork) -> Option<(u64, u64)> {
 /// The ranges without the parts that `others` cover.
 fn subtract_ranges(ranges: Vec<(u64, u64)>, removed: &[(u64, u64)]) -> Vec<(u64, u64)> {
     removed.iter().fold(ranges, |ranges, (from, to)| {
-        let remainders =
-            |range: (u64, u64)| [(range.0, range.1.min(*from)), (range.0.max(*to), range.1)];
+        let remainders = |range: (u64, u64)| [(range.0, range.1.min(*from)), (range.0.max(*to), range.1)];
         let parts = ranges.into_iter().flat_map(remainders);
         parts.filter(|(from, to)| from < to).collect()
     })
@@ -177,10 +170,7 @@ pub(super) fn close_covering(state: &mut ExecutionState, event: &Event) {
 }
 
 /// The loop and the index of the iteration that an event is about.
-fn loop_iteration<'a>(
-    state: &'a mut ExecutionState,
-    event: &Event,
-) -> Option<(&'a mut LoopRun, u64)> {
+fn loop_iteration<'a>(state: &'a mut ExecutionState, event: &Event) -> Option<(&'a mut LoopRun, u64)> {
     let run = state.run_mut(event)?;
     Some((run.loop_.as_mut()?, event.location.iteration?))
 }
@@ -217,10 +207,7 @@ pub(super) fn end_iteration(
         }
     }
     if let Some(error) = error
-        && loop_
-            .first_error
-            .as_ref()
-            .is_none_or(|(first, _)| index < *first)
+        && loop_.first_error.as_ref().is_none_or(|(first, _)| index < *first)
     {
         loop_.first_error = Some((index, error.clone()));
     }
@@ -353,10 +340,7 @@ fn take_signal(state: &mut ExecutionState, id: &StepRunId, event: &Event, name: 
 pub(super) fn receive_signal(state: &mut ExecutionState, signal: &SignalReceived, seq: Seq) {
     if let Some(end) = &signal.child {
         if let Some((id, iteration)) = find_parent(state, end.execution_id) {
-            let outcome = signal
-                .payload
-                .as_ref()
-                .and_then(|raw| raw.parse_as::<Outcome>().ok());
+            let outcome = signal.payload.as_ref().and_then(|raw| raw.parse_as::<Outcome>().ok());
             let failed = outcome.is_some_and(|outcome| !outcome.is_ok());
             if let Some(run) = state.runs.get_mut(&id) {
                 let children = run.children.iter_mut();
@@ -371,11 +355,7 @@ pub(super) fn receive_signal(state: &mut ExecutionState, signal: &SignalReceived
     let waits = |waiting: &PendingWait| matches!(&waiting.awaits, AwaitTarget::Wait(wait) if wait.signal.as_ref() == Some(&signal.name));
     match find_waiter(state, waits) {
         Some((id, iteration)) => end_wait(state, &id, iteration, seq),
-        None => state
-            .signals
-            .entry(signal.name.clone())
-            .or_default()
-            .push_back(seq),
+        None => state.signals.entry(signal.name.clone()).or_default().push_back(seq),
     }
 }
 
@@ -394,22 +374,17 @@ fn find_parent(state: &ExecutionState, child: ExecutionId) -> Option<(StepRunId,
             waiting.is_some_and(|waiting| matches!(waiting.awaits, AwaitTarget::Child(_)))
         };
         let mut children = run.children.iter();
-        let child_entry = children
-            .find(|((iteration, _), recorded)| recorded.execution == child && waits(iteration));
+        let child_entry = children.find(|((iteration, _), recorded)| recorded.execution == child && waits(iteration));
         child_entry.map(|((iteration, _), _)| (id.clone(), *iteration))
     })
 }
 
 /// The pipeline that has waited longest among those that match.
-fn find_waiter(
-    state: &ExecutionState,
-    matches: impl Fn(&PendingWait) -> bool,
-) -> Option<(StepRunId, Option<u64>)> {
-    let waits = state.runs.iter().flat_map(|(id, run)| {
-        run.waits
-            .iter()
-            .map(move |(at, waiting)| (id, *at, waiting))
-    });
+fn find_waiter(state: &ExecutionState, matches: impl Fn(&PendingWait) -> bool) -> Option<(StepRunId, Option<u64>)> {
+    let waits = state
+        .runs
+        .iter()
+        .flat_map(|(id, run)| run.waits.iter().map(move |(at, waiting)| (id, *at, waiting)));
     let oldest = waits
         .filter(|(.., waiting)| matches(waiting))
         .min_by_key(|(.., waiting)| waiting.since);
@@ -427,8 +402,7 @@ fn end_wait(state: &mut ExecutionState, id: &StepRunId, iteration: Option<u64>, 
         continuation.stage = PipelineStage::Answered { by, since };
     }
     wake_iteration(run.loop_.as_mut(), iteration);
-    let of_pipeline =
-        |timer: &LiveTimer| timer.run.as_ref() == Some(id) && timer.iteration == iteration;
+    let of_pipeline = |timer: &LiveTimer| timer.run.as_ref() == Some(id) && timer.iteration == iteration;
     state
         .timers
         .retain(|_, timer| timer.purpose == TimerPurpose::StepTimeout || !of_pipeline(timer));

@@ -101,10 +101,7 @@ impl StateIndex {
             touched.insert(change.key.clone());
         });
         for id in touched {
-            let pipeline_stage = state
-                .runs
-                .get(&id)
-                .map(|run| self.stage_of(&id, run, &kind_of));
+            let pipeline_stage = state.runs.get(&id).map(|run| self.stage_of(&id, run, &kind_of));
             self.set_stage(id, pipeline_stage);
         }
         let tokens = std::mem::replace(&mut self.tokens, state.tokens.clone());
@@ -120,32 +117,18 @@ impl StateIndex {
     }
 
     /// The commands of a run, oldest first.
-    pub(crate) fn commands_of<'a>(
-        &'a self,
-        run: &'a StepRunId,
-    ) -> impl Iterator<Item = &'a LiveCommand> {
+    pub(crate) fn commands_of<'a>(&'a self, run: &'a StepRunId) -> impl Iterator<Item = &'a LiveCommand> {
         let first = (run.clone(), Seq(0));
         let of_run = range_of(&self.commands_by_run, &first, move |(id, _)| id == run);
         of_run.filter_map(|(_, seq)| self.commands.get(seq))
     }
 
     /// The tokens that wait to enter a step, oldest first.
-    pub(crate) fn tokens_before<'a>(
-        &'a self,
-        step: &'a Name,
-    ) -> impl Iterator<Item = TokenId> + 'a {
-        range_of(&self.waiting_tokens, &lowest_key(step), move |(name, _)| {
-            name == step
-        })
-        .map(|(_, id)| *id)
+    pub(crate) fn tokens_before<'a>(&'a self, step: &'a Name) -> impl Iterator<Item = TokenId> + 'a {
+        range_of(&self.waiting_tokens, &lowest_key(step), move |(name, _)| name == step).map(|(_, id)| *id)
     }
 
-    fn stage_of(
-        &self,
-        id: &StepRunId,
-        run: &StepRun,
-        kind_of: impl Fn(&Name) -> StepKind,
-    ) -> RunStage {
+    fn stage_of(&self, id: &StepRunId, run: &StepRun, kind_of: impl Fn(&Name) -> StepKind) -> RunStage {
         if run.held {
             return RunStage::Held;
         }
@@ -155,9 +138,7 @@ impl StateIndex {
         match kind_of(&id.step) {
             StepKind::Loop => RunStage::Looping,
             StepKind::Routing => RunStage::Routing,
-            StepKind::Plain if is_waiting(run) || self.commands_of(id).next().is_some() => {
-                RunStage::UnderWay
-            }
+            StepKind::Plain if is_waiting(run) || self.commands_of(id).next().is_some() => RunStage::UnderWay,
             StepKind::Plain => RunStage::Ready,
         }
     }
@@ -242,10 +223,7 @@ impl PartialEq for StateIndex {
 /// Whether the run's own pipeline waits for a time, a child or a signal.
 pub(crate) fn is_waiting(run: &StepRun) -> bool {
     match run.pipeline.stage {
-        PipelineStage::Awaiting { .. }
-        | PipelineStage::Retrying {
-            suspended: true, ..
-        } => true,
+        PipelineStage::Awaiting { .. } | PipelineStage::Retrying { suspended: true, .. } => true,
         PipelineStage::Ready
         | PipelineStage::Started
         | PipelineStage::Retrying { .. }
@@ -256,10 +234,7 @@ pub(crate) fn is_waiting(run: &StepRun) -> bool {
 }
 
 fn lowest_key(step: &Name) -> (Name, TokenId) {
-    let first = TokenId {
-        seq: Seq(0),
-        arc: 0,
-    };
+    let first = TokenId { seq: Seq(0), arc: 0 };
     (step.clone(), first)
 }
 

@@ -127,18 +127,14 @@ impl LoopRun {
     /// The event that contains the element at this index.
     pub fn elements_event(&self, index: u64) -> Seq {
         let behind = self.frames.partition_point(|(from, _)| *from <= index);
-        let frame = behind
-            .checked_sub(1)
-            .map(|position| self.frames[position].1);
+        let frame = behind.checked_sub(1).map(|position| self.frames[position].1);
         frame.unwrap_or(self.started)
     }
 
     /// One past the last index whose element is in the same event.
     pub fn frame_end(&self, index: u64) -> u64 {
         let behind = self.frames.partition_point(|(from, _)| *from <= index);
-        self.frames
-            .get(behind)
-            .map_or(self.total, |(from, _)| *from)
+        self.frames.get(behind).map_or(self.total, |(from, _)| *from)
     }
 
     /// The event that contains the elements of this work.
@@ -224,10 +220,7 @@ impl LoopRun {
     pub fn unfinished_ranges(&self, from: u64, to: u64) -> Vec<(u64, u64)> {
         let mut ranges: Vec<(u64, u64)> = Vec::new();
         for index in from..to {
-            if self.has_ended(index)
-                || self.suspended.contains(&index)
-                || self.awake.contains(&index)
-            {
+            if self.has_ended(index) || self.suspended.contains(&index) || self.awake.contains(&index) {
                 continue;
             }
             match ranges.last_mut() {

@@ -11,8 +11,7 @@ mod step_run;
 mod switch;
 
 pub use execution_state::{
-    Boundary, BoundaryKind, ExecutionState, LiveTimer, Phase, StepSummary, StopInProgress,
-    StopReason, Token,
+    Boundary, BoundaryKind, ExecutionState, LiveTimer, Phase, StepSummary, StopInProgress, StopReason, Token,
 };
 pub use fold::fold;
 pub(crate) use fold_work::child_id;

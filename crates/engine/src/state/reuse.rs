@@ -1,8 +1,8 @@
 //! Folds what an execution reuses from another one: step results by reference, tokens, and finished iterations.
 
 use model::event::{
-    Event, EventKind, InitialToken, LoopStarted, ResultPointer, ReusedIterations, ReusedPart,
-    ReusedRecord, ReusedStep, TokenOrigin, WorkflowStarted,
+    Event, EventKind, InitialToken, LoopStarted, ResultPointer, ReusedIterations, ReusedPart, ReusedRecord, ReusedStep,
+    TokenOrigin, WorkflowStarted,
 };
 use model::id::{Seq, TokenId};
 use model::step_pointer::{LoopPointer, StepPointer};

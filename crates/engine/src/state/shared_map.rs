@@ -72,8 +72,7 @@ impl<K: Ord, V> SharedMap<K, V> {
     where
         K: Borrow<Q>,
     {
-        let ends_before =
-            |chunk: &Arc<Chunk<K, V>>| chunk.last().is_some_and(|(last, _)| last.borrow() < key);
+        let ends_before = |chunk: &Arc<Chunk<K, V>>| chunk.last().is_some_and(|(last, _)| last.borrow() < key);
         self.chunks.partition_point(ends_before)
     }
 
@@ -105,10 +104,7 @@ impl<K: Ord, V> SharedMap<K, V> {
     }
 
     /// The entries from this key on.
-    pub fn range_from<'a>(
-        &'a self,
-        from: &K,
-    ) -> impl Iterator<Item = (&'a K, &'a V)> + use<'a, K, V> {
+    pub fn range_from<'a>(&'a self, from: &K) -> impl Iterator<Item = (&'a K, &'a V)> + use<'a, K, V> {
         let index = self.chunk_for(from);
         let chunks = self.chunks.get(index..).unwrap_or_default();
         let skipped = chunks
@@ -119,11 +115,7 @@ impl<K: Ord, V> SharedMap<K, V> {
     }
 
     /// Calls `visit` for every entry that differs between the two versions, in key order.
-    pub(crate) fn for_each_change<'a>(
-        &'a self,
-        newer: &'a Self,
-        mut visit: impl FnMut(MapChange<'a, K, V>),
-    ) {
+    pub(crate) fn for_each_change<'a>(&'a self, newer: &'a Self, mut visit: impl FnMut(MapChange<'a, K, V>)) {
         let mut old = MapCursor::new(self);
         let mut new = MapCursor::new(newer);
         loop {
@@ -144,8 +136,7 @@ impl<K: Ord, V> SharedMap<K, V> {
             if ordering.is_ge() {
                 new.advance();
             }
-            let is_same =
-                matches!((before, after), (Some((_, a)), Some((_, b))) if Arc::ptr_eq(a, b));
+            let is_same = matches!((before, after), (Some((_, a)), Some((_, b))) if Arc::ptr_eq(a, b));
             if let (false, Some((key, _))) = (is_same, before.or(after)) {
                 visit(MapChange {
                     key,
@@ -176,11 +167,7 @@ impl<K: Ord + Clone, V> SharedMap<K, V> {
         }
         if chunk.len() > CHUNK_MAX {
             // Ascending keys leave full chunks behind.
-            let split_at = if index == last {
-                CHUNK_MAX
-            } else {
-                CHUNK_MAX / 2
-            };
+            let split_at = if index == last { CHUNK_MAX } else { CHUNK_MAX / 2 };
             let rest = chunk.split_off(split_at);
             self.chunks.insert(index + 1, Arc::new(rest));
         }
@@ -292,11 +279,7 @@ impl<'a, K, V> MapCursor<'a, K, V> {
 
     fn advance(&mut self) {
         self.entry += 1;
-        if self
-            .chunks
-            .first()
-            .is_some_and(|chunk| self.entry >= chunk.len())
-        {
+        if self.chunks.first().is_some_and(|chunk| self.entry >= chunk.len()) {
             self.chunks = &self.chunks[1..];
             self.entry = 0;
         }
@@ -305,8 +288,7 @@ impl<'a, K, V> MapCursor<'a, K, V> {
     /// Skips the current chunk if both maps share it. Returns false if they do not.
     fn skip_shared(&mut self, other: &mut Self) -> bool {
         let at_start = self.entry == 0 && other.entry == 0;
-        let (Some(own_chunk), Some(other_chunk)) = (self.chunks.first(), other.chunks.first())
-        else {
+        let (Some(own_chunk), Some(other_chunk)) = (self.chunks.first(), other.chunks.first()) else {
             return false;
         };
         let is_shared = at_start && Arc::ptr_eq(own_chunk, other_chunk);
@@ -371,9 +353,7 @@ impl<K: Serialize, V: Serialize> Serialize for SharedMap<K, V> {
     }
 }
 
-impl<'de, K: Deserialize<'de> + Ord + Clone, V: Deserialize<'de>> Deserialize<'de>
-    for SharedMap<K, V>
-{
+impl<'de, K: Deserialize<'de> + Ord + Clone, V: Deserialize<'de>> Deserialize<'de> for SharedMap<K, V> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let entries = BTreeMap::<K, V>::deserialize(deserializer)?;
         Ok(entries.into_iter().collect())

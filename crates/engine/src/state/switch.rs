@@ -18,16 +18,10 @@ pub(super) fn fold_switch(state: &mut ExecutionState, switched: &PlaybookSwitche
             restart_pipeline(&mut run.pipeline);
             continue;
         }
-        let unchanged = switched
-            .kept
-            .iter()
-            .find(|unchanged| unchanged.step == id.step);
+        let unchanged = switched.kept.iter().find(|unchanged| unchanged.step == id.step);
         let unchanged = unchanged.map_or(&[][..], |unchanged| unchanged.labels.as_slice());
         restart_if_changed(&mut run.pipeline, unchanged);
-        let live = run
-            .loop_
-            .iter_mut()
-            .flat_map(|loop_| loop_.live.values_mut());
+        let live = run.loop_.iter_mut().flat_map(|loop_| loop_.live.values_mut());
         live.for_each(|continuation| restart_if_changed(continuation, unchanged));
     }
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use model::outcome::{ErrorKind, TaskError};
 use tokio_util::sync::CancellationToken;
 use tools::{
-    DiscardingLogSink, LogSink, ProcessGroup, ProgramEnd, ProgramOutput, ProgramSpec,
-    ResourceLimits, SandboxRules, run_to_end,
+    DiscardingLogSink, LogSink, ProcessGroup, ProgramEnd, ProgramOutput, ProgramSpec, ResourceLimits, SandboxRules,
+    run_to_end,
 };
 
 use crate::container::spec::ContainerRuntime;
@@ -42,10 +42,7 @@ pub(crate) struct CliOutput {
 
 impl RuntimeCli {
     /// Finds the client of the requested runtime, or of the first one that is installed.
-    pub(crate) fn find(
-        wanted: Option<ContainerRuntime>,
-        env: &BTreeMap<String, String>,
-    ) -> Result<Self, TaskError> {
+    pub(crate) fn find(wanted: Option<ContainerRuntime>, env: &BTreeMap<String, String>) -> Result<Self, TaskError> {
         let path = env.get("PATH").map(String::as_str).unwrap_or_default();
         let candidates = match &wanted {
             Some(runtime) => std::slice::from_ref(runtime),
@@ -81,11 +78,7 @@ impl RuntimeCli {
     }
 
     /// Runs the program for its output, even if the task is cancelled meanwhile.
-    pub(crate) async fn query(
-        &self,
-        args: &[String],
-        input: Option<Vec<u8>>,
-    ) -> Result<CliOutput, TaskError> {
+    pub(crate) async fn query(&self, args: &[String], input: Option<Vec<u8>>) -> Result<CliOutput, TaskError> {
         let words = CliCall {
             args,
             env: &BTreeMap::new(),
@@ -152,9 +145,7 @@ fn find_in_path(name: &str, path: &str) -> Option<PathBuf> {
             .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
     };
     let folders = path.split(':').filter(|folder| !folder.is_empty());
-    folders
-        .map(|folder| Path::new(folder).join(name))
-        .find(is_program)
+    folders.map(|folder| Path::new(folder).join(name)).find(is_program)
 }
 
 fn client_missing_error(wanted: &[ContainerRuntime]) -> TaskError {

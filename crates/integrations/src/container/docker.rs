@@ -54,28 +54,19 @@ pub(crate) async fn run_container(
 
 async fn remove_container(cli: &RuntimeCli, plan: &ContainerSpec) {
     // It is fine if the container does not exist.
-    drop(
-        cli.query(&to_strings(["rm", "--force", &plan.name]), None)
-            .await,
-    );
+    drop(cli.query(&to_strings(["rm", "--force", &plan.name]), None).await);
 }
 
 /// Removes containers of earlier attempts of the task, so that no two run at once.
 async fn remove_earlier_attempts(cli: &RuntimeCli, plan: &ContainerSpec) -> Result<(), TaskError> {
     let filter = format!("label={TASK_LABEL}={}", plan.key);
     let found = cli
-        .query(
-            &to_strings(["ps", "--all", "--quiet", "--filter", &filter]),
-            None,
-        )
+        .query(&to_strings(["ps", "--all", "--quiet", "--filter", &filter]), None)
         .await?;
     if found.code != Some(0) {
         let said = text_tail(found.output.stderr.trim(), TAIL_BYTES_MAX);
         let message = format!("`{}` failed: {said}", cli.runtime.program());
-        return Err(
-            TaskError::new(ErrorKind::Connection, "CONTAINER_RUNTIME", message)
-                .with_detail("sent", false),
-        );
+        return Err(TaskError::new(ErrorKind::Connection, "CONTAINER_RUNTIME", message).with_detail("sent", false));
     }
     let left = found.output.stdout.split_whitespace();
     let mut args = to_strings(["rm", "--force"]);
@@ -100,12 +91,7 @@ fn is_client_variable(name: &str) -> bool {
 pub(crate) fn run_arguments(plan: &ContainerSpec) -> Vec<String> {
     let mut args = to_strings(["run", "--rm", "--name", &plan.name]);
     let label = format!("{TASK_LABEL}={}", plan.key);
-    args.extend(to_strings([
-        "--label",
-        &label,
-        "--security-opt",
-        "no-new-privileges",
-    ]));
+    args.extend(to_strings(["--label", &label, "--security-opt", "no-new-privileges"]));
     for (name, value) in &plan.env {
         let variable = if is_client_variable(name) {
             format!("{name}={value}")
@@ -144,12 +130,7 @@ pub(crate) fn run_arguments(plan: &ContainerSpec) -> Vec<String> {
     args
 }
 
-fn to_outcome(
-    cli: &RuntimeCli,
-    plan: &ContainerSpec,
-    end: ProgramEnd,
-    printed: &ProgramOutput,
-) -> Outcome {
+fn to_outcome(cli: &RuntimeCli, plan: &ContainerSpec, end: ProgramEnd, printed: &ProgramOutput) -> Outcome {
     let job = json!({"runtime": cli.runtime.program(), "name": plan.name});
     let error = match end {
         ProgramEnd::Exited(Ok(status)) => match status.code() {
@@ -190,13 +171,8 @@ pub(crate) fn success_result(job: &Value, stdout: &str, stderr: &str) -> Value {
 /// Error of a container that exited with a code.
 pub(crate) fn exit_error(code: i32) -> TaskError {
     let message = match code {
-        126 | 127 => format!(
-            "container exited with code {code}: its command is not executable or is not in the image"
-        ),
-        137 => {
-            "container was killed (exit code 137), possibly because it exceeded its memory limit"
-                .to_owned()
-        }
+        126 | 127 => format!("container exited with code {code}: its command is not executable or is not in the image"),
+        137 => "container was killed (exit code 137), possibly because it exceeded its memory limit".to_owned(),
         _ => format!("container exited with code {code}"),
     };
     TaskError::new(ErrorKind::ClientError, "CONTAINER_EXIT", message).with_detail("exit_code", code)

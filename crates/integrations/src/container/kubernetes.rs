@@ -91,9 +91,7 @@ pub(crate) async fn run_job(
 pub(crate) fn job_manifest(plan: &ContainerSpec, limit: Option<Duration>) -> Value {
     let labels = json!({KEY_LABEL: plan.key, ATTEMPT_LABEL: plan.name, "app.kubernetes.io/managed-by": "noetl"});
     let env = plan.env.iter();
-    let env: Vec<Value> = env
-        .map(|(name, value)| json!({"name": name, "value": value}))
-        .collect();
+    let env: Vec<Value> = env.map(|(name, value)| json!({"name": name, "value": value})).collect();
     let mut container = json!({"name": "task", "image": plan.image, "env": env});
     let mut bounds = Map::new();
     if let Some(millis) = plan.resources.cpu_millis {
@@ -185,16 +183,10 @@ async fn remove_earlier_attempts(cli: &RuntimeCli, plan: &ContainerSpec) -> Resu
     check_output(&answer, "cannot access the cluster")
 }
 
-async fn create_job(
-    cli: &RuntimeCli,
-    plan: &ContainerSpec,
-    limit: Option<Duration>,
-) -> Result<(), TaskError> {
+async fn create_job(cli: &RuntimeCli, plan: &ContainerSpec, limit: Option<Duration>) -> Result<(), TaskError> {
     let manifest = job_manifest(plan, limit).to_string().into_bytes();
     let args = to_strings(["create", "--filename", "-", "--output", "name"]);
-    let answer = cli
-        .query(&with_namespace(plan, args), Some(manifest))
-        .await?;
+    let answer = cli.query(&with_namespace(plan, args), Some(manifest)).await?;
     // The same attempt was started by a worker that crashed: continue with its Job.
     if answer.output.stderr.contains("AlreadyExists") {
         return Ok(());
@@ -222,11 +214,7 @@ async fn watch_job(cli: &RuntimeCli, plan: &ContainerSpec) -> Result<JobEnd, Tas
                 "cannot watch the Job `{}` after {EMPTY_WATCHES_MAX} attempts: {said}",
                 plan.name
             );
-            return Err(TaskError::new(
-                error_kind(&seen.stderr),
-                "CONTAINER_LOST",
-                message,
-            ));
+            return Err(TaskError::new(error_kind(&seen.stderr), "CONTAINER_LOST", message));
         }
         tokio::time::sleep(WATCH_RETRY_DELAY).await;
     }
@@ -244,11 +232,7 @@ struct WatchResult {
 /// Watches the Job until the Job or the watch ends.
 async fn watch_once(cli: &RuntimeCli, plan: &ContainerSpec) -> Result<WatchResult, TaskError> {
     let args = to_strings(["get", "job", &plan.name, "--output", "json", "--watch"]);
-    let mut group = cli.start(
-        &with_namespace(plan, args),
-        cli.env(),
-        std::process::Stdio::null(),
-    )?;
+    let mut group = cli.start(&with_namespace(plan, args), cli.env(), std::process::Stdio::null())?;
     let mut buffer = Vec::new();
     let mut bytes = 0;
     let ended = loop {
@@ -292,31 +276,17 @@ fn take_job_end(buffer: &mut Vec<u8>) -> Option<JobEnd> {
 }
 
 async fn read_log(cli: &RuntimeCli, plan: &ContainerSpec) -> String {
-    let (job, bytes) = (
-        format!("job/{}", plan.name),
-        format!("--limit-bytes={LOG_BYTES_MAX}"),
-    );
+    let (job, bytes) = (format!("job/{}", plan.name), format!("--limit-bytes={LOG_BYTES_MAX}"));
     let args = with_namespace(plan, to_strings(["logs", &job, "--tail=-1", &bytes]));
     // A pod that never started has no log; the Job reports the reason.
     let answer = cli.query(&args, None).await;
-    answer
-        .map(|answer| answer.output.stdout)
-        .unwrap_or_default()
+    answer.map(|answer| answer.output.stdout).unwrap_or_default()
 }
 
 /// Error of a failed Job: the exit code of its container, else the Job's reason.
-async fn job_error(
-    cli: &RuntimeCli,
-    plan: &ContainerSpec,
-    reason: &str,
-    message: &str,
-) -> TaskError {
+async fn job_error(cli: &RuntimeCli, plan: &ContainerSpec, reason: &str, message: &str) -> TaskError {
     if reason == "DeadlineExceeded" {
-        return TaskError::new(
-            ErrorKind::Timeout,
-            "TIMEOUT",
-            "the Job exceeded its timeout",
-        );
+        return TaskError::new(ErrorKind::Timeout, "TIMEOUT", "the Job exceeded its timeout");
     }
     let selector = format!("job-name={}", plan.name);
     let args = to_strings(["get", "pods", "--selector", &selector, "--output", "json"]);
@@ -325,14 +295,10 @@ async fn job_error(
         .ok()
         .and_then(|answer| serde_json::from_str(&answer.output.stdout).ok())
         .unwrap_or_default();
-    let code = pods["items"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .find_map(|pod| {
-            let state = &pod["status"]["containerStatuses"][0]["state"];
-            state["terminated"]["exitCode"].as_i64()
-        });
+    let code = pods["items"].as_array().into_iter().flatten().find_map(|pod| {
+        let state = &pod["status"]["containerStatuses"][0]["state"];
+        state["terminated"]["exitCode"].as_i64()
+    });
     if let Some(code) = code.and_then(|code| i32::try_from(code).ok()) {
         return exit_error(code);
     }
@@ -341,13 +307,7 @@ async fn job_error(
 }
 
 async fn delete_job(cli: &RuntimeCli, plan: &ContainerSpec) {
-    let args = to_strings([
-        "delete",
-        "job",
-        &plan.name,
-        "--ignore-not-found",
-        "--wait=false",
-    ]);
+    let args = to_strings(["delete", "job", &plan.name, "--ignore-not-found", "--wait=false"]);
     // If the cluster is unreachable now, the Job ends at its own deadline.
     drop(cli.query(&with_namespace(plan, args), None).await);
 }

@@ -74,8 +74,7 @@ impl ContainerRuntime {
             Some("podman") => Ok(Some(Self::Podman)),
             Some("kubernetes" | "k8s") => Ok(Some(Self::Kubernetes)),
             Some(other) => {
-                let message =
-                    format!("invalid value `{other}`; use auto, docker, podman or kubernetes");
+                let message = format!("invalid value `{other}`; use auto, docker, podman or kubernetes");
                 Err(invalid_field_error("runtime", &message))
             }
         }
@@ -85,11 +84,8 @@ impl ContainerRuntime {
 impl ContainerSpec {
     /// Reads the container of a call.
     pub(crate) fn from_call(call: &Call) -> Result<Self, TaskError> {
-        let text = |key: &str| -> Result<Option<String>, TaskError> {
-            Ok(call.text_field(key)?.map(str::to_owned))
-        };
-        let image = text("image")?
-            .ok_or_else(|| call.missing_key_error("image", "set it to the image to run"))?;
+        let text = |key: &str| -> Result<Option<String>, TaskError> { Ok(call.text_field(key)?.map(str::to_owned)) };
+        let image = text("image")?.ok_or_else(|| call.missing_key_error("image", "set it to the image to run"))?;
         if image.is_empty() || image.starts_with('-') || image.contains(char::is_whitespace) {
             return Err(invalid_field_error(
                 "image",
@@ -135,10 +131,7 @@ impl ContainerResources {
         let Some(asked) = asked else {
             return Ok(Self::default());
         };
-        let asked = asked
-            .get("limits")
-            .and_then(Value::as_object)
-            .unwrap_or(asked);
+        let asked = asked.get("limits").and_then(Value::as_object).unwrap_or(asked);
         if let Some(key) = asked
             .keys()
             .find(|key| !matches!(key.as_str(), "cpu" | "memory" | "requests"))
@@ -147,18 +140,8 @@ impl ContainerResources {
             return Err(invalid_field_error("resources", &message));
         }
         Ok(Self {
-            cpu_millis: read_resource(
-                asked,
-                "cpu",
-                parse_cpu_millis,
-                "a number of CPUs such as 0.5 or `500m`",
-            )?,
-            memory_bytes: read_resource(
-                asked,
-                "memory",
-                parse_memory_bytes,
-                "a size such as `512MiB`",
-            )?,
+            cpu_millis: read_resource(asked, "cpu", parse_cpu_millis, "a number of CPUs such as 0.5 or `500m`")?,
+            memory_bytes: read_resource(asked, "memory", parse_memory_bytes, "a size such as `512MiB`")?,
         })
     }
 }

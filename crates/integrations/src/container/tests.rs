@@ -62,10 +62,7 @@ impl FakeRuntime {
         std::fs::write(&file, script).unwrap();
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
         let folder = dir.path().display().to_string();
-        let env = [
-            ("PATH", format!("{folder}:/usr/bin:/bin")),
-            ("FAKE", folder),
-        ];
+        let env = [("PATH", format!("{folder}:/usr/bin:/bin")), ("FAKE", folder)];
         let env = env.map(|(name, value)| (name.to_owned(), value));
         Self {
             tool: ContainerTool::new(env.into()),
@@ -181,9 +178,7 @@ fn the_end_of_a_job_is_seen_in_its_conditions() {
     assert_eq!(job_end(&state("Complete", "True")), Some(JobEnd::Complete));
     assert_eq!(job_end(&state("Complete", "False")), None);
     assert_eq!(job_end(&state("SuccessCriteriaMet", "True")), None);
-    assert!(
-        matches!(job_end(&state("Failed", "True")), Some(JobEnd::Failed { reason, .. }) if reason == "R")
-    );
+    assert!(matches!(job_end(&state("Failed", "True")), Some(JobEnd::Failed { reason, .. }) if reason == "R"));
     assert_eq!(job_end(&json!({"status": {}})), None);
 }
 
@@ -206,11 +201,7 @@ async fn without_a_runtime_the_task_says_what_is_missing() {
     )
     .await;
     assert!(expect_error(&named).message.contains("no kubectl"));
-    let wrong = run_tool(
-        &tool,
-        container_call(json!({"image": "busybox", "runtime": "rkt"})),
-    )
-    .await;
+    let wrong = run_tool(&tool, container_call(json!({"image": "busybox", "runtime": "rkt"}))).await;
     assert_eq!(expect_error(&wrong).code, "TOOL_INPUT");
 }
 
@@ -239,36 +230,23 @@ async fn a_container_of_docker_gives_what_it_prints() {
     assert_eq!(expect_error(&failed).details["stdout"], "why\n");
     let missing = fake.run(json!({"image": "nothing"})).await;
     assert_eq!(expect_error(&missing).code, "CONTAINER_START");
-    assert!(
-        expect_error(&missing)
-            .message
-            .contains("Unable to find image")
-    );
+    assert!(expect_error(&missing).message.contains("Unable to find image"));
 }
 
 #[tokio::test]
 async fn what_an_earlier_try_left_is_removed_first() {
     let fake = FakeRuntime::new("docker", DOCKER);
     fake.write("left", "abc\ndef\n");
-    expect_result(
-        fake.run(json!({"image": "busybox", "args": ["-c", "true"]}))
-            .await,
-    );
+    expect_result(fake.run(json!({"image": "busybox", "args": ["-c", "true"]})).await);
     let calls = fake.calls();
     let key = container_spec(json!({"image": "busybox"})).key;
-    assert_eq!(
-        calls[0],
-        format!("ps --all --quiet --filter label=io.noetl.key={key}")
-    );
+    assert_eq!(calls[0], format!("ps --all --quiet --filter label=io.noetl.key={key}"));
     assert_eq!(calls[1], "rm --force abc def");
     assert!(calls[2].starts_with("run --rm --name noetl-"));
     fake.write("broken", "");
     let outcome = fake.run(json!({"image": "busybox"})).await;
     assert_eq!(
-        (
-            expect_error(&outcome).code.as_str(),
-            expect_error(&outcome).kind
-        ),
+        (expect_error(&outcome).code.as_str(), expect_error(&outcome).kind),
         ("CONTAINER_RUNTIME", ErrorKind::Connection)
     );
     assert!(expect_error(&outcome).retryable && !expect_error(&outcome).leaves_effect_unknown());
@@ -293,8 +271,7 @@ async fn a_container_that_is_stopped_or_takes_too_long_is_removed() {
         pid
     };
     let (outcome, pid) = tokio::join!(
-        fake.tool
-            .call(container_call(fields), stop.clone(), &DiscardingLogSink),
+        fake.tool.call(container_call(fields), stop.clone(), &DiscardingLogSink),
         stopping
     );
     assert_eq!(expect_error(&outcome).kind, ErrorKind::Cancelled);
@@ -313,9 +290,7 @@ async fn a_stopped_container_does_not_wait_for_its_client() {
         stop.cancel();
         (pid, Instant::now())
     };
-    let call = fake
-        .tool
-        .call(container_call(fields), stop.clone(), &DiscardingLogSink);
+    let call = fake.tool.call(container_call(fields), stop.clone(), &DiscardingLogSink);
     let (outcome, (pid, stopped)) = tokio::join!(call, stopping);
     assert_eq!(expect_error(&outcome).kind, ErrorKind::Cancelled);
     assert!(stopped.elapsed() < tools::KILL_GRACE, "{stopped:?}");
@@ -332,11 +307,7 @@ async fn a_job_that_nobody_can_watch_is_given_up() {
         (failed.code.as_str(), failed.kind),
         ("CONTAINER_LOST", ErrorKind::Connection)
     );
-    assert!(
-        failed.message.contains("Unable to connect"),
-        "{}",
-        failed.message
-    );
+    assert!(failed.message.contains("Unable to connect"), "{}", failed.message);
     let last = fake.calls().last().unwrap().clone();
     assert!(last.starts_with("delete job"), "{last}");
 }
@@ -344,14 +315,8 @@ async fn a_job_that_nobody_can_watch_is_given_up() {
 #[tokio::test]
 async fn a_job_is_watched_to_its_end() {
     let fake = FakeRuntime::new("kubectl", KUBECTL);
-    fake.write(
-        "end",
-        r#"{"conditions": [{"type": "Complete", "status": "True"}]}"#,
-    );
-    let answer = expect_result(
-        fake.run(json!({"image": "busybox", "namespace": "jobs"}))
-            .await,
-    );
+    fake.write("end", r#"{"conditions": [{"type": "Complete", "status": "True"}]}"#);
+    let answer = expect_result(fake.run(json!({"image": "busybox", "namespace": "jobs"})).await);
     assert_eq!(
         (&answer["stdout"], &answer["job"]["namespace"]),
         (&json!("one\ntwo\n"), &json!("jobs"))
@@ -359,9 +324,7 @@ async fn a_job_is_watched_to_its_end() {
     let made: Value = serde_json::from_slice(&std::fs::read(fake.file("job")).unwrap()).unwrap();
     assert_eq!(made["kind"], "Job");
     assert!(
-        fake.calls()
-            .iter()
-            .all(|call| call.ends_with("--namespace jobs")),
+        fake.calls().iter().all(|call| call.ends_with("--namespace jobs")),
         "{:?}",
         fake.calls()
     );
@@ -372,8 +335,14 @@ async fn a_job_is_watched_to_its_end() {
 #[tokio::test]
 async fn a_job_that_fails_says_what_its_container_left_with() {
     let fake = FakeRuntime::new("kubectl", KUBECTL);
-    fake.write("end", r#"{"conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]}"#);
-    fake.write("pods", r#"{"items": [{"status": {"containerStatuses": [{"state": {"terminated": {"exitCode": 137}}}]}}]}"#);
+    fake.write(
+        "end",
+        r#"{"conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]}"#,
+    );
+    fake.write(
+        "pods",
+        r#"{"items": [{"status": {"containerStatuses": [{"state": {"terminated": {"exitCode": 137}}}]}}]}"#,
+    );
     let outcome = fake.run(json!({"image": "busybox"})).await;
     let failed = expect_error(&outcome);
     assert_eq!(
@@ -425,8 +394,5 @@ async fn a_job_that_is_cancelled_is_deleted() {
     let (outcome, ()) = tokio::join!(call, stopping);
     assert_eq!(expect_error(&outcome).kind, ErrorKind::Cancelled);
     let last = fake.calls().last().unwrap().clone();
-    assert_eq!(
-        last,
-        format!("delete job {name} --ignore-not-found --wait=false")
-    );
+    assert_eq!(last, format!("delete job {name} --ignore-not-found --wait=false"));
 }

@@ -33,9 +33,7 @@ impl Tool for ContainerTool {
             ContainerRuntime::Docker | ContainerRuntime::Podman => {
                 docker::run_container(&cli, &plan, limit, stop, log).await
             }
-            ContainerRuntime::Kubernetes => {
-                kubernetes::run_job(&cli, &plan, limit, stop, log).await
-            }
+            ContainerRuntime::Kubernetes => kubernetes::run_job(&cli, &plan, limit, stop, log).await,
         }
     }
 }

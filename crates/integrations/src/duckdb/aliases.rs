@@ -109,8 +109,7 @@ impl Aliases {
             "gcs" | "gs" | "gcs_hmac" => self.add_bucket(alias, "gcs", credential),
             kind @ ("duckdb" | "sqlite") => {
                 let file = credential_text(credential, &["database", "path", "file"]);
-                let file =
-                    file.ok_or_else(|| invalid_credential_error(alias, "`database` is missing"))?;
+                let file = file.ok_or_else(|| invalid_credential_error(alias, "`database` is missing"))?;
                 let file = call.resolve_path(&file);
                 guard.check_file(&file)?;
                 self.add_file(alias, kind, &file);
@@ -123,11 +122,7 @@ impl Aliases {
         }
     }
 
-    fn add_postgres(
-        &mut self,
-        alias: &str,
-        credential: &Map<String, Value>,
-    ) -> Result<(), TaskError> {
+    fn add_postgres(&mut self, alias: &str, credential: &Map<String, Value>) -> Result<(), TaskError> {
         self.add_extension(alias, "postgres");
         let fields = [
             ("HOST", &["db_host", "host"][..]),
@@ -150,37 +145,24 @@ impl Aliases {
         Ok(())
     }
 
-    fn add_bucket(
-        &mut self,
-        alias: &str,
-        kind: &str,
-        credential: &Map<String, Value>,
-    ) -> Result<(), TaskError> {
+    fn add_bucket(&mut self, alias: &str, kind: &str, credential: &Map<String, Value>) -> Result<(), TaskError> {
         self.add_extension(alias, "httpfs");
         let fields = [
             ("KEY_ID", &["access_key_id", "key_id", "hmac_key_id"][..]),
-            (
-                "SECRET",
-                &["secret_access_key", "secret_key", "secret", "hmac_secret"],
-            ),
+            ("SECRET", &["secret_access_key", "secret_key", "secret", "hmac_secret"]),
             ("SESSION_TOKEN", &["session_token"]),
             ("REGION", &["region"]),
         ];
         for (_, keys) in &fields[..2] {
             if credential_text(credential, keys).is_none() {
-                return Err(invalid_credential_error(
-                    alias,
-                    &format!("`{}` is missing", keys[0]),
-                ));
+                return Err(invalid_credential_error(alias, &format!("`{}` is missing", keys[0])));
             }
         }
         let mut own = credential.clone();
         let mut fields = fields.to_vec();
         if let Some(endpoint) = credential_text(credential, &["endpoint", "endpoint_url"]) {
             let is_clear = endpoint.starts_with("http://");
-            let host = endpoint
-                .split_once("://")
-                .map_or(endpoint.as_str(), |(_, host)| host);
+            let host = endpoint.split_once("://").map_or(endpoint.as_str(), |(_, host)| host);
             own.insert("endpoint".to_owned(), host.trim_end_matches('/').into());
             own.insert("use_ssl".to_owned(), (!is_clear).to_string().into());
             own.insert("url_style".to_owned(), "path".into());
@@ -209,13 +191,7 @@ impl Aliases {
         self.add_statement(alias, format!("LOAD {extension}"), None);
     }
 
-    fn add_secret(
-        &mut self,
-        alias: &str,
-        kind: &str,
-        fields: &[(&str, &[&str])],
-        credential: &Map<String, Value>,
-    ) {
+    fn add_secret(&mut self, alias: &str, kind: &str, fields: &[(&str, &[&str])], credential: &Map<String, Value>) {
         let name = quote_name(&secret_name(alias));
         let mut sql = format!("CREATE OR REPLACE TEMPORARY SECRET {name} (TYPE {kind}");
         for (key, names) in fields {
@@ -249,10 +225,7 @@ impl Drop for AttachedAliases<'_> {
         }
         // An open transaction would restore what is removed, and the database in use cannot be detached.
         let home = format!("USE {}", quote_name(&self.default_database));
-        for sql in ["ROLLBACK", &home]
-            .into_iter()
-            .chain(self.undo.iter().rev().copied())
-        {
+        for sql in ["ROLLBACK", &home].into_iter().chain(self.undo.iter().rev().copied()) {
             if let Err(fault) = self.connection.execute_despite_interrupt(sql) {
                 tracing::debug!(%fault, "failed to remove credential of call");
             }

@@ -246,9 +246,9 @@ fn without_locations(tree: &mut Value) {
 /// Whether a tree is that of the harmless value, with one of these texts in its place.
 fn fits(found: &Value, plain: &Value, texts: &[String]) -> bool {
     match (found, plain) {
-        (Value::String(found), Value::String(plain)) => texts
-            .iter()
-            .any(|text| *found == plain.replace(HARMLESS, text)),
+        (Value::String(found), Value::String(plain)) => {
+            texts.iter().any(|text| *found == plain.replace(HARMLESS, text))
+        }
         (Value::Array(found), Value::Array(plain)) => {
             let mut pairs = found.iter().zip(plain);
             found.len() == plain.len() && pairs.all(|(found, plain)| fits(found, plain, texts))
@@ -260,8 +260,7 @@ fn fits(found: &Value, plain: &Value, texts: &[String]) -> bool {
                 let is_function = key == "function_name";
                 let found = found.get(key);
                 found.is_some_and(|found| {
-                    fits(found, plain, texts)
-                        || (is_function && fits(found, plain, &small.collect::<Vec<_>>()))
+                    fits(found, plain, texts) || (is_function && fits(found, plain, &small.collect::<Vec<_>>()))
                 })
             };
             found.len() == plain.len() && plain.iter().all(fits_at)
@@ -290,12 +289,7 @@ fn parse(connection: &DuckdbConnection, texts: &[(String, Vec<Value>)]) -> Parse
 }
 
 /// What is wrong with an attack in a place. A value may be refused there, or it must become what it is.
-fn problem(
-    connection: &DuckdbConnection,
-    placing: Placing,
-    place: &str,
-    attack: &str,
-) -> Option<String> {
+fn problem(connection: &DuckdbConnection, placing: Placing, place: &str, attack: &str) -> Option<String> {
     let Ok(plain) = placing(place, &json!(HARMLESS)) else {
         return None;
     };
@@ -348,20 +342,13 @@ fn no_value_becomes_sql_in_any_context() {
 fn no_name_becomes_more_than_a_name() {
     let connection = connect();
     // A dot divides a name, which is another tree.
-    let attacks: Vec<&str> = ATTACKS
-        .iter()
-        .filter(|attack| !attack.contains('.'))
-        .copied()
-        .collect();
+    let attacks: Vec<&str> = ATTACKS.iter().filter(|attack| !attack.contains('.')).copied().collect();
     check(&all_cases(NAMES, &attacks), |place, attack| {
         problem(&connection, placed, place, attack)
     });
     for name in ["a", "a.b", "a.b.c"] {
         let texts = placed("SELECT * FROM @", &json!(name)).unwrap();
-        assert_eq!(
-            texts[0].0,
-            format!("SELECT * FROM \"{}\"", name.replace('.', "\".\""))
-        );
+        assert_eq!(texts[0].0, format!("SELECT * FROM \"{}\"", name.replace('.', "\".\"")));
     }
 }
 
@@ -382,8 +369,7 @@ fn whatever_the_value_the_tree_differs_only_in_that_text() {
     let connection = connect();
     let places = [LITERALS, COMMENTS, NAMES].concat();
     let mut runner = runner(400);
-    let values =
-        "[^\u{0}.]{0,16}|['\"\\\\;$/*`qt1 \u{a0}\n\r-]{0,12}|\\$t\\$[^\u{0}.]{0,4}\\$[a-z]{0,2}";
+    let values = "[^\u{0}.]{0,16}|['\"\\\\;$/*`qt1 \u{a0}\n\r-]{0,12}|\\$t\\$[^\u{0}.]{0,4}\\$[a-z]{0,2}";
     runner
         .run(&(values, 0..places.len()), |(value, at)| {
             for step in 0..8 {
@@ -517,12 +503,7 @@ fn numbers_come_back() {
     };
     runner
         .run(&(any::<i64>(), any::<u64>(), -1e300..1e300), |(n, u, r)| {
-            for place in [
-                "SELECT @",
-                "SELECT 0+@",
-                "SELECT -(-@)",
-                "FROM range(1) SELECT 0-(-@)",
-            ] {
+            for place in ["SELECT @", "SELECT 0+@", "SELECT -(-@)", "FROM range(1) SELECT 0-(-@)"] {
                 prop_assert_eq!(back(place, &json!(n)), json!(n), "{}", place);
             }
             prop_assert_eq!(back("SELECT @", &json!(u)), json!(u));

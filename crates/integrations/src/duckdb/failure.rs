@@ -35,10 +35,7 @@ impl DuckdbError {
 
     /// Line where the library stopped parsing: `LINE 2: …`.
     fn line(&self) -> Option<usize> {
-        let rest = self
-            .message
-            .lines()
-            .find_map(|line| line.strip_prefix("LINE "));
+        let rest = self.message.lines().find_map(|line| line.strip_prefix("LINE "));
         rest?.split_once(':')?.0.parse().ok()
     }
 
@@ -47,12 +44,8 @@ impl DuckdbError {
         if self.message.starts_with("Failed to append") && self.message.contains("constraint") {
             return "CONSTRAINT".to_owned();
         }
-        let head = self
-            .message
-            .split_once(" Error")
-            .map_or("", |(head, _)| head);
-        let is_class =
-            head.len() <= 24 && head.chars().all(|c| c.is_ascii_alphabetic() || c == ' ');
+        let head = self.message.split_once(" Error").map_or("", |(head, _)| head);
+        let is_class = head.len() <= 24 && head.chars().all(|c| c.is_ascii_alphabetic() || c == ' ');
         if is_class {
             head.to_ascii_uppercase().replace(' ', "_")
         } else {
@@ -67,34 +60,20 @@ impl DuckdbError {
             "CATALOG" if says("Table with name") && says("does not exist") => {
                 (ErrorKind::ClientError, "DUCKDB_CATALOG", "42P01")
             }
-            "CATALOG" if says("already exists") => {
-                (ErrorKind::ClientError, "DUCKDB_CATALOG", "42P07")
-            }
+            "CATALOG" if says("already exists") => (ErrorKind::ClientError, "DUCKDB_CATALOG", "42P07"),
             "CATALOG" => (ErrorKind::ClientError, "DUCKDB_CATALOG", "42704"),
             "BINDER" if says("column") => (ErrorKind::ClientError, "DUCKDB_BINDER", "42703"),
             "BINDER" => (ErrorKind::ClientError, "DUCKDB_BINDER", "42000"),
-            "CONSTRAINT" if says("uplicate key") => {
-                (ErrorKind::DbConstraint, "DUCKDB_CONSTRAINT", "23505")
-            }
-            "CONSTRAINT" if says("NOT NULL") => {
-                (ErrorKind::DbConstraint, "DUCKDB_CONSTRAINT", "23502")
-            }
-            "CONSTRAINT" if says("foreign key") => {
-                (ErrorKind::DbConstraint, "DUCKDB_CONSTRAINT", "23503")
-            }
+            "CONSTRAINT" if says("uplicate key") => (ErrorKind::DbConstraint, "DUCKDB_CONSTRAINT", "23505"),
+            "CONSTRAINT" if says("NOT NULL") => (ErrorKind::DbConstraint, "DUCKDB_CONSTRAINT", "23502"),
+            "CONSTRAINT" if says("foreign key") => (ErrorKind::DbConstraint, "DUCKDB_CONSTRAINT", "23503"),
             "CONSTRAINT" => (ErrorKind::DbConstraint, "DUCKDB_CONSTRAINT", "23514"),
-            "CONVERSION" | "OUT_OF_RANGE" | "MISMATCH_TYPE" => {
-                (ErrorKind::ClientError, "DUCKDB_CONVERSION", "22000")
-            }
-            "TRANSACTION" | "TRANSACTIONCONTEXT" => {
-                (ErrorKind::DbDeadlock, "DUCKDB_TRANSACTION", "40001")
-            }
+            "CONVERSION" | "OUT_OF_RANGE" | "MISMATCH_TYPE" => (ErrorKind::ClientError, "DUCKDB_CONVERSION", "22000"),
+            "TRANSACTION" | "TRANSACTIONCONTEXT" => (ErrorKind::DbDeadlock, "DUCKDB_TRANSACTION", "40001"),
             "OUT_OF_MEMORY" => (ErrorKind::Storage, "DUCKDB_MEMORY", "53200"),
             "IO" if says("lock on file") => (ErrorKind::DbTimeout, "DUCKDB_LOCKED", "55P03"),
             "IO" if says("Extension \"") => (ErrorKind::ClientError, "DUCKDB_EXTENSION", "58P01"),
-            "IO" if says("No files found") || says("No such file") => {
-                (ErrorKind::NotFound, "DUCKDB_IO", "58P01")
-            }
+            "IO" if says("No files found") || says("No such file") => (ErrorKind::NotFound, "DUCKDB_IO", "58P01"),
             "IO" => (ErrorKind::Storage, "DUCKDB_IO", "58030"),
             "HTTP" => (ErrorKind::Connection, "DUCKDB_HTTP", "08006"),
             "MISSING_EXTENSION" | "AUTOLOAD" | "EXTENSION_AUTOLOADING" => {
@@ -144,9 +123,7 @@ pub(super) fn failure_outcome(fault: &DuckdbError, run: &ExecutedStatement<'_>) 
         error = error.with_detail("line", run.sent.line_of_line(line));
     }
     if sqlstate == "42601" && run.statement.has_values() {
-        error
-            .message
-            .push_str("; a table or column name needs `| ident`");
+        error.message.push_str("; a table or column name needs `| ident`");
     }
     let facets = Facets {
         pg: Some(json!({"code": sqlstate, "sqlstate": sqlstate})),
@@ -164,10 +141,7 @@ mod tests {
         let code = |text: &str| task_error(&DuckdbError::new(text.to_owned())).code;
         let appended = "Failed to append: Duplicate key \"id: 2\" violates primary key constraint.";
         assert_eq!(code(appended), "DUCKDB_CONSTRAINT");
-        assert_eq!(
-            code("Parser Error: syntax error at or near \"x\""),
-            "DUCKDB_SYNTAX"
-        );
+        assert_eq!(code("Parser Error: syntax error at or near \"x\""), "DUCKDB_SYNTAX");
         assert_eq!(
             code("IO Error: Could not set lock on file \"/tmp/x\": Conflicting lock"),
             "DUCKDB_LOCKED"
@@ -179,11 +153,6 @@ mod tests {
         assert_eq!(code("something else"), "DUCKDB_ERROR");
         let placed = "Binder Error: no column \"x\"\n\nLINE 3: x\n        ^";
         assert_eq!(DuckdbError::new(placed.to_owned()).line(), Some(3));
-        assert!(
-            task_error(&DuckdbError::new(
-                "TransactionContext Error: Conflict".to_owned()
-            ))
-            .retryable
-        );
+        assert!(task_error(&DuckdbError::new("TransactionContext Error: Conflict".to_owned())).retryable);
     }
 }

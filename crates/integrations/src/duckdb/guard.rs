@@ -40,11 +40,7 @@ impl StoreGuard {
     }
 
     /// Rejects a statement that names a file of NoETL itself, as a literal or a value, or that bypasses `ATTACH`.
-    pub(crate) fn check_statement(
-        &self,
-        statement: &SqlStatement,
-        base: &Path,
-    ) -> Result<(), TaskError> {
+    pub(crate) fn check_statement(&self, statement: &SqlStatement, base: &Path) -> Result<(), TaskError> {
         let sent = statement.text();
         let text = sent.text.to_ascii_lowercase();
         if let Some(name) = SERVER_FUNCTIONS.iter().find(|name| text.contains(*name)) {
@@ -73,11 +69,7 @@ impl StoreGuard {
     }
 
     /// Checks the databases that a statement may have attached.
-    pub(super) fn check_after(
-        &self,
-        statement: &SqlStatement,
-        connection: &DuckdbConnection,
-    ) -> Result<(), TaskError> {
+    pub(super) fn check_after(&self, statement: &SqlStatement, connection: &DuckdbConnection) -> Result<(), TaskError> {
         if may_attach(statement) {
             return self.check_attached(connection);
         }
@@ -132,10 +124,7 @@ pub(crate) fn may_attach(statement: &SqlStatement) -> bool {
 }
 
 /// All rows of a short result.
-pub(super) fn query_rows(
-    connection: &DuckdbConnection,
-    sql: &str,
-) -> Result<Vec<Vec<Value>>, DuckdbError> {
+pub(super) fn query_rows(connection: &DuckdbConnection, sql: &str) -> Result<Vec<Vec<Value>>, DuckdbError> {
     let mut rows = connection.query(sql, &[])?;
     let mut found = Vec::new();
     while let Some(chunk) = rows.next_chunk()? {

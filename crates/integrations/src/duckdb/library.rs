@@ -37,8 +37,9 @@ impl LibraryLoader {
             return Ok(engine);
         }
         let engine = match &self.config.library {
-            Some(file) => DuckdbLibrary::load(file)
-                .map_err(|error| missing_library_error(Some(file), &error.to_string())),
+            Some(file) => {
+                DuckdbLibrary::load(file).map_err(|error| missing_library_error(Some(file), &error.to_string()))
+            }
             None => load_by_name(),
         }?;
         tracing::debug!(version = engine.version(), "loaded DuckDB");

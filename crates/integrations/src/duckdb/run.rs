@@ -118,9 +118,7 @@ pub(super) fn run_statements(
     out: &mut JsonWriter,
 ) -> Result<(), StatementsError> {
     for setting in &work.settings {
-        connection
-            .execute(setting)
-            .map_err(|fault| refused_outcome(&fault))?;
+        connection.execute(setting).map_err(|fault| refused_outcome(&fault))?;
     }
     let _held = work.aliases.attach(connection, &work.guard)?;
     run_in_transaction(connection, work, out)?;
@@ -141,30 +139,19 @@ fn run_in_transaction(
     work: &StatementBatch,
     out: &mut JsonWriter,
 ) -> Result<(), StatementsError> {
-    let is_plain =
-        |statement: &SqlStatement| !OWN_TRANSACTION_VERBS.contains(&statement.first_word());
-    let wraps = work.statements.len() > 1
-        && work.aliases.is_empty()
-        && work.statements.iter().all(is_plain);
+    let is_plain = |statement: &SqlStatement| !OWN_TRANSACTION_VERBS.contains(&statement.first_word());
+    let wraps = work.statements.len() > 1 && work.aliases.is_empty() && work.statements.iter().all(is_plain);
     if !wraps {
         return run_each(connection, work, out);
     }
-    connection
-        .execute("BEGIN")
-        .map_err(|fault| refused_outcome(&fault))?;
+    connection.execute("BEGIN").map_err(|fault| refused_outcome(&fault))?;
     let done = run_each(connection, work, out);
     let end = if done.is_ok() { "COMMIT" } else { "ROLLBACK" };
-    let ended = connection
-        .execute(end)
-        .map_err(|fault| refused_outcome(&fault));
+    let ended = connection.execute(end).map_err(|fault| refused_outcome(&fault));
     done.and(ended.map_err(StatementsError::from))
 }
 
-fn run_each(
-    connection: &DuckdbConnection,
-    work: &StatementBatch,
-    out: &mut JsonWriter,
-) -> Result<(), StatementsError> {
+fn run_each(connection: &DuckdbConnection, work: &StatementBatch, out: &mut JsonWriter) -> Result<(), StatementsError> {
     let mut earlier = Map::new();
     let mut held = 0;
     let last = work.statements.len() - 1;
@@ -189,12 +176,10 @@ fn run_each(
         let rows = connection.query(&sent.text, &sent.params);
         let rows = rows.map_err(|fault| told(&fault))?;
         if index < last {
-            let answer = read_answer(rows, &mut held)
-                .map_err(|failure| failure.into_statements_error(told))?;
+            let answer = read_answer(rows, &mut held).map_err(|failure| failure.into_statements_error(told))?;
             earlier.insert(format!("command_{index}"), answer);
         } else {
-            write_answer(rows, &earlier, out)
-                .map_err(|failure| failure.into_statements_error(told))?;
+            write_answer(rows, &earlier, out).map_err(|failure| failure.into_statements_error(told))?;
         }
         work.guard.check_after(statement, connection)?;
     }

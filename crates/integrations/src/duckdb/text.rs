@@ -131,10 +131,7 @@ pub(super) fn interval(months: i32, days: i32, micros: i64) -> String {
     count(days, "day");
     if micros != 0 || parts.is_empty() {
         let sign = if micros < 0 { "-" } else { "" };
-        parts.push(format!(
-            "{sign}{}",
-            time(micros.saturating_abs(), 1_000_000)
-        ));
+        parts.push(format!("{sign}{}", time(micros.saturating_abs(), 1_000_000)));
     }
     parts.join(" ")
 }
@@ -142,13 +139,7 @@ pub(super) fn interval(months: i32, days: i32, micros: i64) -> String {
 /// A UUID; it is stored with its highest bit inverted, so that it sorts.
 pub(super) fn uuid(stored: i128) -> String {
     let hex = format!("{:032x}", stored.cast_unsigned() ^ (1 << 127));
-    let parts = [
-        &hex[..8],
-        &hex[8..12],
-        &hex[12..16],
-        &hex[16..20],
-        &hex[20..],
-    ];
+    let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
     parts.join("-")
 }
 
@@ -169,10 +160,7 @@ pub(super) fn bits(bytes: &[u8]) -> String {
         return String::new();
     };
     let all: Vec<String> = rest.iter().map(|byte| format!("{byte:08b}")).collect();
-    all.concat()
-        .get(usize::from(*padding)..)
-        .unwrap_or_default()
-        .to_owned()
+    all.concat().get(usize::from(*padding)..).unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
@@ -190,10 +178,7 @@ mod tests {
         assert_eq!(integer(-1, true), json!(u128::MAX.to_string()));
         assert_eq!(decimal(12_345, 2), json!(123.45));
         assert_eq!(decimal(-5, 3), json!(-0.005));
-        assert_eq!(
-            decimal(12_345_678_901_234_567_890, 4),
-            json!("1234567890123456.7890")
-        );
+        assert_eq!(decimal(12_345_678_901_234_567_890, 4), json!("1234567890123456.7890"));
         assert_eq!(float(f64::NAN), json!("NaN"));
         assert_eq!(float(f64::NEG_INFINITY), json!("-Infinity"));
     }
@@ -205,16 +190,10 @@ mod tests {
         assert_eq!(date(19_782), "2024-02-29");
         assert_eq!(date(-719_529), "0002-12-31 (BC)");
         assert_eq!(time(3_723_000_500, 1_000_000), "01:02:03.0005");
-        assert_eq!(
-            timestamp(-1, 1_000_000, true),
-            "1969-12-31T23:59:59.999999Z"
-        );
+        assert_eq!(timestamp(-1, 1_000_000, true), "1969-12-31T23:59:59.999999Z");
         assert_eq!(timestamp(86_400, 1, false), "1970-01-02T00:00:00");
         assert_eq!(timestamp(i64::MAX, 1_000_000, false), "infinity");
-        assert_eq!(
-            interval(14, -3, 3_600_000_000),
-            "1 year 2 months -3 days 01:00:00"
-        );
+        assert_eq!(interval(14, -3, 3_600_000_000), "1 year 2 months -3 days 01:00:00");
         assert_eq!(interval(0, 0, 0), "00:00:00");
     }
 

@@ -16,9 +16,7 @@ use tokio::task::JoinHandle;
 use tokio_util::io::StreamReader;
 use tokio_util::sync::CancellationToken;
 use tools::sql::{SqlDialect, bind_statements};
-use tools::{
-    Call, LogSink, Tool, ToolResult, cancelled_error, store_error, timeout_error, wait_for_timeout,
-};
+use tools::{Call, LogSink, Tool, ToolResult, cancelled_error, store_error, timeout_error, wait_for_timeout};
 
 use super::aliases::Aliases;
 use super::ffi::DuckdbConnection;
@@ -107,10 +105,7 @@ impl Tool for DuckdbTool {
 type RunningStatements = JoinHandle<Result<(), StatementsError>>;
 
 /// Interrupts repeatedly until the work ends: a statement that has just started misses earlier interrupts.
-async fn interrupt_until_done<T>(
-    connection: Option<Weak<DuckdbConnection>>,
-    work: impl Future<Output = T>,
-) -> T {
+async fn interrupt_until_done<T>(connection: Option<Weak<DuckdbConnection>>, work: impl Future<Output = T>) -> T {
     tokio::pin!(work);
     let mut again = tokio::time::interval(INTERRUPT_INTERVAL);
     loop {
@@ -132,10 +127,7 @@ async fn store_answer(
     mut pieces: mpsc::Receiver<Bytes>,
     work: RunningStatements,
 ) -> Result<Outcome, TaskError> {
-    let keeper = call
-        .result_writer
-        .as_ref()
-        .filter(|keeper| keeper.can_stream());
+    let keeper = call.result_writer.as_ref().filter(|keeper| keeper.can_stream());
     let held_bytes_max = keeper.map_or(BUFFERED_BYTES_MAX, |_| call.inline_bytes_max);
     let mut head = Vec::new();
     while let Some(piece) = pieces.recv().await {
@@ -144,9 +136,7 @@ async fn store_answer(
             continue;
         }
         let Some(keeper) = keeper else {
-            let message = format!(
-                "rows exceed the limit of {BUFFERED_BYTES_MAX} bytes; select fewer rows or columns"
-            );
+            let message = format!("rows exceed the limit of {BUFFERED_BYTES_MAX} bytes; select fewer rows or columns");
             return Err(TaskError::new(ErrorKind::Schema, "LIMIT_RESULT", message));
         };
         let rest = stream::unfold(pieces, async |mut pieces| {
@@ -164,9 +154,7 @@ async fn store_answer(
                 reference: Some(Box::new(reference)),
                 ..Success::default()
             }),
-            (Ok(()) | Err(StatementsError::ReaderGone), Err(error)) => {
-                Outcome::error(store_error(&error))
-            }
+            (Ok(()) | Err(StatementsError::ReaderGone), Err(error)) => Outcome::error(store_error(&error)),
             (Err(StatementsError::ReaderGone), Ok(_)) => Outcome::error(cancelled_error()),
         });
     }
@@ -175,8 +163,7 @@ async fn store_answer(
         Err(StatementsError::Failed(failure)) => return Ok(*failure),
         Err(StatementsError::ReaderGone) => return Err(cancelled_error()),
     }
-    let mut result: Value =
-        serde_json::from_slice(&head).map_err(|error| thread_lost_error(&error.to_string()))?;
+    let mut result: Value = serde_json::from_slice(&head).map_err(|error| thread_lost_error(&error.to_string()))?;
     add_last_answer(&mut result);
     Ok(Outcome::ok(result))
 }
@@ -187,10 +174,7 @@ fn add_last_answer(result: &mut Value) {
     let own = ["columns", "rows", "row_count", "affected_rows"];
     let last = map.len() - own.len();
     let answer = own.map(|key| (key.to_owned(), map[key].clone()));
-    map.insert(
-        format!("command_{last}"),
-        Value::Object(answer.into_iter().collect()),
-    );
+    map.insert(format!("command_{last}"), Value::Object(answer.into_iter().collect()));
 }
 
 async fn wait_for_end(work: RunningStatements) -> Result<(), StatementsError> {
@@ -210,9 +194,7 @@ fn settings_statements(call: &Call) -> Result<Vec<String>, TaskError> {
     let mut settings = Vec::new();
     if let Some(value) = call.field("memory_limit") {
         let bytes = duration::parse_size(value);
-        let bytes = bytes.ok_or_else(|| {
-            call.wrong_type_error("memory_limit", "a size such as `512MiB`", value)
-        })?;
+        let bytes = bytes.ok_or_else(|| call.wrong_type_error("memory_limit", "a size such as `512MiB`", value))?;
         settings.push(format!("SET memory_limit = '{bytes}B'"));
     }
     if let Some(value) = call.field("threads") {
@@ -221,8 +203,7 @@ fn settings_statements(call: &Call) -> Result<Vec<String>, TaskError> {
             other => other.as_u64(),
         };
         let threads = threads.filter(|threads| (1..=1024).contains(threads));
-        let threads = threads
-            .ok_or_else(|| call.wrong_type_error("threads", "a number from 1 to 1024", value))?;
+        let threads = threads.ok_or_else(|| call.wrong_type_error("threads", "a number from 1 to 1024", value))?;
         settings.push(format!("SET threads = {threads}"));
     }
     Ok(settings)

@@ -10,13 +10,11 @@ use reqwest::{Method, Response, StatusCode, Url};
 use serde_json::Value;
 use tools::LogSink;
 use tools::http::{
-    AuthExchange, HttpAuth, HttpClients, HttpRequest, PeerTimeouts, PendingResponse,
-    classify_error, error_kind,
+    AuthExchange, HttpAuth, HttpClients, HttpRequest, PeerTimeouts, PendingResponse, classify_error, error_kind,
 };
 
 use crate::mcp::message::{
-    EXCHANGE_BYTES_MAX, Incoming, exchange_too_large_error, into_result, protocol_error,
-    reply_message,
+    EXCHANGE_BYTES_MAX, Incoming, exchange_too_large_error, into_result, protocol_error, reply_message,
 };
 
 const SESSION_HEADER: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -46,16 +44,8 @@ struct EventSplitter {
 
 impl HttpSession {
     /// Sends a request and waits for its response.
-    pub(crate) async fn request(
-        &mut self,
-        id: u64,
-        message: &Value,
-        log: &dyn LogSink,
-    ) -> Result<Value, TaskError> {
-        let PendingResponse {
-            response,
-            permit: turn,
-        } = self.send_message(Method::POST, Some(message)).await?;
+    pub(crate) async fn request(&mut self, id: u64, message: &Value, log: &dyn LogSink) -> Result<Value, TaskError> {
+        let PendingResponse { response, permit: turn } = self.send_message(Method::POST, Some(message)).await?;
         if let Some(session) = response.headers().get(SESSION_HEADER) {
             self.session = Some(session.clone());
         }
@@ -68,14 +58,7 @@ impl HttpSession {
         }
         if is_stream {
             return self
-                .read_events(
-                    id,
-                    PendingResponse {
-                        response,
-                        permit: turn,
-                    },
-                    log,
-                )
+                .read_events(id, PendingResponse { response, permit: turn }, log)
                 .await;
         }
         let answer = read_json_response(id, response).await;
@@ -97,16 +80,11 @@ impl HttpSession {
     /// Ends the session, if there is one. Errors are ignored, because servers may not support it.
     pub(crate) async fn close(&self) {
         if self.session.is_some() {
-            let _ =
-                tokio::time::timeout(CLOSE_TIMEOUT, self.send_message(Method::DELETE, None)).await;
+            let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.send_message(Method::DELETE, None)).await;
         }
     }
 
-    async fn send_message(
-        &self,
-        method: Method,
-        message: Option<&Value>,
-    ) -> Result<PendingResponse, TaskError> {
+    async fn send_message(&self, method: Method, message: Option<&Value>) -> Result<PendingResponse, TaskError> {
         let mut request = HttpRequest::new_internal(method, self.url.clone());
         request.headers = self.headers.clone();
         let both = HeaderValue::from_static("application/json, text/event-stream");
@@ -116,10 +94,7 @@ impl HttpSession {
             request.headers.insert(CONTENT_TYPE, json);
             request.body = Some(Bytes::from(message.to_string()));
         }
-        for (name, value) in [
-            (SESSION_HEADER, &self.session),
-            (VERSION_HEADER, &self.version),
-        ] {
+        for (name, value) in [(SESSION_HEADER, &self.session), (VERSION_HEADER, &self.version)] {
             if let Some(value) = value {
                 request.headers.insert(name, value.clone());
             }
@@ -136,20 +111,11 @@ impl HttpSession {
     }
 
     /// Reads events until the response arrives.
-    async fn read_events(
-        &self,
-        id: u64,
-        sent: PendingResponse,
-        log: &dyn LogSink,
-    ) -> Result<Value, TaskError> {
+    async fn read_events(&self, id: u64, sent: PendingResponse, log: &dyn LogSink) -> Result<Value, TaskError> {
         let (mut response, mut turn) = (sent.response, Some(sent.permit));
         let mut events = EventSplitter::default();
         let mut size = 0;
-        while let Some(chunk) = response
-            .chunk()
-            .await
-            .map_err(|error| classify_error(&error))?
-        {
+        while let Some(chunk) = response.chunk().await.map_err(|error| classify_error(&error))? {
             size += chunk.len();
             if size > EXCHANGE_BYTES_MAX {
                 return Err(exchange_too_large_error());
@@ -171,9 +137,7 @@ impl HttpSession {
                 }
             }
         }
-        Err(protocol_error(
-            "the server closed the stream before it responded",
-        ))
+        Err(protocol_error("the server closed the stream before it responded"))
     }
 }
 
@@ -182,19 +146,13 @@ async fn read_json_response(id: u64, response: Response) -> Result<Value, TaskEr
     let body = read_body(response).await?;
     match Incoming::parse(&body)? {
         Incoming::Response(answered, answer) if answered == id => into_result(answer),
-        _ => Err(protocol_error(
-            "the server's response does not match the request",
-        )),
+        _ => Err(protocol_error("the server's response does not match the request")),
     }
 }
 
 async fn read_body(mut response: Response) -> Result<Vec<u8>, TaskError> {
     let mut body = Vec::new();
-    while let Some(chunk) = response
-        .chunk()
-        .await
-        .map_err(|error| classify_error(&error))?
-    {
+    while let Some(chunk) = response.chunk().await.map_err(|error| classify_error(&error))? {
         if body.len() + chunk.len() > EXCHANGE_BYTES_MAX {
             return Err(exchange_too_large_error());
         }
@@ -207,9 +165,7 @@ async fn read_body(mut response: Response) -> Result<Vec<u8>, TaskError> {
 async fn status_error(status: StatusCode, response: Response) -> TaskError {
     let said = read_body(response).await.unwrap_or_default();
     let said: Option<Value> = serde_json::from_slice(&said).ok();
-    let said = said
-        .as_ref()
-        .and_then(|said| said["error"]["message"].as_str());
+    let said = said.as_ref().and_then(|said| said["error"]["message"].as_str());
     let said = said.map(|said| format!(": {said}")).unwrap_or_default();
     let message = format!("the server returned {status}{said}");
     let code = format!("HTTP_{}", status.as_u16());
@@ -254,14 +210,10 @@ mod tests {
 
     #[test]
     fn events_are_cut_wherever_chunks_end() {
-        let stream =
-            b": hello\r\nevent: message\r\nid: 1\r\ndata: {\"a\":\r\ndata: 1}\r\n\r\ndata:x\n\n\n";
+        let stream = b": hello\r\nevent: message\r\nid: 1\r\ndata: {\"a\":\r\ndata: 1}\r\n\r\ndata:x\n\n\n";
         for size in 1..stream.len() {
             let mut events = EventSplitter::default();
-            let found: Vec<_> = stream
-                .chunks(size)
-                .flat_map(|chunk| events.feed(chunk))
-                .collect();
+            let found: Vec<_> = stream.chunks(size).flat_map(|chunk| events.feed(chunk)).collect();
             assert_eq!(found, [b"{\"a\":\n1}".to_vec(), b"x".to_vec()], "{size}");
         }
     }

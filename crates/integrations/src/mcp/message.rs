@@ -57,11 +57,7 @@ pub(crate) fn negotiated_version(answer: &Value) -> Result<String, TaskError> {
                 other.unwrap_or("?"),
                 KNOWN_VERSIONS.join(", ")
             );
-            Err(TaskError::new(
-                ErrorKind::ClientError,
-                "MCP_VERSION",
-                message,
-            ))
+            Err(TaskError::new(ErrorKind::ClientError, "MCP_VERSION", message))
         }
     }
 }
@@ -83,10 +79,7 @@ impl Incoming {
         let Value::Object(mut message) = message else {
             return Ok(Self::Other);
         };
-        let method = message
-            .get("method")
-            .and_then(Value::as_str)
-            .map(str::to_owned);
+        let method = message.get("method").and_then(Value::as_str).map(str::to_owned);
         let id = message.get("id").filter(|id| !id.is_null()).cloned();
         match (method, id) {
             (Some(method), Some(id)) => Ok(Self::Request(id, method)),
@@ -129,20 +122,14 @@ pub(crate) fn into_result(answer: Value) -> Result<Value, TaskError> {
 }
 
 fn rpc_error(error: &Map<String, Value>) -> TaskError {
-    let code = error
-        .get("code")
-        .and_then(Value::as_i64)
-        .unwrap_or_default();
+    let code = error.get("code").and_then(Value::as_i64).unwrap_or_default();
     let message = error.get("message").and_then(Value::as_str);
     let kind = match code {
         -32601 | -32002 => ErrorKind::NotFound,
         -32600 | -32602 => ErrorKind::Schema,
         _ => ErrorKind::ServerError,
     };
-    let message = format!(
-        "the server returned an error: {}",
-        message.unwrap_or("no message")
-    );
+    let message = format!("the server returned an error: {}", message.unwrap_or("no message"));
     let mut failed = TaskError::new(kind, "MCP_REFUSED", message).with_detail("rpc_code", code);
     if let Some(data) = error.get("data") {
         failed = failed.with_detail("data", data.clone());
@@ -170,10 +157,7 @@ mod tests {
     #[test]
     fn messages_are_told_apart() {
         let parse = |text: &str| Incoming::parse(text.as_bytes()).unwrap();
-        assert!(matches!(
-            parse(r#"{"id": 3, "result": {}}"#),
-            Incoming::Response(3, _)
-        ));
+        assert!(matches!(parse(r#"{"id": 3, "result": {}}"#), Incoming::Response(3, _)));
         assert_eq!(
             parse(r#"{"id": "x", "method": "ping"}"#),
             Incoming::Request("x".into(), "ping".into())
@@ -191,10 +175,7 @@ mod tests {
     fn an_error_is_named_by_its_number() {
         let answer = json!({"error": {"code": -32602, "message": "no such tool", "data": 1}});
         let error = into_result(answer).unwrap_err();
-        assert_eq!(
-            (error.code.as_str(), error.kind),
-            ("MCP_REFUSED", ErrorKind::Schema)
-        );
+        assert_eq!((error.code.as_str(), error.kind), ("MCP_REFUSED", ErrorKind::Schema));
         assert_eq!(error.details["rpc_code"], -32602);
         assert_eq!(into_result(json!({"result": 1})).unwrap(), 1);
         assert_eq!(into_result(json!({})).unwrap_err().code, "MCP_PROTOCOL");

@@ -97,35 +97,22 @@ mod tests {
 
     #[test]
     fn the_method_follows_from_what_is_named() {
-        let add = method_call(
-            json!({"tool": "add", "arguments": {"a": 1}}),
-            json!({"b": 2}),
-        );
+        let add = method_call(json!({"tool": "add", "arguments": {"a": 1}}), json!({"b": 2}));
         assert_eq!(add.method, "tools/call");
-        assert_eq!(
-            Value::from(add.params),
-            json!({"name": "add", "arguments": {"a": 1}})
-        );
+        assert_eq!(Value::from(add.params), json!({"name": "add", "arguments": {"a": 1}}));
         let input = method_call(json!({"tool": "add"}), json!({"b": 2}));
         assert_eq!(input.params["arguments"], json!({"b": 2}));
         let prompt = method_call(json!({"prompt": "p", "arguments": {"n": 1}}), json!({}));
         assert_eq!(prompt.method, "prompts/get");
         assert_eq!(prompt.params["arguments"], json!({"n": "1"}));
-        assert_eq!(
-            method_call(json!({"uri": "x://y"}), json!({})).method,
-            "resources/read"
-        );
+        assert_eq!(method_call(json!({"uri": "x://y"}), json!({})).method, "resources/read");
         let list = method_call(json!({"method": "tools/list"}), json!({}));
         assert_eq!((list.page_key(), list.params.len()), (Some("tools"), 0));
     }
 
     #[test]
     fn what_is_asked_must_be_one_thing() {
-        for fields in [
-            json!({}),
-            json!({"tool": "a", "uri": "b"}),
-            json!({"tool": 1}),
-        ] {
+        for fields in [json!({}), json!({"tool": "a", "uri": "b"}), json!({"tool": 1})] {
             let error = MethodCall::from_call(&build_call("mcp", fields, json!({}))).unwrap_err();
             assert_eq!(error.code, "TOOL_INPUT");
         }

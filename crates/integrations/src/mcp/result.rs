@@ -88,16 +88,10 @@ mod tests {
             called(json!({"content": [text("x")], "structuredContent": {"a": 1}})),
             json!({"a": 1})
         );
-        assert_eq!(
-            called(json!({"content": [text("{\"a\": 1}")]})),
-            json!({"a": 1})
-        );
+        assert_eq!(called(json!({"content": [text("{\"a\": 1}")]})), json!({"a": 1}));
         assert_eq!(called(json!({"content": [text("hello")]})), json!("hello"));
         let image = json!({"type": "image", "data": "aGk=", "mimeType": "image/png"});
-        assert_eq!(
-            called(json!({"content": [text("1"), image]})),
-            json!([1, image])
-        );
+        assert_eq!(called(json!({"content": [text("1"), image]})), json!([1, image]));
         assert_eq!(called(json!({"content": []})), Value::Null);
     }
 
@@ -116,9 +110,6 @@ mod tests {
         let one = json!({"contents": [{"uri": "a", "text": "[1]"}]});
         assert_eq!(method_result("resources/read", one).unwrap(), json!([1]));
         let blob = json!({"contents": [{"uri": "a", "blob": "aGk="}]});
-        assert_eq!(
-            method_result("resources/read", blob).unwrap()["blob"],
-            "aGk="
-        );
+        assert_eq!(method_result("resources/read", blob).unwrap()["blob"], "aGk=");
     }
 }

@@ -9,14 +9,10 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::ChildStdin;
-use tools::{
-    GATE_OPEN_LINE, LogSink, OutputCapture, ProcessGroup, ProgramSetup, ProgramSpec, StartError,
-    text_tail,
-};
+use tools::{GATE_OPEN_LINE, LogSink, OutputCapture, ProcessGroup, ProgramSetup, ProgramSpec, StartError, text_tail};
 
 use crate::mcp::message::{
-    EXCHANGE_BYTES_MAX, Incoming, exchange_too_large_error, into_result, protocol_error,
-    reply_message,
+    EXCHANGE_BYTES_MAX, Incoming, exchange_too_large_error, into_result, protocol_error, reply_message,
 };
 
 /// Maximum bytes of a program's output in an error.
@@ -67,12 +63,7 @@ impl StdioSession {
     }
 
     /// Sends a request and waits for its response.
-    pub(crate) async fn request(
-        &mut self,
-        id: u64,
-        message: &Value,
-        log: &dyn LogSink,
-    ) -> Result<Value, TaskError> {
+    pub(crate) async fn request(&mut self, id: u64, message: &Value, log: &dyn LogSink) -> Result<Value, TaskError> {
         self.notify(message).await?;
         loop {
             let line = self.next_line(log).await?;
@@ -100,9 +91,7 @@ impl StdioSession {
     pub(crate) async fn close(mut self, log: &dyn LogSink) {
         drop(self.stdin);
         let _ = self.group.terminate(tools::KILL_GRACE).await;
-        self.group
-            .stderr
-            .drain(&mut self.stderr, LogStream::Stderr, log);
+        self.group.stderr.drain(&mut self.stderr, LogStream::Stderr, log);
         self.stderr.map(|capture| capture.finish(log));
     }
 
@@ -118,9 +107,7 @@ impl StdioSession {
     async fn next_line(&mut self, log: &dyn LogSink) -> Result<Vec<u8>, TaskError> {
         let mut searched = 0;
         loop {
-            let end = self.buffer[searched..]
-                .iter()
-                .position(|byte| *byte == b'\n');
+            let end = self.buffer[searched..].iter().position(|byte| *byte == b'\n');
             if let Some(end) = end {
                 let rest = self.buffer.split_off(searched + end + 1);
                 let line = std::mem::replace(&mut self.buffer, rest);
@@ -156,20 +143,13 @@ impl StdioSession {
     }
 
     fn exit_error(&mut self, code: Option<i32>, log: &dyn LogSink) -> TaskError {
-        self.group
-            .stderr
-            .drain(&mut self.stderr, LogStream::Stderr, log);
+        self.group.stderr.drain(&mut self.stderr, LogStream::Stderr, log);
         let printed = self.stderr.take().map(|capture| capture.finish(log));
-        let code_text = code.map_or("because of a signal".to_owned(), |code| {
-            format!("with code {code}")
-        });
+        let code_text = code.map_or("because of a signal".to_owned(), |code| format!("with code {code}"));
         let message = format!("the server's program exited {code_text} before it responded");
         protocol_error(message)
             .with_detail("exit_code", code)
-            .with_detail(
-                "stderr",
-                text_tail(&printed.unwrap_or_default(), TAIL_BYTES_MAX),
-            )
+            .with_detail("stderr", text_tail(&printed.unwrap_or_default(), TAIL_BYTES_MAX))
     }
 }
 

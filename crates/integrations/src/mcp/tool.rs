@@ -63,9 +63,7 @@ impl McpTool {
     async fn connect(&self, call: &Call) -> Result<McpSession, TaskError> {
         let command = command_words(call)?;
         match (call.text_field("server")?, command) {
-            (Some(url), None) => self
-                .open_http(call, url)
-                .map(|line| McpSession::Http(Box::new(line))),
+            (Some(url), None) => self.open_http(call, url).map(|line| McpSession::Http(Box::new(line))),
             (None, Some(command)) => {
                 let line = self.start_stdio(call, &command).await?;
                 Ok(McpSession::Stdio(Box::new(line)))
@@ -74,18 +72,13 @@ impl McpTool {
                 let message = "`server` and `command` are mutually exclusive in an `mcp` task";
                 Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message))
             }
-            (None, None) => Err(call.missing_key_error(
-                "server",
-                "set it to an http(s) URL, or set `command` to a program",
-            )),
+            (None, None) => {
+                Err(call.missing_key_error("server", "set it to an http(s) URL, or set `command` to a program"))
+            }
         }
     }
 
-    async fn start_stdio(
-        &self,
-        call: &Call,
-        command: &[String],
-    ) -> Result<StdioSession, TaskError> {
+    async fn start_stdio(&self, call: &Call, command: &[String]) -> Result<StdioSession, TaskError> {
         let setup = ProgramSetup::from_call(call, &self.env, self.sandbox_level_min)?;
         StdioSession::start(command, setup).await
     }
@@ -109,11 +102,7 @@ impl McpTool {
 
 impl McpSession {
     /// Initializes the session, sends the request and returns the response.
-    async fn run_exchange(
-        &mut self,
-        asked: &MethodCall,
-        log: &dyn LogSink,
-    ) -> Result<Value, TaskError> {
+    async fn run_exchange(&mut self, asked: &MethodCall, log: &dyn LogSink) -> Result<Value, TaskError> {
         let answer = self
             .request(0, &request_message(0, "initialize", &initialize()), log)
             .await?;
@@ -121,8 +110,7 @@ impl McpSession {
         if let Self::Http(line) = self {
             line.version = HeaderValue::from_str(&version).ok();
         }
-        self.notify(&notification_message("notifications/initialized"))
-            .await?;
+        self.notify(&notification_message("notifications/initialized")).await?;
         let Some(list) = asked.page_key() else {
             let message = request_message(1, &asked.method, &asked.page_params(None));
             return self.request(1, &message, log).await;
@@ -131,12 +119,7 @@ impl McpSession {
     }
 
     /// Requests every page of a list.
-    async fn request_pages(
-        &mut self,
-        asked: &MethodCall,
-        list: &str,
-        log: &dyn LogSink,
-    ) -> Result<Value, TaskError> {
+    async fn request_pages(&mut self, asked: &MethodCall, list: &str, log: &dyn LogSink) -> Result<Value, TaskError> {
         let mut items = Vec::new();
         let mut cursor = asked.params.get("cursor").cloned();
         for page in 1..=u64::from(PAGES_MAX) {
@@ -154,12 +137,7 @@ impl McpSession {
         Ok(json!({list: items, "count": count, "next_cursor": cursor}))
     }
 
-    async fn request(
-        &mut self,
-        id: u64,
-        message: &Value,
-        log: &dyn LogSink,
-    ) -> Result<Value, TaskError> {
+    async fn request(&mut self, id: u64, message: &Value, log: &dyn LogSink) -> Result<Value, TaskError> {
         match self {
             Self::Http(line) => line.request(id, message, log).await,
             Self::Stdio(line) => line.request(id, message, log).await,

@@ -11,9 +11,7 @@ use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::result_ref::IN_MEMORY_BYTES_MAX;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
-use tools::{
-    Call, NatsAddress, NatsBuckets, bytes_to_value, invalid_auth_error, unknown_action_error,
-};
+use tools::{Call, NatsAddress, NatsBuckets, bytes_to_value, invalid_auth_error, unknown_action_error};
 
 use super::connection::{NatsConnections, NatsLogin};
 use super::failure::{error_chain, stream_error};
@@ -39,27 +37,15 @@ impl ConnectedNatsBuckets {
 
 #[async_trait]
 impl NatsBuckets for ConnectedNatsBuckets {
-    async fn run_action(
-        &self,
-        call: &Call,
-        action: &str,
-        address: NatsAddress,
-    ) -> Result<Outcome, TaskError> {
+    async fn run_action(&self, call: &Call, action: &str, address: NatsAddress) -> Result<Outcome, TaskError> {
         let context = connect_context(call, &self.connections).await?;
-        BucketEntry { address }
-            .run_action(call, action, &context)
-            .await
+        BucketEntry { address }.run_action(call, action, &context).await
     }
 }
 
 impl BucketEntry {
     /// Runs the action of the task.
-    async fn run_action(
-        self,
-        call: &Call,
-        action: &str,
-        context: &Context,
-    ) -> Result<Outcome, TaskError> {
+    async fn run_action(self, call: &Call, action: &str, context: &Context) -> Result<Outcome, TaskError> {
         let result = match (action, self.address.is_object) {
             ("get", false) => self.kv_get(context).await?,
             ("get", true) => self.object_get(context).await?,
@@ -94,10 +80,7 @@ impl BucketEntry {
         found.map_err(|error| self.bucket_error(&error))
     }
 
-    async fn open_object_store(
-        &self,
-        context: &Context,
-    ) -> Result<jetstream::object_store::ObjectStore, TaskError> {
+    async fn open_object_store(&self, context: &Context) -> Result<jetstream::object_store::ObjectStore, TaskError> {
         let found = context.get_object_store(&self.address.bucket).await;
         found.map_err(|error| self.bucket_error(&error))
     }
@@ -110,11 +93,7 @@ impl BucketEntry {
     }
 
     async fn object_get(&self, context: &Context) -> Result<Value, TaskError> {
-        let found = self
-            .open_object_store(context)
-            .await?
-            .get(&self.address.key)
-            .await;
+        let found = self.open_object_store(context).await?.get(&self.address.key).await;
         let object = found.map_err(|error| match error.kind() {
             GetErrorKind::NotFound | GetErrorKind::InvalidName | GetErrorKind::BucketLink => {
                 self.not_found_error("not found")
@@ -122,15 +101,8 @@ impl BucketEntry {
             _ => self.unavailable_error(&error),
         })?;
         if object.info().size as u64 > IN_MEMORY_BYTES_MAX {
-            let message = format!(
-                "`{}` exceeds the limit for reading into memory",
-                self.address.uri
-            );
-            return Err(TaskError::new(
-                ErrorKind::Storage,
-                "BODY_TOO_LARGE",
-                message,
-            ));
+            let message = format!("`{}` exceeds the limit for reading into memory", self.address.uri);
+            return Err(TaskError::new(ErrorKind::Storage, "BODY_TOO_LARGE", message));
         }
         let mut bytes = Vec::new();
         let mut object = object.take(IN_MEMORY_BYTES_MAX + 1);
@@ -142,11 +114,7 @@ impl BucketEntry {
     async fn kv_put(&self, call: &Call, context: &Context) -> Result<Value, TaskError> {
         let bytes = data_bytes(call)?;
         let size = bytes.len();
-        let put = self
-            .open_kv(context)
-            .await?
-            .put(&self.address.key, bytes.into())
-            .await;
+        let put = self.open_kv(context).await?.put(&self.address.key, bytes.into()).await;
         put.map_err(|error| self.unavailable_error(&error))?;
         Ok(json!({"uri": self.address.uri, "size_bytes": size}))
     }
@@ -187,9 +155,7 @@ impl BucketEntry {
             .try_collect()
             .await
             .map_err(|error| self.unavailable_error(&error))?;
-        let found = found
-            .iter()
-            .filter(|info| info.name.starts_with(&self.address.key));
+        let found = found.iter().filter(|info| info.name.starts_with(&self.address.key));
         let shown: Vec<Value> = found
             .map(|info| json!({"uri": format!("nats-obj://{}/{}", self.address.bucket, info.name), "size_bytes": info.size}))
             .collect();
@@ -231,9 +197,7 @@ async fn connect_context(call: &Call, connections: &NatsConnections) -> Result<C
             "a NATS bucket requires a `credential` with `nats_url`",
         ));
     }
-    let client = connections
-        .get(&NatsLogin::from_call(call, SILENCE_MAX)?)
-        .await?;
+    let client = connections.get(&NatsLogin::from_call(call, SILENCE_MAX)?).await?;
     let mut context = jetstream::new(client);
     context.set_timeout(SILENCE_MAX);
     Ok(context)
@@ -293,8 +257,7 @@ mod tests {
     #[tokio::test]
     async fn a_bucket_that_nobody_can_be_asked_about_may_be_tried_again() {
         let busy = r#"{"error": {"code": 503, "err_code": 10008, "description": "system temporarily unavailable"}}"#;
-        let missing =
-            r#"{"error": {"code": 404, "err_code": 10059, "description": "stream not found"}}"#;
+        let missing = r#"{"error": {"code": 404, "err_code": 10059, "description": "stream not found"}}"#;
         for uri in ["nats-kv://b/k", "nats-obj://b/k"] {
             let error = get_error(uri, busy).await;
             assert_eq!((error.kind, error.retryable), (ErrorKind::Connection, true));

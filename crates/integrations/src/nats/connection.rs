@@ -46,19 +46,11 @@ impl NatsLogin {
             None => auth_text(auth, &["nats_url", "url", "servers", "server", "dsn"]),
         };
         let url = url.ok_or_else(|| {
-            call.missing_key_error(
-                "url",
-                "set it to nats://host:4222, or add `nats_url` to the credential",
-            )
+            call.missing_key_error("url", "set it to nats://host:4222, or add `nats_url` to the credential")
         })?;
         let servers: Vec<String> = url.split(',').map(|url| url.trim().to_owned()).collect();
-        if servers
-            .iter()
-            .any(|url| url.parse::<async_nats::ServerAddr>().is_err())
-        {
-            return Err(invalid_auth_error(
-                "the NATS URL must have the form nats://host:port",
-            ));
+        if servers.iter().any(|url| url.parse::<async_nats::ServerAddr>().is_err()) {
+            return Err(invalid_auth_error("the NATS URL must have the form nats://host:port"));
         }
         let user = auth_text(auth, &["user", "username", "nats_user"]);
         let password = auth_text(auth, &["password", "nats_password"]);
@@ -84,13 +76,11 @@ impl NatsLogin {
             .connection_timeout(self.connect_timeout);
         let options = match &self.auth {
             NatsAuth::None => options,
-            NatsAuth::Password(user, password) => {
-                options.user_and_password(user.clone(), password.clone())
-            }
+            NatsAuth::Password(user, password) => options.user_and_password(user.clone(), password.clone()),
             NatsAuth::Token(token) => options.token(token.clone()),
-            NatsAuth::Creds(creds) => options.credentials(creds).map_err(|_| {
-                invalid_auth_error("`auth.creds` is not the content of a NATS credentials file")
-            })?,
+            NatsAuth::Creds(creds) => options
+                .credentials(creds)
+                .map_err(|_| invalid_auth_error("`auth.creds` is not the content of a NATS credentials file"))?,
         };
         let connected = options.connect(self.servers.as_slice()).await;
         connected.map_err(|error| match error.kind() {
@@ -103,8 +93,7 @@ impl NatsLogin {
                     return error;
                 }
                 let message = format!("cannot connect to NATS: {}", error_chain(&error));
-                nats_error(ErrorKind::Connection, "NATS_CONNECT", message)
-                    .with_detail("sent", false)
+                nats_error(ErrorKind::Connection, "NATS_CONNECT", message).with_detail("sent", false)
             }
         })
     }
@@ -133,10 +122,7 @@ impl NatsConnections {
 
     fn remove(&self, login: &NatsLogin, broken: &Arc<OnceCell<Client>>) {
         let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if slots
-            .get(login)
-            .is_some_and(|slot| Arc::ptr_eq(slot, broken))
-        {
+        if slots.get(login).is_some_and(|slot| Arc::ptr_eq(slot, broken)) {
             slots.remove(login);
         }
     }

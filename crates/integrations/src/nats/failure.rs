@@ -2,9 +2,7 @@
 
 use std::error::Error as StdError;
 
-use async_nats::jetstream::context::{
-    GetStreamError, GetStreamErrorKind, PublishError, PublishErrorKind,
-};
+use async_nats::jetstream::context::{GetStreamError, GetStreamErrorKind, PublishError, PublishErrorKind};
 use async_nats::jetstream::{self, ErrorCode};
 use model::nats_version;
 use model::outcome::{ErrorKind, TaskError};
@@ -16,11 +14,7 @@ pub(crate) fn nats_error(kind: ErrorKind, code: &str, message: impl Into<String>
 
 /// Error of something that does not exist.
 pub(crate) fn not_found_error(code: &str, what: &str, name: &str) -> TaskError {
-    nats_error(
-        ErrorKind::NotFound,
-        code,
-        format!("{what} `{name}` not found"),
-    )
+    nats_error(ErrorKind::NotFound, code, format!("{what} `{name}` not found"))
 }
 
 /// Error of a value that was changed concurrently.
@@ -31,11 +25,7 @@ pub(crate) fn wrong_revision_error(expected: u64) -> TaskError {
 
 /// Error of a missing response.
 pub(crate) fn no_response_error() -> TaskError {
-    nats_error(
-        ErrorKind::Timeout,
-        "TIMEOUT",
-        "NATS did not respond in time",
-    )
+    nats_error(ErrorKind::Timeout, "TIMEOUT", "NATS did not respond in time")
 }
 
 /// Error of a message that exceeds the server's limit.
@@ -60,10 +50,8 @@ pub(crate) fn peer_error(error: &(dyn StdError + 'static)) -> TaskError {
 
 /// Adds a hint to the error if the server version is too old.
 pub(crate) fn with_version(mut error: TaskError, version: &str) -> TaskError {
-    if matches!(
-        error.code.as_str(),
-        "NATS_FAILED" | "NATS_NO_JETSTREAM" | "TIMEOUT"
-    ) && let Some(problem) = nats_version::check_version(version)
+    if matches!(error.code.as_str(), "NATS_FAILED" | "NATS_NO_JETSTREAM" | "TIMEOUT")
+        && let Some(problem) = nats_version::check_version(version)
     {
         error.message = format!("{}; {problem}", error.message);
     }
@@ -71,11 +59,7 @@ pub(crate) fn with_version(mut error: TaskError, version: &str) -> TaskError {
 }
 
 /// Error of a message that was not acknowledged.
-pub(crate) fn publish_error(
-    error: &PublishError,
-    subject: &str,
-    expected: Option<u64>,
-) -> TaskError {
+pub(crate) fn publish_error(error: &PublishError, subject: &str, expected: Option<u64>) -> TaskError {
     match error.kind() {
         PublishErrorKind::StreamNotFound => {
             let message = format!("no stream is configured for subject `{subject}`");

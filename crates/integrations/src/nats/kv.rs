@@ -1,8 +1,7 @@
 //! Keys and values of a bucket.
 
 use async_nats::jetstream::kv::{
-    Config, CreateErrorKind, Entry, EntryErrorKind, Operation, PutErrorKind, Store, UpdateError,
-    UpdateErrorKind,
+    Config, CreateErrorKind, Entry, EntryErrorKind, Operation, PutErrorKind, Store, UpdateError, UpdateErrorKind,
 };
 use futures_util::TryStreamExt as _;
 use model::outcome::{ErrorKind, TaskError};
@@ -27,10 +26,7 @@ pub(crate) enum KeyRemoval {
 }
 
 pub(crate) async fn get(session: &NatsCall<'_>) -> Result<Value, TaskError> {
-    let (key, revision) = (
-        session.required_text("key")?,
-        session.number_field("revision")?,
-    );
+    let (key, revision) = (session.required_text("key")?, session.number_field("revision")?);
     let bucket = open_bucket(session).await?;
     let entry = match revision {
         None => bucket.entry(key).await,
@@ -57,22 +53,16 @@ pub(crate) async fn put(session: &NatsCall<'_>) -> Result<Value, TaskError> {
     };
     let size = payload.len();
     let revision = match expected {
-        None => bucket
-            .put(key, payload)
-            .await
-            .map_err(|error| match error.kind() {
-                PutErrorKind::InvalidKey => bad_key_error(key),
-                _ => peer_error(&error),
-            })?,
+        None => bucket.put(key, payload).await.map_err(|error| match error.kind() {
+            PutErrorKind::InvalidKey => bad_key_error(key),
+            _ => peer_error(&error),
+        })?,
         // A deleted key counts as missing.
-        Some(0) => bucket
-            .create(key, payload)
-            .await
-            .map_err(|error| match error.kind() {
-                CreateErrorKind::AlreadyExists => wrong_revision_error(0),
-                CreateErrorKind::InvalidKey => bad_key_error(key),
-                _ => peer_error(&error),
-            })?,
+        Some(0) => bucket.create(key, payload).await.map_err(|error| match error.kind() {
+            CreateErrorKind::AlreadyExists => wrong_revision_error(0),
+            CreateErrorKind::InvalidKey => bad_key_error(key),
+            _ => peer_error(&error),
+        })?,
         Some(expected) => bucket
             .update(key, payload, expected)
             .await
@@ -81,10 +71,7 @@ pub(crate) async fn put(session: &NatsCall<'_>) -> Result<Value, TaskError> {
     Ok(json!({"bucket": bucket.name, "key": key, "revision": revision, "size_bytes": size}))
 }
 
-pub(crate) async fn remove(
-    session: &NatsCall<'_>,
-    removal: KeyRemoval,
-) -> Result<Value, TaskError> {
+pub(crate) async fn remove(session: &NatsCall<'_>, removal: KeyRemoval) -> Result<Value, TaskError> {
     let key = session.required_text("key")?;
     let expected = session.number_field("expected_last_revision")?;
     let bucket = open_bucket(session).await?;
@@ -104,11 +91,7 @@ pub(crate) async fn list_keys(session: &NatsCall<'_>) -> Result<Value, TaskError
     let mut keys: Vec<String> = Vec::new();
     let mut is_cut = false;
     tokio::pin!(listing);
-    while let Some(key) = listing
-        .try_next()
-        .await
-        .map_err(|error| peer_error(&error))?
-    {
+    while let Some(key) = listing.try_next().await.map_err(|error| peer_error(&error))? {
         if keys.len() == KEYS_MAX {
             is_cut = true;
             break;
@@ -166,9 +149,7 @@ fn to_json(session: &NatsCall<'_>, entry: &Entry) -> Result<Value, TaskError> {
     let mut map = Map::new();
     map.insert("bucket".to_owned(), entry.bucket.as_str().into());
     map.insert("key".to_owned(), entry.key.as_str().into());
-    session
-        .encoding
-        .decode_into(&mut map, "value", &entry.value)?;
+    session.encoding.decode_into(&mut map, "value", &entry.value)?;
     map.insert("revision".to_owned(), entry.revision.into());
     let created = time_value(entry.created.unix_timestamp_nanos());
     map.insert("created".to_owned(), created);
@@ -186,8 +167,7 @@ fn update_error(error: &UpdateError, key: &str, expected: u64) -> TaskError {
 }
 
 fn bad_key_error(key: &str) -> TaskError {
-    let message =
-        format!("invalid key `{key}`; use letters, digits and -/_=., without a dot at either end");
+    let message = format!("invalid key `{key}`; use letters, digits and -/_=., without a dot at either end");
     nats_error(ErrorKind::Schema, "TOOL_INPUT", message).with_detail("key", "key")
 }
 

@@ -3,8 +3,7 @@
 use std::io::Cursor;
 
 use async_nats::jetstream::object_store::{
-    Config, DeleteErrorKind, GetErrorKind, InfoErrorKind, Object, ObjectInfo, ObjectMetadata,
-    ObjectStore,
+    Config, DeleteErrorKind, GetErrorKind, InfoErrorKind, Object, ObjectInfo, ObjectMetadata, ObjectStore,
 };
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -17,9 +16,7 @@ use tokio::io::AsyncReadExt as _;
 use tools::http::{BodyEncoding, EnvelopeFields, SpooledBody, store_envelope};
 use tools::objects::check_allowed;
 
-use crate::nats::failure::{
-    nats_error, no_response_error, not_found_error, peer_error, stream_error,
-};
+use crate::nats::failure::{nats_error, no_response_error, not_found_error, peer_error, stream_error};
 use crate::nats::tool::NatsCall;
 use crate::nats::value::{NatsEncoding, time_value};
 
@@ -33,10 +30,7 @@ const STREAMED_BYTES_MAX: u64 = 5 * 1024 * 1024 * 1024;
 const READ_BYTES: usize = 128 * 1024;
 
 pub(crate) async fn get(session: &NatsCall<'_>) -> Result<Outcome, TaskError> {
-    let (name, bucket) = (
-        session.required_text("object")?,
-        open_bucket(session).await?,
-    );
+    let (name, bucket) = (session.required_text("object")?, open_bucket(session).await?);
     let object = bucket.get(name).await.map_err(|error| match error.kind() {
         GetErrorKind::NotFound => object_missing_error(name),
         GetErrorKind::TimedOut => no_response_error(),
@@ -45,9 +39,7 @@ pub(crate) async fn get(session: &NatsCall<'_>) -> Result<Outcome, TaskError> {
     let keeper = session.call.result_writer.as_ref();
     let keeper = keeper.filter(|keeper| keeper.can_stream());
     match keeper {
-        Some(keeper) if object.info.size > session.call.inline_bytes_max => {
-            read_spooled(session, object, keeper).await
-        }
+        Some(keeper) if object.info.size > session.call.inline_bytes_max => read_spooled(session, object, keeper).await,
         _ => read_buffered(session, object).await,
     }
 }
@@ -65,10 +57,7 @@ pub(crate) async fn put(session: &NatsCall<'_>) -> Result<Value, TaskError> {
     };
     let put = match session.call.text_field("file")? {
         Some(path) => {
-            let path = check_allowed(
-                session.call.resolve_path(path),
-                &session.object_access.forbidden,
-            )?;
+            let path = check_allowed(session.call.resolve_path(path), &session.object_access.forbidden)?;
             let opened = tools::open_regular(&path).await;
             let mut file = opened.map_err(|error| {
                 let message = format!("`file`: `{}`: {error}", path.display());
@@ -82,28 +71,20 @@ pub(crate) async fn put(session: &NatsCall<'_>) -> Result<Value, TaskError> {
 }
 
 pub(crate) async fn delete(session: &NatsCall<'_>) -> Result<Value, TaskError> {
-    let (name, bucket) = (
-        session.required_text("object")?,
-        open_bucket(session).await?,
-    );
+    let (name, bucket) = (session.required_text("object")?, open_bucket(session).await?);
     // A deleted object leaves a marker, which a second deletion would find.
     if bucket.info(name).await.is_ok_and(|info| info.deleted) {
         return Err(object_missing_error(name));
     }
     match bucket.delete(name).await {
-        Ok(()) => {
-            Ok(json!({"bucket": session.required_text("bucket")?, "object": name, "deleted": true}))
-        }
+        Ok(()) => Ok(json!({"bucket": session.required_text("bucket")?, "object": name, "deleted": true})),
         Err(error) if error.kind() == DeleteErrorKind::NotFound => Err(object_missing_error(name)),
         Err(error) => Err(peer_error(&error)),
     }
 }
 
 pub(crate) async fn info(session: &NatsCall<'_>) -> Result<Value, TaskError> {
-    let (name, bucket) = (
-        session.required_text("object")?,
-        open_bucket(session).await?,
-    );
+    let (name, bucket) = (session.required_text("object")?, open_bucket(session).await?);
     match bucket.info(name).await {
         Ok(info) if info.deleted => Err(object_missing_error(name)),
         Ok(info) => Ok(to_json(&info)),
@@ -117,11 +98,7 @@ pub(crate) async fn list(session: &NatsCall<'_>) -> Result<Value, TaskError> {
     let mut listing = bucket.list().await.map_err(|error| peer_error(&error))?;
     let mut objects: Vec<Value> = Vec::new();
     let mut is_cut = false;
-    while let Some(info) = listing
-        .try_next()
-        .await
-        .map_err(|error| peer_error(&error))?
-    {
+    while let Some(info) = listing.try_next().await.map_err(|error| peer_error(&error))? {
         if objects.len() == OBJECTS_MAX {
             is_cut = true;
             break;
@@ -129,19 +106,13 @@ pub(crate) async fn list(session: &NatsCall<'_>) -> Result<Value, TaskError> {
         objects.push(to_json(&info));
     }
     let count = objects.len();
-    Ok(
-        json!({"bucket": session.required_text("bucket")?, "objects": objects, "count": count, "truncated": is_cut}),
-    )
+    Ok(json!({"bucket": session.required_text("bucket")?, "objects": objects, "count": count, "truncated": is_cut}))
 }
 
 async fn read_buffered(session: &NatsCall<'_>, mut object: Object) -> Result<Outcome, TaskError> {
     if object.info.size > BUFFERED_BYTES_MAX {
         let message = format!("the object exceeds the limit of {BUFFERED_BYTES_MAX} bytes");
-        return Err(nats_error(
-            ErrorKind::Schema,
-            "NATS_OBJECT_TOO_LARGE",
-            message,
-        ));
+        return Err(nats_error(ErrorKind::Schema, "NATS_OBJECT_TOO_LARGE", message));
     }
     let mut bytes = Vec::with_capacity(object.info.size);
     let read = object.read_to_end(&mut bytes).await;
@@ -151,13 +122,8 @@ async fn read_buffered(session: &NatsCall<'_>, mut object: Object) -> Result<Out
     Ok(Outcome::ok(map))
 }
 
-async fn read_spooled(
-    session: &NatsCall<'_>,
-    mut object: Object,
-    keeper: &ResultWriter,
-) -> Result<Outcome, TaskError> {
-    let mut spool =
-        SpooledBody::create(&session.object_access.scratch_dir, &SpaceWatch::default())?;
+async fn read_spooled(session: &NatsCall<'_>, mut object: Object, keeper: &ResultWriter) -> Result<Outcome, TaskError> {
+    let mut spool = SpooledBody::create(&session.object_access.scratch_dir, &SpaceWatch::default())?;
     let mut piece = vec![0; READ_BYTES];
     loop {
         let read = object.read(&mut piece).await;
@@ -204,12 +170,7 @@ fn body_encoding(encoding: NatsEncoding, spool: &SpooledBody) -> Result<BodyEnco
 async fn open_bucket(session: &NatsCall<'_>) -> Result<ObjectStore, TaskError> {
     let name = session.required_text("bucket")?;
     let found = session.context.get_object_store(name).await;
-    found.map_err(|error| {
-        stream_error(
-            &error,
-            not_found_error("NATS_BUCKET_NOT_FOUND", "object bucket", name),
-        )
-    })
+    found.map_err(|error| stream_error(&error, not_found_error("NATS_BUCKET_NOT_FOUND", "object bucket", name)))
 }
 
 /// Returns the bucket; creates it if it does not exist.
@@ -236,9 +197,7 @@ fn to_json(info: &ObjectInfo) -> Value {
 }
 
 fn describe_object(info: &ObjectInfo) -> Map<String, Value> {
-    let modified = info
-        .modified
-        .map(|at| time_value(at.unix_timestamp_nanos()));
+    let modified = info.modified.map(|at| time_value(at.unix_timestamp_nanos()));
     let fields = json!({
         "bucket": info.bucket,
         "object": info.name,

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use async_nats::header::{
-    NATS_EXPECTED_LAST_SEQUENCE, NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, NATS_MESSAGE_ID,
-};
+use async_nats::header::{NATS_EXPECTED_LAST_SEQUENCE, NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, NATS_MESSAGE_ID};
 use async_nats::jetstream::consumer::pull::Config;
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, DeliverPolicy};
 use async_nats::jetstream::stream::{ConsumerErrorKind, RawMessageErrorKind, Stream};
@@ -38,10 +36,7 @@ pub(crate) async fn publish(session: &NatsCall<'_>) -> Result<Value, TaskError> 
     }
     let expected = session.number_field("expected_last_revision")?;
     if let Some(expected) = expected {
-        headers.insert(
-            NATS_EXPECTED_LAST_SUBJECT_SEQUENCE,
-            expected.to_string().as_str(),
-        );
+        headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, expected.to_string().as_str());
     }
     let last = session.number_field("expected_last_sequence")?;
     if let Some(last) = last {
@@ -132,12 +127,8 @@ pub(crate) async fn get_message(session: &NatsCall<'_>) -> Result<Value, TaskErr
         (last, subject.to_owned())
     };
     let message = found.map_err(|error| match error.kind() {
-        RawMessageErrorKind::NoMessageFound => {
-            not_found_error("NATS_MESSAGE_NOT_FOUND", "message", &name)
-        }
-        RawMessageErrorKind::JetStream(error)
-            if error.error_code() == ErrorCode::NO_MESSAGE_FOUND =>
-        {
+        RawMessageErrorKind::NoMessageFound => not_found_error("NATS_MESSAGE_NOT_FOUND", "message", &name),
+        RawMessageErrorKind::JetStream(error) if error.error_code() == ErrorCode::NO_MESSAGE_FOUND => {
             not_found_error("NATS_MESSAGE_NOT_FOUND", "message", &name)
         }
         _ => peer_error(&error),
@@ -146,34 +137,20 @@ pub(crate) async fn get_message(session: &NatsCall<'_>) -> Result<Value, TaskErr
     map.insert("stream".to_owned(), session.required_text("stream")?.into());
     map.insert("subject".to_owned(), message.subject.as_str().into());
     map.insert("sequence".to_owned(), message.sequence.into());
-    session
-        .encoding
-        .decode_into(&mut map, "data", &message.payload)?;
+    session.encoding.decode_into(&mut map, "data", &message.payload)?;
     map.insert("headers".to_owned(), headers_to_json(&message.headers));
-    map.insert(
-        "published".to_owned(),
-        time_value(message.time.unix_timestamp_nanos()),
-    );
+    map.insert("published".to_owned(), time_value(message.time.unix_timestamp_nanos()));
     Ok(Value::Object(map))
 }
 
 async fn open_stream(session: &NatsCall<'_>) -> Result<Stream, TaskError> {
     let name = session.required_text("stream")?;
     let found = session.context.get_stream(name).await;
-    found.map_err(|error| {
-        stream_error(
-            &error,
-            not_found_error("NATS_STREAM_NOT_FOUND", "stream", name),
-        )
-    })
+    found.map_err(|error| stream_error(&error, not_found_error("NATS_STREAM_NOT_FOUND", "stream", name)))
 }
 
 /// Returns the consumer of that name; creates it if it does not exist.
-async fn ensure_consumer(
-    session: &NatsCall<'_>,
-    stream: &Stream,
-    name: &str,
-) -> Result<Consumer<Config>, TaskError> {
+async fn ensure_consumer(session: &NatsCall<'_>, stream: &Stream, name: &str) -> Result<Consumer<Config>, TaskError> {
     let found = stream.get_consumer::<Config>(name).await;
     if let Ok(found) = found {
         return Ok(found);
@@ -186,10 +163,7 @@ async fn ensure_consumer(
 }
 
 /// Creates a consumer that lives for the call and acknowledges nothing.
-async fn create_ephemeral(
-    session: &NatsCall<'_>,
-    stream: &Stream,
-) -> Result<Consumer<Config>, TaskError> {
+async fn create_ephemeral(session: &NatsCall<'_>, stream: &Stream) -> Result<Consumer<Config>, TaskError> {
     let config = Config {
         ack_policy: AckPolicy::None,
         inactive_threshold: Duration::from_secs(60),
@@ -201,13 +175,9 @@ async fn create_ephemeral(
 fn consumer_config(session: &NatsCall<'_>) -> Result<Config, TaskError> {
     let from = session.number_field("sequence")?;
     Ok(Config {
-        filter_subject: session
-            .call
-            .text_field("subject")?
-            .unwrap_or_default()
-            .to_owned(),
-        deliver_policy: from.map_or(DeliverPolicy::All, |start_sequence| {
-            DeliverPolicy::ByStartSequence { start_sequence }
+        filter_subject: session.call.text_field("subject")?.unwrap_or_default().to_owned(),
+        deliver_policy: from.map_or(DeliverPolicy::All, |start_sequence| DeliverPolicy::ByStartSequence {
+            start_sequence,
         }),
         ..Config::default()
     })
@@ -226,9 +196,7 @@ fn to_json(session: &NatsCall<'_>, message: &Message) -> Result<Value, TaskError
     let mut map = Map::new();
     map.insert("subject".to_owned(), message.subject.as_str().into());
     map.insert("sequence".to_owned(), info.stream_sequence.into());
-    session
-        .encoding
-        .decode_into(&mut map, "data", &message.payload)?;
+    session.encoding.decode_into(&mut map, "data", &message.payload)?;
     let headers = message.headers.as_ref().map(headers_to_json);
     map.insert("headers".to_owned(), headers.unwrap_or_else(|| json!({})));
     map.insert("delivered".to_owned(), info.delivered.into());

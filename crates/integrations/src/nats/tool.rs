@@ -14,9 +14,7 @@ use tools::objects::ObjectAccess;
 use tools::{Call, LogSink, Tool, ToolResult, within_limit};
 
 use crate::nats::connection::{NatsConnections, NatsLogin};
-use crate::nats::failure::{
-    message_too_large_error, nats_error, no_response_error, peer_error, with_version,
-};
+use crate::nats::failure::{message_too_large_error, nats_error, no_response_error, peer_error, with_version};
 use crate::nats::value::{NatsEncoding, headers_to_json, to_header_map};
 use crate::nats::{kv, object, stream};
 
@@ -58,13 +56,9 @@ impl NatsTool {
         let total = call.timeout.total.unwrap_or(TOTAL_TIMEOUT);
         let connect = call.timeout.connect.unwrap_or(CONNECT_TIMEOUT).min(total);
         let login = NatsLogin::from_call(call, connect)?;
-        if !OPERATIONS
-            .split_whitespace()
-            .any(|known| known == operation)
-        {
+        if !OPERATIONS.split_whitespace().any(|known| known == operation) {
             let message = format!("invalid `operation: {operation}`; use one of {OPERATIONS}");
-            return Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message)
-                .with_detail("key", "operation"));
+            return Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with_detail("key", "operation"));
         }
         let client = self.connections.get(&login).await?;
         let mut context = jetstream::new(client.clone());
@@ -108,19 +102,14 @@ impl NatsCall<'_> {
     /// A required text field.
     pub(crate) fn required_text(&self, key: &str) -> Result<&str, TaskError> {
         let text = self.call.text_field(key)?.filter(|text| !text.is_empty());
-        text.ok_or_else(|| {
-            self.call
-                .missing_key_error(key, "the operation requires it")
-        })
+        text.ok_or_else(|| self.call.missing_key_error(key, "the operation requires it"))
     }
 
     /// A field that must be a whole number if present.
     pub(crate) fn number_field(&self, key: &str) -> Result<Option<u64>, TaskError> {
         match self.call.field(key) {
             None => Ok(None),
-            Some(Value::String(text)) if text.trim().parse::<u64>().is_ok() => {
-                Ok(text.trim().parse().ok())
-            }
+            Some(Value::String(text)) if text.trim().parse::<u64>().is_ok() => Ok(text.trim().parse().ok()),
             Some(value) => match value.as_u64() {
                 Some(number) => Ok(Some(number)),
                 None => Err(self.call.wrong_type_error(key, "a whole number", value)),
@@ -134,10 +123,8 @@ impl NatsCall<'_> {
             return Ok(None);
         };
         let read = duration::parse(value);
-        read.map(Some).ok_or_else(|| {
-            self.call
-                .wrong_type_error(key, "a duration such as `2s`", value)
-        })
+        read.map(Some)
+            .ok_or_else(|| self.call.wrong_type_error(key, "a duration such as `2s`", value))
     }
 
     /// Message payload: `value`, or empty.
@@ -161,10 +148,7 @@ impl NatsCall<'_> {
             _ => peer_error(&error),
         })?;
         // The message is sent only after a flush.
-        self.client
-            .flush()
-            .await
-            .map_err(|error| peer_error(&error))?;
+        self.client.flush().await.map_err(|error| peer_error(&error))?;
         Ok(json!({"subject": subject, "size_bytes": size}))
     }
 
@@ -180,8 +164,7 @@ impl NatsCall<'_> {
             RequestErrorKind::MaxPayloadExceeded => message_too_large_error(),
             RequestErrorKind::NoResponders => {
                 let message = format!("no service responds on subject `{subject}`");
-                nats_error(ErrorKind::Connection, "NATS_NO_RESPONDERS", message)
-                    .with_detail("sent", false)
+                nats_error(ErrorKind::Connection, "NATS_NO_RESPONDERS", message).with_detail("sent", false)
             }
             _ => peer_error(&error),
         })?;
@@ -189,8 +172,7 @@ impl NatsCall<'_> {
         result.insert("subject".to_owned(), subject.into());
         let headers = answer.headers.as_ref().map(headers_to_json);
         result.insert("headers".to_owned(), headers.unwrap_or_else(|| json!({})));
-        self.encoding
-            .decode_into(&mut result, "data", &answer.payload)?;
+        self.encoding.decode_into(&mut result, "data", &answer.payload)?;
         Ok(Value::Object(result))
     }
 }

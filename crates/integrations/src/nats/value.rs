@@ -27,10 +27,8 @@ impl NatsEncoding {
             Some("text") => Ok(Self::Text),
             Some("base64" | "binary") => Ok(Self::Base64),
             Some(other) => {
-                let message =
-                    format!("invalid `encoding: {other}`; use auto, json, text or base64");
-                Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message)
-                    .with_detail("key", "encoding"))
+                let message = format!("invalid `encoding: {other}`; use auto, json, text or base64");
+                Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with_detail("key", "encoding"))
             }
         }
     }
@@ -42,8 +40,7 @@ impl NatsEncoding {
                 let decoded = STANDARD.decode(text.trim());
                 decoded.map(Bytes::from).map_err(|error| {
                     let message = format!("`value` is not valid base64: {error}");
-                    TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message)
-                        .with_detail("key", "value")
+                    TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with_detail("key", "value")
                 })
             }
             (Self::Base64, other) => Err(call.wrong_type_error("value", "base64 text", other)),
@@ -53,12 +50,7 @@ impl NatsEncoding {
     }
 
     /// Adds a decoded payload to the map under `name`, with `encoding` if it is base64.
-    pub(crate) fn decode_into(
-        self,
-        map: &mut Map<String, Value>,
-        name: &str,
-        bytes: &[u8],
-    ) -> Result<(), TaskError> {
+    pub(crate) fn decode_into(self, map: &mut Map<String, Value>, name: &str, bytes: &[u8]) -> Result<(), TaskError> {
         let text = || Value::from(String::from_utf8_lossy(bytes).into_owned());
         let value = match self {
             Self::Json => serde_json::from_slice(bytes).map_err(|error| {
@@ -93,8 +85,7 @@ pub(crate) fn to_header_map(call: &Call) -> Result<HeaderMap, TaskError> {
         let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_graphic() && b != b':');
         if !is_name || text.contains(['\r', '\n']) {
             let message = format!("`headers.{name}` is not a valid header");
-            return Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message)
-                .with_detail("key", "headers"));
+            return Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with_detail("key", "headers"));
         }
         headers.append(name.as_str(), text.as_str());
     }

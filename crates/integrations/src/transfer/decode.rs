@@ -175,14 +175,10 @@ impl CsvDecoder {
         if self.count == 0 && self.record.is_empty() && bytes.starts_with(b"\xef\xbb\xbf") {
             bytes.drain(..3);
         }
-        let text =
-            String::from_utf8(bytes).map_err(|_| row_error(self.count, "it is not valid UTF-8"))?;
+        let text = String::from_utf8(bytes).map_err(|_| row_error(self.count, "it is not valid UTF-8"))?;
         let is_null = text.is_empty() && !was_quoted;
-        self.record.push(if is_null {
-            Value::Null
-        } else {
-            Value::String(text)
-        });
+        self.record
+            .push(if is_null { Value::Null } else { Value::String(text) });
         Ok(())
     }
 
@@ -197,19 +193,13 @@ impl CsvDecoder {
         self.end_field()?;
         let record = std::mem::take(&mut self.record);
         let Some(columns) = &rows.columns else {
-            let names = record
-                .iter()
-                .map(|name| name.as_str().unwrap_or_default().to_owned());
+            let names = record.iter().map(|name| name.as_str().unwrap_or_default().to_owned());
             rows.columns = Some(names.collect());
             return Ok(());
         };
         self.count += 1;
         if record.len() != columns.len() {
-            let problem = format!(
-                "it has {} fields, but the header has {}",
-                record.len(),
-                columns.len()
-            );
+            let problem = format!("it has {} fields, but the header has {}", record.len(), columns.len());
             return Err(row_error(self.count, &problem));
         }
         rows.rows.push(record);
@@ -225,10 +215,7 @@ impl CsvDecoder {
 }
 
 /// Splits JSON text into values: the elements of a list, or one per line.
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is part of the scanner's state"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "each is part of the scanner's state")]
 struct JsonDecoder {
     /// Whether the text is one document whose list elements are the rows.
     is_document: bool,
@@ -273,7 +260,8 @@ impl JsonDecoder {
             }
         }
         if self.value.len() > ROW_BYTES_MAX {
-            let message = "a JSON value exceeds 64 MiB; only lists and lines (`format: ndjson`) are read piece by piece";
+            let message =
+                "a JSON value exceeds 64 MiB; only lists and lines (`format: ndjson`) are read piece by piece";
             return Err(TaskError::new(ErrorKind::Parse, "TRANSFER_FORMAT", message));
         }
         Ok(())
@@ -315,11 +303,8 @@ impl JsonDecoder {
         }
         self.count += 1;
         let value = serde_json::from_slice(&bytes);
-        rows.maps.push(
-            value.map_err(|error| {
-                row_error(self.count, &format!("it is not valid JSON: {error}"))
-            })?,
-        );
+        rows.maps
+            .push(value.map_err(|error| row_error(self.count, &format!("it is not valid JSON: {error}")))?);
         Ok(())
     }
 
@@ -330,10 +315,7 @@ impl JsonDecoder {
         match self.opening_byte {
             None => Ok(()),
             Some(b'[') if self.is_ended => Ok(()),
-            Some(b'[') => Err(row_error(
-                self.count + 1,
-                "the closing bracket of the list is missing",
-            )),
+            Some(b'[') => Err(row_error(self.count + 1, "the closing bracket of the list is missing")),
             Some(_) => {
                 let value: Value = serde_json::from_slice(&self.value).map_err(|error| {
                     TaskError::new(
@@ -363,8 +345,7 @@ fn find_list(value: &Value, path: Option<&str>) -> Result<Vec<Value>, TaskError>
     if let Some(Value::Array(items)) = found {
         Ok(items.clone())
     } else {
-        let message =
-            "the source is not a list of rows; set `path` to the list, for example `data.items`";
+        let message = "the source is not a list of rows; set `path` to the list, for example `data.items`";
         Err(TaskError::new(ErrorKind::Parse, "TRANSFER_FORMAT", message))
     }
 }
@@ -420,14 +401,8 @@ mod tests {
             [json!({"a": "],\"["}), json!({"a": [1, {"b": 2}]})]
         );
         assert_eq!(read("{\"a\":1}\n\n{\"a\":2}", false).unwrap().len(), 2);
-        assert_eq!(
-            read(r#"{"data": [{"a": 1}]}"#, true).unwrap(),
-            [json!({"a": 1})]
-        );
+        assert_eq!(read(r#"{"data": [{"a": 1}]}"#, true).unwrap(), [json!({"a": 1})]);
         assert_eq!(read("[{\"a\":1}", true).unwrap_err().code, "TRANSFER_ROW");
-        assert_eq!(
-            read("{\"a\":1}\nnonsense\n", false).unwrap_err().code,
-            "TRANSFER_ROW"
-        );
+        assert_eq!(read("{\"a\":1}\nnonsense\n", false).unwrap_err().code, "TRANSFER_ROW");
     }
 }

@@ -8,9 +8,7 @@ use tools::sql::{SqlStatement, unique_names};
 
 use super::flow::{RowReceiver, RowSender, StopCallbacks, TransferTotals};
 use super::options::{FileFormat, WriteMode, conflict_clause, quote_column_list, quote_table_name};
-use crate::duckdb::{
-    Appender, DatabaseHandle, DatabasePool, DuckdbConnection, DuckdbError, may_attach, task_error,
-};
+use crate::duckdb::{Appender, DatabaseHandle, DatabasePool, DuckdbConnection, DuckdbError, may_attach, task_error};
 
 /// Temporary table for the rows of an upsert.
 const STAGING_TABLE: &str = "noetl_transfer";
@@ -45,11 +43,7 @@ impl DuckdbEndpoint {
 }
 
 /// Reads the rows of a query.
-pub(super) fn read_query(
-    base: &DuckdbEndpoint,
-    query: &SqlStatement,
-    outlet: &mut RowSender,
-) -> Result<(), TaskError> {
+pub(super) fn read_query(base: &DuckdbEndpoint, query: &SqlStatement, outlet: &mut RowSender) -> Result<(), TaskError> {
     base.check_query(query)?;
     let lease = base.connect()?;
     let sent = query.text();
@@ -74,9 +68,7 @@ fn send_rows(
     params: &[Value],
     outlet: &mut RowSender,
 ) -> Result<(), TaskError> {
-    let mut rows = connection
-        .query(sql, params)
-        .map_err(|fault| task_error(&fault))?;
+    let mut rows = connection.query(sql, params).map_err(|fault| task_error(&fault))?;
     outlet.set_columns(unique_names(rows.names().iter().cloned()));
     while let Some(chunk) = rows.next_chunk().map_err(|fault| task_error(&fault))? {
         for row in chunk.rows() {
@@ -127,9 +119,7 @@ fn write_rows(
     let name = quote_table_name(table);
     check_table(connection, &name)?;
     if *mode == WriteMode::Replace {
-        connection
-            .execute(&format!("DELETE FROM {name}"))
-            .map_err(told)?;
+        connection.execute(&format!("DELETE FROM {name}")).map_err(told)?;
     }
     let mut appender: Option<Appender<'_>> = None;
     let mut columns = Vec::new();
@@ -167,9 +157,7 @@ fn write_rows(
          QUALIFY row_number() OVER (PARTITION BY {keys} ORDER BY rowid DESC) = 1 {conflict}"
     );
     connection.execute(&insert).map_err(told)?;
-    connection
-        .execute(&format!("DROP TABLE {STAGING_TABLE}"))
-        .map_err(told)
+    connection.execute(&format!("DROP TABLE {STAGING_TABLE}")).map_err(told)
 }
 
 fn start_write<'c>(
@@ -260,9 +248,7 @@ pub(super) fn copy_in(
     let (source, values) = typed_reader(source_file, &picked, &types);
     connection.execute("BEGIN").map_err(told)?;
     if *mode == WriteMode::Replace {
-        connection
-            .execute(&format!("DELETE FROM {name}"))
-            .map_err(told)?;
+        connection.execute(&format!("DELETE FROM {name}")).map_err(told)?;
     }
     let insert = format!(
         "INSERT INTO {name} ({}) SELECT {} FROM {source}",
@@ -275,11 +261,7 @@ pub(super) fn copy_in(
 }
 
 /// SQL types of some columns of a table.
-fn column_types(
-    connection: &DuckdbConnection,
-    table: &str,
-    columns: &[String],
-) -> Result<Vec<String>, TaskError> {
+fn column_types(connection: &DuckdbConnection, table: &str, columns: &[String]) -> Result<Vec<String>, TaskError> {
     let told = |fault: DuckdbError| task_error(&fault);
     let sql = format!(
         "SELECT column_type FROM (DESCRIBE SELECT {} FROM {table})",
@@ -296,11 +278,7 @@ fn column_types(
 
 /// SQL that reads a file without type inference, and an expression for each column. Text and JSON get the types of the
 /// target's columns; bytes in them are base64.
-fn typed_reader(
-    source_file: SourceFile<'_>,
-    picked: &[String],
-    types: &[String],
-) -> (String, Vec<String>) {
+fn typed_reader(source_file: SourceFile<'_>, picked: &[String], types: &[String]) -> (String, Vec<String>) {
     let SourceFile { path: file, format } = source_file;
     let is_bytes = |of: &String| of == "BLOB" && format != FileFormat::Parquet;
     let values = picked.iter().zip(types).map(|(name, of)| {
@@ -337,30 +315,18 @@ fn pick_columns(
         return Ok((found.to_vec(), found.to_vec()));
     };
     let from = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    if let Some((name, _)) = mapping
-        .iter()
-        .find(|(_, value)| !found.contains(&from(value)))
-    {
+    if let Some((name, _)) = mapping.iter().find(|(_, value)| !found.contains(&from(value))) {
         let message = format!(
             "`mapping.{name}` refers to a column that the source does not have; its columns are {}",
             found.join(", ")
         );
-        return Err(TaskError::new(
-            ErrorKind::Schema,
-            "TRANSFER_COLUMN",
-            message,
-        ));
+        return Err(TaskError::new(ErrorKind::Schema, "TRANSFER_COLUMN", message));
     }
-    Ok((
-        mapping.keys().cloned().collect(),
-        mapping.values().map(from).collect(),
-    ))
+    Ok((mapping.keys().cloned().collect(), mapping.values().map(from).collect()))
 }
 
 fn execute_counting(connection: &DuckdbConnection, sql: &str) -> Result<u64, TaskError> {
-    let mut rows = connection
-        .query(sql, &[])
-        .map_err(|fault| task_error(&fault))?;
+    let mut rows = connection.query(sql, &[]).map_err(|fault| task_error(&fault))?;
     let mut count = 0;
     while let Some(chunk) = rows.next_chunk().map_err(|fault| task_error(&fault))? {
         let first = chunk.rows().next().and_then(|row| row.into_iter().next());
@@ -378,21 +344,14 @@ fn build_totals(rows: u64, columns: Vec<String>) -> TransferTotals {
 }
 
 /// Lets DuckDB convert JSON lines to a Parquet file.
-pub(super) fn write_parquet(
-    base: &DuckdbEndpoint,
-    lines: &Path,
-    file: &Path,
-) -> Result<(), TaskError> {
+pub(super) fn write_parquet(base: &DuckdbEndpoint, lines: &Path, file: &Path) -> Result<(), TaskError> {
     let lease = base.connect()?;
     let sql = format!(
         "COPY (SELECT * FROM read_json({}, format = 'newline_delimited', sample_size = 100000)) TO {} (FORMAT parquet)",
         path_literal(lines),
         path_literal(file)
     );
-    lease
-        .connection()
-        .execute(&sql)
-        .map_err(|fault| task_error(&fault))
+    lease.connection().execute(&sql).map_err(|fault| task_error(&fault))
 }
 
 /// SQL that reads a file. CSV columns are all text. For JSON only the keys of the rows matter, so all rows are sampled,

@@ -108,9 +108,7 @@ pub(super) fn write_copy_field(text: Option<&str>, out: &mut Vec<u8>) {
 
 /// Fields of a `COPY` line.
 pub(super) fn parse_copy_line(line: &[u8]) -> Vec<Option<String>> {
-    line.split(|byte| *byte == b'\t')
-        .map(parse_copy_value)
-        .collect()
+    line.split(|byte| *byte == b'\t').map(parse_copy_value).collect()
 }
 
 fn parse_copy_value(field: &[u8]) -> Option<String> {

@@ -42,11 +42,7 @@ pub(super) async fn write_file(
     }
 }
 
-async fn encode_rows(
-    mut pipe: DuplexStream,
-    format: FileFormat,
-    inlet: &mut RowReceiver,
-) -> Result<(), TaskError> {
+async fn encode_rows(mut pipe: DuplexStream, format: FileFormat, inlet: &mut RowReceiver) -> Result<(), TaskError> {
     let gone = |error: std::io::Error| {
         TaskError::new(
             ErrorKind::Storage,
@@ -129,11 +125,7 @@ pub(super) async fn fetch_file(
 }
 
 /// Copies a local file to its location.
-pub(super) async fn send_file(
-    file: &Path,
-    place: &ObjectLocation,
-    format: FileFormat,
-) -> Result<(), TaskError> {
+pub(super) async fn send_file(file: &Path, place: &ObjectLocation, format: FileFormat) -> Result<(), TaskError> {
     let opened = tokio::fs::File::open(file)
         .await
         .map_err(|error| scratch_error(&error))?;

@@ -75,10 +75,7 @@ impl StopCallbacks {
 }
 
 /// Creates a channel for chunks of this many rows, or fewer if they are large.
-pub(super) fn row_channel(
-    chunk_size: usize,
-    mapping: Option<Map<String, Value>>,
-) -> (RowSender, RowReceiver) {
+pub(super) fn row_channel(chunk_size: usize, mapping: Option<Map<String, Value>>) -> (RowSender, RowReceiver) {
     let (send, receive) = mpsc::channel(QUEUED_CHUNKS_MAX);
     let outlet = RowSender {
         sender: send,
@@ -154,18 +151,13 @@ impl RowSender {
     /// Sends a chunk.
     pub(super) async fn send(&mut self) -> Result<(), TaskError> {
         let batch = self.take_batch(false);
-        self.sender
-            .send(Ok(batch))
-            .await
-            .map_err(|_| cancelled_error())
+        self.sender.send(Ok(batch)).await.map_err(|_| cancelled_error())
     }
 
     /// Like [`send`](Self::send), from a blocking thread.
     pub(super) fn send_blocking(&mut self) -> Result<(), TaskError> {
         let batch = self.take_batch(false);
-        self.sender
-            .blocking_send(Ok(batch))
-            .map_err(|_| cancelled_error())
+        self.sender.blocking_send(Ok(batch)).map_err(|_| cancelled_error())
     }
 
     /// Sends the last chunk, or the error that ended the source.
@@ -195,10 +187,7 @@ impl RowReceiver {
         self.accept_batch(next)
     }
 
-    fn accept_batch(
-        &mut self,
-        next: Option<Result<RowBatch, TaskError>>,
-    ) -> Result<Option<RowBatch>, TaskError> {
+    fn accept_batch(&mut self, next: Option<Result<RowBatch, TaskError>>) -> Result<Option<RowBatch>, TaskError> {
         let mut batch = match next {
             Some(batch) => batch?,
             None if self.is_ended => return Ok(None),
@@ -251,20 +240,12 @@ fn pick_columns(
                 "`mapping.{name}` refers to the column `{from}`, which the source does not have; its columns are {}",
                 columns.join(", ")
             );
-            return Err(TaskError::new(
-                ErrorKind::Schema,
-                "TRANSFER_COLUMN",
-                message,
-            ));
+            return Err(TaskError::new(ErrorKind::Schema, "TRANSFER_COLUMN", message));
         };
         // Values are moved out of the row, so a column can be used only once.
         if places.contains(&place) {
             let message = format!("`mapping` uses the column `{from}` twice");
-            return Err(TaskError::new(
-                ErrorKind::Schema,
-                "TRANSFER_COLUMN",
-                message,
-            ));
+            return Err(TaskError::new(ErrorKind::Schema, "TRANSFER_COLUMN", message));
         }
         names.push(name.clone());
         places.push(place);

@@ -54,12 +54,8 @@ impl TransferOptions {
         let chunk_size = match call.field("chunk_size") {
             None => CHUNK_SIZE,
             Some(value) => {
-                let size = value
-                    .as_u64()
-                    .filter(|size| (1..=CHUNK_SIZE_MAX).contains(size));
-                size.ok_or_else(|| {
-                    call.wrong_type_error("chunk_size", "a number from 1 to 1000000", value)
-                })?
+                let size = value.as_u64().filter(|size| (1..=CHUNK_SIZE_MAX).contains(size));
+                size.ok_or_else(|| call.wrong_type_error("chunk_size", "a number from 1 to 1000000", value))?
             }
         };
         let key = call.field("key").or_else(|| target.fields.get("key"));
@@ -74,11 +70,7 @@ impl TransferOptions {
                 return Err(call.wrong_type_error("mode", wanted, &Value::from(other)));
             }
         };
-        let mapping = match target
-            .fields
-            .get("mapping")
-            .filter(|value| !value.is_null())
-        {
+        let mapping = match target.fields.get("mapping").filter(|value| !value.is_null()) {
             None => None,
             Some(Value::Object(map)) if map.values().all(Value::is_string) => Some(map.clone()),
             Some(other) => {
@@ -104,8 +96,7 @@ impl TransferOptions {
             None | Some(WriteMode::Replace) => Ok(()),
             Some(_) => {
                 let message = "a file can only be replaced; use `mode: replace`, or remove `mode`";
-                Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message)
-                    .with_detail("key", "mode"))
+                Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with_detail("key", "mode"))
             }
         }
     }
@@ -113,27 +104,18 @@ impl TransferOptions {
 
 fn column_names(call: &Call, key: Option<&Value>) -> Result<Vec<String>, TaskError> {
     let names: Option<Vec<String>> = match key {
-        Some(Value::String(one)) => {
-            Some(one.split(',').map(|name| name.trim().to_owned()).collect())
-        }
-        Some(Value::Array(all)) => all
-            .iter()
-            .map(|name| name.as_str().map(str::to_owned))
-            .collect(),
+        Some(Value::String(one)) => Some(one.split(',').map(|name| name.trim().to_owned()).collect()),
+        Some(Value::Array(all)) => all.iter().map(|name| name.as_str().map(str::to_owned)).collect(),
         _ => None,
     };
-    let names =
-        names.filter(|names| !names.is_empty() && names.iter().all(|name| !name.is_empty()));
-    names.ok_or_else(|| {
-        call.missing_key_error("key", "`mode: upsert` finds existing rows by these columns")
-    })
+    let names = names.filter(|names| !names.is_empty() && names.iter().all(|name| !name.is_empty()));
+    names.ok_or_else(|| call.missing_key_error("key", "`mode: upsert` finds existing rows by these columns"))
 }
 
 impl<'c> TransferEnd<'c> {
     pub(super) fn from_call(call: &'c Call, side: &'static str) -> Result<Self, TaskError> {
         let fields = call.map_field(side)?;
-        let fields =
-            fields.ok_or_else(|| call.missing_key_error(side, "set it to a map {kind, …}"))?;
+        let fields = fields.ok_or_else(|| call.missing_key_error(side, "set it to a map {kind, …}"))?;
         let kind = fields
             .get("kind")
             .or_else(|| fields.get("type"))
@@ -161,10 +143,7 @@ impl<'c> TransferEnd<'c> {
 
     /// A required text field.
     pub(super) fn required_text(&self, key: &str, remedy: &str) -> Result<&'c str, TaskError> {
-        let missing = || {
-            self.call
-                .missing_key_error(&format!("{}.{key}", self.side), remedy)
-        };
+        let missing = || self.call.missing_key_error(&format!("{}.{key}", self.side), remedy);
         self.text(key).ok_or_else(missing)
     }
 
@@ -199,8 +178,7 @@ impl<'c> TransferEnd<'c> {
             pieces,
             origins: origins.map_or(&[], Vec::as_slice),
         };
-        let mut statements =
-            bind_commands(self.call, commands, self.fields.get("params"), dialect)?;
+        let mut statements = bind_commands(self.call, commands, self.fields.get("params"), dialect)?;
         if let (Some(one), true) = (statements.pop(), statements.is_empty()) {
             Ok(one)
         } else {
@@ -216,10 +194,7 @@ impl<'c> TransferEnd<'c> {
 
     /// Credential, if there is one.
     pub(super) fn auth(&self) -> Option<&'c Value> {
-        let auth = self
-            .fields
-            .get("auth")
-            .or_else(|| self.fields.get("credential"));
+        let auth = self.fields.get("auth").or_else(|| self.fields.get("credential"));
         auth.filter(|auth| !auth.is_null())
     }
 
@@ -234,11 +209,7 @@ impl<'c> TransferEnd<'c> {
                 Err(TaskError::new(ErrorKind::Auth, "AUTH_UNRESOLVED", message))
             }
             Some(other) => {
-                let message = format!(
-                    "`{}.auth` must be a map, not {}",
-                    self.side,
-                    json_type_name(other)
-                );
+                let message = format!("`{}.auth` must be a map, not {}", self.side, json_type_name(other));
                 Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message))
             }
             None => {
@@ -272,9 +243,7 @@ impl<'c> TransferEnd<'c> {
         let said = self.text("format");
         let name = name.split(['?', '#']).next().unwrap_or(name);
         let ending = name.rsplit('/').next().unwrap_or(name).rsplit_once('.');
-        let word = said
-            .or(ending.map(|(_, ending)| ending))
-            .unwrap_or_default();
+        let word = said.or(ending.map(|(_, ending)| ending)).unwrap_or_default();
         Ok(Some(match word.to_ascii_lowercase().as_str() {
             "csv" => FileFormat::Csv,
             "ndjson" | "jsonl" => FileFormat::Ndjson,
@@ -304,17 +273,13 @@ impl<'c> TransferEnd<'c> {
 
 /// Quotes a table name, with or without a schema.
 pub(super) fn quote_table_name(name: &str) -> String {
-    let parts = name
-        .split('.')
-        .map(|part| format!("\"{}\"", part.replace('"', "\"\"")));
+    let parts = name.split('.').map(|part| format!("\"{}\"", part.replace('"', "\"\"")));
     parts.collect::<Vec<_>>().join(".")
 }
 
 /// Quoted column names, comma-separated.
 pub(super) fn quote_column_list(names: &[String]) -> String {
-    let names = names
-        .iter()
-        .map(|name| format!("\"{}\"", name.replace('"', "\"\"")));
+    let names = names.iter().map(|name| format!("\"{}\"", name.replace('"', "\"\"")));
     names.collect::<Vec<_>>().join(", ")
 }
 
@@ -322,11 +287,7 @@ pub(super) fn quote_column_list(names: &[String]) -> String {
 pub(super) fn conflict_clause(columns: &[String], key: &[String]) -> Result<String, TaskError> {
     if let Some(missing) = key.iter().find(|name| !columns.contains(name)) {
         let message = format!("the `key` column `{missing}` is not among the transferred columns");
-        return Err(TaskError::new(
-            ErrorKind::Schema,
-            "TRANSFER_COLUMN",
-            message,
-        ));
+        return Err(TaskError::new(ErrorKind::Schema, "TRANSFER_COLUMN", message));
     }
     let others = columns.iter().filter(|name| !key.contains(name));
     let sets: Vec<String> = others

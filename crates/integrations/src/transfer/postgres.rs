@@ -16,35 +16,20 @@ use super::flow::{RowBatch, RowReceiver, RowSender, TransferTotals, row_error};
 use super::options::{WriteMode, conflict_clause, quote_column_list, quote_table_name};
 
 /// Sets text formats that every other source and target can read.
-const TRANSFER_SETTINGS: &str = "SET datestyle TO ISO; SET timezone TO 'UTC'; SET intervalstyle TO postgres; SET bytea_output TO hex";
+const TRANSFER_SETTINGS: &str =
+    "SET datestyle TO ISO; SET timezone TO 'UTC'; SET intervalstyle TO postgres; SET bytea_output TO hex";
 /// Bytes to send at a time.
 const SEND_BYTES: usize = 64 * 1024;
 /// Maximum number of digits that a decimal keeps as a double.
 const DOUBLE_DIGITS: usize = 15;
 
 /// Reads the rows of a query.
-pub(super) async fn read_query(
-    client: &Client,
-    query: &SqlStatement,
-    outlet: &mut RowSender,
-) -> Result<(), TaskError> {
-    client
-        .batch_execute(TRANSFER_SETTINGS)
-        .await
-        .map_err(task_error)?;
+pub(super) async fn read_query(client: &Client, query: &SqlStatement, outlet: &mut RowSender) -> Result<(), TaskError> {
+    client.batch_execute(TRANSFER_SETTINGS).await.map_err(task_error)?;
     let text = query.text_with_literals().text;
     let prepared = client.prepare(&text).await.map_err(task_error)?;
-    let names = unique_names(
-        prepared
-            .columns()
-            .iter()
-            .map(|column| column.name().to_owned()),
-    );
-    let types: Vec<Type> = prepared
-        .columns()
-        .iter()
-        .map(|column| column.type_().clone())
-        .collect();
+    let names = unique_names(prepared.columns().iter().map(|column| column.name().to_owned()));
+    let types: Vec<Type> = prepared.columns().iter().map(|column| column.type_().clone()).collect();
     // The server converts arrays and rows to JSON.
     let own: Vec<String> = (0..names.len()).map(|at| format!("c{at}")).collect();
     let picked = own.iter().zip(&types).map(|(name, of)| match of.kind() {
@@ -132,10 +117,7 @@ pub(super) async fn write_table(
     mut inlet: RowReceiver,
 ) -> Result<TransferTotals, TaskError> {
     let table = quote_table_name(table);
-    client
-        .batch_execute(TRANSFER_SETTINGS)
-        .await
-        .map_err(task_error)?;
+    client.batch_execute(TRANSFER_SETTINGS).await.map_err(task_error)?;
     client.batch_execute("BEGIN").await.map_err(task_error)?;
     // A connection that is not returned to the pool is closed, which rolls back.
     let first = client.prepare(&format!("SELECT * FROM {table}")).await;
@@ -167,17 +149,11 @@ pub(super) async fn write_table(
 }
 
 /// Types of the columns to write.
-fn column_types(
-    columns: &[String],
-    known: &[tokio_postgres::Column],
-    table: &str,
-) -> Result<Vec<Type>, TaskError> {
+fn column_types(columns: &[String], known: &[tokio_postgres::Column], table: &str) -> Result<Vec<Type>, TaskError> {
     let type_of = |name: &String| {
         let found = known.iter().find(|column| column.name() == name);
         found.map(|column| column.type_().clone()).ok_or_else(|| {
-            let message = format!(
-                "{table} has no column `{name}`; map it to another column with `target.mapping`"
-            );
+            let message = format!("{table} has no column `{name}`; map it to another column with `target.mapping`");
             TaskError::new(ErrorKind::Schema, "TRANSFER_COLUMN", message)
         })
     };
@@ -215,9 +191,7 @@ impl CopyWriter {
         } else {
             table
         };
-        let sink = client
-            .copy_in(&format!("COPY {into} ({names}) FROM STDIN"))
-            .await;
+        let sink = client.copy_in(&format!("COPY {into} ({names}) FROM STDIN")).await;
         Ok(Self {
             sink: Box::pin(sink.map_err(task_error)?),
             columns: columns.to_vec(),
@@ -250,12 +224,7 @@ impl CopyWriter {
         self.sink.send(out.into()).await.map_err(task_error)
     }
 
-    async fn finish(
-        mut self,
-        client: &Client,
-        table: &str,
-        mode: &WriteMode,
-    ) -> Result<(), TaskError> {
+    async fn finish(mut self, client: &Client, table: &str, mode: &WriteMode) -> Result<(), TaskError> {
         self.sink.as_mut().finish().await.map_err(task_error)?;
         let WriteMode::Upsert(key) = mode else {
             return Ok(());

@@ -15,11 +15,7 @@ use super::flow::{RowReceiver, RowSender, StopCallbacks, TransferTotals, row_err
 use super::options::{WriteMode, conflict_clause, quote_column_list, quote_table_name};
 
 /// Opens a file, unless it belongs to NoETL, and registers a callback that interrupts it.
-fn open_connection(
-    file: &Path,
-    forbidden: &[PathBuf],
-    stops: &StopCallbacks,
-) -> Result<Connection, TaskError> {
+fn open_connection(file: &Path, forbidden: &[PathBuf], stops: &StopCallbacks) -> Result<Connection, TaskError> {
     check_file(file, forbidden)?;
     let opened = open_database(&file.display().to_string(), file);
     let connection = opened.map_err(|failure| match failure.into_outcome() {
@@ -39,11 +35,7 @@ pub(super) struct SqliteEndpoint {
 }
 
 /// Reads the rows of a query.
-pub(super) fn read_query(
-    file: &SqliteEndpoint,
-    query: &SqlStatement,
-    outlet: &mut RowSender,
-) -> Result<(), TaskError> {
+pub(super) fn read_query(file: &SqliteEndpoint, query: &SqlStatement, outlet: &mut RowSender) -> Result<(), TaskError> {
     let connection = open_connection(&file.path, &file.forbidden, &file.stop_callbacks)?;
     let sent = query.text();
     let mut prepared = connection.prepare(&sent.text).map_err(task_error)?;

@@ -60,10 +60,7 @@ impl TransferTool {
         stops: &StopCallbacks,
     ) -> Result<TransferSource, TaskError> {
         Ok(match end.kind {
-            "postgres" => TransferSource::Postgres(
-                end.postgres_target()?,
-                end.read_statement(SqlDialect::Postgres)?,
-            ),
+            "postgres" => TransferSource::Postgres(end.postgres_target()?, end.read_statement(SqlDialect::Postgres)?),
             "sqlite" => TransferSource::Sqlite(
                 self.sqlite_endpoint(call, end, stops)?,
                 end.read_statement(SqlDialect::Sqlite)?,
@@ -104,14 +101,8 @@ impl TransferTool {
     ) -> Result<TransferSink, TaskError> {
         Ok(match end.kind {
             "postgres" => TransferSink::Postgres(end.postgres_target()?, end.table()?.to_owned()),
-            "sqlite" => TransferSink::Sqlite(
-                self.sqlite_endpoint(call, end, stops)?,
-                end.table()?.to_owned(),
-            ),
-            "duckdb" => TransferSink::Duckdb(
-                self.duckdb_endpoint(call, end, stops),
-                end.table()?.to_owned(),
-            ),
+            "sqlite" => TransferSink::Sqlite(self.sqlite_endpoint(call, end, stops)?, end.table()?.to_owned()),
+            "duckdb" => TransferSink::Duckdb(self.duckdb_endpoint(call, end, stops), end.table()?.to_owned()),
             "file" | "s3" | "gcs" => {
                 manner.check_file()?;
                 let place = end.location(&self.object_access).await?;
@@ -120,14 +111,9 @@ impl TransferTool {
             }
             "http" => {
                 let format = end.format("x.json")?.unwrap_or(FileFormat::Json);
-                if manner
-                    .mode
-                    .as_ref()
-                    .is_some_and(|mode| *mode != WriteMode::Append)
-                    || format == FileFormat::Parquet
+                if manner.mode.as_ref().is_some_and(|mode| *mode != WriteMode::Append) || format == FileFormat::Parquet
                 {
-                    let message =
-                        "an http target supports csv, ndjson and json, and only `mode: append`";
+                    let message = "an http target supports csv, ndjson and json, and only `mode: append`";
                     return Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message));
                 }
                 TransferSink::Http(Box::new(web::end_call(call, end)?), format)
@@ -150,22 +136,12 @@ impl TransferTool {
         })
     }
 
-    fn duckdb_endpoint(
-        &self,
-        call: &Call,
-        end: &TransferEnd<'_>,
-        stops: &StopCallbacks,
-    ) -> DuckdbEndpoint {
+    fn duckdb_endpoint(&self, call: &Call, end: &TransferEnd<'_>, stops: &StopCallbacks) -> DuckdbEndpoint {
         let database = end.text("database").filter(|name| *name != ":memory:");
         self.duckdb_endpoint_at(call, database.map(|name| call.resolve_path(name)), stops)
     }
 
-    fn duckdb_endpoint_at(
-        &self,
-        call: &Call,
-        file: Option<PathBuf>,
-        stops: &StopCallbacks,
-    ) -> DuckdbEndpoint {
+    fn duckdb_endpoint_at(&self, call: &Call, file: Option<PathBuf>, stops: &StopCallbacks) -> DuckdbEndpoint {
         DuckdbEndpoint {
             databases: self.databases.clone(),
             file,
@@ -183,27 +159,20 @@ impl TransferTool {
         manner: TransferOptions,
     ) -> Result<TransferTotals, TaskError> {
         match (from, to) {
-            (TransferSource::Duckdb(base, query), TransferSink::File(place, format))
-                if manner.mapping.is_none() =>
-            {
+            (TransferSource::Duckdb(base, query), TransferSink::File(place, format)) if manner.mapping.is_none() => {
                 let draft = file::create_temp_path(&self.object_access.scratch_dir)?;
                 let path = draft.to_path_buf();
-                let totals =
-                    run_blocking(move || duckdb::copy_out(&base, &query, &path, format)).await?;
+                let totals = run_blocking(move || duckdb::copy_out(&base, &query, &path, format)).await?;
                 file::send_file(&draft, &place, format).await?;
                 Ok(totals)
             }
             (TransferSource::File(place, format, None), TransferSink::Duckdb(base, table))
                 if !matches!(manner.mode, Some(WriteMode::Upsert(_))) =>
             {
-                let (path, _guard) =
-                    file::fetch_file(&place, &self.object_access.scratch_dir).await?;
+                let (path, _guard) = file::fetch_file(&place, &self.object_access.scratch_dir).await?;
                 let (mode, mapping) = (manner.table_mode(), manner.mapping);
                 run_blocking(move || {
-                    let file = duckdb::SourceFile {
-                        path: &path,
-                        format,
-                    };
+                    let file = duckdb::SourceFile { path: &path, format };
                     duckdb::copy_in(&base, file, &table, &mode, mapping.as_ref())
                 })
                 .await
@@ -211,10 +180,7 @@ impl TransferTool {
             (from, to) => {
                 let mode = manner.table_mode();
                 let (mut outlet, inlet) = row_channel(manner.chunk_size, manner.mapping);
-                if matches!(
-                    (&from, &to),
-                    (TransferSource::Postgres(..), TransferSink::Postgres(..))
-                ) {
+                if matches!((&from, &to), (TransferSource::Postgres(..), TransferSink::Postgres(..))) {
                     outlet.allow_json_text();
                 }
                 let reading = self.read_source(call, from, outlet);
@@ -228,20 +194,18 @@ impl TransferTool {
 
     async fn read_source(&self, call: &Call, from: TransferSource, mut outlet: RowSender) {
         let done = match from {
-            TransferSource::Postgres(server, query) => {
-                match self.pools.acquire(server, connect_timeout(call)).await {
-                    Err(error) => Err(error),
-                    Ok(lease) => {
-                        let mut unfinished = CancelOnDrop(Some(lease.canceller()));
-                        let done = postgres::read_query(lease.client(), &query, &mut outlet).await;
-                        unfinished.0.take();
-                        if done.is_ok() {
-                            lease.release();
-                        }
-                        done
+            TransferSource::Postgres(server, query) => match self.pools.acquire(server, connect_timeout(call)).await {
+                Err(error) => Err(error),
+                Ok(lease) => {
+                    let mut unfinished = CancelOnDrop(Some(lease.canceller()));
+                    let done = postgres::read_query(lease.client(), &query, &mut outlet).await;
+                    unfinished.0.take();
+                    if done.is_ok() {
+                        lease.release();
                     }
+                    done
                 }
-            }
+            },
             TransferSource::File(place, FileFormat::Parquet, _) => {
                 let fetched = file::fetch_file(&place, &self.object_access.scratch_dir).await;
                 let base = self.duckdb_endpoint_at(call, None, &StopCallbacks::default());
@@ -258,24 +222,16 @@ impl TransferTool {
             }
             TransferSource::File(place, format, path) => match open_object(&place, None).await {
                 Err(error) => Err(error),
-                Ok(opened) => {
-                    decode::decode_rows(opened.chunks, format, path.as_deref(), &mut outlet).await
-                }
+                Ok(opened) => decode::decode_rows(opened.chunks, format, path.as_deref(), &mut outlet).await,
             },
             TransferSource::Http(call, format, path) => {
                 web::read_response(&self.http, &call, format, path, &mut outlet).await
             }
             TransferSource::Sqlite(file, query) => {
-                return read_on_thread(outlet, move |outlet| {
-                    sqlite::read_query(&file, &query, outlet)
-                })
-                .await;
+                return read_on_thread(outlet, move |outlet| sqlite::read_query(&file, &query, outlet)).await;
             }
             TransferSource::Duckdb(base, query) => {
-                return read_on_thread(outlet, move |outlet| {
-                    duckdb::read_query(&base, &query, outlet)
-                })
-                .await;
+                return read_on_thread(outlet, move |outlet| duckdb::read_query(&base, &query, outlet)).await;
             }
         };
         outlet.finish(done).await;
@@ -306,10 +262,7 @@ impl TransferTool {
             }
             TransferSink::File(place, FileFormat::Parquet) => {
                 let scratch = &self.object_access.scratch_dir;
-                let (lines, draft) = (
-                    file::create_temp_path(scratch)?,
-                    file::create_temp_path(scratch)?,
-                );
+                let (lines, draft) = (file::create_temp_path(scratch)?, file::create_temp_path(scratch)?);
                 let aside = ObjectLocation::File(lines.to_path_buf());
                 let totals = file::write_file(&aside, FileFormat::Ndjson, inlet).await?;
                 let base = self.duckdb_endpoint_at(call, None, &StopCallbacks::default());
@@ -319,9 +272,7 @@ impl TransferTool {
                 Ok(totals)
             }
             TransferSink::File(place, format) => file::write_file(&place, format, inlet).await,
-            TransferSink::Http(call, format) => {
-                web::send_batches(&self.http, &call, format, inlet).await
-            }
+            TransferSink::Http(call, format) => web::send_batches(&self.http, &call, format, inlet).await,
         }
     }
 }
@@ -415,8 +366,6 @@ fn thread_lost_error(problem: &str) -> TaskError {
 }
 
 fn unknown_kind_error(side: &str, kind: &str) -> TaskError {
-    let message = format!(
-        "invalid `{side}.kind`: `{kind}`; use http, postgres, sqlite, duckdb, file, s3 or gcs"
-    );
+    let message = format!("invalid `{side}.kind`: `{kind}`; use http, postgres, sqlite, duckdb, file, s3 or gcs");
     TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with_detail("key", "kind")
 }

@@ -30,10 +30,7 @@ pub(super) fn end_call(of: &Call, end: &TransferEnd<'_>) -> Result<Call, TaskErr
         "credential",
         "endpoint",
     ];
-    let kept = end
-        .fields
-        .iter()
-        .filter(|(key, _)| !own.contains(&key.as_str()));
+    let kept = end.fields.iter().filter(|(key, _)| !own.contains(&key.as_str()));
     call.fields = kept
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect::<Map<_, _>>();
@@ -69,13 +66,7 @@ pub(super) async fn read_response(
         FileFormat::Json
     };
     let pieces = response.bytes_stream().map_err(std::io::Error::other);
-    decode::decode_rows(
-        Box::pin(pieces),
-        format.unwrap_or(by_type),
-        path.as_deref(),
-        outlet,
-    )
-    .await
+    decode::decode_rows(Box::pin(pieces), format.unwrap_or(by_type), path.as_deref(), outlet).await
 }
 
 /// Sends each chunk in a separate request.
@@ -95,26 +86,19 @@ pub(super) async fn send_batches(
         writer.finish(&mut out);
         let mut one = call.clone();
         one.fields.entry("method").or_insert_with(|| "POST".into());
-        one.fields.insert(
-            "body".to_owned(),
-            String::from_utf8_lossy(&out).into_owned().into(),
-        );
+        one.fields
+            .insert("body".to_owned(), String::from_utf8_lossy(&out).into_owned().into());
         let kind = match format {
             FileFormat::Csv => "text/csv",
             FileFormat::Ndjson => "application/x-ndjson",
             FileFormat::Json | FileFormat::Parquet => "application/json",
         };
-        let headers = one
-            .fields
-            .entry("headers")
-            .or_insert_with(|| Value::Object(Map::new()));
+        let headers = one.fields.entry("headers").or_insert_with(|| Value::Object(Map::new()));
         if let Value::Object(headers) = headers {
             headers.entry("content-type").or_insert_with(|| kind.into());
         }
         // The caller cancels the whole transfer.
-        let outcome = http
-            .call(one, CancellationToken::new(), &DiscardingLogSink)
-            .await;
+        let outcome = http.call(one, CancellationToken::new(), &DiscardingLogSink).await;
         if let Outcome::Error(failure) = outcome {
             return Err(failure
                 .error

@@ -20,11 +20,7 @@ impl Diagnostic {
     /// Returns the rendered text, ending in a newline.
     pub fn render(&self, style: DiagnosticStyle) -> String {
         let paint = Paint::new(self.severity, style);
-        let (corner, bar) = if style.unicode {
-            ("┌─", "│")
-        } else {
-            ("-->", "|")
-        };
+        let (corner, bar) = if style.unicode { ("┌─", "│") } else { ("-->", "|") };
         let number = self.span.line.to_string();
         let gutter = " ".repeat(number.len());
         let label = match self.severity {
@@ -34,10 +30,7 @@ impl Diagnostic {
         };
         let mut out = String::new();
         let head = paint.strong(&format!("{label}[{}]", self.code));
-        let position = format!(
-            "{}:{}:{}",
-            self.source.name, self.span.line, self.span.column
-        );
+        let position = format!("{}:{}:{}", self.source.name, self.span.line, self.span.column);
         let corner = paint.quiet(corner);
         let _ = writeln!(out, "{head}: {}", self.message);
         let _ = writeln!(out, "{gutter} {corner} {position}");
@@ -94,12 +87,7 @@ impl Snippet {
         let from = if length <= LINE_CHARS_MAX { 0 } else { from };
         let columns_max = LINE_CHARS_MAX.saturating_sub(column - from).max(1);
         Self {
-            line: line
-                .chars()
-                .skip(from)
-                .take(LINE_CHARS_MAX)
-                .map(printable)
-                .collect(),
+            line: line.chars().skip(from).take(LINE_CHARS_MAX).map(printable).collect(),
             pad: " ".repeat(column - from),
             width: width.min(columns_max),
         }
@@ -190,11 +178,7 @@ mod tests {
 
     #[test]
     fn plain_terminals_get_ascii_only() {
-        assert!(
-            unknown_field()
-                .render(DiagnosticStyle::default())
-                .is_ascii()
-        );
+        assert!(unknown_field().render(DiagnosticStyle::default()).is_ascii());
     }
 
     #[test]
@@ -218,10 +202,7 @@ mod tests {
     fn json_has_file_line_and_column() {
         let json = serde_json::to_value(unknown_field()).unwrap();
         assert_eq!(json["file"], "playbooks/load.yaml");
-        assert_eq!(
-            (json["line"].as_u64(), json["column"].as_u64()),
-            (Some(2), Some(5))
-        );
+        assert_eq!((json["line"].as_u64(), json["column"].as_u64()), (Some(2), Some(5)));
         assert_eq!(json["severity"], "error");
     }
 }

@@ -38,16 +38,8 @@ pub enum Severity {
 
 impl Diagnostic {
     /// Creates a diagnostic. Codes that begin with `W` are warnings, codes that begin with `N` notes.
-    pub fn new(
-        code: &'static str,
-        message: impl Into<String>,
-        span: Span,
-        source: &SourceText,
-    ) -> Self {
-        debug_assert!(
-            find_code(code).is_some(),
-            "{code} must be in the table of codes"
-        );
+    pub fn new(code: &'static str, message: impl Into<String>, span: Span, source: &SourceText) -> Self {
+        debug_assert!(find_code(code).is_some(), "{code} must be in the table of codes");
         let severity = match code.as_bytes().first() {
             Some(b'W') => Severity::Warning,
             Some(b'N') => Severity::Note,

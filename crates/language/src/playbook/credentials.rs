@@ -12,13 +12,7 @@ use crate::playbook::{Playbook, Step, Task};
 use crate::template::{Template, Tree};
 
 /// Keys of a task under which `auth` is allowed.
-const AUTH_PARENTS: &[&[&str]] = &[
-    &[],
-    &["source"],
-    &["target"],
-    &["script"],
-    &["script", "source"],
-];
+const AUTH_PARENTS: &[&[&str]] = &[&[], &["source"], &["target"], &["script"], &["script", "source"]];
 
 /// Keys that refer to a credential.
 const CREDENTIAL_KEYS: &[&str] = &["auth", "credential"];
@@ -282,19 +276,13 @@ pub fn credential_names_in(kind: &str, value: &Value) -> BTreeSet<String> {
 }
 
 /// Replaces names by the values of their credentials.
-pub fn substitute(
-    kind: &str,
-    fields: &mut Map<String, Value>,
-    find: &mut dyn FnMut(&str) -> Option<Value>,
-) {
+pub fn substitute(kind: &str, fields: &mut Map<String, Value>, find: &mut dyn FnMut(&str) -> Option<Value>) {
     visit_names(kind, fields, find);
 }
 
 /// Returns only the keys that may contain names.
 fn auth_fields(fields: &Map<String, Value>) -> Map<String, Value> {
-    let homes = AUTH_PARENTS
-        .iter()
-        .filter_map(|parent| parent.first().copied());
+    let homes = AUTH_PARENTS.iter().filter_map(|parent| parent.first().copied());
     let mut known_fields = Map::new();
     for key in CREDENTIAL_KEYS.iter().copied().chain(homes) {
         if let Some(value) = fields.get(key) {
@@ -304,16 +292,13 @@ fn auth_fields(fields: &Map<String, Value>) -> Map<String, Value> {
     known_fields
 }
 
-fn visit_names(
-    kind: &str,
-    fields: &mut Map<String, Value>,
-    find: &mut dyn FnMut(&str) -> Option<Value>,
-) {
+fn visit_names(kind: &str, fields: &mut Map<String, Value>, find: &mut dyn FnMut(&str) -> Option<Value>) {
     let aliases = ALIASING_KINDS.contains(&kind);
     for parent in AUTH_PARENTS {
-        let Some(map) = parent.iter().try_fold(&mut *fields, |map, part| {
-            map.get_mut(*part)?.as_object_mut()
-        }) else {
+        let Some(map) = parent
+            .iter()
+            .try_fold(&mut *fields, |map, part| map.get_mut(*part)?.as_object_mut())
+        else {
             continue;
         };
         for key in CREDENTIAL_KEYS {
@@ -389,26 +374,19 @@ mod tests {
     fn a_step_opens_what_it_names() {
         let plain = credential_uses("{kind: http, url: 'http://x', auth: api}");
         assert_eq!(names(&plain), ["api"]);
-        let mixed =
-            credential_uses("{kind: http, url: 'http://x', auth: {type: bearer, credential: api}}");
+        let mixed = credential_uses("{kind: http, url: 'http://x', auth: {type: bearer, credential: api}}");
         assert_eq!(names(&mixed), ["api"]);
-        let inline =
-            credential_uses("{kind: http, url: 'http://x', auth: {type: bearer, token: t}}");
+        let inline = credential_uses("{kind: http, url: 'http://x', auth: {type: bearer, token: t}}");
         assert!(inline.is_empty());
         let body = credential_uses("{kind: http, url: 'http://x', json: {auth: word}}");
         assert!(body.is_empty(), "{body:?}");
         let rendered = credential_uses("{kind: http, url: 'http://x', auth: '{{ workload.api }}'}");
-        assert_eq!(
-            (rendered.names.len(), rendered.name_templates.len()),
-            (0, 1)
-        );
+        assert_eq!((rendered.names.len(), rendered.name_templates.len()), (0, 1));
     }
 
     #[test]
     fn templates_open_the_entries_they_read() {
-        let read = credential_uses(
-            "{kind: noop, input: {x: '{{ keychain.db.password ~ keychain[\"k\"].a }}'}}",
-        );
+        let read = credential_uses("{kind: noop, input: {x: '{{ keychain.db.password ~ keychain[\"k\"].a }}'}}");
         assert_eq!(names(&read), ["db", "k"]);
         assert!(!read.reads_any_entry);
         let any = credential_uses("{kind: noop, input: {x: '{{ keychain[workload.which].a }}'}}");
@@ -435,22 +413,14 @@ mod tests {
     fn names_are_replaced_and_other_keys_stay() {
         let data = || json!({"type": "postgres", "db_host": "h", "schema": "a"});
         let mut find = |name: &str| (name == "pg").then(data);
-        let mut fields =
-            json!({"auth": "pg", "source": {"credential": "pg"}, "json": {"auth": "pg"}});
+        let mut fields = json!({"auth": "pg", "source": {"credential": "pg"}, "json": {"auth": "pg"}});
         let map = fields.as_object_mut().expect("a map");
-        assert_eq!(
-            credential_names("transfer", map),
-            BTreeSet::from(["pg".to_owned()])
-        );
+        assert_eq!(credential_names("transfer", map), BTreeSet::from(["pg".to_owned()]));
         substitute("transfer", map, &mut find);
         let expected = json!({"auth": data(), "source": {"auth": data()}, "json": {"auth": "pg"}});
         assert_eq!(fields, expected);
         let mut fields = json!({"auth": {"credential": "pg", "schema": "b"}});
-        substitute(
-            "postgres",
-            fields.as_object_mut().expect("a map"),
-            &mut find,
-        );
+        substitute("postgres", fields.as_object_mut().expect("a map"), &mut find);
         assert_eq!(fields["auth"]["schema"], "b");
         let mut fields = json!({"auth": {"one": "pg", "two": {"type": "s3", "key": "pg"}}});
         substitute("duckdb", fields.as_object_mut().expect("a map"), &mut find);

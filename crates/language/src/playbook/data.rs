@@ -25,10 +25,7 @@ mod tests {
     fn scalars_mean_what_they_mean_in_a_playbook() {
         assert_eq!(parse_data("v", b"12").unwrap(), json!(12));
         assert_eq!(parse_data("v", b"NO").unwrap(), json!("NO"));
-        assert_eq!(
-            parse_data("v", b"{\"a\": [1, null]}").unwrap(),
-            json!({"a": [1, null]})
-        );
+        assert_eq!(parse_data("v", b"{\"a\": [1, null]}").unwrap(), json!({"a": [1, null]}));
         assert_eq!(parse_data("v", b"").unwrap(), json!(null));
     }
 

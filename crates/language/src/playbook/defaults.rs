@@ -211,7 +211,8 @@ mod tests {
         let defaults = "workload: {a: '{{ b }}', b: 1, c: {d: '{{ b }}', e: '{{ b }}'}}";
         let payload = json!({"b": "{{ 1 + 1 }}", "c": {"d": "{{ x }}"}, "f": "{{ g }}"});
         let values = first_values(defaults, &payload).expect("the defaults can be rendered");
-        let expected = json!({"a": "{{ 1 + 1 }}", "b": "{{ 1 + 1 }}", "c": {"d": "{{ x }}", "e": "{{ 1 + 1 }}"}, "f": "{{ g }}"});
+        let expected =
+            json!({"a": "{{ 1 + 1 }}", "b": "{{ 1 + 1 }}", "c": {"d": "{{ x }}", "e": "{{ 1 + 1 }}"}, "f": "{{ g }}"});
         assert_eq!(values["workload"], expected);
     }
 
@@ -219,14 +220,8 @@ mod tests {
     fn a_default_that_cannot_be_rendered_names_itself_and_its_line() {
         let error = first_values("workload: {a: '{{ nobody.x }}'}", &json!({}));
         let error = error.expect_err("the name is not defined");
-        assert!(
-            error.starts_with("cannot render `workload.a` (line 4)"),
-            "{error}"
-        );
+        assert!(error.starts_with("cannot render `workload.a` (line 4)"), "{error}");
         let values = first_values("workload: {a: '{{ nobody.x }}'}", &json!({"a": 1}));
-        assert_eq!(
-            values.expect("the payload has the value")["workload"],
-            json!({"a": 1})
-        );
+        assert_eq!(values.expect("the payload has the value")["workload"], json!({"a": 1}));
     }
 }

@@ -137,10 +137,7 @@ impl Step {
 
     /// Finds a task by label, with its index in the pipeline.
     pub fn task(&self, label: &str) -> Option<(usize, &Task)> {
-        self.tasks
-            .iter()
-            .enumerate()
-            .find(|(_, task)| task.label == *label)
+        self.tasks.iter().enumerate().find(|(_, task)| task.label == *label)
     }
 }
 

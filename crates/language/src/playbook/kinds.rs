@@ -6,10 +6,7 @@ use crate::playbook::definition::Effect;
 
 /// A built-in tool kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "the properties of a kind are independent"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "the properties of a kind are independent")]
 pub struct KindSpec {
     /// The name.
     pub name: &'static str,
@@ -308,23 +305,12 @@ pub const KINDS: &[KindSpec] = &[
     spec("workbook", &[required(key("name"))]),
     KindSpec {
         one_of: &["duration", "until", "signal", "approval"],
-        ..spec(
-            "wait",
-            &[
-                key("duration"),
-                key("until"),
-                key("signal"),
-                key("approval"),
-            ],
-        )
+        ..spec("wait", &[key("duration"), key("until"), key("signal"), key("approval")])
     },
     KindSpec {
         one_of: &["jq", "select"],
         is_pure: true,
-        ..spec(
-            "transform",
-            &[code(key("jq"), CodeLanguage::Jq), key("select")],
-        )
+        ..spec("transform", &[code(key("jq"), CodeLanguage::Jq), key("select")])
     },
     KindSpec {
         is_pure: true,
@@ -516,14 +502,8 @@ mod tests {
     fn commands_are_kept_in_pieces_and_code_only_where_it_has_templates() {
         assert_eq!(field_mode("shell", "command"), FieldMode::Pieces);
         assert_eq!(field_mode("sqlite", "command"), FieldMode::Pieces);
-        assert_eq!(
-            field_mode("python", "code"),
-            FieldMode::Code(CodeLanguage::Python)
-        );
-        assert_eq!(
-            field_mode("rhai", "code"),
-            FieldMode::Code(CodeLanguage::Rhai)
-        );
+        assert_eq!(field_mode("python", "code"), FieldMode::Code(CodeLanguage::Python));
+        assert_eq!(field_mode("rhai", "code"), FieldMode::Code(CodeLanguage::Rhai));
         assert_eq!(field_mode("http", "url"), FieldMode::Value);
     }
 }

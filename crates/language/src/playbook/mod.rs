@@ -21,10 +21,8 @@ pub use kinds::{CodeLanguage, FieldMode};
 pub use parse::{ParseResult, parse};
 
 pub use definition::{
-    Admission, AdmitMode, AdmitRule, Collection, CursorClaim, Effect, Executor, Loop, NetArc,
-    Playbook, Router, Step, Task,
+    Admission, AdmitMode, AdmitRule, Collection, CursorClaim, Effect, Executor, Loop, NetArc, Playbook, Router, Step,
+    Task,
 };
-pub use policy::{
-    JumpTarget, Policy, PolicyRule, RetryRule, RuleAction, SetEntry, UnmatchedAction, WriteTarget,
-};
+pub use policy::{JumpTarget, Policy, PolicyRule, RetryRule, RuleAction, SetEntry, UnmatchedAction, WriteTarget};
 pub use steps::Steps;

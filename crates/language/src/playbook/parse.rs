@@ -47,22 +47,13 @@ pub fn parse(name: &str, bytes: &[u8]) -> ParseResult {
 }
 
 /// Returns the first document of kind Playbook. Further playbooks are errors; documents of other kinds are allowed.
-fn choose_document<'n>(
-    roots: &'n [Node],
-    source: &SourceText,
-    diagnostics: &mut Vec<Diagnostic>,
-) -> Option<&'n Node> {
+fn choose_document<'n>(roots: &'n [Node], source: &SourceText, diagnostics: &mut Vec<Diagnostic>) -> Option<&'n Node> {
     let is_playbook = |root: &&Node| root.get("kind").and_then(Node::as_str) == Some("Playbook");
     let mut playbooks = roots.iter().filter(is_playbook);
     let first = playbooks.next();
     for other in playbooks {
-        let error = Diagnostic::new(
-            "E0012",
-            "the file contains a second playbook",
-            other.span,
-            source,
-        )
-        .with_label("put it into a file of its own");
+        let error = Diagnostic::new("E0012", "the file contains a second playbook", other.span, source)
+            .with_label("put it into a file of its own");
         diagnostics.push(error);
     }
     if first.is_none() && diagnostics.is_empty() {

@@ -96,14 +96,9 @@ impl AccumulatedParts {
         if let Some(pending) = waits {
             return pending;
         }
-        let Accumulate {
-            strategy,
-            merge_path,
-        } = &self.accumulate;
+        let Accumulate { strategy, merge_path } = &self.accumulate;
         let collect = PartCombiner::new(*strategy, merge_path.as_deref());
-        let combined = self
-            .combined
-            .get_or_init(|| LazyValue::new(collect.combine(bodies)));
+        let combined = self.combined.get_or_init(|| LazyValue::new(collect.combine(bodies)));
         combined.native().clone()
     }
 }

@@ -14,47 +14,30 @@ use crate::template::weigh;
 /// Registers the operators and the tests with the same meaning.
 pub(crate) fn register(env: &mut Environment<'static>) {
     env.add_filter("%eq", |a: &Native, b: &Native| is_equal(a, b));
-    env.add_filter("%ne", |a: &Native, b: &Native| {
-        is_equal(a, b).map(|same| !same)
-    });
+    env.add_filter("%ne", |a: &Native, b: &Native| is_equal(a, b).map(|same| !same));
     env.add_filter("%in", contains);
     env.add_filter("%notin", |item: &Native, list: &Native| {
         contains(item, list).map(|is_contained| !is_contained)
     });
-    env.add_filter("%lt", |a: &Native, b: &Native| {
-        compare_order(a, b, Ordering::is_lt)
-    });
-    env.add_filter("%le", |a: &Native, b: &Native| {
-        compare_order(a, b, Ordering::is_le)
-    });
-    env.add_filter("%gt", |a: &Native, b: &Native| {
-        compare_order(a, b, Ordering::is_gt)
-    });
-    env.add_filter("%ge", |a: &Native, b: &Native| {
-        compare_order(a, b, Ordering::is_ge)
-    });
+    env.add_filter("%lt", |a: &Native, b: &Native| compare_order(a, b, Ordering::is_lt));
+    env.add_filter("%le", |a: &Native, b: &Native| compare_order(a, b, Ordering::is_le));
+    env.add_filter("%gt", |a: &Native, b: &Native| compare_order(a, b, Ordering::is_gt));
+    env.add_filter("%ge", |a: &Native, b: &Native| compare_order(a, b, Ordering::is_ge));
     for name in ["eq", "equalto", "=="] {
         env.add_test(name, |a: &Native, b: &Native| is_equal(a, b));
     }
     for name in ["ne", "!="] {
-        env.add_test(name, |a: &Native, b: &Native| {
-            is_equal(a, b).map(|same| !same)
-        });
+        env.add_test(name, |a: &Native, b: &Native| is_equal(a, b).map(|same| !same));
     }
     env.add_test("in", contains);
     for (names, holds) in [
-        (
-            ["lt", "lessthan", "<"],
-            Ordering::is_lt as fn(Ordering) -> bool,
-        ),
+        (["lt", "lessthan", "<"], Ordering::is_lt as fn(Ordering) -> bool),
         (["le", "<=", "<="], Ordering::is_le),
         (["gt", "greaterthan", ">"], Ordering::is_gt),
         (["ge", ">=", ">="], Ordering::is_ge),
     ] {
         for name in names {
-            env.add_test(name, move |a: &Native, b: &Native| {
-                compare_order(a, b, holds)
-            });
+            env.add_test(name, move |a: &Native, b: &Native| compare_order(a, b, holds));
         }
     }
 }
@@ -93,11 +76,7 @@ fn is_equal_at_depth(a: &Native, b: &Native, depth: usize) -> Result<bool, Error
             match (left.next(), right.next()) {
                 (None, None) => return Ok(true),
                 (Some(a), Some(b)) => {
-                    if !is_equal_at_depth(
-                        &envelope::unwrap_view(&a?),
-                        &envelope::unwrap_view(&b?),
-                        depth + 1,
-                    )? {
+                    if !is_equal_at_depth(&envelope::unwrap_view(&a?), &envelope::unwrap_view(&b?), depth + 1)? {
                         return Ok(false);
                     }
                 }
@@ -117,11 +96,7 @@ fn is_equal_at_depth(a: &Native, b: &Native, depth: usize) -> Result<bool, Error
         let (Some(a), Some(b)) = (left.get_value(&key), right.get_value(&key)) else {
             return Ok(false);
         };
-        if !is_equal_at_depth(
-            &envelope::unwrap_view(&a),
-            &envelope::unwrap_view(&b),
-            depth + 1,
-        )? {
+        if !is_equal_at_depth(&envelope::unwrap_view(&a), &envelope::unwrap_view(&b), depth + 1)? {
             return Ok(false);
         }
     }
@@ -136,8 +111,7 @@ fn contains(item: &Native, list: &Native) -> Result<bool, Error> {
             let text = list.as_str().unwrap_or_default();
             session::charge_work(text.len())?;
             if let Some(aliased) = item.downcast_object_ref::<AliasedWord>() {
-                return Ok(text.contains(aliased.name)
-                    || aliased.aliases.iter().any(|alias| text.contains(alias)));
+                return Ok(text.contains(aliased.name) || aliased.aliases.iter().any(|alias| text.contains(alias)));
             }
             let item = envelope::unwrap_view(item);
             match item.as_str() {
@@ -148,9 +122,7 @@ fn contains(item: &Native, list: &Native) -> Result<bool, Error> {
         ValueKind::Map => {
             let item = envelope::unwrap_view(item);
             weigh::scan(&item)?;
-            Ok(list
-                .as_object()
-                .is_some_and(|map| map.get_value(&item).is_some()))
+            Ok(list.as_object().is_some_and(|map| map.get_value(&item).is_some()))
         }
         ValueKind::Seq | ValueKind::Iterable => {
             for candidate in list.try_iter()?.checked() {

@@ -105,10 +105,8 @@ impl Program {
         }
         let cell = self.code.get_or_init(|| {
             let source = self.source.clone();
-            Cell::try_new(source, |source| {
-                self.kind.compile(source).map(|(code, _)| code)
-            })
-            .expect("a checked template compiles")
+            Cell::try_new(source, |source| self.kind.compile(source).map(|(code, _)| code))
+                .expect("a checked template compiles")
         });
         Some(cell.with_dependent(|_, code| f(code)))
     }
@@ -196,12 +194,7 @@ fn check_tags(source: &str, in_expression: bool) -> Result<(), SyntaxError> {
         }
         nesting = match token {
             Token::VariableStart | Token::BlockStart => 0,
-            Token::Comma
-            | Token::Colon
-            | Token::Str(_)
-            | Token::String(_)
-            | Token::Int(_)
-            | Token::Float(_) => nesting,
+            Token::Comma | Token::Colon | Token::Str(_) | Token::String(_) | Token::Int(_) | Token::Float(_) => nesting,
             _ => nesting + 1,
         };
         if nesting > TAG_TOKENS_MAX || branches > ELIF_MAX {
@@ -224,10 +217,7 @@ fn parse_scalar(source: &str) -> Result<Stmt<'_>, SyntaxError> {
     parse(source, "<template>", syntax_config).map_err(|error| to_syntax_error(&error))
 }
 
-fn compile_scalar(
-    source: &str,
-    value_use: ValueUse,
-) -> Result<(CompiledCode<'_>, ProgramFindings), SyntaxError> {
+fn compile_scalar(source: &str, value_use: ValueUse) -> Result<(CompiledCode<'_>, ProgramFindings), SyntaxError> {
     let tree = parse_scalar(source)?;
     let Stmt::Template(template) = &tree else {
         return Err(not_a_template_error());
@@ -239,9 +229,8 @@ fn compile_scalar(
     }
     if value_use == ValueUse::Optional && mixes_text(&template.children) {
         return Err(SyntaxError {
-            message:
-                "a condition must be one expression: put all of it inside the braces, or omit the braces"
-                    .to_owned(),
+            message: "a condition must be one expression: put all of it inside the braces, or omit the braces"
+                .to_owned(),
             range: None,
         });
     }
@@ -269,16 +258,11 @@ fn compile_expr<'s>(
     };
     let mut generator = CodeGenerator::new("<template>", source);
     generator.compile_expr(&expr);
-    Ok((
-        finish_code(generator),
-        to_findings(rewriter, OutputForm::Value),
-    ))
+    Ok((finish_code(generator), to_findings(rewriter, OutputForm::Value)))
 }
 
 /// Compiles the arguments of a scalar that is exactly `range(…)`, as a list.
-fn compile_range_arguments(
-    source: &str,
-) -> Result<(CompiledCode<'_>, ProgramFindings), SyntaxError> {
+fn compile_range_arguments(source: &str) -> Result<(CompiledCode<'_>, ProgramFindings), SyntaxError> {
     let tree = parse_scalar(source)?;
     let Stmt::Template(template) = &tree else {
         return Err(not_a_template_error());
@@ -289,10 +273,7 @@ fn compile_range_arguments(
     let arguments = rewriter.rewrite_range_arguments(call)?;
     let mut generator = CodeGenerator::new("<template>", source);
     generator.compile_expr(&arguments);
-    Ok((
-        finish_code(generator),
-        to_findings(rewriter, OutputForm::Value),
-    ))
+    Ok((finish_code(generator), to_findings(rewriter, OutputForm::Value)))
 }
 
 fn not_a_template_error() -> SyntaxError {
@@ -309,8 +290,7 @@ fn only_expression<'a, 's>(children: &'a [Stmt<'s>]) -> Option<&'a Expr<'s>> {
     for child in children {
         match child {
             Stmt::EmitExpr(node) if only.is_none() => only = Some(&node.expr),
-            Stmt::EmitRaw(raw)
-                if only.is_some() && raw.raw.trim_end_matches(['\r', '\n']).is_empty() => {}
+            Stmt::EmitRaw(raw) if only.is_some() && raw.raw.trim_end_matches(['\r', '\n']).is_empty() => {}
             _ => return None,
         }
     }
@@ -319,11 +299,8 @@ fn only_expression<'a, 's>(children: &'a [Stmt<'s>]) -> Option<&'a Expr<'s>> {
 
 /// Whether values are mixed with text, as in `{{ a }} == 'b'`; such a condition would always be true.
 fn mixes_text(children: &[Stmt<'_>]) -> bool {
-    let has_value = children
-        .iter()
-        .any(|child| matches!(child, Stmt::EmitExpr(_)));
-    let has_text =
-        |child: &Stmt<'_>| matches!(child, Stmt::EmitRaw(raw) if !raw.raw.trim().is_empty());
+    let has_value = children.iter().any(|child| matches!(child, Stmt::EmitExpr(_)));
+    let has_text = |child: &Stmt<'_>| matches!(child, Stmt::EmitRaw(raw) if !raw.raw.trim().is_empty());
     has_value && children.iter().any(has_text)
 }
 
@@ -340,10 +317,7 @@ fn to_findings(rewriter: Rewriter<'_>, form: OutputForm) -> ProgramFindings {
 
 fn finish_code(generator: CodeGenerator<'_>) -> CompiledCode<'_> {
     let (instructions, blocks) = generator.finish();
-    CompiledCode {
-        instructions,
-        blocks,
-    }
+    CompiledCode { instructions, blocks }
 }
 
 fn to_syntax_error(error: &minijinja::Error) -> SyntaxError {

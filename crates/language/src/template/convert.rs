@@ -60,10 +60,7 @@ pub(crate) fn to_native(value: &Value) -> Native {
             if let Some(reference) = ResultRef::from_map(map) {
                 return Native::from_object(BodyValue::new(reference));
             }
-            Native::from_pairs(
-                map.iter()
-                    .map(|(key, value)| (key.as_str(), to_native(value))),
-            )
+            Native::from_pairs(map.iter().map(|(key, value)| (key.as_str(), to_native(value))))
         }
         scalar => scalar_to_native(scalar),
     }
@@ -110,12 +107,10 @@ pub(crate) fn to_tainted(value: &Value, taint: &Taint) -> Native {
             let items = pairs.map(|(item, taint)| to_tainted(item, taint));
             items.collect::<Vec<_>>().into()
         }
-        (Taint::Map(taints), Value::Object(map)) => {
-            Native::from_pairs(map.iter().map(|(key, value)| {
-                let taint = taints.get(key).unwrap_or(&Taint::Clean);
-                (key.as_str(), to_tainted(value, taint))
-            }))
-        }
+        (Taint::Map(taints), Value::Object(map)) => Native::from_pairs(map.iter().map(|(key, value)| {
+            let taint = taints.get(key).unwrap_or(&Taint::Clean);
+            (key.as_str(), to_tainted(value, taint))
+        })),
         _ => to_native(value),
     }
 }

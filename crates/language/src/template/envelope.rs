@@ -13,8 +13,8 @@ use crate::template::accumulated::AccumulatedPart;
 use crate::template::convert::{self, KeychainValue};
 use crate::template::reference;
 use crate::template::reference::{
-    BodyPath, BodyValue, attribute_or_data, body_file, body_value, data_or_whole,
-    defined_attribute, defined_item, file_value, pending_value, reference_field,
+    BodyPath, BodyValue, attribute_or_data, body_file, body_value, data_or_whole, defined_attribute, defined_item,
+    file_value, pending_value, reference_field,
 };
 use crate::template::scope::{Envelope, EnvelopeContent, FileContent, FileNeed, Need};
 use crate::template::session;
@@ -134,10 +134,7 @@ enum OutcomeLookup {
 
 impl EnvelopeView {
     fn new(envelope: Envelope, precedence: Precedence) -> Self {
-        Self {
-            envelope,
-            precedence,
-        }
+        Self { envelope, precedence }
     }
 
     fn attribute(&self, name: &str) -> Option<Native> {
@@ -204,21 +201,19 @@ impl EnvelopeView {
             "error" => Some(self.error()),
             "body" if self.is_http_response() => defined_attribute(&self.result(), "data"),
             "meta" | "http" | "pg" | "py" => Some(self.outcome_field(name)),
-            "ref" | "reference" | "_ref" | "_uri" | "_store" | "_preview" => self
-                .reference()
-                .and_then(|reference| reference_field(&reference, name)),
+            "ref" | "reference" | "_ref" | "_uri" | "_store" | "_preview" => {
+                self.reference().and_then(|reference| reference_field(&reference, name))
+            }
             "_file" => match self.reference() {
                 Some(reference) => reference_field(&reference, name),
                 None => value_file(&self.result()),
             },
-            "results" | "stats" if matches!(self.envelope.content, EnvelopeContent::Loop(_)) => {
-                self.loop_word(name)
-            }
+            "results" | "stats" if matches!(self.envelope.content, EnvelopeContent::Loop(_)) => self.loop_word(name),
             "results" if !self.envelope.labels.is_empty() => {
                 let labels = self.envelope.labels.iter();
-                Some(Native::from_pairs(labels.map(|(label, envelope)| {
-                    (label.as_str(), envelope_view(envelope))
-                })))
+                Some(Native::from_pairs(
+                    labels.map(|(label, envelope)| (label.as_str(), envelope_view(envelope))),
+                ))
             }
             _ => None,
         }
@@ -232,8 +227,7 @@ impl EnvelopeView {
     }
 
     fn is_http_response(&self) -> bool {
-        let (EnvelopeContent::Outcome(_) | EnvelopeContent::Event(_)) = &self.envelope.content
-        else {
+        let (EnvelopeContent::Outcome(_) | EnvelopeContent::Event(_)) = &self.envelope.content else {
             return false;
         };
         match self.outcome() {
@@ -251,9 +245,7 @@ impl EnvelopeView {
                 Some(AccumulatedPart::Event(seq)) => recorded_outcome(*seq),
                 None => OutcomeLookup::Missing,
             },
-            EnvelopeContent::Error(_) | EnvelopeContent::Loop(_) | EnvelopeContent::Empty => {
-                OutcomeLookup::Missing
-            }
+            EnvelopeContent::Error(_) | EnvelopeContent::Loop(_) | EnvelopeContent::Empty => OutcomeLookup::Missing,
         }
     }
 
@@ -272,9 +264,7 @@ impl EnvelopeView {
 
     /// Returns the value as a whole: the result, with its status if `shows_status` is set.
     fn whole_value(&self) -> Native {
-        if let (true, EnvelopeContent::Outcome(outcome)) =
-            (self.envelope.shows_status, &self.envelope.content)
-        {
+        if let (true, EnvelopeContent::Outcome(outcome)) = (self.envelope.shows_status, &self.envelope.content) {
             return match outcome.as_ref() {
                 Outcome::Ok(_) => with_key(self.result(), "status", || Some(Native::from("ok"))),
                 // A `set` that stores the outcome of a failed task stores the error.
@@ -352,8 +342,7 @@ impl EnvelopeView {
             OutcomeLookup::Pending(value) => return value,
         };
         let Facets { http, pg, py } = outcome.facets();
-        let value =
-            |field: &Option<Value>| field.as_ref().map_or(Native::from(()), convert::to_native);
+        let value = |field: &Option<Value>| field.as_ref().map_or(Native::from(()), convert::to_native);
         match name {
             "http" => value(http),
             "pg" => value(pg),

@@ -30,10 +30,7 @@ const REMOVED_FUNCTIONS: &[(&str, &str)] = &[
         "get_secret",
         "`keychain.<name>.<field>`, with an entry `<name>` under `keychain`",
     ),
-    (
-        "credential",
-        "`auth: <name>` on the task, or `keychain.<name>.<field>`",
-    ),
+    ("credential", "`auth: <name>` on the task, or `keychain.<name>.<field>`"),
     ("env", "`env.NAME`, for names that `--allow-env` allows"),
     ("getenv", "`env.NAME`, for names that `--allow-env` allows"),
     (
@@ -137,13 +134,8 @@ const TESTS: &[&str] = &[
     "test",
 ];
 
-static FILTERS: LazyLock<BTreeSet<&'static str>> = LazyLock::new(|| {
-    LIBRARY_FILTERS
-        .iter()
-        .chain(filters::NAMES)
-        .copied()
-        .collect()
-});
+static FILTERS: LazyLock<BTreeSet<&'static str>> =
+    LazyLock::new(|| LIBRARY_FILTERS.iter().chain(filters::NAMES).copied().collect());
 
 fn build_environment() -> Environment<'static> {
     let mut env = Environment::new();
@@ -175,45 +167,28 @@ pub(crate) fn check_filter(name: &str, range: Range<usize>) -> Result<(), Syntax
             range: Some(range),
         });
     }
-    Err(unknown_name_error(
-        "filter",
-        name,
-        FILTERS.iter().copied(),
-        range,
-    ))
+    Err(unknown_name_error("filter", name, FILTERS.iter().copied(), range))
 }
 
 pub(crate) fn check_test(name: &str, range: Range<usize>) -> Result<(), SyntaxError> {
     if TESTS.contains(&name) {
         return Ok(());
     }
-    Err(unknown_name_error(
-        "test",
-        name,
-        TESTS.iter().copied(),
-        range,
-    ))
+    Err(unknown_name_error("test", name, TESTS.iter().copied(), range))
 }
 
 pub(crate) fn check_function(name: &str, range: Range<usize>) -> Result<(), SyntaxError> {
     if FUNCTIONS.contains(&name) {
         return Ok(());
     }
-    let removed = REMOVED_FUNCTIONS
-        .iter()
-        .find(|(removed, _)| *removed == name);
+    let removed = REMOVED_FUNCTIONS.iter().find(|(removed, _)| *removed == name);
     if let Some((_, instead)) = removed {
         return Err(SyntaxError {
             message: format!("the function `{name}` is not supported; write {instead}"),
             range: Some(range),
         });
     }
-    Err(unknown_name_error(
-        "function",
-        name,
-        FUNCTIONS.iter().copied(),
-        range,
-    ))
+    Err(unknown_name_error("function", name, FUNCTIONS.iter().copied(), range))
 }
 
 fn unknown_name_error(

@@ -27,19 +27,15 @@ mod tree;
 mod weigh;
 
 pub use accumulated::{AccumulatedPart, AccumulatedParts};
-pub use budget::{
-    ALLOCATION_BYTES_MAX, FUEL_MAX, OUTPUT_BYTES_MAX, RESULT_BYTES_MAX, SOURCE_BYTES_MAX,
-};
+pub use budget::{ALLOCATION_BYTES_MAX, FUEL_MAX, OUTPUT_BYTES_MAX, RESULT_BYTES_MAX, SOURCE_BYTES_MAX};
 pub(crate) use compile::is_syntax;
 pub use lazy_value::LazyValue;
 pub use origin::{LineStart, PieceOrigin};
 pub use reference::{BodyPath, find_path};
 pub use rewrite::PathUse;
 pub use scope::{
-    Envelope, EnvelopeContent, EventView, ExecutionView, FileContent, FileNeed, IterationView,
-    LoadedValues, Need, Scope, UnavailableBody,
+    Envelope, EnvelopeContent, EventView, ExecutionView, FileContent, FileNeed, IterationView, LoadedValues, Need,
+    Scope, UnavailableBody,
 };
 pub use taint::{MASK, SecretOrigin, Taint};
-pub use tree::{
-    CodePiece, Piece, RenderError, Rendered, RenderedPieces, SyntaxError, Template, Tree,
-};
+pub use tree::{CodePiece, Piece, RenderError, Rendered, RenderedPieces, SyntaxError, Template, Tree};

@@ -71,19 +71,10 @@ fn reserved_value(scope: &Scope, name: &str) -> Option<Native> {
         "iter" => scope.iter.as_ref().map(iteration_value),
         "args" => Some(scope.args.native().clone()),
         "input" => Some(scope.input.native().clone()),
-        "event" => scope
-            .event
-            .clone()
-            .map(|event| Native::from_object(EventObject(event))),
+        "event" => scope.event.clone().map(|event| Native::from_object(EventObject(event))),
         "outcome" | "output" => scope.outcome.as_ref().map(outcome_view),
-        "execution_id" => scope
-            .execution
-            .execution_id
-            .map(|id| Native::from(id.to_string())),
-        "keychain" => scope
-            .keychain
-            .as_ref()
-            .map(|data| convert::to_keychain(data.json())),
+        "execution_id" => scope.execution.execution_id.map(|id| Native::from(id.to_string())),
+        "keychain" => scope.keychain.as_ref().map(|data| convert::to_keychain(data.json())),
         "_prev" => scope.previous.as_ref().map(envelope_view),
         "_task" => scope.task.as_ref().map(|task| Native::from(task.as_str())),
         "_attempt" => scope.attempt.map(Native::from),
@@ -116,26 +107,22 @@ fn builtin_value(scope: &Scope, name: &str) -> Option<Native> {
         "version" => version.map(Native::from),
         "job" => execution_id.map(|id| {
             let id = Native::from(id.to_string());
-            Native::from_pairs([
-                ("id", id.clone()),
-                ("uuid", id.clone()),
-                ("execution_id", id),
-            ])
+            Native::from_pairs([("id", id.clone()), ("uuid", id.clone()), ("execution_id", id)])
         }),
-        "parent_execution_id" => {
-            Some(parent_execution_id.map_or(Native::from(()), |id| Native::from(id.to_string())))
-        }
+        "parent_execution_id" => Some(parent_execution_id.map_or(Native::from(()), |id| Native::from(id.to_string()))),
         "idempotency_key" => scope.idempotency_key.as_deref().map(Native::from),
-        "steps" => {
-            Some(Native::from_pairs(scope.steps.iter().map(
-                |(name, envelope)| (name.as_str(), envelope_view(envelope)),
-            )))
-        }
-        "results" => {
-            Some(Native::from_pairs(scope.labels.iter().map(
-                |(name, envelope)| (name.as_str(), envelope_view(envelope)),
-            )))
-        }
+        "steps" => Some(Native::from_pairs(
+            scope
+                .steps
+                .iter()
+                .map(|(name, envelope)| (name.as_str(), envelope_view(envelope))),
+        )),
+        "results" => Some(Native::from_pairs(
+            scope
+                .labels
+                .iter()
+                .map(|(name, envelope)| (name.as_str(), envelope_view(envelope))),
+        )),
         "env" => scope.env.as_ref().map(|env| env.native().clone()),
         "loop_index" => iteration_index(scope),
         "loop" => scope
@@ -205,10 +192,7 @@ fn iteration_value(iter: &IterationView) -> Native {
     if let Some(parent) = &iter.parent {
         location.push(("parent", parent.native().clone()));
     }
-    Native::from_object(LayeredMap(
-        iter.values.native().clone(),
-        Native::from_pairs(location),
-    ))
+    Native::from_object(LayeredMap(iter.values.native().clone(), Native::from_pairs(location)))
 }
 
 /// A map with a fallback for keys that it does not have.

@@ -92,9 +92,7 @@ fn charge_built(value: Native) -> Result<Native, Error> {
 pub(crate) fn value_cost(value: &Native) -> usize {
     match value.kind() {
         ValueKind::String => value.as_str().map_or(0, str::len),
-        ValueKind::Seq | ValueKind::Iterable | ValueKind::Map => {
-            value.len().unwrap_or(0).saturating_mul(ITEM_BYTES)
-        }
+        ValueKind::Seq | ValueKind::Iterable | ValueKind::Map => value.len().unwrap_or(0).saturating_mul(ITEM_BYTES),
         _ => 0,
     }
 }
@@ -129,9 +127,7 @@ fn multiply(a: &Native, b: &Native) -> Result<Native, Error> {
         let items = items(repeated)?;
         session::charge_allocation(items.len().saturating_mul(times).saturating_mul(ITEM_BYTES))?;
         let count = items.len().saturating_mul(times);
-        return Ok(Native::from(
-            items.into_iter().cycle().take(count).collect::<Vec<_>>(),
-        ));
+        return Ok(Native::from(items.into_iter().cycle().take(count).collect::<Vec<_>>()));
     }
     arithmetic("*", a, b, i128::checked_mul, |a, b| a * b)
 }
@@ -180,9 +176,7 @@ fn slice(value: &Native, start: &Native, end: &Native, step: &Native) -> Result<
     let items = items(value)?;
     let indices = slice_indices(items.len(), start, end, step)?;
     Ok(Native::from(
-        indices
-            .map(|index| items[index].clone())
-            .collect::<Vec<_>>(),
+        indices.map(|index| items[index].clone()).collect::<Vec<_>>(),
     ))
 }
 
@@ -196,25 +190,15 @@ fn slice_indices(
     let number = |value: &Native| match value.as_i64() {
         _ if value.is_none() => Ok(None),
         Some(number) => Ok(Some(i128::from(number))),
-        None => Err(Error::new(
-            ErrorKind::InvalidOperation,
-            "a slice is made of integers",
-        )),
+        None => Err(Error::new(ErrorKind::InvalidOperation, "a slice is made of integers")),
     };
     let length = length as i128;
     let step = number(step)?.unwrap_or(1);
     if step == 0 {
-        return Err(Error::new(
-            ErrorKind::InvalidOperation,
-            "a slice's step cannot be 0",
-        ));
+        return Err(Error::new(ErrorKind::InvalidOperation, "a slice's step cannot be 0"));
     }
     // The index after the last item for a forward slice, before the first for a backward slice.
-    let (low, high) = if step > 0 {
-        (0, length)
-    } else {
-        (-1, length - 1)
-    };
+    let (low, high) = if step > 0 { (0, length) } else { (-1, length - 1) };
     let bound = |at: Option<i128>, otherwise: i128| match at {
         None => otherwise,
         Some(at) if at < 0 => (at + length).clamp(low, high),
@@ -224,17 +208,12 @@ fn slice_indices(
     let (start, end) = (bound(number(start)?, first), bound(number(end)?, last));
     let is_within = move |at: &i128| (step > 0 && *at < end) || (step < 0 && *at > end);
     let places = std::iter::successors(Some(start), move |at| Some(at + step));
-    Ok(places
-        .take_while(is_within)
-        .filter_map(|at| usize::try_from(at).ok()))
+    Ok(places.take_while(is_within).filter_map(|at| usize::try_from(at).ok()))
 }
 
 /// Whether `value` is a multiple of `divisor`; no value is a multiple of 0.
 fn is_divisible(value: &Native, divisor: &Native) -> bool {
-    match (
-        i128::try_from(value.clone()),
-        i128::try_from(divisor.clone()),
-    ) {
+    match (i128::try_from(value.clone()), i128::try_from(divisor.clone())) {
         (Ok(value), Ok(divisor)) => value.checked_rem(divisor) == Some(0),
         _ => match (f64::try_from(value.clone()), f64::try_from(divisor.clone())) {
             (Ok(value), Ok(divisor)) => value % divisor == 0.0,
@@ -260,18 +239,11 @@ fn arithmetic(
         _ => None,
     };
     if let (Some(left), Some(right)) = (integer(a), integer(b)) {
-        let sum = whole(left, right).ok_or_else(|| {
-            Error::new(
-                ErrorKind::InvalidOperation,
-                format!("{a} {op} {b} is too large"),
-            )
-        })?;
+        let sum = whole(left, right)
+            .ok_or_else(|| Error::new(ErrorKind::InvalidOperation, format!("{a} {op} {b} is too large")))?;
         return Ok(i64::try_from(sum).map_or_else(|_| Native::from(sum), Native::from));
     }
-    Ok(Native::from(real(
-        f64::try_from(a.clone())?,
-        f64::try_from(b.clone())?,
-    )))
+    Ok(Native::from(real(f64::try_from(a.clone())?, f64::try_from(b.clone())?)))
 }
 
 /// A value's text, charged while it is written.
@@ -280,8 +252,7 @@ pub(crate) fn to_text(value: &Native) -> Result<Cow<'_, str>, Error> {
         return Ok(Cow::Borrowed(text));
     }
     let mut text = BoundedText(String::new());
-    fmt::write(&mut text, format_args!("{value}"))
-        .map_err(|_| budget::exceeded("a value's text is too long"))?;
+    fmt::write(&mut text, format_args!("{value}")).map_err(|_| budget::exceeded("a value's text is too long"))?;
     Ok(Cow::Owned(text.0))
 }
 
@@ -291,8 +262,7 @@ pub(crate) fn printed_bytes(value: &Native) -> Result<usize, Error> {
         return Ok(text.len());
     }
     let mut bytes = Measured(0);
-    fmt::write(&mut bytes, format_args!("{value}"))
-        .map_err(|_| budget::exceeded("a value's text is too long"))?;
+    fmt::write(&mut bytes, format_args!("{value}")).map_err(|_| budget::exceeded("a value's text is too long"))?;
     Ok(bytes.0)
 }
 
@@ -320,11 +290,7 @@ impl fmt::Write for BoundedText {
 }
 
 /// Prints a value, or adds it as a piece.
-fn write_value(
-    out: &mut Output<'_>,
-    _state: &mut State<'_, '_>,
-    value: &Native,
-) -> Result<(), Error> {
+fn write_value(out: &mut Output<'_>, _state: &mut State<'_, '_>, value: &Native) -> Result<(), Error> {
     if let Some(marker) = value.downcast_object_ref::<ExpressionMarker>() {
         session::with_session(|session| session.expression = marker.0.clone());
         return Ok(());

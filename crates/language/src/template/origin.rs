@@ -35,19 +35,11 @@ pub(crate) struct WrittenPiece {
 }
 
 /// Joins adjacent texts and determines the lines and expressions of all pieces.
-pub(crate) fn join_pieces(
-    written: Vec<WrittenPiece>,
-    source: &str,
-) -> (Vec<Piece>, Vec<PieceOrigin>) {
+pub(crate) fn join_pieces(written: Vec<WrittenPiece>, source: &str) -> (Vec<Piece>, Vec<PieceOrigin>) {
     let newlines: Vec<usize> = source.match_indices('\n').map(|(at, _)| at).collect();
     let mut pieces: Vec<Piece> = Vec::with_capacity(written.len());
     let mut origins: Vec<PieceOrigin> = Vec::with_capacity(written.len());
-    for WrittenPiece {
-        piece,
-        range,
-        is_json,
-    } in written
-    {
+    for WrittenPiece { piece, range, is_json } in written {
         let line = newlines.partition_point(|newline| *newline < range.start);
         let line = u32::try_from(line).unwrap_or(u32::MAX);
         match (pieces.last_mut(), origins.last_mut(), piece) {

@@ -37,13 +37,8 @@ impl BodyPath {
     /// Returns the paths with each of these suffixes, in order.
     fn alternatives(&self, suffixes: &[&[&str]]) -> Self {
         let under = |suffix: &&[&str]| {
-            let suffix: Vec<PathSegment> = suffix
-                .iter()
-                .map(|key| PathSegment::Key((*key).to_owned()))
-                .collect();
-            self.paths
-                .iter()
-                .map(move |path| [path.as_slice(), &suffix].concat())
+            let suffix: Vec<PathSegment> = suffix.iter().map(|key| PathSegment::Key((*key).to_owned())).collect();
+            self.paths.iter().map(move |path| [path.as_slice(), &suffix].concat())
         };
         Self {
             reference: self.reference.clone(),
@@ -52,8 +47,7 @@ impl BodyPath {
     }
 
     fn child(&self, segment: &PathSegment) -> Self {
-        let down =
-            |path: &Vec<PathSegment>| [path.as_slice(), std::slice::from_ref(segment)].concat();
+        let down = |path: &Vec<PathSegment>| [path.as_slice(), std::slice::from_ref(segment)].concat();
         Self {
             reference: self.reference.clone(),
             paths: self.paths.iter().map(down).collect(),
@@ -122,8 +116,7 @@ pub(crate) fn attribute_or_data(value: &Native, name: &str) -> Option<Native> {
         let alternatives = bound.alternatives(&[&[name], &["data", name]]);
         return Some(Native::from_object(PendingValue(Some(alternatives))));
     }
-    defined_attribute(value, name)
-        .or_else(|| defined_attribute(&defined_attribute(value, "data")?, name))
+    defined_attribute(value, name).or_else(|| defined_attribute(&defined_attribute(value, "data")?, name))
 }
 
 /// Returns a value's `data`, or the value itself: the whole value of `x.data`.
@@ -137,11 +130,7 @@ pub(crate) fn data_or_whole(value: &Native) -> Native {
 
 /// Returns the path of a value that is not loaded.
 pub(crate) fn body_path(value: &Native) -> Option<BodyPath> {
-    value
-        .as_object()?
-        .downcast_ref::<PendingValue>()?
-        .body_path()
-        .cloned()
+    value.as_object()?.downcast_ref::<PendingValue>()?.body_path().cloned()
 }
 
 /// Whether a value is a placeholder for one that is not loaded.
@@ -186,8 +175,7 @@ impl BodyValue {
 
 /// Returns the body of a reference, if it is loaded.
 pub(crate) fn body_value(reference: &ResultRef) -> Native {
-    let (loaded, is_binding) =
-        session::with_session(|session| (session.loaded.clone(), session.is_binding));
+    let (loaded, is_binding) = session::with_session(|session| (session.loaded.clone(), session.is_binding));
     if is_binding {
         let path = BodyPath::whole_body(reference.clone());
         return Native::from_object(PendingValue(Some(path)));
@@ -261,8 +249,5 @@ pub(crate) fn defined_attribute(value: &Native, name: &str) -> Option<Native> {
 
 /// Returns an item that is defined.
 pub(crate) fn defined_item(value: &Native, key: &Native) -> Option<Native> {
-    value
-        .get_item(key)
-        .ok()
-        .filter(|field| !field.is_undefined())
+    value.get_item(key).ok().filter(|field| !field.is_undefined())
 }

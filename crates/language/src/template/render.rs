@@ -47,10 +47,7 @@ pub(crate) fn render_value(template: &Template, scope: &Scope) -> Result<Rendere
 }
 
 /// Returns the path into a body, if a template is one plain path into it.
-pub(crate) fn find_body_path(
-    template: &Template,
-    scope: &Scope,
-) -> Result<Option<BodyPath>, RenderError> {
+pub(crate) fn find_body_path(template: &Template, scope: &Scope) -> Result<Option<BodyPath>, RenderError> {
     Ok(find_named_path(template, scope)?.map(|named_path| named_path.path))
 }
 
@@ -61,10 +58,7 @@ struct NamedBodyPath {
     names_http_body: bool,
 }
 
-fn find_named_path(
-    template: &Template,
-    scope: &Scope,
-) -> Result<Option<NamedBodyPath>, RenderError> {
+fn find_named_path(template: &Template, scope: &Scope) -> Result<Option<NamedBodyPath>, RenderError> {
     let program = template.program();
     if program.form != OutputForm::Value || !is_plain_path(template.source()) {
         return Ok(None);
@@ -108,10 +102,7 @@ fn pass_through_value(template: &Template, scope: &Scope) -> Option<Value> {
 }
 
 /// Returns the range, if a template is exactly `range(…)`.
-pub(crate) fn render_number_range(
-    template: &Template,
-    scope: &Scope,
-) -> Result<Option<NumberRange>, RenderError> {
+pub(crate) fn render_number_range(template: &Template, scope: &Scope) -> Result<Option<NumberRange>, RenderError> {
     let Some(program) = &template.program().range_arguments else {
         return Ok(None);
     };
@@ -122,9 +113,7 @@ pub(crate) fn render_number_range(
     if items > RANGE_ITEMS_MAX {
         return Err(RenderError::Failed {
             code: "LIMIT_LOOP_ITEMS",
-            message: format!(
-                "the range has {items} items; the limit for a loop is {RANGE_ITEMS_MAX}"
-            ),
+            message: format!("the range has {items} items; the limit for a loop is {RANGE_ITEMS_MAX}"),
             span: template.span(),
         });
     }
@@ -150,8 +139,7 @@ fn parse_range(arguments: &Native) -> Result<NumberRange, Error> {
         }
     }
     let [first, second, step] = numbers;
-    NumberRange::from_arguments(first.unwrap_or(0), second, step)
-        .map_err(|error| invalid(error.to_string()))
+    NumberRange::from_arguments(first.unwrap_or(0), second, step).map_err(|error| invalid(error.to_string()))
 }
 
 /// Renders a template as a condition.
@@ -165,10 +153,7 @@ pub(crate) fn render_condition(template: &Template, scope: &Scope) -> Result<boo
 }
 
 /// Renders a template to the author's text and the values between, with the origin of each.
-pub(crate) fn render_pieces(
-    template: &Template,
-    scope: &Scope,
-) -> Result<RenderedPieces, RenderError> {
+pub(crate) fn render_pieces(template: &Template, scope: &Scope) -> Result<RenderedPieces, RenderError> {
     let program = template.program();
     let source = template.source();
     if program.form == OutputForm::Plain {
@@ -187,8 +172,7 @@ pub(crate) fn render_pieces(
     if program.has_captures {
         return Err(RenderError::Failed {
             code: "TEMPLATE_ERROR",
-            message: "a captured block mixes text and values; write its content inline instead"
-                .to_owned(),
+            message: "a captured block mixes text and values; write its content inline instead".to_owned(),
             span: template.span(),
         });
     }
@@ -318,11 +302,7 @@ fn render_failure(template: &Template, error: &Error, origin: SecretOrigin) -> R
     let span = error
         .range()
         .map_or(template.span(), |range| source_span(template, range));
-    RenderError::Failed {
-        code,
-        message,
-        span,
-    }
+    RenderError::Failed { code, message, span }
 }
 
 /// Converts a range of the template's text to a span of the playbook. The lines of a block scalar have the column of
@@ -332,17 +312,9 @@ fn source_span(template: &Template, range: std::ops::Range<usize>) -> Span {
     let small = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     let before = template.source().get(..range.start).unwrap_or_default();
     let line = small(before.matches('\n').count());
-    let column = before
-        .rsplit('\n')
-        .next()
-        .unwrap_or_default()
-        .chars()
-        .count();
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count();
     let margin = line.saturating_mul(span.column.saturating_sub(1));
-    let start = span
-        .start
-        .saturating_add(margin)
-        .saturating_add(small(range.start));
+    let start = span.start.saturating_add(margin).saturating_add(small(range.start));
     Span {
         line: span.line.saturating_add(line),
         column: span.column.saturating_add(small(column)),

@@ -14,9 +14,7 @@ use model::outcome::Outcome;
 use model::time::Time;
 use serde_json::Value;
 
-use crate::template::budget::{
-    self, ALLOCATION_BYTES_MAX, OUTPUT_BYTES_MAX, RESULT_BYTES_MAX, WORK_MAX,
-};
+use crate::template::budget::{self, ALLOCATION_BYTES_MAX, OUTPUT_BYTES_MAX, RESULT_BYTES_MAX, WORK_MAX};
 use crate::template::convert;
 use crate::template::filters::CompiledPattern;
 use crate::template::origin::WrittenPiece;
@@ -229,10 +227,7 @@ pub(crate) fn converted_result(outcome: &Arc<Outcome>, result: &Value) -> Native
         let mut converted = converted.borrow_mut();
         let address = Arc::as_ptr(outcome);
         // The cache holds a weak pointer, so the address is not reused and an equal address is the same outcome.
-        if let Some((_, native)) = converted
-            .iter()
-            .find(|(cached, _)| cached.as_ptr() == address)
-        {
+        if let Some((_, native)) = converted.iter().find(|(cached, _)| cached.as_ptr() == address) {
             return native.clone();
         }
         let native = convert::to_native(result);

@@ -9,8 +9,7 @@ use crate::template::scope::{Envelope, EnvelopeContent};
 
 impl From<&StepPointer> for Envelope {
     fn from(pointer: &StepPointer) -> Self {
-        let label =
-            |(name, seq, ok): &(Name, Seq, bool)| (name.clone(), Envelope::from_event(*ok, *seq));
+        let label = |(name, seq, ok): &(Name, Seq, bool)| (name.clone(), Envelope::from_event(*ok, *seq));
         let labels: Vec<_> = pointer.tasks.iter().map(label).collect();
         let is_last = |name: &Name| pointer.last.as_ref() == Some(name);
         let last = pointer.tasks.iter().find(|(name, ..)| is_last(name));
@@ -18,12 +17,8 @@ impl From<&StepPointer> for Envelope {
             (Some(results), _, None) => EnvelopeContent::Loop(results.clone()),
             // If a step failed after its last task succeeded, the server reported the failure: a timeout or a dead
             // letter.
-            (_, Some((_, seq, ok)), error) if error.is_none() || !ok => {
-                EnvelopeContent::Event(*seq)
-            }
-            (_, _, Some(error)) => {
-                EnvelopeContent::Error(Arc::new(serde_json::to_value(error).unwrap_or_default()))
-            }
+            (_, Some((_, seq, ok)), error) if error.is_none() || !ok => EnvelopeContent::Event(*seq),
+            (_, _, Some(error)) => EnvelopeContent::Error(Arc::new(serde_json::to_value(error).unwrap_or_default())),
             _ => EnvelopeContent::Empty,
         };
         // A rule may end a step with success after its last task failed; the envelope is still the one of that task.

@@ -64,8 +64,7 @@ impl Taint {
         match (self, value) {
             (
                 Self::Whole {
-                    masked: masked_value,
-                    ..
+                    masked: masked_value, ..
                 },
                 _,
             ) => masked_value.clone(),
@@ -93,11 +92,7 @@ pub(super) struct ValueTaint {
 }
 
 /// Determines the taint of a value and the secret texts in it.
-pub(super) fn taint_of_value(
-    template: &Template,
-    value: &Value,
-    session: &RenderSession,
-) -> ValueTaint {
+pub(super) fn taint_of_value(template: &Template, value: &Value, session: &RenderSession) -> ValueTaint {
     let origin = session.origin;
     if origin == SecretOrigin::Plain {
         return ValueTaint {
@@ -122,11 +117,7 @@ pub(super) fn taint_of_value(
             if origin == SecretOrigin::Secret {
                 collect_texts(value, is_path, &mut secrets);
             }
-            if is_path {
-                mask_scalars(value)
-            } else {
-                MASK.into()
-            }
+            if is_path { mask_scalars(value) } else { MASK.into() }
         }
     };
     forget_literals(template, &mut secrets);
@@ -149,8 +140,7 @@ pub(super) fn taint_of_pieces(
         return (None, Vec::new());
     }
     let mut secrets = Vec::new();
-    let by_piece =
-        template.program().form == OutputForm::Text && !template.program().has_statements;
+    let by_piece = template.program().form == OutputForm::Text && !template.program().has_statements;
     let origin_of = |at: usize| {
         let secret_piece = session.secret_pieces.iter().find(|(index, _)| *index == at);
         match secret_piece {
@@ -201,9 +191,7 @@ fn collect_texts(value: &Value, is_path: bool, into: &mut Vec<String>) {
     match value {
         Value::String(text) => into.push(text.clone()),
         Value::Number(number) => into.push(number.to_string()),
-        Value::Array(items) => items
-            .iter()
-            .for_each(|item| collect_texts(item, is_path, into)),
+        Value::Array(items) => items.iter().for_each(|item| collect_texts(item, is_path, into)),
         Value::Object(map) => {
             for (key, value) in map {
                 if !is_path {
@@ -227,9 +215,7 @@ fn mask_scalars(value: &Value) -> Value {
         Value::Null => Value::Null,
         Value::Array(items) => items.iter().map(mask_scalars).collect(),
         Value::Object(map) => {
-            let entries = map
-                .iter()
-                .map(|(key, value)| (key.clone(), mask_scalars(value)));
+            let entries = map.iter().map(|(key, value)| (key.clone(), mask_scalars(value)));
             Value::Object(entries.collect::<Map<_, _>>())
         }
         _ => MASK.into(),
@@ -252,8 +238,7 @@ fn mask_ranges(text: &str, ranges: &[(Range<usize>, SecretOrigin)]) -> String {
 pub(super) fn is_plain_path(source: &str) -> bool {
     let inner = source.trim().strip_prefix("{{");
     let inner = inner.and_then(|inner| inner.strip_suffix("}}"));
-    let Some(path) = inner.map(|inner| inner.trim_matches(|c: char| c == '-' || c.is_whitespace()))
-    else {
+    let Some(path) = inner.map(|inner| inner.trim_matches(|c: char| c == '-' || c.is_whitespace())) else {
         return false;
     };
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | '[' | ']' | '\'' | '"');

@@ -96,10 +96,7 @@ impl RenderedPieces {
     /// Returns the masked pieces; `None` if they need no masking.
     pub fn masked_code(&self) -> Option<Vec<CodePiece>> {
         let pieces = self.masked.as_ref()?.iter().cloned();
-        let marked = pieces.map(|piece| CodePiece {
-            piece,
-            is_json: false,
-        });
+        let marked = pieces.map(|piece| CodePiece { piece, is_json: false });
         Some(marked.collect())
     }
 }
@@ -159,22 +156,14 @@ impl Template {
     pub fn parse(source: &str, span: Span) -> Result<Self, SyntaxError> {
         let source: Arc<str> = source.into();
         let program = Arc::new(Program::scalar(&source)?);
-        Ok(Self {
-            source,
-            span,
-            program,
-        })
+        Ok(Self { source, span, program })
     }
 
     /// Parses a condition: an expression, with or without braces around it.
     pub fn condition(source: &str, span: Span) -> Result<Self, SyntaxError> {
         let source: Arc<str> = source.into();
         let program = Arc::new(Program::condition(&source)?);
-        Ok(Self {
-            source,
-            span,
-            program,
-        })
+        Ok(Self { source, span, program })
     }
 
     /// The text as written.
@@ -206,8 +195,7 @@ impl Template {
     /// Whether it is a single expression that is not marked as code.
     pub fn is_one_value(&self) -> bool {
         let marks = ["raw_sql", "raw_py", "raw_rhai", "raw_jq"];
-        self.program.form == OutputForm::Value
-            && !marks.iter().any(|mark| self.source.contains(mark))
+        self.program.form == OutputForm::Value && !marks.iter().any(|mark| self.source.contains(mark))
     }
 
     /// Renders it to a value.
@@ -295,11 +283,7 @@ impl Tree {
     }
 
     /// Continues after missing values, so that one round of loading is enough for the whole tree.
-    fn render_into(
-        &self,
-        scope: &Scope,
-        findings: &mut RenderFindings,
-    ) -> Result<(Value, Taint), RenderError> {
+    fn render_into(&self, scope: &Scope, findings: &mut RenderFindings) -> Result<(Value, Taint), RenderError> {
         Ok(match self {
             Self::Literal(value) => (value.clone(), Taint::Clean),
             Self::Template(template) => match template.render(scope) {
@@ -321,11 +305,7 @@ impl Tree {
                     taints.push(taint);
                 }
                 let is_clean = taints.iter().all(Taint::is_clean);
-                let taint = if is_clean {
-                    Taint::Clean
-                } else {
-                    Taint::List(taints)
-                };
+                let taint = if is_clean { Taint::Clean } else { Taint::List(taints) };
                 (Value::Array(values), taint)
             }
             Self::Map(entries) => {
@@ -339,11 +319,7 @@ impl Tree {
                     }
                 }
                 let is_clean = taints.is_empty();
-                let taint = if is_clean {
-                    Taint::Clean
-                } else {
-                    Taint::Map(taints)
-                };
+                let taint = if is_clean { Taint::Clean } else { Taint::Map(taints) };
                 (Value::Object(map), taint)
             }
         })

@@ -10,8 +10,7 @@ use crate::template::session;
 
 /// Filters that look at their subject's surface only.
 const SURFACE_FILTERS: &[&str] = &[
-    "default", "d", "first", "ident", "raw_jq", "raw_py", "raw_rhai", "raw_sql", "raw_sh",
-    "ternary", "abs", "round",
+    "default", "d", "first", "ident", "raw_jq", "raw_py", "raw_rhai", "raw_sql", "raw_sh", "ternary", "abs", "round",
 ];
 /// Filters that read their subject and arguments if those are texts, and else look at their surface.
 const SCANNED: &[&str] = &["length", "count", "int", "float", "bool", "get", "attr"];
@@ -50,9 +49,7 @@ const TEXT_FILTERS: &[&str] = &[
 ];
 
 /// Filters of the library that compare, hash or print all of their subject.
-const DEEP_FILTERS: &[&str] = &[
-    "unique", "sort", "groupby", "dictsort", "min", "max", "sum", "pprint",
-];
+const DEEP_FILTERS: &[&str] = &["unique", "sort", "groupby", "dictsort", "min", "max", "sum", "pprint"];
 /// Methods that look at a value's surface, or account for themselves.
 const SURFACE_METHODS: &[&str] = &["keys", "values", "items", "append", "join"];
 
@@ -85,12 +82,8 @@ pub(crate) fn charges_of_method(name: &str) -> (Option<&'static str>, Option<&'s
 /// Registers what values go through.
 pub(crate) fn register(env: &mut Environment<'static>) {
     env.add_filter("%text", charge_text);
-    env.add_filter("%deep", |value: Native| {
-        charge_deep(&value, 0).map(|()| value)
-    });
-    env.add_filter("%surface", |value: Native| {
-        charge_surface(&value).map(|()| value)
-    });
+    env.add_filter("%deep", |value: Native| charge_deep(&value, 0).map(|()| value));
+    env.add_filter("%surface", |value: Native| charge_surface(&value).map(|()| value));
     env.add_filter("%scan", |value: Native| scan(&value).map(|()| value));
     env.add_filter("%kept", check_stored);
     env.add_filter("%key", check_key);
@@ -103,9 +96,7 @@ fn charge_text(value: Native) -> Result<Native, Error> {
             session::charge_work(value.as_str().map_or(0, str::len))?;
             Ok(value)
         }
-        ValueKind::Seq | ValueKind::Map | ValueKind::Iterable => {
-            Ok(Native::from(to_text(&value)?.into_owned()))
-        }
+        ValueKind::Seq | ValueKind::Map | ValueKind::Iterable => Ok(Native::from(to_text(&value)?.into_owned())),
         _ => Ok(value),
     }
 }
@@ -125,11 +116,7 @@ pub(crate) fn scan(value: &Native) -> Result<(), Error> {
 
 /// The filters through which the subject and the arguments of test `name` go.
 pub(crate) fn for_test(name: &str) -> Option<&'static str> {
-    matches!(
-        name,
-        "lower" | "upper" | "startingwith" | "endingwith" | "sameas"
-    )
-    .then_some("%scan")
+    matches!(name, "lower" | "upper" | "startingwith" | "endingwith" | "sameas").then_some("%scan")
 }
 
 /// Accounts for reading all of a value.

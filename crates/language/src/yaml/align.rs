@@ -36,13 +36,7 @@ impl Node {
     }
 
     /// Returns the byte offset at which the visible character number `wanted` starts or ends.
-    fn source_offset(
-        &self,
-        text: &str,
-        style: ScalarQuoting,
-        line: usize,
-        end: bool,
-    ) -> Option<usize> {
+    fn source_offset(&self, text: &str, style: ScalarQuoting, line: usize, end: bool) -> Option<usize> {
         let bounds = self.span.start as usize..self.span.end as usize;
         let body = text.get(bounds)?;
         let skipped = match style {
@@ -74,9 +68,7 @@ fn escape_length(rest: &str) -> (usize, bool) {
         Some(b'x') => (4, true),
         Some(b'u') => (6, true),
         Some(b'U') => (10, true),
-        Some(
-            b'n' | b't' | b'r' | b' ' | b'\t' | b'\n' | b'v' | b'f' | b'N' | b'_' | b'L' | b'P',
-        ) => (2, false),
+        Some(b'n' | b't' | b'r' | b' ' | b'\t' | b'\n' | b'v' | b'f' | b'N' | b'_' | b'L' | b'P') => (2, false),
         _ => (2, true),
     }
 }
@@ -159,11 +151,7 @@ mod tests {
             ("k: \u{e9}\u{e9} word\n", 1, 7),
             ("k: |\r\n  one\r\n  word\r\n", 3, 3),
         ] {
-            assert_eq!(
-                find(text, "word"),
-                (line, column, "word".to_owned()),
-                "{text}"
-            );
+            assert_eq!(find(text, "word"), (line, column, "word".to_owned()), "{text}");
         }
     }
 

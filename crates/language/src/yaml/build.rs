@@ -104,11 +104,9 @@ impl Builder {
                 let node = self.expand_alias(anchor, span)?;
                 self.attach_node(node, None, span)
             }
-            Event::Nothing
-            | Event::StreamStart
-            | Event::StreamEnd
-            | Event::DocumentStart(_)
-            | Event::DocumentEnd => Ok(()),
+            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentStart(_) | Event::DocumentEnd => {
+                Ok(())
+            }
         }
     }
 
@@ -116,13 +114,7 @@ impl Builder {
         Diagnostic::new(code, message, span, &self.source)
     }
 
-    fn build_scalar(
-        &mut self,
-        text: &str,
-        style: ScalarStyle,
-        tag: Option<&Tag>,
-        span: Span,
-    ) -> Node {
+    fn build_scalar(&mut self, text: &str, style: ScalarStyle, tag: Option<&Tag>, span: Span) -> Node {
         let raw = tag.is_some_and(|tag| tag.handle == "!" && tag.suffix == "raw");
         if !raw {
             self.refuse_tag(tag, span);
@@ -143,11 +135,7 @@ impl Builder {
     fn refuse_tag(&mut self, tag: Option<&Tag>, span: Span) {
         if let Some(tag) = tag {
             let error = self
-                .error(
-                    "E0007",
-                    format!("the tag `{}` is not supported", format_tag(tag)),
-                    span,
-                )
+                .error("E0007", format!("the tag `{}` is not supported", format_tag(tag)), span)
                 .with_label("remove the tag")
                 .with_help("only `!raw` is supported: it marks text that is not a template");
             self.diagnostics.push(error);
@@ -163,12 +151,7 @@ impl Builder {
         Ok(())
     }
 
-    fn open_frame(
-        &mut self,
-        anchor: usize,
-        open: OpenCollection,
-        span: Span,
-    ) -> Result<(), YamlError> {
+    fn open_frame(&mut self, anchor: usize, open: OpenCollection, span: Span) -> Result<(), YamlError> {
         if self.stack.len() >= DEPTH_MAX {
             return Err(too_deep_error(span, &self.source).into());
         }
@@ -209,12 +192,7 @@ impl Builder {
     }
 
     /// Adds a finished node to its parent; `plain` is its text if it is a plain scalar.
-    fn attach_node(
-        &mut self,
-        node: Node,
-        plain: Option<&str>,
-        span: Span,
-    ) -> Result<(), YamlError> {
+    fn attach_node(&mut self, node: Node, plain: Option<&str>, span: Span) -> Result<(), YamlError> {
         self.count_node(span)?;
         let Some(frame) = self.stack.last_mut() else {
             self.roots.push(node);
@@ -262,9 +240,7 @@ impl Builder {
                     self.current_map().is_bare_template = true;
                 } else {
                     let message = format!("a key must be text, not {}", node.describe());
-                    let error = self
-                        .error("E0009", message, node.span)
-                        .with_label("this key");
+                    let error = self.error("E0009", message, node.span).with_label("this key");
                     self.diagnostics.push(error);
                 }
                 MapKey::Invalid
@@ -291,10 +267,7 @@ impl Builder {
             NodeValue::Map(_) => vec![node],
             NodeValue::List(items) if items.iter().all(|item| item.as_map().is_some()) => items,
             _ => {
-                let message = format!(
-                    "`<<` needs a map or a list of maps, not {}",
-                    node.describe()
-                );
+                let message = format!("`<<` needs a map or a list of maps, not {}", node.describe());
                 let error = self
                     .error("E0008", message, span)
                     .with_label("merge a map: `<<: *name`");
@@ -323,10 +296,7 @@ impl Builder {
     fn expand_alias(&mut self, anchor: usize, span: Span) -> Result<Node, YamlError> {
         let Some(anchored) = self.anchors.get(&anchor) else {
             let message = "an alias is used inside the value it refers to";
-            return Err(self
-                .error("E0008", message, span)
-                .with_label("this alias")
-                .into());
+            return Err(self.error("E0008", message, span).with_label("this alias").into());
         };
         if self.stack.len() + anchored.height > DEPTH_MAX {
             return Err(too_deep_error(span, &self.source).into());

@@ -82,9 +82,7 @@ fn parse_text(source: SourceText) -> YamlDocuments {
     let mut builder = Builder::new(source.clone());
     for event in Parser::new_from_str(&source.text) {
         let outcome = match event {
-            Ok((event, span)) => {
-                builder.apply_event(event, places.span_between(span.start, span.end))
-            }
+            Ok((event, span)) => builder.apply_event(event, places.span_between(span.start, span.end)),
             Err(error) => Err(Box::new(syntax_error(&error, &places, &source))),
         };
         if let Err(fatal) = outcome {
@@ -146,13 +144,8 @@ fn syntax_error(error: &ScanError, places: &ByteOffsets, source: &SourceText) ->
     if error.info().contains("recursion limit") {
         return too_deep_error(span, source);
     }
-    let diagnostic = Diagnostic::new(
-        "E0003",
-        format!("invalid YAML: {}", error.info()),
-        span,
-        source,
-    )
-    .with_label("here");
+    let diagnostic =
+        Diagnostic::new("E0003", format!("invalid YAML: {}", error.info()), span, source).with_label("here");
     match unquoted_template(&source.text, at) {
         Some(line) => diagnostic.with_help(format!(
             "line {line} has a value that begins with `{{{{`: quote the template, `\"{{{{ … }}}}\"`"
@@ -164,11 +157,7 @@ fn syntax_error(error: &ScanError, places: &ByteOffsets, source: &SourceText) ->
 /// Returns the line at or just before `at` whose value starts with unquoted braces.
 fn unquoted_template(text: &str, at: usize) -> Option<usize> {
     let last = text.get(..at)?.matches('\n').count();
-    let lines = text
-        .lines()
-        .enumerate()
-        .skip(last.saturating_sub(1))
-        .take(2);
+    let lines = text.lines().enumerate().skip(last.saturating_sub(1)).take(2);
     let suspects = lines.filter(|(_, line)| {
         let value = line.split_once(": ").map_or(*line, |(_, value)| value);
         let value = value.trim_start().trim_start_matches("- ").trim_start();

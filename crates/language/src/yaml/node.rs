@@ -109,10 +109,7 @@ impl Node {
                 NodeValue::Null | NodeValue::Bool(_) | NodeValue::Number(_) => 0,
                 NodeValue::Text(text) => text.text.len(),
                 NodeValue::List(items) => items.iter().map(Node::weight).sum(),
-                NodeValue::Map(entries) => entries
-                    .iter()
-                    .map(|entry| entry.key.len() + entry.value.weight())
-                    .sum(),
+                NodeValue::Map(entries) => entries.iter().map(|entry| entry.key.len() + entry.value.weight()).sum(),
             }
     }
 

@@ -66,8 +66,7 @@ fn is_float(text: &str) -> bool {
         is_digits(digits) && !digits.is_empty()
     });
     let (integer, part) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let mantissa_is_good =
-        is_digits(integer) && is_digits(part) && !(integer.is_empty() && part.is_empty());
+    let mantissa_is_good = is_digits(integer) && is_digits(part) && !(integer.is_empty() && part.is_empty());
     mantissa_is_good && exponent_is_good
 }
 
@@ -109,10 +108,7 @@ mod tests {
 
     #[test]
     fn wide_integers_stay_exact() {
-        assert_eq!(
-            number_of("9007199254740993"),
-            Some(9_007_199_254_740_993_i64.into())
-        );
+        assert_eq!(number_of("9007199254740993"), Some(9_007_199_254_740_993_i64.into()));
         assert_eq!(number_of("18446744073709551615"), Some(u64::MAX.into()));
         assert_eq!(number_of("-9223372036854775808"), Some(i64::MIN.into()));
         assert!(is_text("99999999999999999999999"));

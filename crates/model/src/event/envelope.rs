@@ -3,12 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::event::body::{
-    AdmitEvaluated, AttemptEnded, BatchProgress, CommandClaimed, CommandExpired, CommandFailed,
-    CommandIssued, ControlNote, CtxPatched, EmptyPayload, EndStatus, EventWrites,
-    ExecutionFinished, ExecutionRequested, ExecutionRetried, FailurePayload, FrameClaimed,
-    IterationDone, IterationScheduled, LoopDone, LoopStarted, NextEvaluated, PolicyAction,
-    PolicyEvaluated, RequestEvaluated, ResultStored, SignalReceived, StepDone, StepScheduled,
-    TaskEnded, TaskStarted, TimerFired, TimerSet, WorkflowStarted,
+    AdmitEvaluated, AttemptEnded, BatchProgress, CommandClaimed, CommandExpired, CommandFailed, CommandIssued,
+    ControlNote, CtxPatched, EmptyPayload, EndStatus, EventWrites, ExecutionFinished, ExecutionRequested,
+    ExecutionRetried, FailurePayload, FrameClaimed, IterationDone, IterationScheduled, LoopDone, LoopStarted,
+    NextEvaluated, PolicyAction, PolicyEvaluated, RequestEvaluated, ResultStored, SignalReceived, StepDone,
+    StepScheduled, TaskEnded, TaskStarted, TimerFired, TimerSet, WorkflowStarted,
 };
 use crate::event::control::{PlaybookSwitched, StopRequest};
 use crate::event::kind::{EventKind, EventSource};
@@ -74,10 +73,7 @@ pub struct EventLocation {
     pub page: Option<i64>,
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde passes a reference"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(n: &u32) -> bool {
     *n == 0
 }
@@ -102,10 +98,7 @@ impl EventLocation {
     /// The step run of this location.
     pub fn step_run_id(&self) -> Option<StepRunId> {
         let step = self.step.clone()?;
-        (self.run > 0).then_some(StepRunId {
-            step,
-            run: self.run,
-        })
+        (self.run > 0).then_some(StepRunId { step, run: self.run })
     }
 
     /// The task run, `task:<step>.<label>:run:<run>[.<iteration>].<visit>`; unique within its execution.
@@ -121,11 +114,7 @@ impl EventLocation {
 
     /// The iteration's stable id, `step:<name>:run:<n>:iteration:<i>`.
     pub fn iteration_id(&self) -> Option<String> {
-        Some(format!(
-            "{}:iteration:{}",
-            self.step_run_id()?,
-            self.iteration?
-        ))
+        Some(format!("{}:iteration:{}", self.step_run_id()?, self.iteration?))
     }
 }
 
@@ -243,9 +232,7 @@ impl EventBody {
         match self {
             Self::TaskDone(ended) => Some(RecordedResult::TaskDone(ended)),
             Self::TaskFailed(ended) => Some(RecordedResult::TaskFailed(ended)),
-            Self::AttemptDone(ended) | Self::AttemptFailed(ended) => {
-                Some(RecordedResult::Attempt(ended))
-            }
+            Self::AttemptDone(ended) | Self::AttemptFailed(ended) => Some(RecordedResult::Attempt(ended)),
             Self::ManifestUpdated(stored) => Some(RecordedResult::Manifest(stored)),
             Self::ExecutionRequested(_)
             | Self::RequestEvaluated(_)
@@ -375,13 +362,11 @@ impl Event {
     /// The progress of the entity that the event is about.
     pub fn status(&self) -> EventStatus {
         match &self.body {
-            EventBody::PlaybookFinished(finished) | EventBody::WorkflowFinished(finished) => {
-                match finished.ended {
-                    EndStatus::Success => EventStatus::Success,
-                    EndStatus::Error => EventStatus::Error,
-                    EndStatus::Cancelled => EventStatus::Cancelled,
-                }
-            }
+            EventBody::PlaybookFinished(finished) | EventBody::WorkflowFinished(finished) => match finished.ended {
+                EndStatus::Success => EventStatus::Success,
+                EndStatus::Error => EventStatus::Error,
+                EndStatus::Cancelled => EventStatus::Cancelled,
+            },
             EventBody::AdmitEvaluated(admit) if admit.discarded => EventStatus::Skipped,
             EventBody::AdmitEvaluated(admit) if admit.error.is_some() => EventStatus::Error,
             EventBody::NextEvaluated(next) if next.error.is_some() => EventStatus::Error,
@@ -458,9 +443,9 @@ impl Event {
     /// The id of the entity that contains this one: workflow, then step run, then task run.
     pub fn parent_id(&self) -> Option<String> {
         match &self.body {
-            EventBody::PolicyEvaluated(_)
-            | EventBody::ResultStored(_)
-            | EventBody::ManifestUpdated(_) => self.location.task_run_id(),
+            EventBody::PolicyEvaluated(_) | EventBody::ResultStored(_) | EventBody::ManifestUpdated(_) => {
+                self.location.task_run_id()
+            }
             EventBody::StepScheduled(_)
             | EventBody::StepStarted(_)
             | EventBody::StepDone(_)

@@ -21,9 +21,7 @@ impl Event {
 
     /// Returns the result of a failed run in the form that clients of older logs expect.
     fn legacy_result(&self) -> Option<Value> {
-        let (EventBody::PlaybookFinished(finished) | EventBody::WorkflowFinished(finished)) =
-            &self.body
-        else {
+        let (EventBody::PlaybookFinished(finished) | EventBody::WorkflowFinished(finished)) = &self.body else {
             return None;
         };
         let has_failed = finished.ended == EndStatus::Error;
@@ -34,8 +32,7 @@ impl Event {
     /// Returns the payload; for a stored body, its extracted fields are added where clients expect them.
     fn payload_with_extracted(&self) -> RawJson {
         let payload = self.body.payload();
-        let (EventBody::ResultStored(stored) | EventBody::ManifestUpdated(stored)) = &self.body
-        else {
+        let (EventBody::ResultStored(stored) | EventBody::ManifestUpdated(stored)) = &self.body else {
             return payload;
         };
         let extracted = &stored.result_ref.extracted;

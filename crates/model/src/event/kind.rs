@@ -142,12 +142,7 @@ kinds! {
 impl EventKind {
     /// Finds a kind by stored name or alias. A stored name always has precedence.
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::from_stored_name(name).or_else(|| {
-            Self::ALL
-                .iter()
-                .copied()
-                .find(|kind| kind.aliases().contains(&name))
-        })
+        Self::from_stored_name(name).or_else(|| Self::ALL.iter().copied().find(|kind| kind.aliases().contains(&name)))
     }
 
     /// Whether `event.name` of this kind equals `name` in a condition.
@@ -163,9 +158,7 @@ impl EventKind {
             return None;
         }
         match (family, verb) {
-            ("sink", "requested" | "evaluated" | "scheduled" | "started" | "paused") => {
-                Some(Self::TaskStarted)
-            }
+            ("sink", "requested" | "evaluated" | "scheduled" | "started" | "paused") => Some(Self::TaskStarted),
             ("sink", "failed" | "error") => Some(Self::TaskFailed),
             ("sink", _) => Some(Self::TaskDone),
             ("case", _) => Some(Self::NextEvaluated),
@@ -243,9 +236,7 @@ mod tests {
             let words: Vec<_> = kind.name().split('.').collect();
             assert!((2..=3).contains(&words.len()), "{kind}");
             assert!(
-                words
-                    .iter()
-                    .all(|word| word.chars().all(|c| c.is_ascii_lowercase())),
+                words.iter().all(|word| word.chars().all(|c| c.is_ascii_lowercase())),
                 "{kind}"
             );
         }
@@ -263,18 +254,12 @@ mod tests {
 
     #[test]
     fn every_name_of_an_older_family_has_a_kind() {
-        assert_eq!(
-            EventKind::from_legacy_name("sink.finished"),
-            Some(EventKind::TaskDone)
-        );
+        assert_eq!(EventKind::from_legacy_name("sink.finished"), Some(EventKind::TaskDone));
         assert_eq!(
             EventKind::from_legacy_name("sink.scheduled"),
             Some(EventKind::TaskStarted)
         );
-        assert_eq!(
-            EventKind::from_legacy_name("sink.error"),
-            Some(EventKind::TaskFailed)
-        );
+        assert_eq!(EventKind::from_legacy_name("sink.error"), Some(EventKind::TaskFailed));
         assert_eq!(
             EventKind::from_legacy_name("case.matched"),
             Some(EventKind::NextEvaluated)

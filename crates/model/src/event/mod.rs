@@ -12,13 +12,10 @@ mod unique_key;
 pub use body::*;
 pub use codec::{CodecError, EventHead, PackedAppend, Unpacked, pack, unpack, unpack_wanted};
 pub use control::{PlaybookSwitched, StopRequest, UnchangedTasks};
-pub use envelope::{
-    Event, EventBody, EventLocation, EventStatus, RecordedResult, default_trace_id,
-};
+pub use envelope::{Event, EventBody, EventLocation, EventStatus, RecordedResult, default_trace_id};
 pub use event_json::failed_result;
 pub use kind::{AllowedSource, EntityType, EventKind, EventSource, UnknownKindError};
 pub use reuse::{
-    InitialToken, RerunOrigin, ReusedIterationSet, ReusedIterations, ReusedPart, ReusedRecord,
-    ReusedStep, TokenOrigin,
+    InitialToken, RerunOrigin, ReusedIterationSet, ReusedIterations, ReusedPart, ReusedRecord, ReusedStep, TokenOrigin,
 };
 pub use unique_key::UniqueKey;

@@ -59,11 +59,7 @@ impl ResultControl {
         self.find_selected(select, result).ok()??.as_i64()
     }
 
-    fn find_selected(
-        &self,
-        selection: &Select,
-        result: &Value,
-    ) -> Result<Option<Value>, InvalidPathError> {
+    fn find_selected(&self, selection: &Select, result: &Value) -> Result<Option<Value>, InvalidPathError> {
         let path = JsonPath::parse(&selection.path).map_err(|error| InvalidPathError {
             path: selection.path.clone(),
             problem: error.to_string(),

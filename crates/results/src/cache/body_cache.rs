@@ -118,9 +118,7 @@ impl BodyCache {
     pub(super) async fn insert_bytes(&self, name: &str, body: Bytes) {
         let bytes = body.len() as u64;
         if bytes <= SMALL_BYTES_MAX {
-            self.lock_tiers()
-                .memory
-                .insert(name.to_owned(), body.clone(), bytes);
+            self.lock_tiers().memory.insert(name.to_owned(), body.clone(), bytes);
         }
         if !self.may_insert(bytes) {
             return;
@@ -261,10 +259,7 @@ mod tests {
         assert!(cache.find(&small, bytes).await.is_some());
         assert_eq!(count_files(&dir, "meta"), 1);
         assert!((8..=10).contains(&count_files(&dir, "data")));
-        assert!(
-            !cache.has_room_for(4 * MIB),
-            "one body must not fill the cache"
-        );
+        assert!(!cache.has_room_for(4 * MIB), "one body must not fill the cache");
     }
 
     #[tokio::test]
@@ -275,9 +270,7 @@ mod tests {
         fs::write(dir.path().join("data/strange"), "x").unwrap();
         let cache = open_cache(&dir, 64);
         assert_eq!(count_files(&dir, "data"), 1, "foreign files are deleted");
-        assert!(
-            matches!(cache.find(&large, bytes).await, Some(CacheHit::File(_, n)) if n == bytes)
-        );
+        assert!(matches!(cache.find(&large, bytes).await, Some(CacheHit::File(_, n)) if n == bytes));
         assert!(cache.find(&small, few).await.is_some());
         fs::write(dir.path().join("data").join(&large), "damaged").unwrap();
         assert!(cache.find(&large, bytes).await.is_none());
@@ -292,10 +285,7 @@ mod tests {
         fs::remove_dir_all(dir.path()).unwrap();
         assert!(cache.find(&evicted, bytes).await.is_none());
         let (large, bytes) = insert_bodies(&cache, 100_000).await;
-        assert!(matches!(
-            cache.find(&large, bytes).await,
-            Some(CacheHit::File(..))
-        ));
+        assert!(matches!(cache.find(&large, bytes).await, Some(CacheHit::File(..))));
     }
 
     #[tokio::test]
@@ -309,9 +299,6 @@ mod tests {
         assert!(cache.find(&large, bytes).await.is_none());
         fs::remove_file(dir.path()).unwrap();
         let (small, few) = insert_bodies(&cache, 10).await;
-        assert!(matches!(
-            cache.find(&small, few).await,
-            Some(CacheHit::Memory(_))
-        ));
+        assert!(matches!(cache.find(&small, few).await, Some(CacheHit::Memory(_))));
     }
 }

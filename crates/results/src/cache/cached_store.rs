@@ -55,12 +55,7 @@ impl CachedBodyStore {
         }
         let reading = self.backing_store.store().read(reference, None).await?;
         let mut reader = StreamReader::new(reading.chunks);
-        let staged = stage_body(
-            &self.cache.staging_dir(),
-            &mut reader,
-            FullDiskPolicy::Refuse,
-        )
-        .await;
+        let staged = stage_body(&self.cache.staging_dir(), &mut reader, FullDiskPolicy::Refuse).await;
         let staged = staged.map_err(|error| match error {
             // Errors of the store arrive as I/O errors of its chunks.
             Error::Interrupted(error) => match error.downcast() {
@@ -89,9 +84,7 @@ impl BodyStore for CachedBodyStore {
                 self.cache.insert_bytes(&stored.sha256, bytes).await;
                 return Ok(stored);
             }
-            BodySource::Stream(reader) => {
-                stage_body(&self.cache.staging_dir(), reader, FullDiskPolicy::Wait).await?
-            }
+            BodySource::Stream(reader) => stage_body(&self.cache.staging_dir(), reader, FullDiskPolicy::Wait).await?,
         };
         let stored = self.backing_store.put_staged(&staged).await?;
         self.cache.insert_staged(staged).await;
@@ -115,11 +108,7 @@ impl BodyStore for CachedBodyStore {
         }
     }
 
-    async fn read(
-        &self,
-        reference: &ResultRef,
-        range: Option<Range<u64>>,
-    ) -> Result<BodyStream, Error> {
+    async fn read(&self, reference: &ResultRef, range: Option<Range<u64>>) -> Result<BodyStream, Error> {
         let name = body_name(reference)?;
         let bytes = reference.meta.bytes;
         match self.cache.find(&name, bytes).await {
@@ -132,9 +121,7 @@ impl BodyStore for CachedBodyStore {
                     chunks: file_chunks(file, range),
                 })
             }
-            None if !self.cache.has_room_for(bytes) => {
-                self.backing_store.store().read(reference, range).await
-            }
+            None if !self.cache.has_room_for(bytes) => self.backing_store.store().read(reference, range).await,
             None => {
                 let staged = self.fetch(reference).await?;
                 let reading = staged.read(range)?;

@@ -26,9 +26,7 @@ async fn is_worth_compressing(head: &[u8]) -> bool {
     }
     let block = &head[..head.len().min(SAMPLE_BYTES)];
     let mut packed = Vec::with_capacity(block.len());
-    let packing = compressing_reader(Codec::Zstd, block)
-        .read_to_end(&mut packed)
-        .await;
+    let packing = compressing_reader(Codec::Zstd, block).read_to_end(&mut packed).await;
     packing.is_ok_and(|count| count <= block.len() - block.len() / 10)
 }
 

@@ -22,10 +22,7 @@ const BLOCK_BYTES: usize = 64 * 1024;
 pub(super) type Encoder<'a> = Box<dyn AsyncRead + Send + Unpin + 'a>;
 
 /// Compresses the bytes of a reader.
-pub(super) fn compressing_reader<'a>(
-    codec: Codec,
-    reader: impl AsyncBufRead + Send + Unpin + 'a,
-) -> Encoder<'a> {
+pub(super) fn compressing_reader<'a>(codec: Codec, reader: impl AsyncBufRead + Send + Unpin + 'a) -> Encoder<'a> {
     match codec {
         Codec::Zstd => Box::new(ZstdEncoder::with_quality(reader, Level::Fastest)),
         Codec::Gzip => Box::new(GzipEncoder::new(reader)),
@@ -42,12 +39,7 @@ pub(crate) async fn put_compressed(
         BodySource::Bytes(bytes) => {
             let packed = compress_bytes(codec, &bytes).await?;
             let stored = store.put(BodySource::Bytes(packed)).await?;
-            Ok(with_compression(
-                stored,
-                codec,
-                sha256(&bytes),
-                bytes.len() as u64,
-            ))
+            Ok(with_compression(stored, codec, sha256(&bytes), bytes.len() as u64))
         }
         BodySource::Stream(reader) => put_compressed_stream(store, codec, reader).await,
     }
@@ -86,20 +78,11 @@ async fn put_compressed_stream(
 }
 
 /// Describes the original body and adds hash and size of the compressed one.
-fn with_compression(
-    mut stored: StoredBody,
-    codec: Codec,
-    sha256: String,
-    bytes: u64,
-) -> StoredBody {
+fn with_compression(mut stored: StoredBody, codec: Codec, sha256: String, bytes: u64) -> StoredBody {
     let stored_hash = std::mem::replace(&mut stored.sha256, sha256);
-    stored
-        .location
-        .insert(STORED_SHA256_KEY.to_owned(), stored_hash.into());
+    stored.location.insert(STORED_SHA256_KEY.to_owned(), stored_hash.into());
     let stored_hash = std::mem::replace(&mut stored.bytes, bytes);
-    stored
-        .location
-        .insert(STORED_BYTES_KEY.to_owned(), stored_hash.into());
+    stored.location.insert(STORED_BYTES_KEY.to_owned(), stored_hash.into());
     stored.compression = Some(codec.name());
     stored
 }

@@ -35,11 +35,7 @@ impl CompressedBody {
         let location = &mut stored.meta.location;
         let hash = location.remove(STORED_SHA256_KEY);
         let bytes = location.remove(STORED_BYTES_KEY);
-        let fields = (
-            Codec::from_name(name),
-            hash,
-            bytes.as_ref().and_then(Value::as_u64),
-        );
+        let fields = (Codec::from_name(name), hash, bytes.as_ref().and_then(Value::as_u64));
         let (Some(codec), Some(Value::String(hash)), Some(bytes)) = fields else {
             let uri = reference.uri.clone();
             return Err(Error::NotAvailable { uri });
@@ -80,13 +76,9 @@ pub(crate) async fn get_decompressed(
     let expected = body_name(reference)?;
     let stored_bytes = store.get(&packed.stored_ref).await?;
     let bytes = reference.meta.bytes;
-    let mut body = Vec::with_capacity(
-        usize::try_from(bytes)
-            .unwrap_or(0)
-            .min(stored_bytes.len() * 16),
-    );
-    let mut opened = decompressing_reader(packed.codec, std::io::Cursor::new(stored_bytes))
-        .take(bytes.saturating_add(1));
+    let mut body = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0).min(stored_bytes.len() * 16));
+    let mut opened =
+        decompressing_reader(packed.codec, std::io::Cursor::new(stored_bytes)).take(bytes.saturating_add(1));
     let read = opened.read_to_end(&mut body).await;
     if read.is_err() || body.len() as u64 != bytes || sha256(&body) != expected {
         return Err(packed.corrupt_error());

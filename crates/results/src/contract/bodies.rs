@@ -16,9 +16,7 @@ use model::time::Time;
 use serde_json::Map;
 use tokio::io::{AsyncRead, ReadBuf};
 
-use crate::{
-    BodyEntry, BodySource, BodyStore, BodyStream, Error, OldBodyQuery, StoredBody, sha256,
-};
+use crate::{BodyEntry, BodySource, BodyStore, BodyStream, Error, OldBodyQuery, StoredBody, sha256};
 
 /// Larger than the chunks of any store.
 const LARGE_BODY_BYTES: usize = 5 * 1024 * 1024 + 17;
@@ -129,9 +127,7 @@ fn error_code<T>(result: Result<T, Error>) -> &'static str {
 }
 
 async fn put_bytes(bodies: &dyn BodyStore, bytes: &Bytes) -> ResultRef {
-    reference_to(&expect_ok(
-        bodies.put(BodySource::Bytes(bytes.clone())).await,
-    ))
+    reference_to(&expect_ok(bodies.put(BodySource::Bytes(bytes.clone())).await))
 }
 
 /// Returns all bytes of a reading and the number of chunks.
@@ -140,11 +136,7 @@ async fn read_all(reading: BodyStream) -> (Vec<u8>, usize) {
     (pieces.concat(), pieces.len())
 }
 
-async fn read_range(
-    bodies: &dyn BodyStore,
-    reference: &ResultRef,
-    range: Range<u64>,
-) -> (Range<u64>, Vec<u8>) {
+async fn read_range(bodies: &dyn BodyStore, reference: &ResultRef, range: Range<u64>) -> (Range<u64>, Vec<u8>) {
     let reading = expect_ok(bodies.read(reference, Some(range)).await);
     (reading.range.clone(), read_all(reading).await.0)
 }
@@ -152,16 +144,8 @@ async fn read_range(
 /// A stored body can be read by any process.
 pub async fn a_body_comes_back_by_its_content(site: &dyn BodyStoreFixture) {
     let body = Bytes::from_static(b"hello");
-    let stored = expect_ok(
-        site.open_store()
-            .await
-            .put(BodySource::Bytes(body.clone()))
-            .await,
-    );
-    assert_eq!(
-        (stored.bytes, stored.sha256.as_str()),
-        (5, sha256(&body).as_str())
-    );
+    let stored = expect_ok(site.open_store().await.put(BodySource::Bytes(body.clone())).await);
+    assert_eq!((stored.bytes, stored.sha256.as_str()), (5, sha256(&body).as_str()));
     let read = site.open_store().await.get(&reference_to(&stored)).await;
     assert_eq!(expect_ok(read), body);
 }
@@ -183,10 +167,7 @@ pub async fn a_large_body_passes_in_and_out_in_pieces(site: &dyn BodyStoreFixtur
     let reference = put_bytes(&*bodies, &body).await;
     assert_eq!(expect_ok(bodies.get(&reference).await), body);
     let reading = expect_ok(bodies.read(&reference, None).await);
-    assert_eq!(
-        (reading.bytes, reading.range.clone()),
-        (large as u64, 0..large as u64)
-    );
+    assert_eq!((reading.bytes, reading.range.clone()), (large as u64, 0..large as u64));
     let (read, pieces) = read_all(reading).await;
     assert!(read == body, "the chunks differ from the body");
     assert!(large < LARGE_BODY_BYTES || pieces > 4, "{pieces} chunks");
@@ -262,16 +243,9 @@ pub async fn storing_twice_at_once_stores_once(site: &dyn BodyStoreFixture) {
 pub async fn a_missing_body_is_not_available(site: &dyn BodyStoreFixture) {
     let bodies = site.open_store().await;
     let mut reference = put_bytes(&*bodies, &noise_bytes(10)).await;
-    for hash in [
-        sha256(b"never stored"),
-        "../../etc/passwd".to_owned(),
-        String::new(),
-    ] {
+    for hash in [sha256(b"never stored"), "../../etc/passwd".to_owned(), String::new()] {
         set_hash(&mut reference, hash);
-        assert_eq!(
-            error_code(bodies.get(&reference).await),
-            "REFERENCE_NOT_AVAILABLE"
-        );
+        assert_eq!(error_code(bodies.get(&reference).await), "REFERENCE_NOT_AVAILABLE");
         let read = bodies.read(&reference, None).await;
         assert_eq!(error_code(read), "REFERENCE_NOT_AVAILABLE");
     }
@@ -288,10 +262,7 @@ pub async fn a_removed_body_is_gone_and_can_come_back(site: &dyn BodyStoreFixtur
         let reference = put_bytes(&*bodies, &body).await;
         expect_ok(bodies.delete(&reference).await);
         expect_ok(bodies.delete(&reference).await);
-        assert_eq!(
-            error_code(bodies.get(&reference).await),
-            "REFERENCE_NOT_AVAILABLE"
-        );
+        assert_eq!(error_code(bodies.get(&reference).await), "REFERENCE_NOT_AVAILABLE");
         assert!(expect_ok(bodies.get(&put_bytes(&*bodies, &body).await).await) == body);
     }
 }
@@ -302,10 +273,7 @@ pub async fn a_damaged_body_is_corrupt_and_never_served(site: &dyn BodyStoreFixt
     for count in [10, site.bytes_max()] {
         let stored = expect_ok(bodies.put(BodySource::Bytes(noise_bytes(count))).await);
         let reference = reference_to(&stored);
-        assert!(
-            bodies.get(&reference).await.is_ok(),
-            "the body is intact before"
-        );
+        assert!(bodies.get(&reference).await.is_ok(), "the body is intact before");
         site.damage_body(&stored).await;
         // Another process has no cached copy.
         let other = site.open_store().await;
@@ -333,11 +301,7 @@ struct FailingBodyReader {
 }
 
 impl AsyncRead for FailingBodyReader {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<std::io::Result<()>> {
+    fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
         if self.remaining.is_empty() {
             return Poll::Ready(Err(ErrorKind::ConnectionReset.into()));
         }
@@ -360,14 +324,9 @@ pub async fn a_stream_that_breaks_off_leaves_nothing(site: &dyn BodyStoreFixture
         let error = error.expect_err("the stream was interrupted");
         assert!(matches!(error, Error::Interrupted(_)), "{error:?}");
         assert!(error.is_retryable());
-        let mut half = reference_to(&expect_ok(
-            bodies.put(BodySource::Bytes(noise_bytes(1))).await,
-        ));
+        let mut half = reference_to(&expect_ok(bodies.put(BodySource::Bytes(noise_bytes(1))).await));
         set_hash(&mut half, sha256(&left));
-        assert_eq!(
-            error_code(bodies.get(&half).await),
-            "REFERENCE_NOT_AVAILABLE"
-        );
+        assert_eq!(error_code(bodies.get(&half).await), "REFERENCE_NOT_AVAILABLE");
     }
 }
 
@@ -391,21 +350,11 @@ pub async fn only_a_body_that_was_not_stored_again_is_removed_as_old(site: &dyn 
     let later = Time(i64::MAX / 4);
     let first = expect_ok(list_old(&*bodies, later, None, 2).await);
     let rest = list_old(&*bodies, later, Some(&first[1].sha256), 2).await;
-    let listed_bodies: Vec<_> = first
-        .into_iter()
-        .chain(expect_ok(rest))
-        .map(|old| old.sha256)
-        .collect();
+    let listed_bodies: Vec<_> = first.into_iter().chain(expect_ok(rest)).map(|old| old.sha256).collect();
     assert_eq!(listed_bodies, sorted);
-    assert!(!expect_ok(
-        bodies.delete_stored_before(&hashes[0], Time(0)).await
-    ));
-    assert!(expect_ok(
-        bodies.delete_stored_before(&hashes[0], later).await
-    ));
-    assert!(!expect_ok(
-        bodies.delete_stored_before(&hashes[0], later).await
-    ));
+    assert!(!expect_ok(bodies.delete_stored_before(&hashes[0], Time(0)).await));
+    assert!(expect_ok(bodies.delete_stored_before(&hashes[0], later).await));
+    assert!(!expect_ok(bodies.delete_stored_before(&hashes[0], later).await));
     let stored_again = put_bytes(&*bodies, &texts[0]).await;
     assert_eq!(expect_ok(bodies.get(&stored_again).await), texts[0]);
 }
@@ -416,10 +365,6 @@ async fn list_old(
     after: Option<&str>,
     limit: usize,
 ) -> Result<Vec<BodyEntry>, Error> {
-    let query = OldBodyQuery {
-        before,
-        after,
-        limit,
-    };
+    let query = OldBodyQuery { before, after, limit };
     bodies.stored_before(&query).await
 }

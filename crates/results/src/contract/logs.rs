@@ -69,15 +69,9 @@ pub async fn lines_come_back_in_order_and_once(logs: Arc<dyn TaskLogs>) {
     let second = read_page(&*logs, first.next_after, 2).await;
     assert_eq!(second.lines, lines[2..]);
     let third = read_page(&*logs, second.next_after, 2).await;
-    assert_eq!(
-        (third.lines.len(), third.next_after),
-        (0, second.next_after)
-    );
+    assert_eq!((third.lines.len(), third.next_after), (0, second.next_after));
     expect_ok(logs.append(&[log_line("four")]).await);
-    assert_eq!(
-        read_page(&*logs, third.next_after, 2).await.lines,
-        [log_line("four")]
-    );
+    assert_eq!(read_page(&*logs, third.next_after, 2).await.lines, [log_line("four")]);
 }
 
 /// A batch may contain lines of several executions.
@@ -86,22 +80,13 @@ pub async fn an_execution_sees_only_its_own_lines(logs: Arc<dyn TaskLogs>) {
         execution: ExecutionId(8),
         ..log_line("other")
     };
-    expect_ok(
-        logs.append(&[log_line("one"), other.clone(), log_line("two")])
-            .await,
-    );
-    assert_eq!(
-        read_page(&*logs, 0, 10).await.lines,
-        [log_line("one"), log_line("two")]
-    );
+    expect_ok(logs.append(&[log_line("one"), other.clone(), log_line("two")]).await);
+    assert_eq!(read_page(&*logs, 0, 10).await.lines, [log_line("one"), log_line("two")]);
     let ask = LogQuery {
         limit: 10,
         ..LogQuery::default()
     };
-    assert_eq!(
-        expect_ok(logs.read(ExecutionId(8), &ask).await).lines,
-        [other]
-    );
+    assert_eq!(expect_ok(logs.read(ExecutionId(8), &ask).await).lines, [other]);
 }
 
 /// A reader may request the lines of one task only.
@@ -111,10 +96,7 @@ pub async fn lines_are_narrowed_to_a_step_and_a_task(logs: Arc<dyn TaskLogs>) {
         task: task.into(),
         ..log_line(&format!("{step}/{task}"))
     };
-    expect_ok(
-        logs.append(&[at("a", "x"), at("a", "y"), at("b", "x")])
-            .await,
-    );
+    expect_ok(logs.append(&[at("a", "x"), at("a", "y"), at("b", "x")]).await);
     let texts = async |step: Option<&str>, task: Option<&str>| {
         let ask = LogQuery {
             after: 0,
@@ -139,10 +121,7 @@ pub async fn batches_taken_at_once_lose_no_line(logs: Arc<dyn TaskLogs>) {
         let logs = Arc::clone(&logs);
         taking.spawn(async move {
             for n in 0..5 {
-                let lines = [
-                    log_line(&format!("{batch}-{n}-a")),
-                    log_line(&format!("{batch}-{n}-b")),
-                ];
+                let lines = [log_line(&format!("{batch}-{n}-a")), log_line(&format!("{batch}-{n}-b"))];
                 expect_ok(logs.append(&lines).await);
             }
         });

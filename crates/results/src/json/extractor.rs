@@ -145,10 +145,7 @@ impl JsonExtractor {
             Some(start) => self.start_value(start, depth),
         }
         let is_in_head = self.capture_bytes(&[byte]);
-        let mut can_close = matches!(
-            step.value_start,
-            Some(ValueStart::Object | ValueStart::Array)
-        );
+        let mut can_close = matches!(step.value_start, Some(ValueStart::Object | ValueStart::Array));
         if step.is_end && !self.path.end_key() {
             self.path.close_to(self.scanner.depth());
             self.end_value(self.scanner.depth());

@@ -225,8 +225,7 @@ impl ElementSplitter {
 
     /// Whether all wanted elements, or as many as fit, are complete.
     pub(crate) fn is_done(&self) -> bool {
-        self.index >= self.indices.end
-            || (self.bytes >= self.bytes_max && !self.elements.is_empty())
+        self.index >= self.indices.end || (self.bytes >= self.bytes_max && !self.elements.is_empty())
     }
 
     /// Scans the next part of the text.

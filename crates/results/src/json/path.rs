@@ -34,8 +34,7 @@ fn parse_bracket(rest: &str) -> Option<(PathSegment, &str)> {
         return is_plain.then(|| (PathSegment::Key(name.to_owned()), after));
     }
     let (digits, after) = rest.split_once(']')?;
-    let is_index = digits == "0"
-        || (!digits.starts_with('0') && digits.bytes().all(|byte| byte.is_ascii_digit()));
+    let is_index = digits == "0" || (!digits.starts_with('0') && digits.bytes().all(|byte| byte.is_ascii_digit()));
     let index = digits.parse().ok().filter(|_| is_index)?;
     Some((PathSegment::Index(index), after))
 }

@@ -151,9 +151,7 @@ impl JsonScanner {
     }
 
     pub(super) fn step(&mut self, byte: u8) -> Result<ByteStep, JsonScanError> {
-        let step = self
-            .apply_byte(byte)
-            .ok_or(JsonScanError { at: self.position })?;
+        let step = self.apply_byte(byte).ok_or(JsonScanError { at: self.position })?;
         self.position += 1;
         Ok(step)
     }
@@ -161,10 +159,7 @@ impl JsonScanner {
     fn apply_byte(&mut self, byte: u8) -> Option<ByteStep> {
         let is_space = matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
         match &mut self.state {
-            ScanState::InString {
-                scanner: text,
-                is_key,
-            } => {
+            ScanState::InString { scanner: text, is_key } => {
                 let is_key = *is_key;
                 match text.step(byte) {
                     StringStep::Continues => Some(ByteStep::default()),
@@ -253,15 +248,8 @@ impl JsonScanner {
 
     fn start_string(&mut self, is_key: bool) -> ByteStep {
         let text = StringScanner::default();
-        self.state = ScanState::InString {
-            scanner: text,
-            is_key,
-        };
-        start_step(if is_key {
-            ValueStart::Key
-        } else {
-            ValueStart::Scalar
-        })
+        self.state = ScanState::InString { scanner: text, is_key };
+        start_step(if is_key { ValueStart::Key } else { ValueStart::Scalar })
     }
 
     fn step_after_value(&mut self, byte: u8) -> Option<ByteStep> {

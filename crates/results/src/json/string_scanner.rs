@@ -41,13 +41,11 @@ impl StringScanner {
     pub(super) fn step(&mut self, byte: u8) -> StringStep {
         let next = match self.state {
             StringState::BetweenCharacters => return self.step_between(byte),
-            StringState::InCharacter { due, low, high } => {
-                (low..=high).contains(&byte).then_some(if due == 1 {
-                    StringState::BetweenCharacters
-                } else {
-                    continuation(due - 1)
-                })
-            }
+            StringState::InCharacter { due, low, high } => (low..=high).contains(&byte).then_some(if due == 1 {
+                StringState::BetweenCharacters
+            } else {
+                continuation(due - 1)
+            }),
             StringState::Escape => self.step_escape(byte),
             StringState::Hex { due, code } => self.step_hex(byte, due, code),
         };

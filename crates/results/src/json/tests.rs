@@ -13,10 +13,7 @@ fn is_accepted(text: &[u8], piece: usize) -> bool {
 }
 
 fn extract_in_chunks(text: &str, paths: &[&str], head: usize, piece: usize) -> ExtractedFields {
-    let selected_paths = paths
-        .iter()
-        .map(|path| parse_plain_path(path).unwrap())
-        .collect();
+    let selected_paths = paths.iter().map(|path| parse_plain_path(path).unwrap()).collect();
     let mut glean = JsonExtractor::new(selected_paths, head);
     for part in text.as_bytes().chunks(piece) {
         glean.feed(part).unwrap();
@@ -75,11 +72,7 @@ fn the_scanner_accepts_the_same_texts_as_the_parser() {
         let expected = serde_json::from_slice::<Value>(text).is_ok();
         for piece in [1, 3, 1000] {
             let excerpt = String::from_utf8_lossy(&text[..text.len().min(40)]).into_owned();
-            assert_eq!(
-                is_accepted(text, piece),
-                expected,
-                "{excerpt} in pieces of {piece}"
-            );
+            assert_eq!(is_accepted(text, piece), expected, "{excerpt} in pieces of {piece}");
         }
     }
 }
@@ -108,15 +101,7 @@ proptest! {
 #[test]
 fn paths_are_found_in_a_stream() {
     let text = r#" {"a": {"b": [10, {"c": "x"}, [30]]}, "n": 7, "row_count": 3, "s": "t\"", "a b": true, "é": null} "#;
-    let paths = [
-        "$.a.b[0]",
-        "$.a.b[1].c",
-        "$.a.b[2]",
-        "$['a b']",
-        "$.n",
-        "$.a.x",
-        "$.é",
-    ];
+    let paths = ["$.a.b[0]", "$.a.b[1].c", "$.a.b[2]", "$['a b']", "$.n", "$.a.x", "$.é"];
     for piece in [1, 5, 1000] {
         let fields = extract_in_chunks(text, &paths, 1024, piece);
         let value = |value: Value| Some(SelectedValue::Value(value));
@@ -144,10 +129,7 @@ fn the_beginning_of_a_long_text_is_cut_inside_it() {
     for piece in [1, 7, 10_000] {
         let sample = extract_in_chunks(&text, &[], 100, piece).sample;
         let sample_rows = sample["rows"][0].as_str().unwrap().len();
-        assert!(
-            (80..=100).contains(&sample_rows),
-            "{sample_rows} in pieces of {piece}"
-        );
+        assert!((80..=100).contains(&sample_rows), "{sample_rows} in pieces of {piece}");
     }
 }
 

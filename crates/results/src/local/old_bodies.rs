@@ -38,12 +38,7 @@ impl DirBodyStore {
     }
 
     /// Lists bodies older than `before` whose hashes follow `after`, one shard directory after another.
-    pub(super) fn list_old(
-        &self,
-        before: Time,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<BodyEntry>, Error> {
+    pub(super) fn list_old(&self, before: Time, after: Option<&str>, limit: usize) -> Result<Vec<BodyEntry>, Error> {
         let mut bodies = Vec::new();
         for rack in 0..=u8::MAX {
             let rack = format!("{rack:02x}");

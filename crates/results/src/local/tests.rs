@@ -31,9 +31,7 @@ crate::contract_suite!(TempDir::new().unwrap());
 
 async fn store_body(dir: &TempDir, body: &'static [u8]) -> (DirBodyStore, ResultRef, PathBuf) {
     let bodies = DirBodyStore::open(dir.path()).unwrap();
-    let stored = bodies
-        .put(BodySource::Bytes(Bytes::from_static(body)))
-        .await;
+    let stored = bodies.put(BodySource::Bytes(Bytes::from_static(body))).await;
     let reference = reference_to(&stored.unwrap());
     let file = bodies.body_path(&reference.meta.sha256).unwrap();
     (bodies, reference, file)
@@ -72,11 +70,7 @@ async fn two_stores_on_one_directory_do_not_share_drafts() {
 struct FailingReader(bool);
 
 impl AsyncRead for FailingReader {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<std::io::Result<()>> {
+    fn poll_read(mut self: Pin<&mut Self>, _: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
         if self.0 {
             return Poll::Ready(Err(ErrorKind::ConnectionReset.into()));
         }
@@ -90,9 +84,7 @@ impl AsyncRead for FailingReader {
 async fn a_stream_that_breaks_off_leaves_no_draft() {
     let dir = TempDir::new().unwrap();
     let bodies = DirBodyStore::open(dir.path()).unwrap();
-    let error = bodies
-        .put(BodySource::Stream(&mut FailingReader(false)))
-        .await;
+    let error = bodies.put(BodySource::Stream(&mut FailingReader(false))).await;
     assert!(matches!(error, Err(Error::Interrupted(_))), "{error:?}");
     assert_eq!(count_drafts(&dir), 0);
 }

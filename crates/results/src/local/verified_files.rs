@@ -104,10 +104,7 @@ mod tests {
         for (before, after) in [
             (stamp(1, 5), stamp(1, 5)),
             (stamp(VERIFIED_BYTES_MIN, 5), stamp(VERIFIED_BYTES_MIN, 6)),
-            (
-                stamp(VERIFIED_BYTES_MIN, now),
-                stamp(VERIFIED_BYTES_MIN, now),
-            ),
+            (stamp(VERIFIED_BYTES_MIN, now), stamp(VERIFIED_BYTES_MIN, now)),
         ] {
             checked.insert(&before, after.clone());
             assert!(!checked.contains(&after));

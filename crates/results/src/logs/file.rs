@@ -53,9 +53,7 @@ impl FileLogs {
             }
             open.insert(line.execution, LogFile::open(&self.dir, line.execution)?);
         }
-        let file = open
-            .get_mut(&line.execution)
-            .expect("the file was just opened");
+        let file = open.get_mut(&line.execution).expect("the file was just opened");
         file.append(line)
     }
 
@@ -63,10 +61,7 @@ impl FileLogs {
         let file = self.dir.clone();
         match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::Full { file },
-            _ => Error::Unavailable {
-                file,
-                source: error,
-            },
+            _ => Error::Unavailable { file, source: error },
         }
     }
 }
@@ -180,10 +175,7 @@ mod tests {
         let text = serde_json::to_string(&log_line("two")).unwrap();
         let (begin, end) = text.split_at(10);
         file.write_all(begin.as_bytes()).unwrap();
-        assert_eq!(
-            read_logs(dir.path(), ExecutionId(7)).unwrap(),
-            [log_line("one")]
-        );
+        assert_eq!(read_logs(dir.path(), ExecutionId(7)).unwrap(), [log_line("one")]);
         file.write_all(format!("{end}\n").as_bytes()).unwrap();
         let read = read_logs(dir.path(), ExecutionId(7)).unwrap();
         assert_eq!(read, [log_line("one"), log_line("two")]);
@@ -200,9 +192,7 @@ mod tests {
         let read = read_logs(dir.path(), ExecutionId(7)).unwrap();
         assert_eq!(read.len(), 16);
         assert!(read.last().unwrap().text.contains("the log is full"));
-        let bytes = std::fs::metadata(log_path(dir.path(), ExecutionId(7)))
-            .unwrap()
-            .len();
+        let bytes = std::fs::metadata(log_path(dir.path(), ExecutionId(7))).unwrap().len();
         assert!(bytes <= LOG_BYTES_MAX);
     }
 }

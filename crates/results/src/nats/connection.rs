@@ -138,11 +138,7 @@ impl<B: Clone> BucketHandle<B> {
     }
 
     /// Prepares another attempt, which looks up the bucket again: NATS may have been wiped.
-    pub(super) async fn wait_for_retry(
-        &self,
-        tries: &mut RetryDelays,
-        error: Error,
-    ) -> Result<(), Error> {
+    pub(super) async fn wait_for_retry(&self, tries: &mut RetryDelays, error: Error) -> Result<(), Error> {
         self.lock().take();
         tries.wait_for_retry(error).await
     }

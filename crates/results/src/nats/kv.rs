@@ -58,8 +58,7 @@ impl NatsKvBodyStore {
 
     async fn put_once(&self, key: &str, value: Bytes) -> Result<(), Error> {
         let put = self.bucket().await?.put(key, value).await;
-        put.map(drop)
-            .map_err(|error| self.connection.unavailable_error(error))
+        put.map(drop).map_err(|error| self.connection.unavailable_error(error))
     }
 
     async fn get_once(&self, key: &str) -> Result<Option<Bytes>, Error> {

@@ -63,8 +63,7 @@ impl NatsObjectBodyStore {
         let bucket = self.bucket().await?;
         let mut reader = staged.reader()?;
         let put = bucket.put(name, &mut reader).await;
-        put.map(drop)
-            .map_err(|error| self.connection.unavailable_error(error))
+        put.map(drop).map_err(|error| self.connection.unavailable_error(error))
     }
 
     async fn fetch_once(&self, name: &str, reference: &ResultRef) -> Result<StagedBody, Error> {
@@ -81,11 +80,7 @@ impl NatsObjectBodyStore {
         }
         // Without a timeout, reading would wait forever for a lost chunk.
         let patience = self.connection.silence_max * timeout_factor(reference.meta.bytes);
-        let staged = timeout(
-            patience,
-            stage_body(&self.scratch, &mut object, FullDiskPolicy::Refuse),
-        )
-        .await;
+        let staged = timeout(patience, stage_body(&self.scratch, &mut object, FullDiskPolicy::Refuse)).await;
         let staged = staged.map_err(|elapsed| self.connection.unavailable_error(elapsed))?;
         staged.map_err(|error| match error {
             Error::Interrupted(error) if error.kind() == io::ErrorKind::InvalidData => {
@@ -131,9 +126,7 @@ impl BodyStore for NatsObjectBodyStore {
     async fn put(&self, body: BodySource<'_>) -> Result<StoredBody, Error> {
         let staged = match body {
             BodySource::Bytes(bytes) => StagedBody::from_bytes(bytes),
-            BodySource::Stream(reader) => {
-                stage_body(&self.scratch, reader, FullDiskPolicy::Wait).await?
-            }
+            BodySource::Stream(reader) => stage_body(&self.scratch, reader, FullDiskPolicy::Wait).await?,
         };
         let name = body_key(&staged.sha256);
         let mut tries = RetryDelays::new();
@@ -153,11 +146,7 @@ impl BodyStore for NatsObjectBodyStore {
         self.fetch(reference).await?.into_bytes().await
     }
 
-    async fn read(
-        &self,
-        reference: &ResultRef,
-        range: Option<Range<u64>>,
-    ) -> Result<BodyStream, Error> {
+    async fn read(&self, reference: &ResultRef, range: Option<Range<u64>>) -> Result<BodyStream, Error> {
         self.fetch(reference).await?.read(range)
     }
 

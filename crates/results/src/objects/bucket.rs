@@ -10,8 +10,7 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use object_store::path::Path;
 use object_store::signer::Signer;
 use object_store::{
-    Attribute, Attributes, Error as Fault, GetOptions, GetRange, ObjectMeta, ObjectStore,
-    ObjectStoreExt as _,
+    Attribute, Attributes, Error as Fault, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt as _,
 };
 use tokio::io::AsyncReadExt as _;
 use tokio_util::io::ReaderStream;
@@ -105,11 +104,7 @@ pub enum BucketError {
 
 impl Bucket {
     /// Opens an S3 bucket with an HTTP client that restricts network access; sends no request yet.
-    pub fn s3(
-        config: &S3Config,
-        silence_max: Duration,
-        client: reqwest::Client,
-    ) -> Result<Self, Error> {
+    pub fn s3(config: &S3Config, silence_max: Duration, client: reqwest::Client) -> Result<Self, Error> {
         let through = Some(open::FixedConnector(client));
         let client = Arc::new(open::s3_client(config, silence_max, through)?);
         Ok(Self {
@@ -159,11 +154,7 @@ impl Bucket {
     }
 
     /// Reads an object or a range of it in chunks.
-    pub async fn get(
-        &self,
-        key: &str,
-        range: Option<Range<u64>>,
-    ) -> Result<ObjectStream, BucketError> {
+    pub async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<ObjectStream, BucketError> {
         let options = GetOptions {
             range: range.map(|range| match range.end {
                 u64::MAX => GetRange::Offset(range.start),
@@ -210,10 +201,7 @@ impl Bucket {
                 read.map_err(BucketError::SourceUnreadable)?;
                 let count = head.len() as u64;
                 if head.len() <= PART_BYTES {
-                    (
-                        upload_bytes(client, &path, head.into(), attributes).await,
-                        count,
-                    )
+                    (upload_bytes(client, &path, head.into(), attributes).await, count)
                 } else {
                     let (pieces, rest) = counted_stream(head, reader);
                     // The reader is borrowed, so it is read here, concurrently with the upload.
@@ -234,12 +222,7 @@ impl Bucket {
     }
 
     /// Lists at most `limit` objects whose keys start with `prefix` and follow `after`.
-    pub async fn list(
-        &self,
-        prefix: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<ObjectPage, BucketError> {
+    pub async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<ObjectPage, BucketError> {
         // Buckets list by whole path segments; the prefix may end inside one.
         let folder = prefix.rsplit_once('/').map_or("", |(folder, _)| folder);
         let folder = self.path(folder)?;
@@ -273,21 +256,13 @@ impl Bucket {
     }
 
     /// Returns a URL that allows anyone to get or put an object for a limited time.
-    pub async fn presign(
-        &self,
-        key: &str,
-        is_put: bool,
-        valid: Duration,
-    ) -> Result<String, BucketError> {
+    pub async fn presign(&self, key: &str, is_put: bool, valid: Duration) -> Result<String, BucketError> {
         let method = if is_put {
             reqwest::Method::PUT
         } else {
             reqwest::Method::GET
         };
-        let signed = self
-            .signer
-            .signed_url(method, &self.path(key)?, valid)
-            .await;
+        let signed = self.signer.signed_url(method, &self.path(key)?, valid).await;
         let signed = signed.map_err(|error| self.bucket_error(error, key))?;
         Ok(signed.to_string())
     }
@@ -325,9 +300,7 @@ impl Bucket {
         match error {
             Fault::NotFound { .. } => BucketError::NotFound { uri },
             // The message of the bucket may repeat the token, so it is dropped.
-            Fault::PermissionDenied { .. } | Fault::Unauthenticated { .. } => {
-                BucketError::PermissionDenied { uri }
-            }
+            Fault::PermissionDenied { .. } | Fault::Unauthenticated { .. } => BucketError::PermissionDenied { uri },
             error @ (Fault::InvalidPath { .. }
             | Fault::NotSupported { .. }
             | Fault::NotImplemented { .. }

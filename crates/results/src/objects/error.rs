@@ -12,9 +12,7 @@ pub(super) fn into_store_error(error: Fault, location: &str, uri: Option<&str>) 
     let file = PathBuf::from(location);
     match (error, uri) {
         // If no body was requested, a missing bucket is a configuration error.
-        (Fault::NotFound { .. }, Some(uri)) => Error::NotAvailable {
-            uri: uri.to_owned(),
-        },
+        (Fault::NotFound { .. }, Some(uri)) => Error::NotAvailable { uri: uri.to_owned() },
         (
             error @ (Fault::NotFound { .. }
             | Fault::PermissionDenied { .. }

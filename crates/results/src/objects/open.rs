@@ -59,22 +59,13 @@ pub(super) fn s3_client(
 }
 
 /// Builds a client for a Google Cloud Storage bucket.
-pub(super) fn gcs_client(
-    config: &GcsConfig,
-    silence_max: Duration,
-) -> Result<GoogleCloudStorage, Error> {
+pub(super) fn gcs_client(config: &GcsConfig, silence_max: Duration) -> Result<GoogleCloudStorage, Error> {
     let identity = match (&config.credentials, &config.endpoint) {
         (Some(file), _) => GcsIdentity::File(file.clone()),
         (None, Some(_)) => GcsIdentity::Anonymous,
         (None, None) => GcsIdentity::MetadataServer,
     };
-    gcs_client_as(
-        &config.bucket,
-        config.endpoint.as_deref(),
-        &identity,
-        silence_max,
-        None,
-    )
+    gcs_client_as(&config.bucket, config.endpoint.as_deref(), &identity, silence_max, None)
 }
 
 /// Builds a client for a Google Cloud Storage bucket with given credentials.

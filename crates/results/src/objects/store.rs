@@ -40,11 +40,7 @@ pub(crate) struct BucketBodyStore {
 
 impl BucketBodyStore {
     /// Opens bodies in an S3 bucket; sends no request yet.
-    pub(crate) fn s3(
-        config: &S3Config,
-        silence_max: Duration,
-        scratch: PathBuf,
-    ) -> Result<Self, Error> {
+    pub(crate) fn s3(config: &S3Config, silence_max: Duration, scratch: PathBuf) -> Result<Self, Error> {
         Ok(Self {
             client: Arc::new(open::s3_client(config, silence_max, None)?),
             kind: StoreKind::S3,
@@ -54,11 +50,7 @@ impl BucketBodyStore {
     }
 
     /// Opens bodies in a Google Cloud Storage bucket; sends no request yet.
-    pub(crate) fn gcs(
-        config: &GcsConfig,
-        silence_max: Duration,
-        scratch: PathBuf,
-    ) -> Result<Self, Error> {
+    pub(crate) fn gcs(config: &GcsConfig, silence_max: Duration, scratch: PathBuf) -> Result<Self, Error> {
         Ok(Self {
             client: Arc::new(open::gcs_client(config, silence_max)?),
             kind: StoreKind::Gcs,
@@ -69,11 +61,7 @@ impl BucketBodyStore {
 
     /// Location for display.
     pub(crate) fn location(&self) -> String {
-        let scheme = if self.kind == StoreKind::Gcs {
-            "gs"
-        } else {
-            "s3"
-        };
+        let scheme = if self.kind == StoreKind::Gcs { "gs" } else { "s3" };
         format!("{scheme}://{}/{KEY_PREFIX}", self.bucket)
     }
 
@@ -81,9 +69,7 @@ impl BucketBodyStore {
     pub(crate) async fn put_staged(&self, staged: &StagedBody) -> Result<StoredBody, Error> {
         let key = object_key(&staged.sha256);
         let sent = match &staged.content {
-            StagedContent::Memory(bytes) => {
-                upload_bytes(&*self.client, &key, bytes.clone(), Attributes::new()).await
-            }
+            StagedContent::Memory(bytes) => upload_bytes(&*self.client, &key, bytes.clone(), Attributes::new()).await,
             StagedContent::File(_) => {
                 let pieces = staged.chunks(0..staged.bytes)?;
                 upload_parts(&*self.client, &key, pieces, Attributes::new()).await
@@ -123,15 +109,8 @@ impl BucketBodyStore {
     }
 
     fn to_stored_body(&self, sha256: &str, bytes: u64) -> StoredBody {
-        let key_name = if self.kind == StoreKind::Gcs {
-            "object"
-        } else {
-            "key"
-        };
-        let fields = [
-            ("bucket", self.bucket.clone()),
-            (key_name, object_name(sha256)),
-        ];
+        let key_name = if self.kind == StoreKind::Gcs { "object" } else { "key" };
+        let fields = [("bucket", self.bucket.clone()), (key_name, object_name(sha256))];
         let fields = fields.map(|(name, value)| (name.to_owned(), Value::String(value)));
         StoredBody {
             sha256: sha256.to_owned(),
@@ -187,14 +166,11 @@ impl BodyStore for BucketBodyStore {
             BodySource::Bytes(bytes) => {
                 let hash = sha256(&bytes);
                 let count = bytes.len() as u64;
-                let sent =
-                    upload_bytes(&*self.client, &object_key(&hash), bytes, Attributes::new()).await;
+                let sent = upload_bytes(&*self.client, &object_key(&hash), bytes, Attributes::new()).await;
                 sent.map_err(|unsent| self.upload_error(unsent))?;
                 return Ok(self.to_stored_body(&hash, count));
             }
-            BodySource::Stream(reader) => {
-                stage_body(&self.scratch, reader, FullDiskPolicy::Wait).await?
-            }
+            BodySource::Stream(reader) => stage_body(&self.scratch, reader, FullDiskPolicy::Wait).await?,
         };
         self.put_staged(&staged).await
     }
@@ -202,11 +178,7 @@ impl BodyStore for BucketBodyStore {
     async fn get(&self, reference: &ResultRef) -> Result<Bytes, Error> {
         let address = self.hash_in_bucket(reference)?;
         let to_error = |error| into_store_error(error, &self.location(), Some(&reference.uri));
-        let object = self
-            .client
-            .get(&object_key(&address))
-            .await
-            .map_err(to_error)?;
+        let object = self.client.get(&object_key(&address)).await.map_err(to_error)?;
         let bytes = object.meta.size.min(reference.meta.bytes);
         let mut hashing = StreamHasher::for_size(bytes);
         let mut body = BytesMut::with_capacity(usize::try_from(bytes).unwrap_or(0));
@@ -221,11 +193,7 @@ impl BodyStore for BucketBodyStore {
         Err(self.corrupt_error(reference))
     }
 
-    async fn read(
-        &self,
-        reference: &ResultRef,
-        range: Option<Range<u64>>,
-    ) -> Result<BodyStream, Error> {
+    async fn read(&self, reference: &ResultRef, range: Option<Range<u64>>) -> Result<BodyStream, Error> {
         self.fetch(reference).await?.read(range)
     }
 

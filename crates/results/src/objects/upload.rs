@@ -3,9 +3,7 @@
 use bytes::Bytes;
 use futures_util::TryStreamExt as _;
 use object_store::path::Path;
-use object_store::{
-    Attributes, ObjectStore, ObjectStoreExt as _, PutMultipartOptions, PutOptions, WriteMultipart,
-};
+use object_store::{Attributes, ObjectStore, ObjectStoreExt as _, PutMultipartOptions, PutOptions, WriteMultipart};
 
 use crate::ByteStream;
 

@@ -18,8 +18,7 @@ use super::layout::{BodyLayout, ChunkError};
 use super::logs::PostgresLogs;
 use super::pool::StatementPool;
 use super::upload::{
-    BodyUpload, CHUNK_BYTES, delete_body, delete_old_body, insert_small_body, list_old_bodies,
-    renew_body, sweep_drafts,
+    BodyUpload, CHUNK_BYTES, delete_body, delete_old_body, insert_small_body, list_old_bodies, renew_body, sweep_drafts,
 };
 use crate::bodies::{body_hash, clamp_range};
 use crate::{BodyEntry, BodySource, BodyStore, BodyStream, Error, OldBodyQuery, StoredBody};
@@ -74,10 +73,7 @@ impl PostgresBodyStore {
         self.put_stream(&mut &bytes[..]).await
     }
 
-    async fn put_stream(
-        &self,
-        reader: &mut (dyn AsyncRead + Send + Unpin),
-    ) -> Result<StoredBody, Error> {
+    async fn put_stream(&self, reader: &mut (dyn AsyncRead + Send + Unpin)) -> Result<StoredBody, Error> {
         let mut chunk = Vec::with_capacity(CHUNK_BYTES);
         if read_chunk(reader, &mut chunk).await? {
             return self.put_small(&chunk).await;
@@ -95,8 +91,7 @@ impl PostgresBodyStore {
     /// Whether a body with this hash exists and is intact; if so, sets its storage time to now.
     async fn renew_if_sound(&self, hash: &[u8]) -> Result<bool, Error> {
         match BodyLayout::find(&self.pool, hash).await {
-            Ok(Some(head)) => Ok(head.is_sound(&self.pool).await?
-                && renew_body(&self.pool, hash, head.draft).await?),
+            Ok(Some(head)) => Ok(head.is_sound(&self.pool).await? && renew_body(&self.pool, hash, head.draft).await?),
             Ok(None) | Err(ChunkError::Damaged) => Ok(false),
             Err(ChunkError::Failed(error)) => Err(error),
         }
@@ -122,10 +117,7 @@ async fn write_chunks(
 }
 
 /// Reads one chunk; returns whether the body ended in it.
-async fn read_chunk(
-    reader: &mut (dyn AsyncRead + Send + Unpin),
-    chunk: &mut Vec<u8>,
-) -> Result<bool, Error> {
+async fn read_chunk(reader: &mut (dyn AsyncRead + Send + Unpin), chunk: &mut Vec<u8>) -> Result<bool, Error> {
     chunk.clear();
     let mut piece = reader.take(CHUNK_BYTES as u64);
     let read = piece.read_to_end(chunk).await;
@@ -204,11 +196,7 @@ impl BodyStore for PostgresBodyStore {
         Ok(body.freeze())
     }
 
-    async fn read(
-        &self,
-        reference: &ResultRef,
-        range: Option<Range<u64>>,
-    ) -> Result<BodyStream, Error> {
+    async fn read(&self, reference: &ResultRef, range: Option<Range<u64>>) -> Result<BodyStream, Error> {
         let head = self.find_layout(reference).await?;
         let range = clamp_range(range, head.bytes);
         let chunks = head.chunks_in(&range);
@@ -237,13 +225,7 @@ impl BodyStore for PostgresBodyStore {
 
     async fn stored_before(&self, query: &OldBodyQuery<'_>) -> Result<Vec<BodyEntry>, Error> {
         let after = query.after.and_then(|after| hex::decode(after).ok());
-        list_old_bodies(
-            &self.pool,
-            query.before,
-            &after.unwrap_or_default(),
-            query.limit,
-        )
-        .await
+        list_old_bodies(&self.pool, query.before, &after.unwrap_or_default(), query.limit).await
     }
 
     async fn delete_stored_before(&self, sha256: &str, before: Time) -> Result<bool, Error> {

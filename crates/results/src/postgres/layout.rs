@@ -13,8 +13,7 @@ use crate::Error;
 /// Maximum number of chunks that one statement checks.
 const CHECKED_CHUNKS_MAX: i32 = 64;
 
-const SELECT_BODY: &str =
-    "SELECT draft, bytes, chunks, chunk_bytes FROM noetl.body WHERE sha256 = $1";
+const SELECT_BODY: &str = "SELECT draft, bytes, chunks, chunk_bytes FROM noetl.body WHERE sha256 = $1";
 
 const SELECT_CHUNK: &str = "SELECT sha256, bytes FROM noetl.body_chunk WHERE draft = $1 AND n = $2";
 
@@ -62,10 +61,7 @@ impl ChunkError {
 
 impl BodyLayout {
     /// Finds the body with this hash.
-    pub(super) async fn find(
-        pool: &StatementPool,
-        hash: &[u8],
-    ) -> Result<Option<Self>, ChunkError> {
+    pub(super) async fn find(pool: &StatementPool, hash: &[u8]) -> Result<Option<Self>, ChunkError> {
         let rows = pool.query(SELECT_BODY, &[(&hash, Type::BYTEA)]).await?;
         let Some(row) = rows.first() else {
             return Ok(None);
@@ -95,11 +91,7 @@ impl BodyLayout {
     }
 
     /// Checks chunks in the database.
-    pub(super) async fn check_chunks(
-        &self,
-        pool: &StatementPool,
-        chunks: Range<i32>,
-    ) -> Result<(), ChunkError> {
+    pub(super) async fn check_chunks(&self, pool: &StatementPool, chunks: Range<i32>) -> Result<(), ChunkError> {
         let mut first = chunks.start;
         while first < chunks.end {
             let end = first.saturating_add(CHECKED_CHUNKS_MAX).min(chunks.end);
@@ -111,8 +103,7 @@ impl BodyLayout {
             let rows = pool.query(CHECK_CHUNKS, &parameters).await?;
             let row = rows.first().ok_or(ChunkError::Damaged)?;
             let (count, bytes, is_sound): (i64, i64, bool) = (row.get(0), row.get(1), row.get(2));
-            let expected =
-                self.bytes.min(self.chunk_offset(end)) - self.bytes.min(self.chunk_offset(first));
+            let expected = self.bytes.min(self.chunk_offset(end)) - self.bytes.min(self.chunk_offset(first));
             let is_whole = count == i64::from(end - first) && u64::try_from(bytes) == Ok(expected);
             if !is_sound || !is_whole {
                 return Err(ChunkError::Damaged);
@@ -132,17 +123,12 @@ impl BodyLayout {
     }
 
     /// Reads one chunk and checks it.
-    pub(super) async fn read_chunk(
-        &self,
-        pool: &StatementPool,
-        n: i32,
-    ) -> Result<Bytes, ChunkError> {
+    pub(super) async fn read_chunk(&self, pool: &StatementPool, n: i32) -> Result<Bytes, ChunkError> {
         let parameters = [(&self.draft as _, Type::INT8), (&n as _, Type::INT4)];
         let rows = pool.query(SELECT_CHUNK, &parameters).await?;
         let row = rows.first().ok_or(ChunkError::Damaged)?;
         let (hash, bytes): (&[u8], &[u8]) = (row.get(0), row.get(1));
-        let expected =
-            self.bytes.min(self.chunk_offset(n + 1)) - self.bytes.min(self.chunk_offset(n));
+        let expected = self.bytes.min(self.chunk_offset(n + 1)) - self.bytes.min(self.chunk_offset(n));
         let is_sound = Sha256::digest(bytes)[..] == *hash && bytes.len() as u64 == expected;
         is_sound
             .then(|| Bytes::copy_from_slice(bytes))

@@ -33,11 +33,7 @@ pub struct PostgresLogs {
 impl PostgresLogs {
     /// Appends lines of one execution; returns the size of its log and of the lines, or `None` if the log was already
     /// full.
-    async fn append_lines(
-        &self,
-        lines: &[LogLine],
-        bytes_max: i64,
-    ) -> Result<Option<(i64, i64)>, Error> {
+    async fn append_lines(&self, lines: &[LogLine], bytes_max: i64) -> Result<Option<(i64, i64)>, Error> {
         let Some(first) = lines.first() else {
             return Ok(None);
         };
@@ -75,9 +71,8 @@ impl TaskLogs for PostgresLogs {
         let bytes_max = i64::try_from(LOG_BYTES_MAX).unwrap_or(i64::MAX);
         for lines in lines.chunk_by(|first, second| first.execution == second.execution) {
             let appended = self.append_lines(lines, bytes_max).await?;
-            let is_last = appended.is_some_and(|(bytes, added)| {
-                bytes >= bytes_max && bytes.saturating_sub(added) < bytes_max
-            });
+            let is_last =
+                appended.is_some_and(|(bytes, added)| bytes >= bytes_max && bytes.saturating_sub(added) < bytes_max);
             if let (true, Some(line)) = (is_last, lines.last()) {
                 self.append_lines(&[line.annotation(LOG_FULL_MESSAGE.to_owned())], i64::MAX)
                     .await?;
@@ -90,10 +85,7 @@ impl TaskLogs for PostgresLogs {
         let execution = execution.0;
         let after = i64::try_from(ask.after).unwrap_or(i64::MAX);
         let limit = saturating_i64(ask.limit);
-        let (step, task) = (
-            ask.step.as_ref().map(Name::as_str),
-            ask.task.as_ref().map(Name::as_str),
-        );
+        let (step, task) = (ask.step.as_ref().map(Name::as_str), ask.task.as_ref().map(Name::as_str));
         let values = [
             (&execution as _, Type::INT8),
             (&after as _, Type::INT8),

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use postgres::{
-    ConnectionPool, Connector, PlanMode, PoolOptions, QueryError, RetrySafety, SqlQuery,
-    TypedValues, durable_settings,
+    ConnectionPool, Connector, PlanMode, PoolOptions, QueryError, RetrySafety, SqlQuery, TypedValues, durable_settings,
 };
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
@@ -40,11 +39,7 @@ impl StatementPool {
     }
 
     /// Runs an idempotent statement; retries transient errors.
-    pub(super) async fn query(
-        &self,
-        sql: &str,
-        values: TypedValues<'_>,
-    ) -> Result<Vec<Row>, Error> {
+    pub(super) async fn query(&self, sql: &str, values: TypedValues<'_>) -> Result<Vec<Row>, Error> {
         let query = SqlQuery::Typed(sql, values);
         let rows = self.0.query(RetrySafety::Idempotent, query).await;
         rows.map_err(|error| self.store_error(error))
@@ -53,9 +48,7 @@ impl StatementPool {
     fn store_error(&self, error: QueryError) -> Error {
         let file = self.location().into();
         match error {
-            QueryError::Permanent(error) if error.code() == Some(&SqlState::DISK_FULL) => {
-                Error::Full { file }
-            }
+            QueryError::Permanent(error) if error.code() == Some(&SqlState::DISK_FULL) => Error::Full { file },
             error => Error::Unavailable {
                 file,
                 source: std::io::Error::other(error),

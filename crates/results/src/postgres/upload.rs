@@ -47,17 +47,18 @@ const DELETE_CHUNKS: &str = "DELETE FROM noetl.body_chunk WHERE draft = $1 AND n
 
 const DELETE_DRAFT: &str = "DELETE FROM noetl.body_draft WHERE draft = $1";
 
-const SELECT_STALE_DRAFTS: &str =
-    "SELECT draft FROM noetl.body_draft WHERE begun_at < noetl.micros() - $1";
+const SELECT_STALE_DRAFTS: &str = "SELECT draft FROM noetl.body_draft WHERE begun_at < noetl.micros() - $1";
 
 const DELETE_BODY: &str = "WITH head AS (DELETE FROM noetl.body WHERE sha256 = $1 RETURNING draft) \
     INSERT INTO noetl.body_draft (draft, begun_at) SELECT draft, 0 FROM head RETURNING draft";
 
 /// The sweep checks the age under the row lock that this statement takes, so a body is either kept or reported missing
 /// here.
-const RENEW_BODY: &str = "UPDATE noetl.body SET stored_at = noetl.micros() WHERE sha256 = $1 AND draft = $2 RETURNING draft";
+const RENEW_BODY: &str =
+    "UPDATE noetl.body SET stored_at = noetl.micros() WHERE sha256 = $1 AND draft = $2 RETURNING draft";
 
-const SELECT_OLD_BODIES: &str = "SELECT sha256, bytes FROM noetl.body WHERE stored_at < $1 AND sha256 > $2 ORDER BY sha256 LIMIT $3";
+const SELECT_OLD_BODIES: &str =
+    "SELECT sha256, bytes FROM noetl.body WHERE stored_at < $1 AND sha256 > $2 ORDER BY sha256 LIMIT $3";
 
 const DELETE_OLD_BODY: &str = "WITH head AS (DELETE FROM noetl.body WHERE sha256 = $1 AND stored_at < $2 RETURNING draft) \
     INSERT INTO noetl.body_draft (draft, begun_at) SELECT draft, 0 FROM head RETURNING draft";
@@ -119,11 +120,7 @@ pub(super) async fn list_old_bodies(
 }
 
 /// Deletes a body unless it was stored again since a time; returns whether it was deleted.
-pub(super) async fn delete_old_body(
-    pool: &StatementPool,
-    hash: &[u8],
-    before: Time,
-) -> Result<bool, Error> {
+pub(super) async fn delete_old_body(pool: &StatementPool, hash: &[u8], before: Time) -> Result<bool, Error> {
     let values = [(&hash as _, Type::BYTEA), (&before.0 as _, Type::INT8)];
     let rows = pool.query(DELETE_OLD_BODY, &values).await?;
     for row in &rows {
@@ -133,21 +130,13 @@ pub(super) async fn delete_old_body(
 }
 
 /// Sets the storage time of a body to now; returns false if it does not exist any more.
-pub(super) async fn renew_body(
-    pool: &StatementPool,
-    hash: &[u8],
-    draft: i64,
-) -> Result<bool, Error> {
+pub(super) async fn renew_body(pool: &StatementPool, hash: &[u8], draft: i64) -> Result<bool, Error> {
     let values = [(&hash as _, Type::BYTEA), (&draft as _, Type::INT8)];
     Ok(!pool.query(RENEW_BODY, &values).await?.is_empty())
 }
 
 /// Stores a body of one chunk if it does not exist; returns whether it was stored.
-pub(super) async fn insert_small_body(
-    pool: &StatementPool,
-    hash: &[u8],
-    bytes: &[u8],
-) -> Result<bool, Error> {
+pub(super) async fn insert_small_body(pool: &StatementPool, hash: &[u8], bytes: &[u8]) -> Result<bool, Error> {
     let size = i64::try_from(bytes.len()).expect("the size of a chunk fits into `i64`");
     let values = [
         (&hash as _, Type::BYTEA),

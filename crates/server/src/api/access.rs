@@ -194,9 +194,7 @@ async fn authenticate(parts: &Parts, api: &ApiState) -> Result<Principal, ApiErr
         }
         None => {
             audit_denial(parts, api, "unknown token").await;
-            Err(unauthenticated(
-                "the access token is unknown, expired or revoked",
-            ))
+            Err(unauthenticated("the access token is unknown, expired or revoked"))
         }
     }
 }
@@ -208,9 +206,8 @@ fn bearer_token(header: &str) -> Option<&str> {
 }
 
 fn unauthenticated(detail: &str) -> ApiError {
-    ApiError::new(StatusCode::UNAUTHORIZED, "UNAUTHENTICATED", detail).with_remedy(
-        "send `Authorization: Bearer TOKEN`; an admin creates one with `noetl token create`",
-    )
+    ApiError::new(StatusCode::UNAUTHORIZED, "UNAUTHENTICATED", detail)
+        .with_remedy("send `Authorization: Bearer TOKEN`; an admin creates one with `noetl token create`")
 }
 
 async fn audit_denial(parts: &Parts, api: &ApiState, caller: &str) {
@@ -268,20 +265,14 @@ impl AccessTokenCache {
             name: row.name,
             role,
         };
-        let mut cache = self
-            .entries
-            .lock()
-            .expect("no holder of the token cache lock panics");
+        let mut cache = self.entries.lock().expect("no holder of the token cache lock panics");
         cache.retain(|_, (since, _)| since.elapsed() < CACHE_TTL);
         cache.insert(hash, (Instant::now(), principal.clone()));
         Ok(Some(principal))
     }
 
     fn cached(&self, hash: &[u8; 32]) -> Option<Principal> {
-        let cache = self
-            .entries
-            .lock()
-            .expect("no holder of the token cache lock panics");
+        let cache = self.entries.lock().expect("no holder of the token cache lock panics");
         let (since, principal) = cache.get(hash)?;
         (since.elapsed() < CACHE_TTL).then(|| principal.clone())
     }
@@ -296,10 +287,7 @@ impl AccessTokenCache {
 
     /// Counts a failed attempt of an address. Returns false if it has made too many recently.
     fn record_failure(&self, address: IpAddr) -> bool {
-        let mut failures = self
-            .failures
-            .lock()
-            .expect("no holder of the failures lock panics");
+        let mut failures = self.failures.lock().expect("no holder of the failures lock panics");
         failures.retain(|_, (since, _)| since.elapsed() < FAILURES_WITHIN);
         if failures.len() >= ADDRESSES_MAX && !failures.contains_key(&address) {
             let oldest = failures.iter().min_by_key(|(_, (since, _))| *since);
@@ -372,9 +360,7 @@ impl std::fmt::Debug for AdminToken {
 }
 
 /// Creates the first admin token of a store that has no valid one.
-pub(crate) async fn create_first_admin(
-    store: &dyn Store,
-) -> Result<Option<AdminToken>, store::Error> {
+pub(crate) async fn create_first_admin(store: &dyn Store) -> Result<Option<AdminToken>, store::Error> {
     let now = store.now();
     let admin = Role::Admin.to_string();
     let tokens = store.tokens().await?;
@@ -424,10 +410,7 @@ mod tests {
         };
         assert_eq!(may(Role::Worker), [false, false, false, false, true, false]);
         assert_eq!(may(Role::Viewer), [true, false, false, false, false, false]);
-        assert_eq!(
-            may(Role::Operator),
-            [true, true, false, false, false, false]
-        );
+        assert_eq!(may(Role::Operator), [true, true, false, false, false, false]);
         assert_eq!(may(Role::Author), [true, true, true, false, false, false]);
         assert_eq!(may(Role::Admin), [true, true, true, true, true, false]);
     }
@@ -443,8 +426,7 @@ mod tests {
 
     #[test]
     fn fresh_tokens_differ_and_only_their_hash_is_kept() {
-        let first_token =
-            generate_access_token("a", Role::Viewer, Time(0), Some(Duration::from_secs(5)));
+        let first_token = generate_access_token("a", Role::Viewer, Time(0), Some(Duration::from_secs(5)));
         let second_token = generate_access_token("a", Role::Viewer, Time(0), None);
         assert_ne!(first_token.text, second_token.text);
         assert_eq!(first_token.row.hash, token_digest(&first_token.text));

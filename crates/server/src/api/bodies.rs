@@ -45,8 +45,9 @@ pub(crate) async fn put(
     if reader.is_exceeded {
         let status = StatusCode::PAYLOAD_TOO_LARGE;
         let detail = format!("body exceeds {BODY_BYTES_MAX} bytes");
-        return Err(ApiError::new(status, "BODY_TOO_LARGE", detail)
-            .with_remedy("return the result of the task in parts"));
+        return Err(
+            ApiError::new(status, "BODY_TOO_LARGE", detail).with_remedy("return the result of the task in parts")
+        );
     }
     let stored = stored.map_err(Error::from)?;
     Ok(Json(StoreBodyResponse {
@@ -100,11 +101,7 @@ pub(crate) async fn read(
     let is_part = range.is_some();
     let reading = api.server.shared.bodies.read(&reference, range).await;
     let reading = reading.map_err(Error::from)?;
-    Ok(range::body_response(
-        reading,
-        "application/octet-stream",
-        is_part,
-    ))
+    Ok(range::body_response(reading, "application/octet-stream", is_part))
 }
 
 #[cfg(test)]

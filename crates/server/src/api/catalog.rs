@@ -5,8 +5,8 @@ use language::playbook::Playbook;
 use serde_json::{Value, json};
 use store::CatalogEntry;
 use wire::api::{
-    CatalogEntryRequest, CatalogList, PlaybookEntry, RegisterRequest, RegisterResponse,
-    ValidateRequest, ValidateResponse,
+    CatalogEntryRequest, CatalogList, PlaybookEntry, RegisterRequest, RegisterResponse, ValidateRequest,
+    ValidateResponse,
 };
 
 use crate::api::access::{Author, Authorized, View};
@@ -31,9 +31,7 @@ pub(crate) async fn register(
         && !kind.eq_ignore_ascii_case("playbook")
     {
         let detail = format!("resource type `{kind}` is not supported");
-        return Err(
-            ApiError::invalid("RESOURCE_TYPE_UNKNOWN", detail).with_remedy("use `playbook`")
-        );
+        return Err(ApiError::invalid("RESOURCE_TYPE_UNKNOWN", detail).with_remedy("use `playbook`"));
     }
     let path = match request.path {
         Some(path) => path,
@@ -41,8 +39,7 @@ pub(crate) async fn register(
     };
     if path.is_empty() || path.len() > PATH_MAX || path.contains(['\0', '@']) {
         let detail = format!("invalid catalog path `{path}`");
-        return Err(ApiError::invalid("PATH_INVALID", detail)
-            .with_remedy("use 1 to 512 bytes without NUL and `@`"));
+        return Err(ApiError::invalid("PATH_INVALID", detail).with_remedy("use 1 to 512 bytes without NUL and `@`"));
     }
     let entry = api.server.register(&path, &request.content).await?.entry;
     Ok(Json(RegisterResponse {
@@ -84,20 +81,13 @@ fn to_entry(entry: &CatalogEntry, content: Option<String>) -> PlaybookEntry {
 #[utoipa::path(post, path = "/api/catalog/list", tag = "catalog",
     responses((status = 200, description = "the entries", body = CatalogList), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
-pub(crate) async fn list(
-    State(api): State<ApiState>,
-    _may: Authorized<View>,
-) -> ApiResult<CatalogList> {
+pub(crate) async fn list(State(api): State<ApiState>, _may: Authorized<View>) -> ApiResult<CatalogList> {
     let entries = api.store().catalog().await?;
     let entries = entries.iter().map(|entry| to_entry(entry, None)).collect();
     Ok(Json(CatalogList { entries }))
 }
 
-async fn find_entry(
-    api: &ApiState,
-    path: &str,
-    version: Option<u32>,
-) -> Result<CatalogEntry, ApiError> {
+async fn find_entry(api: &ApiState, path: &str, version: Option<u32>) -> Result<CatalogEntry, ApiError> {
     let entry = api.store().catalog_entry(path, version).await?;
     entry.ok_or_else(|| {
         let detail = match version {
@@ -197,9 +187,6 @@ mod tests {
         );
         assert_eq!(schema["properties"]["limit"]["type"], "integer");
         assert_eq!(schema["properties"]["tags"]["items"]["type"], "string");
-        assert_eq!(
-            schema["properties"]["deep"]["properties"]["on"]["default"],
-            true
-        );
+        assert_eq!(schema["properties"]["deep"]["properties"]["on"]["default"], true);
     }
 }

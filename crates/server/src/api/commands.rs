@@ -13,9 +13,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 use wire::api::{
-    BuildCommandsRequest, BuildCommandsResponse, ClaimRequest, ClaimResponse, HeartbeatRequest,
-    LoadEventsRequest, LoadEventsResponse, LoopResultsRequest, NoticesResponse, ResolveRefRequest,
-    SessionRequest, SessionResponse, WorkerEntry, WorkerRequest,
+    BuildCommandsRequest, BuildCommandsResponse, ClaimRequest, ClaimResponse, HeartbeatRequest, LoadEventsRequest,
+    LoadEventsResponse, LoopResultsRequest, NoticesResponse, ResolveRefRequest, SessionRequest, SessionResponse,
+    WorkerEntry, WorkerRequest,
 };
 use wire::{PlaybookText, Transport};
 
@@ -129,8 +129,7 @@ async fn claimed_epoch(
         command,
         lease_epoch: request.lease_epoch,
     };
-    api.check_lease(&caller.principal, &request.worker, claim)
-        .await
+    api.check_lease(&caller.principal, &request.worker, claim).await
 }
 
 /// Release a command; other workers can claim it at once.
@@ -149,10 +148,7 @@ pub(crate) async fn release(
     let lease_epoch = claimed_epoch(&api, &caller, command, &request).await?;
     api.check_session(&caller, &request.worker).await?;
     api.store().release_claim(command, lease_epoch).await?;
-    for order in [
-        DriverRequest::ForgetHolder(command),
-        DriverRequest::RecheckOffers,
-    ] {
+    for order in [DriverRequest::ForgetHolder(command), DriverRequest::RecheckOffers] {
         api.server.shared.driver.send(order).await?;
     }
     Ok(Json(json!({})))
@@ -176,9 +172,7 @@ pub(crate) async fn register(
         session_secret,
     } = request;
     check_worker_name(&heartbeat.worker)?;
-    let session_secret = api
-        .start_session(&caller, &heartbeat.worker, session_secret)
-        .await?;
+    let session_secret = api.start_session(&caller, &heartbeat.worker, session_secret).await?;
     apply_heartbeat(&api, &caller, heartbeat).await?;
     Ok(Json(SessionResponse {
         notices: Vec::new(),
@@ -200,27 +194,16 @@ pub(crate) async fn heartbeat(
     check_worker_name(&request.worker)?;
     api.renew_session(&caller, &request.worker).await?;
     apply_heartbeat(&api, &caller, request).await?;
-    Ok(Json(NoticesResponse {
-        notices: Vec::new(),
-    }))
+    Ok(Json(NoticesResponse { notices: Vec::new() }))
 }
 
 /// Applies a heartbeat after the session was renewed.
-async fn apply_heartbeat(
-    api: &ApiState,
-    caller: &WorkerCaller,
-    request: HeartbeatRequest,
-) -> Result<(), ApiError> {
+async fn apply_heartbeat(api: &ApiState, caller: &WorkerCaller, request: HeartbeatRequest) -> Result<(), ApiError> {
     api.workers.record_heartbeat(&request);
     let mut claims = Vec::with_capacity(request.claims.len());
     for claim in request.claims {
-        let opened = api
-            .open_lease(&caller.principal, &request.worker, claim)
-            .await?;
-        claims.extend(opened.map(|lease_epoch| ClaimId {
-            lease_epoch,
-            ..claim
-        }));
+        let opened = api.open_lease(&caller.principal, &request.worker, claim).await?;
+        claims.extend(opened.map(|lease_epoch| ClaimId { lease_epoch, ..claim }));
     }
     let request = HeartbeatRequest::new(request.worker, claims);
     api.transport().release_unacknowledged(&request).await?;
@@ -268,10 +251,7 @@ pub(crate) async fn listen(
 #[utoipa::path(get, path = "/api/worker/pools", tag = "workers",
     responses((status = 200, description = "the workers", body = Vec<WorkerEntry>), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
-pub(crate) async fn pools(
-    State(api): State<ApiState>,
-    _may: Authorized<View>,
-) -> ApiResult<Vec<WorkerEntry>> {
+pub(crate) async fn pools(State(api): State<ApiState>, _may: Authorized<View>) -> ApiResult<Vec<WorkerEntry>> {
     Ok(Json(api.workers.list()))
 }
 
@@ -304,10 +284,7 @@ pub(crate) async fn events(
         let detail = format!("more than {EVENTS_MAX} events requested at once");
         return Err(ApiError::invalid("BODY_INVALID", detail));
     }
-    let mut events = api
-        .transport()
-        .events(request.execution_id, &request.seqs)
-        .await?;
+    let mut events = api.transport().events(request.execution_id, &request.seqs).await?;
     older_workers::rewrite_events(&mut events, older_workers::protocol_version(&headers));
     Ok(Json(LoadEventsResponse::from_events(&events)))
 }
@@ -365,10 +342,7 @@ pub(crate) async fn build(
     let order = DriverRequest::BuildCommands {
         worker: request.worker,
         claims: claims
-            .map(|(command, lease_epoch)| ClaimId {
-                command,
-                lease_epoch,
-            })
+            .map(|(command, lease_epoch)| ClaimId { command, lease_epoch })
             .collect(),
         reply,
     };

@@ -101,9 +101,7 @@ impl Default for ConnectionActivity {
 
 impl ConnectionActivity {
     fn state(&self) -> std::sync::MutexGuard<'_, ActivityState> {
-        self.state
-            .lock()
-            .expect("no holder of the activity lock panics")
+        self.state.lock().expect("no holder of the activity lock panics")
     }
 
     /// Records a request; it is being handled until the returned guard is dropped.
@@ -150,11 +148,7 @@ impl Drop for RequestGuard {
 }
 
 impl AsyncRead for ClientConnection {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let before = buffer.filled().len();
         let read = match &mut this.socket {
@@ -167,9 +161,7 @@ impl AsyncRead for ClientConnection {
         match read {
             Poll::Pending => this.poll_deadline(context),
             // A head that arrives byte by byte is late, too.
-            Poll::Ready(Ok(())) if this.is_late() => {
-                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
-            }
+            Poll::Ready(Ok(())) if this.is_late() => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             ready @ Poll::Ready(_) => ready,
         }
     }
@@ -183,11 +175,7 @@ impl ClientConnection {
 }
 
 impl AsyncWrite for ClientConnection {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let written = match &mut this.socket {
             ClientSocket::Plain(stream) => Pin::new(stream).poll_write(context, bytes),

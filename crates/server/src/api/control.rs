@@ -6,8 +6,8 @@ use model::raw::RawJson;
 use model::status::RunStatus;
 use serde_json::{Value, json};
 use wire::api::{
-    CancelRequest, ExecuteResponse, ExecutionSummary, FinalizeRequest, PatchCtxRequest,
-    ReasonRequest, RerunRequest, RetryRequest,
+    CancelRequest, ExecuteResponse, ExecutionSummary, FinalizeRequest, PatchCtxRequest, ReasonRequest, RerunRequest,
+    RetryRequest,
 };
 
 use crate::api::access::{Authorized, Operate, View};
@@ -19,11 +19,7 @@ use crate::api::{ApiResult, Json};
 use crate::control::Control;
 
 /// Sends a control request and returns the run afterwards.
-async fn apply_control(
-    api: &ApiState,
-    id: ExecutionId,
-    control: Control,
-) -> ApiResult<ExecutionSummary> {
+async fn apply_control(api: &ApiState, id: ExecutionId, control: Control) -> ApiResult<ExecutionSummary> {
     api.server.control(id, control).await?;
     Ok(Json(to_summary(find_row(api, id).await?)))
 }
@@ -145,8 +141,7 @@ pub(crate) async fn signal(
     OptionalJsonBody(payload): OptionalJsonBody<Option<RawJson>>,
 ) -> ApiResult<ExecutionSummary> {
     if name.starts_with('$') {
-        let detail =
-            format!("invalid signal name `{name}`: names that start with `$` are reserved");
+        let detail = format!("invalid signal name `{name}`: names that start with `$` are reserved");
         return Err(ApiError::invalid("SIGNAL_NAME_INVALID", detail));
     }
     let name = Name::from(name);

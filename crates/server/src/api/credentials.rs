@@ -8,8 +8,8 @@ use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use wire::Transport as _;
 use wire::api::{
-    CredentialEntry, CredentialList, KeychainEntryStatus, RotateKeyResponse, SecretsRequest,
-    SecretsResponse, SetCredentialRequest, SetKeychainEntryRequest,
+    CredentialEntry, CredentialList, KeychainEntryStatus, RotateKeyResponse, SecretsRequest, SecretsResponse,
+    SetCredentialRequest, SetKeychainEntryRequest,
 };
 
 use crate::access_tokens::Actor;
@@ -48,10 +48,7 @@ pub(crate) async fn set(
 #[utoipa::path(get, path = "/api/credentials", tag = "credentials",
     responses((status = 200, description = "the credentials", body = CredentialList), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
-pub(crate) async fn list(
-    State(api): State<ApiState>,
-    _may: Authorized<Administer>,
-) -> ApiResult<CredentialList> {
+pub(crate) async fn list(State(api): State<ApiState>, _may: Authorized<Administer>) -> ApiResult<CredentialList> {
     let credentials = api.server.credentials().await?;
     Ok(Json(CredentialList { credentials }))
 }
@@ -150,9 +147,7 @@ pub(crate) async fn set_keychain(
     };
     let ttl = request.expires_in_s.map(Duration::from_secs);
     let actor = actor(&may, &parts);
-    let set = api
-        .server
-        .set_keychain_entry(entry, &request.data, ttl, actor);
+    let set = api.server.set_keychain_entry(entry, &request.data, ttl, actor);
     Ok(Json(set.await?))
 }
 
@@ -172,10 +167,7 @@ pub(crate) async fn forget_keychain(
         path: &path,
         name: &name,
     };
-    let removed = api
-        .server
-        .forget_keychain_entry(entry, actor(&may, &parts))
-        .await?;
+    let removed = api.server.forget_keychain_entry(entry, actor(&may, &parts)).await?;
     Ok(Json(json!({ "name": name, "removed": removed })))
 }
 
@@ -192,13 +184,8 @@ pub(crate) async fn secrets(
         command: request.command,
         lease_epoch: request.lease_epoch,
     };
-    let lease_epoch = api
-        .check_lease(&may.principal, &request.worker, claim)
-        .await?;
-    let request = SecretsRequest {
-        lease_epoch,
-        ..request
-    };
+    let lease_epoch = api.check_lease(&may.principal, &request.worker, claim).await?;
+    let request = SecretsRequest { lease_epoch, ..request };
     let secrets = api.transport().secrets(&request).await?;
     Ok(Json(SecretsResponse::from_secrets(&secrets)))
 }

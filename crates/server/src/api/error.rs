@@ -56,11 +56,7 @@ impl ApiError {
 
     /// The server is temporarily unavailable.
     pub(crate) fn unavailable(detail: impl Into<String>) -> Self {
-        Self::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "SERVER_UNAVAILABLE",
-            detail,
-        )
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "SERVER_UNAVAILABLE", detail)
     }
 
     /// Adds a remedy.
@@ -117,18 +113,14 @@ impl From<Error> for ApiError {
             error => error,
         };
         let status = match &error {
-            Error::NotFound(_) | Error::NoPlaybook(_) | Error::NoVersion { .. } => {
-                StatusCode::NOT_FOUND
-            }
+            Error::NotFound(_) | Error::NoPlaybook(_) | Error::NoVersion { .. } => StatusCode::NOT_FOUND,
             Error::Store(store::Error::Full { .. } | store::Error::ReserveExhausted { .. })
             | Error::Body(::results::Error::Full { .. }) => StatusCode::INSUFFICIENT_STORAGE,
             Error::Store(error) if error.is_transient() => StatusCode::SERVICE_UNAVAILABLE,
             Error::Body(error) if error.is_missing() => StatusCode::NOT_FOUND,
             Error::OwnedBy(_) | Error::Stopping | Error::Body(_) => StatusCode::SERVICE_UNAVAILABLE,
             Error::TooLarge(..) => StatusCode::PAYLOAD_TOO_LARGE,
-            Error::Store(_) | Error::BrokenLog(_) | Error::Keychain(_) => {
-                StatusCode::INTERNAL_SERVER_ERROR
-            }
+            Error::Store(_) | Error::BrokenLog(_) | Error::Keychain(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         if status.is_server_error() {
             tracing::warn!(%error, "request failed");
@@ -155,9 +147,7 @@ impl From<KeychainError> for ApiError {
             | KeychainError::MasterKeyFile { .. }
             | KeychainError::MasterKeyWrong { .. }
             | KeychainError::Tampered(_) => StatusCode::INTERNAL_SERVER_ERROR,
-            KeychainError::Unresolved { .. } | KeychainError::Invalid(_) => {
-                StatusCode::UNPROCESSABLE_ENTITY
-            }
+            KeychainError::Unresolved { .. } | KeychainError::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
         };
         let mut response = Self::new(status, error.code(), error.to_string());
         response.remedy = error.remedy();
@@ -179,9 +169,7 @@ impl From<Refusal> for ApiError {
             | Refusal::StepUnknown(_)
             | Refusal::NotALoop
             | Refusal::CursorLoop
-            | Refusal::IterationOutOfRange { .. } => {
-                Self::invalid(refusal.code(), refusal.to_string())
-            }
+            | Refusal::IterationOutOfRange { .. } => Self::invalid(refusal.code(), refusal.to_string()),
             _ => Self::conflict(refusal.code(), refusal.to_string()),
         }
     }
@@ -204,9 +192,8 @@ impl From<SubmitError> for ApiError {
             SubmitError::Refused(refusal) => refusal.into(),
             SubmitError::NoPlaybook(path) => {
                 let detail = format!("playbook `{path}` is not in the catalog");
-                Self::not_found("PLAYBOOK_NOT_FOUND", detail).with_remedy(
-                    "register it first: POST /api/catalog/register, or `noetl register FILE`",
-                )
+                Self::not_found("PLAYBOOK_NOT_FOUND", detail)
+                    .with_remedy("register it first: POST /api/catalog/register, or `noetl register FILE`")
             }
         }
     }
@@ -215,9 +202,7 @@ impl From<SubmitError> for ApiError {
 /// Error for an invalid playbook, with all diagnostics.
 pub(crate) fn invalid_playbook(diagnostics: &[Diagnostic]) -> ApiError {
     let first = diagnostics.iter().find(|diagnostic| diagnostic.is_error());
-    let detail = first.map_or("the playbook has errors", |diagnostic| {
-        diagnostic.message.as_str()
-    });
+    let detail = first.map_or("the playbook has errors", |diagnostic| diagnostic.message.as_str());
     let errors = diagnostics.iter();
     let errors = errors.filter_map(|diagnostic| serde_json::to_value(diagnostic).ok());
     ApiError::invalid("PLAYBOOK_INVALID", detail).with_errors(errors.collect())
@@ -253,9 +238,7 @@ impl From<wire::Error> for ApiError {
                 };
                 Self::new(status, &code, detail)
             }
-            wire::Error::SessionReplaced(_) => {
-                Self::new(StatusCode::FORBIDDEN, "SESSION_MISMATCH", error.to_string())
-            }
+            wire::Error::SessionReplaced(_) => Self::new(StatusCode::FORBIDDEN, "SESSION_MISMATCH", error.to_string()),
             wire::Error::Refused(reason) => Self::invalid("REPORT_REFUSED", reason),
             wire::Error::Unavailable(source) => {
                 tracing::warn!(error = %source, "worker request failed");
@@ -287,15 +270,13 @@ impl utoipa::IntoResponses for ErrorResponses {
             ("507", "the disk is full"),
         ];
         let schema = utoipa::openapi::Ref::from_schema_name("Problem");
-        let responses = kinds
-            .into_iter()
-            .fold(Responses::builder(), |all, (status, text)| {
-                let content = Content::new(Some(schema.clone()));
-                let response = ResponseBuilder::new()
-                    .description(text)
-                    .content("application/problem+json", content);
-                all.response(status, response.build())
-            });
+        let responses = kinds.into_iter().fold(Responses::builder(), |all, (status, text)| {
+            let content = Content::new(Some(schema.clone()));
+            let response = ResponseBuilder::new()
+                .description(text)
+                .content("application/problem+json", content);
+            all.response(status, response.build())
+        });
         responses.build().responses
     }
 }

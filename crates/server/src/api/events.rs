@@ -95,8 +95,7 @@ pub(crate) async fn batch(
     fill_claim(&mut request)?;
     check_claim(&api, &caller, &mut request).await?;
     if wants_async(&headers) {
-        let response =
-            ingest::store_batch(&api.server.shared, request_id(&api, &headers), request).await?;
+        let response = ingest::store_batch(&api.server.shared, request_id(&api, &headers), request).await?;
         return Ok((StatusCode::ACCEPTED, Json(response)).into_response());
     }
     Ok(Json(ingest_events(&api, request, &headers).await?).into_response())
@@ -144,11 +143,7 @@ fn fill_claim(request: &mut BatchRequest) -> Result<(), ApiError> {
 ///
 /// A client that sends no epoch is identified by the session under which it claimed. A `command.heartbeat` event
 /// renews that session.
-async fn check_claim(
-    api: &ApiState,
-    caller: &WorkerCaller,
-    request: &mut BatchRequest,
-) -> Result<(), ApiError> {
+async fn check_claim(api: &ApiState, caller: &WorkerCaller, request: &mut BatchRequest) -> Result<(), ApiError> {
     // The server that forwarded the events has done this already.
     if caller.principal == Principal::Server {
         return Ok(());
@@ -164,10 +159,7 @@ async fn check_claim(
             Some(worker) => worker.clone(),
             None => find_holder(api, command).await?,
         };
-        let claim = ClaimId {
-            command,
-            lease_epoch,
-        };
+        let claim = ClaimId { command, lease_epoch };
         let opened = api.check_lease(&caller.principal, &worker, claim).await?;
         request.lease_epoch = Some(opened);
         request.worker_id = Some(worker);
@@ -189,9 +181,8 @@ async fn check_claim(
         return Ok(());
     }
     let detail = "the events do not name the lease they belong to";
-    Err(ApiError::conflict("FENCED", detail).with_remedy(
-        "send the `meta.command_id` and `meta.lease_epoch` that came with the command",
-    ))
+    Err(ApiError::conflict("FENCED", detail)
+        .with_remedy("send the `meta.command_id` and `meta.lease_epoch` that came with the command"))
 }
 
 /// Finds the holder of a command.
@@ -204,19 +195,11 @@ async fn find_holder(api: &ApiState, command: CommandId) -> Result<WorkerId, Api
 
 fn check_batch(request: &BatchRequest) -> Result<(), ApiError> {
     if request.events.len() > BATCH_MAX {
-        let detail = format!(
-            "batch has more than {BATCH_MAX} events: {}",
-            request.events.len()
-        );
-        return Err(
-            ApiError::invalid("BATCH_TOO_LARGE", detail).with_remedy("send several batches")
-        );
+        let detail = format!("batch has more than {BATCH_MAX} events: {}", request.events.len());
+        return Err(ApiError::invalid("BATCH_TOO_LARGE", detail).with_remedy("send several batches"));
     }
     if request.events.is_empty() && request.command_id.is_none() {
-        return Err(ApiError::invalid(
-            "BATCH_EMPTY",
-            "a batch needs at least one event",
-        ));
+        return Err(ApiError::invalid("BATCH_EMPTY", "a batch needs at least one event"));
     }
     let other = request
         .events
@@ -263,8 +246,7 @@ async fn apply_report(
     report.lease_epoch = api.check_lease(principal, &worker, claim).await?;
     let transport = api.transport_for(headers.contains_key(FORWARDED_HEADER));
     let mut receipt = transport.report(report).await?;
-    api.seal_leases(principal, &worker, &mut receipt.next)
-        .await?;
+    api.seal_leases(principal, &worker, &mut receipt.next).await?;
     Ok(BatchResponse {
         request_id,
         status: BatchState::Completed,
@@ -314,11 +296,7 @@ fn to_report(api: &ApiState, request: BatchRequest) -> Result<ReportRequest, Api
 }
 
 /// Ingests events; forwards them if another server owns the run.
-async fn ingest_events(
-    api: &ApiState,
-    request: BatchRequest,
-    headers: &HeaderMap,
-) -> Result<BatchResponse, ApiError> {
+async fn ingest_events(api: &ApiState, request: BatchRequest, headers: &HeaderMap) -> Result<BatchResponse, ApiError> {
     let shared = &api.server.shared;
     let is_passed_on = headers.contains_key(FORWARDED_HEADER);
     let incoming = IncomingEvents {
@@ -344,9 +322,7 @@ async fn ingest_events(
                     .map_err(forwarded_error),
                 OwnerStatus::Unreachable => Err(Error::OwnedBy(owner).into()),
                 OwnerStatus::Dead => {
-                    api.server
-                        .adopt(request.execution_id, Priority::Normal)
-                        .await?;
+                    api.server.adopt(request.execution_id, Priority::Normal).await?;
                     let detail = "the run is moving to another server; retry";
                     Err(ApiError::unavailable(detail))
                 }
@@ -373,19 +349,16 @@ impl From<IngestError> for ApiError {
         let detail = refused.to_string();
         match refused {
             IngestError::Invalid(wrong) => {
-                let first = wrong
-                    .first()
-                    .map_or(String::new(), |(_, reason)| reason.clone());
+                let first = wrong.first().map_or(String::new(), |(_, reason)| reason.clone());
                 let wrong = wrong.into_iter();
                 let wrong = wrong.map(|(index, reason)| json!({"index": index, "detail": reason}));
                 Self::invalid("EVENT_INVALID", first).with_errors(wrong.collect())
             }
-            IngestError::ServerOnly(_) => {
-                Self::new(StatusCode::FORBIDDEN, "EVENT_NOT_YOURS", detail)
-            }
+            IngestError::ServerOnly(_) => Self::new(StatusCode::FORBIDDEN, "EVENT_NOT_YOURS", detail),
             IngestError::Conflict(_) => Self::conflict("EVENT_ID_CONFLICT", detail),
-            IngestError::SeveralCommands => Self::invalid("BATCH_SPANS_COMMANDS", detail)
-                .with_remedy("send one batch per command"),
+            IngestError::SeveralCommands => {
+                Self::invalid("BATCH_SPANS_COMMANDS", detail).with_remedy("send one batch per command")
+            }
             IngestError::Fenced | IngestError::Unclaimed(_) => Self::conflict("FENCED", detail),
             IngestError::Failed(error) => error.into(),
             IngestError::Refused(refusal) => refusal.into(),

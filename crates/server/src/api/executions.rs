@@ -13,15 +13,13 @@ use serde_json::{Value, json};
 use store::{ExecutionFilter, ExecutionRow};
 use utoipa::IntoParams;
 use wire::api::{
-    CancellationStatus, EventPage, ExecuteRequest, ExecuteResponse, ExecutionDetail, ExecutionPage,
-    ExecutionSummary, LoopEntry, OutlinePage,
+    CancellationStatus, EventPage, ExecuteRequest, ExecuteResponse, ExecutionDetail, ExecutionPage, ExecutionSummary,
+    LoopEntry, OutlinePage,
 };
 
 use crate::api::access::{Author, Authorized, Operate, View};
 use crate::api::error::{ApiError, ErrorResponses};
-use crate::api::extract::{
-    ExecutionPath, ExecutionSubPath, JsonBody, QueryParams, parse_execution_id,
-};
+use crate::api::extract::{ExecutionPath, ExecutionSubPath, JsonBody, QueryParams, parse_execution_id};
 use crate::api::state::ApiState;
 use crate::api::{ApiResult, Json};
 use crate::submit::ExecutionOptions;
@@ -65,28 +63,20 @@ fn find_trace_id(request: &ExecuteRequest, headers: &HeaderMap) -> Result<Option
     if let Some(trace) = &request.trace_id {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
         if trace.is_empty() || trace.len() > TRACE_MAX || !trace.bytes().all(is_plain) {
-            let detail = format!(
-                "invalid `trace_id`: expected 1 to {TRACE_MAX} letters, digits, `-`, `_`, `.` or `:`"
-            );
+            let detail = format!("invalid `trace_id`: expected 1 to {TRACE_MAX} letters, digits, `-`, `_`, `.` or `:`");
             return Err(ApiError::invalid("TRACE_ID_INVALID", detail));
         }
         return Ok(Some(Name::from(trace.as_str())));
     }
-    let parent = headers
-        .get("traceparent")
-        .and_then(|value| value.to_str().ok());
+    let parent = headers.get("traceparent").and_then(|value| value.to_str().ok());
     Ok(parent.and_then(parse_traceparent).map(Name::from))
 }
 
 /// Trace ID in a W3C `traceparent` header; `None` if the header is malformed, which is treated as absent.
 fn parse_traceparent(header: &str) -> Option<&str> {
-    let is_hex = |text: &str| {
-        text.bytes()
-            .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
-    };
+    let is_hex = |text: &str| text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
     let mut parts = header.trim().split('-');
-    let (version, trace, span, flags) =
-        (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
     let lengths = [(version, 2), (trace, 32), (span, 16), (flags, 2)];
     let is_formed = lengths
         .iter()
@@ -131,10 +121,7 @@ async fn start_execution(
 }
 
 /// Catalog path and version of the playbook that a request names; a text is registered first.
-async fn resolve_playbook(
-    api: &ApiState,
-    request: &ExecuteRequest,
-) -> Result<(String, Option<u32>), ApiError> {
+async fn resolve_playbook(api: &ApiState, request: &ExecuteRequest) -> Result<(String, Option<u32>), ApiError> {
     if let Some(text) = &request.playbook {
         let path = match &request.path {
             Some(path) => path.clone(),
@@ -203,19 +190,13 @@ pub(crate) async fn list(
         since: params.since,
         until: params.until,
         parent: params.parent,
-        before: params
-            .cursor
-            .as_deref()
-            .map(parse_execution_id)
-            .transpose()?,
+        before: params.cursor.as_deref().map(parse_execution_id).transpose()?,
         limit: limit + 1,
     };
     let mut rows = api.store().executions(&filter).await?;
     let has_more = rows.len() > limit;
     rows.truncate(limit);
-    let next_cursor = has_more
-        .then(|| rows.last().map(|row| row.id.to_string()))
-        .flatten();
+    let next_cursor = has_more.then(|| rows.last().map(|row| row.id.to_string())).flatten();
     Ok(Json(ExecutionPage {
         executions: rows.into_iter().map(to_summary).collect(),
         next_cursor,
@@ -433,10 +414,7 @@ pub(crate) async fn loops(
     ExecutionSubPath(id, step): ExecutionSubPath,
 ) -> ApiResult<Value> {
     find_row(&api, id).await?;
-    let loop_rows = api
-        .server
-        .loop_status(id, &Name::from(step.as_str()))
-        .await?;
+    let loop_rows = api.server.loop_status(id, &Name::from(step.as_str())).await?;
     loop_rows.map(Json).ok_or_else(|| {
         let detail = format!("run {id} has no loop at step `{step}`");
         ApiError::not_found("LOOP_NOT_FOUND", detail)
@@ -455,11 +433,7 @@ pub(crate) async fn graph(
     let row = find_row(&api, id).await?;
     let net = api.server.shared.catalog.net(&row.hash).await?;
     let states = api.store().steps(id).await?;
-    let states: BTreeMap<&Name, _> = states
-        .iter()
-        .rev()
-        .map(|state| (&state.step, state))
-        .collect();
+    let states: BTreeMap<&Name, _> = states.iter().rev().map(|state| (&state.step, state)).collect();
     let steps = net.playbook.steps.iter().map(|step| {
         let state = states.get(&step.name);
         json!({

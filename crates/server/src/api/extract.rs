@@ -73,8 +73,7 @@ impl<S: Send + Sync> FromRequestParts<S> for ExecutionSubPath {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let path = Path::<(String, String)>::from_request_parts(parts, state).await;
-        let Path((text, rest)) =
-            path.map_err(|error| ApiError::invalid("PATH_INVALID", error.body_text()))?;
+        let Path((text, rest)) = path.map_err(|error| ApiError::invalid("PATH_INVALID", error.body_text()))?;
         Ok(Self(parse_execution_id(&text)?, rest))
     }
 }
@@ -99,16 +98,12 @@ impl<S: Send + Sync> FromRequestParts<S> for PathParamPair {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let path = Path::<(String, String)>::from_request_parts(parts, state).await;
-        let Path((first, second)) =
-            path.map_err(|error| ApiError::invalid("PATH_INVALID", error.body_text()))?;
+        let Path((first, second)) = path.map_err(|error| ApiError::invalid("PATH_INVALID", error.body_text()))?;
         Ok(Self(first, second))
     }
 }
 
-async fn path_param<S: Send + Sync>(
-    parts: &mut Parts,
-    state: &S,
-) -> Result<Path<String>, ApiError> {
+async fn path_param<S: Send + Sync>(parts: &mut Parts, state: &S) -> Result<Path<String>, ApiError> {
     let path = Path::<String>::from_request_parts(parts, state).await;
     path.map_err(|error| ApiError::invalid("PATH_INVALID", error.body_text()))
 }
@@ -128,8 +123,7 @@ fn check_json_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
     }
     let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;
     let detail = "the request has no JSON content type, which is required even without a body";
-    Err(ApiError::new(status, "NOT_JSON", detail)
-        .with_remedy("send `Content-Type: application/json`"))
+    Err(ApiError::new(status, "NOT_JSON", detail).with_remedy("send `Content-Type: application/json`"))
 }
 
 async fn read_bytes<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, ApiError> {
@@ -145,6 +139,5 @@ async fn read_bytes<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes
 
 /// Parses JSON; the error has the position.
 pub(crate) fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
-    serde_json::from_slice(bytes)
-        .map_err(|error| ApiError::invalid("BODY_INVALID", error.to_string()))
+    serde_json::from_slice(bytes).map_err(|error| ApiError::invalid("BODY_INVALID", error.to_string()))
 }

@@ -24,19 +24,12 @@ const SECURITY_HEADERS: [(HeaderName, &str); 4] = [
 ];
 
 /// Checks a request and adds the security headers to its response.
-pub(crate) async fn guard_request(
-    State(api): State<ApiState>,
-    request: Request,
-    next: Next,
-) -> Response {
+pub(crate) async fn guard_request(State(api): State<ApiState>, request: Request, next: Next) -> Response {
     let peer = request.extensions().get::<ConnectInfo<ClientPeer>>();
     let activity = peer.map(|ConnectInfo(peer)| Arc::clone(&peer.activity));
     let is_framed = request.version() == Version::HTTP_2;
     let _under_way = activity.map(|activity| activity.start_request(is_framed));
-    let authority = request
-        .uri()
-        .authority()
-        .map(axum::http::uri::Authority::as_str);
+    let authority = request.uri().authority().map(axum::http::uri::Authority::as_str);
     let checked = check_request(&api, request.method(), request.headers(), authority);
     let mut response = match checked {
         Ok(()) => next.run(request).await,
@@ -44,9 +37,7 @@ pub(crate) async fn guard_request(
     };
     for (name, value) in SECURITY_HEADERS {
         let headers = response.headers_mut();
-        headers
-            .entry(name)
-            .or_insert(HeaderValue::from_static(value));
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
     response
 }
@@ -127,13 +118,9 @@ impl PageOrigin {
 fn host_name(authority: &str) -> &str {
     let authority = authority.trim();
     if authority.starts_with('[') {
-        return authority
-            .find(']')
-            .map_or(authority, |end| &authority[..=end]);
+        return authority.find(']').map_or(authority, |end| &authority[..=end]);
     }
-    authority
-        .rsplit_once(':')
-        .map_or(authority, |(host, _)| host)
+    authority.rsplit_once(':').map_or(authority, |(host, _)| host)
 }
 
 /// Host names that this server accepts.
@@ -160,9 +147,7 @@ impl AllowedHosts {
 
     fn is_allowed(&self, host: &str) -> bool {
         let host = host.to_ascii_lowercase();
-        self.names
-            .as_ref()
-            .is_none_or(|names| names.contains(&host))
+        self.names.as_ref().is_none_or(|names| names.contains(&host))
     }
 }
 
@@ -182,11 +167,7 @@ mod tests {
         let own = PageOrigin::new("http", "localhost:8082");
         assert_eq!(PageOrigin::parse("http://LOCALHOST:8082"), Some(own));
         let own = PageOrigin::new("http", "localhost:8082");
-        for other in [
-            "http://localhost:3000",
-            "http://localhost",
-            "https://localhost:8082",
-        ] {
+        for other in ["http://localhost:3000", "http://localhost", "https://localhost:8082"] {
             assert_ne!(
                 PageOrigin::parse(other),
                 Some(PageOrigin::new("http", "localhost:8082")),
@@ -208,11 +189,7 @@ mod tests {
     #[test]
     fn on_loopback_only_its_own_names_are_answered_to() {
         let hosts = AllowedHosts::new(true, &["Box".to_owned()]);
-        assert!(
-            hosts.is_allowed("localhost")
-                && hosts.is_allowed("127.0.0.1")
-                && hosts.is_allowed("[::1]")
-        );
+        assert!(hosts.is_allowed("localhost") && hosts.is_allowed("127.0.0.1") && hosts.is_allowed("[::1]"));
         assert!(hosts.is_allowed("BOX"));
         assert!(!hosts.is_allowed("evil.example") && !hosts.is_allowed(""));
         assert!(AllowedHosts::new(false, &[]).is_allowed("anything"));

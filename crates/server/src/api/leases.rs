@@ -31,9 +31,7 @@ impl LeaseSeal {
         let key = self.key.get_or_try_init(async || {
             let mut bytes = [0_u8; 32];
             rand::fill(&mut bytes);
-            store
-                .set_setting_once(KEY_SETTING, &hex::encode(bytes))
-                .await
+            store.set_setting_once(KEY_SETTING, &hex::encode(bytes)).await
         });
         Ok(key.await?)
     }
@@ -53,12 +51,7 @@ fn seal_epoch(key: &str, command: CommandId, worker: &WorkerId, count: LeaseEpoc
 }
 
 /// Returns the counter in a sealed number if it was sealed for this worker and command.
-fn open_epoch(
-    key: &str,
-    command: CommandId,
-    worker: &WorkerId,
-    sealed: LeaseEpoch,
-) -> Option<LeaseEpoch> {
+fn open_epoch(key: &str, command: CommandId, worker: &WorkerId, sealed: LeaseEpoch) -> Option<LeaseEpoch> {
     let count = LeaseEpoch(sealed.0 >> SEAL_BITS);
     (seal_epoch(key, command, worker, count) == sealed).then_some(count)
 }
@@ -129,10 +122,7 @@ mod tests {
         };
         let (first_worker, second_worker) = (WorkerId("one".into()), WorkerId("two".into()));
         let sealed = seal_epoch("key", command(4), &first_worker, LeaseEpoch(3));
-        assert!(
-            sealed.0 < 1 << 53,
-            "a sealed epoch fits into a 64-bit float"
-        );
+        assert!(sealed.0 < 1 << 53, "a sealed epoch fits into a 64-bit float");
         assert_eq!(
             open_epoch("key", command(4), &first_worker, sealed),
             Some(LeaseEpoch(3))
@@ -141,10 +131,7 @@ mod tests {
         assert_eq!(open_epoch("key", command(5), &first_worker, sealed), None);
         assert_eq!(open_epoch("other", command(4), &first_worker, sealed), None);
         for guess in 0..1_000 {
-            assert_eq!(
-                open_epoch("key", command(4), &first_worker, LeaseEpoch(guess)),
-                None
-            );
+            assert_eq!(open_epoch("key", command(4), &first_worker, LeaseEpoch(guess)), None);
         }
         let newer = seal_epoch("key", command(4), &first_worker, LeaseEpoch(4));
         assert!(newer > sealed, "a later claim has a higher number");

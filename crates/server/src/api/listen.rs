@@ -106,8 +106,7 @@ impl BoundListener {
         api.is_encrypted = tls.is_some();
         let (router, _) = router::routes(api);
         let service = router.into_make_service_with_connect_info::<ClientPeer>();
-        let connections =
-            IncomingConnections::start(self.listener, self.address, tls, stop.clone());
+        let connections = IncomingConnections::start(self.listener, self.address, tls, stop.clone());
         let serving = axum::serve(connections, service);
         serving.with_graceful_shutdown(stop.cancelled_owned()).await
     }
@@ -155,12 +154,7 @@ pub(crate) struct IncomingConnections {
 }
 
 impl IncomingConnections {
-    fn start(
-        listener: TcpListener,
-        address: SocketAddr,
-        tls: Option<ServerTls>,
-        stop: CancellationToken,
-    ) -> Self {
+    fn start(listener: TcpListener, address: SocketAddr, tls: Option<ServerTls>, stop: CancellationToken) -> Self {
         let (sender, ready_connections) = mpsc::channel(ACCEPT_QUEUE_MAX);
         tokio::spawn(async move {
             let accepting = accept_connections(listener, tls.map(|tls| tls.acceptor), sender);
@@ -209,8 +203,7 @@ async fn accept_connections(
             match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
                 Ok(Ok(stream)) => {
                     // A server that is stopping accepts no more connections.
-                    let connection =
-                        ClientConnection::new(ClientSocket::Tls(Box::new(stream)), permit);
+                    let connection = ClientConnection::new(ClientSocket::Tls(Box::new(stream)), permit);
                     let _ = ready.send((connection, peer)).await;
                 }
                 Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake failed"),

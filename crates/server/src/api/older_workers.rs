@@ -37,9 +37,7 @@ fn write_items_out(event: &mut Event) {
     let Some(range) = started.range.filter(|range| range.len() <= ITEMS_MAX) else {
         return;
     };
-    let items: Vec<i64> = (0..range.len())
-        .filter_map(|index| range.item(index))
-        .collect();
+    let items: Vec<i64> = (0..range.len()).filter_map(|index| range.item(index)).collect();
     let items = RawJson::from_serializable(&items);
     started.sha256 = hex::encode(Sha256::digest(items.text()));
     started.collection = Some(items);

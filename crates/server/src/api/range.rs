@@ -11,10 +11,7 @@ use axum::response::{IntoResponse, Response};
 use crate::api::error::ApiError;
 
 /// The requested range of a body of this size. A header of another form is ignored, as RFC 9110 requires.
-pub(crate) fn parse_range_header(
-    headers: &HeaderMap,
-    bytes: u64,
-) -> Result<Option<Range<u64>>, ApiError> {
+pub(crate) fn parse_range_header(headers: &HeaderMap, bytes: u64) -> Result<Option<Range<u64>>, ApiError> {
     let header = headers.get(RANGE).and_then(|value| value.to_str().ok());
     let Some(range) = header.and_then(|text| parse_range(text, bytes)) else {
         return Ok(None);

@@ -281,11 +281,7 @@ pub(crate) async fn list(
         visit: None,
     };
     let after = Seq(params.after_seq.unwrap_or(0));
-    let entries = api
-        .server
-        .reader()
-        .list_references(id, &address, after, limit)
-        .await?;
+    let entries = api.server.reader().list_references(id, &address, after, limit).await?;
     Ok(Json(ReferenceList {
         execution_id: id,
         results: entries.entries,

@@ -17,8 +17,8 @@ use utoipa_axum::routes;
 use crate::api::error::ApiError;
 use crate::api::state::ApiState;
 use crate::api::{
-    bodies, catalog, commands, control, credentials, events, executions, guard, logs, references,
-    replay, stream, system, tokens,
+    bodies, catalog, commands, control, credentials, events, executions, guard, logs, references, replay, stream,
+    system, tokens,
 };
 
 /// Maximum size of the JSON body of an ordinary request.

@@ -75,12 +75,7 @@ fn seal_secret(key: &str, principal: &str, worker: &WorkerId, id: &str) -> Strin
 }
 
 /// Returns the session ID in a secret if it was issued to this worker and principal.
-fn open_secret<'s>(
-    key: &str,
-    principal: &str,
-    worker: &WorkerId,
-    secret: &'s str,
-) -> Option<&'s str> {
+fn open_secret<'s>(key: &str, principal: &str, worker: &WorkerId, secret: &'s str) -> Option<&'s str> {
     let (id, tag) = secret.split_once('.')?;
     let tag = hex::decode(tag).ok()?;
     let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes());
@@ -98,9 +93,8 @@ fn session_mismatch(worker: &WorkerId) -> ApiError {
 }
 
 fn name_in_use(worker: &WorkerId) -> ApiError {
-    let detail = format!(
-        "the name `{worker}` is in use by a live worker with another access token, or inside a server"
-    );
+    let detail =
+        format!("the name `{worker}` is in use by a live worker with another access token, or inside a server");
     ApiError::new(StatusCode::FORBIDDEN, "WORKER_NAME_IN_USE", detail).with_remedy(
         "use another name, or the access token of that worker; if it is dead, its session expires within 15 s",
     )
@@ -130,11 +124,7 @@ impl ApiState {
     }
 
     /// Renews the session of a worker, or starts one without a secret.
-    pub(crate) async fn renew_session(
-        &self,
-        caller: &WorkerCaller,
-        worker: &WorkerId,
-    ) -> Result<(), ApiError> {
+    pub(crate) async fn renew_session(&self, caller: &WorkerCaller, worker: &WorkerId) -> Result<(), ApiError> {
         let holder = self.session_holder(caller, worker).await?;
         if !sessions::renew_session(&**self.store(), worker, &holder).await? {
             return Err(session_mismatch(worker));
@@ -144,11 +134,7 @@ impl ApiState {
     }
 
     /// Like `renew_session`, unless the session was renewed recently.
-    pub(crate) async fn renew_session_if_due(
-        &self,
-        caller: &WorkerCaller,
-        worker: &WorkerId,
-    ) -> Result<(), ApiError> {
+    pub(crate) async fn renew_session_if_due(&self, caller: &WorkerCaller, worker: &WorkerId) -> Result<(), ApiError> {
         let holder = self.session_holder(caller, worker).await?;
         if self.workers.is_recently_renewed(worker, &holder) {
             return Ok(());
@@ -163,9 +149,7 @@ impl ApiState {
         worker: &WorkerId,
     ) -> Result<SessionHolder, ApiError> {
         match self.session_owner(caller, worker).await? {
-            SessionOwner::Caller | SessionOwner::Nobody => {
-                self.session_holder(caller, worker).await
-            }
+            SessionOwner::Caller | SessionOwner::Nobody => self.session_holder(caller, worker).await,
             SessionOwner::Another => Err(session_mismatch(worker)),
         }
     }
@@ -189,18 +173,13 @@ impl ApiState {
     }
 
     /// The session holder that a caller proves to be.
-    async fn session_holder(
-        &self,
-        caller: &WorkerCaller,
-        worker: &WorkerId,
-    ) -> Result<SessionHolder, ApiError> {
+    async fn session_holder(&self, caller: &WorkerCaller, worker: &WorkerId) -> Result<SessionHolder, ApiError> {
         let principal = principal_text(&caller.principal);
         let Some(secret) = &caller.secret else {
             return Ok(sessions::client_holder(&principal, None));
         };
         let key = self.lease_seal.key(&**self.store()).await?;
-        let id =
-            open_secret(key, &principal, worker, secret).ok_or_else(|| session_mismatch(worker))?;
+        let id = open_secret(key, &principal, worker, secret).ok_or_else(|| session_mismatch(worker))?;
         Ok(sessions::client_holder(&principal, Some(id)))
     }
 }
@@ -213,27 +192,14 @@ mod tests {
     fn a_secret_opens_for_its_worker_and_access_token_only() {
         let (first_worker, second_worker) = (WorkerId("one".into()), WorkerId("two".into()));
         let secret = seal_secret("key", "token 1", &first_worker, "ab");
-        assert_eq!(
-            open_secret("key", "token 1", &first_worker, &secret),
-            Some("ab")
-        );
+        assert_eq!(open_secret("key", "token 1", &first_worker, &secret), Some("ab"));
         assert_eq!(open_secret("key", "token 1", &second_worker, &secret), None);
         assert_eq!(open_secret("key", "token 2", &first_worker, &secret), None);
-        assert_eq!(
-            open_secret("other", "token 1", &first_worker, &secret),
-            None
-        );
+        assert_eq!(open_secret("other", "token 1", &first_worker, &secret), None);
         let other_secret = secret.replacen("ab.", "cd.", 1);
-        assert_eq!(
-            open_secret("key", "token 1", &first_worker, &other_secret),
-            None
-        );
+        assert_eq!(open_secret("key", "token 1", &first_worker, &other_secret), None);
         for broken in ["", ".", "ab.", "ab.zz", "ab"] {
-            assert_eq!(
-                open_secret("key", "token 1", &first_worker, broken),
-                None,
-                "{broken}"
-            );
+            assert_eq!(open_secret("key", "token 1", &first_worker, broken), None, "{broken}");
         }
     }
 }

@@ -44,9 +44,7 @@ const PAGE: usize = 500;
 const FOLLOWED_EXECUTIONS_MAX: usize = 200;
 
 type SseResponse = Sse<
-    axum::response::sse::KeepAliveStream<
-        std::pin::Pin<Box<dyn Stream<Item = Result<SseEvent, Infallible>> + Send>>,
-    >,
+    axum::response::sse::KeepAliveStream<std::pin::Pin<Box<dyn Stream<Item = Result<SseEvent, Infallible>> + Send>>>,
 >;
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -90,9 +88,7 @@ pub(crate) async fn one(
     Ok(sse(Box::pin(stream)))
 }
 
-fn sse(
-    stream: std::pin::Pin<Box<dyn Stream<Item = Result<SseEvent, Infallible>> + Send>>,
-) -> SseResponse {
+fn sse(stream: std::pin::Pin<Box<dyn Stream<Item = Result<SseEvent, Infallible>> + Send>>) -> SseResponse {
     Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
 }
 
@@ -135,11 +131,7 @@ impl ChangeWaiter {
     }
 
     /// Waits for a change of one run, or of any run.
-    async fn wait_for_signal(
-        &mut self,
-        server: &Server,
-        execution: Option<ExecutionId>,
-    ) -> StreamSignal {
+    async fn wait_for_signal(&mut self, server: &Server, execution: Option<ExecutionId>) -> StreamSignal {
         loop {
             tokio::select! {
                 biased;
@@ -176,9 +168,7 @@ impl ChangeWaiter {
     /// Sleeps until the given time, the end of the followed run, or shutdown. Other commits do not wake the stream:
     /// most of them are about other runs, and each wake-up would delay the caller of the commit.
     async fn wait_to_batch(&mut self, until: Instant, execution: Option<ExecutionId>) {
-        let ended = async {
-            while matches!(self.ended_executions.recv().await, Ok(id) if execution != Some(id)) {}
-        };
+        let ended = async { while matches!(self.ended_executions.recv().await, Ok(id) if execution != Some(id)) {} };
         tokio::select! {
             () = sleep_until(until) => {}
             () = ended => {}
@@ -248,15 +238,11 @@ impl ExecutionFollower {
     /// Waits until there is something to send or to read; returns false when the server shuts down.
     async fn wait(&mut self) -> bool {
         if let Some(sent_at) = self.last_sent_at {
-            self.waiter
-                .wait_to_batch(sent_at + BATCH_DELAY, Some(self.id))
-                .await;
+            self.waiter.wait_to_batch(sent_at + BATCH_DELAY, Some(self.id)).await;
         }
         while self.is_caught_up && !self.is_ended {
             let news = if self.ready_events.is_empty() {
-                self.waiter
-                    .wait_for_signal(&self.server, Some(self.id))
-                    .await
+                self.waiter.wait_for_signal(&self.server, Some(self.id)).await
             } else if let Some(news) = self.waiter.ready_signal(self.id) {
                 news
             } else {
@@ -361,9 +347,7 @@ impl AllExecutionsFollower {
                 return Some(event);
             }
             if let Some(polled_at) = self.polled_at {
-                self.waiter
-                    .wait_to_batch(polled_at + BATCH_DELAY_ALL, None)
-                    .await;
+                self.waiter.wait_to_batch(polled_at + BATCH_DELAY_ALL, None).await;
                 if matches!(
                     self.waiter.wait_for_signal(&self.server, None).await,
                     StreamSignal::Closed
@@ -384,11 +368,8 @@ impl AllExecutionsFollower {
             ..ExecutionFilter::default()
         };
         let rows = store.executions(&filter).await.ok()?;
-        self.sent_seqs
-            .retain(|id, _| rows.iter().any(|row| row.id == *id));
-        let now = u64::try_from(store.now().0)
-            .unwrap_or(0)
-            .max(self.last_event_id + 1);
+        self.sent_seqs.retain(|id, _| rows.iter().any(|row| row.id == *id));
+        let now = u64::try_from(store.now().0).unwrap_or(0).max(self.last_event_id + 1);
         self.last_event_id = now;
         for row in rows.into_iter().rev() {
             if self.sent_seqs.insert(row.id, row.version) == Some(row.version) {

@@ -44,10 +44,8 @@ pub(crate) async fn api_health(State(api): State<ApiState>, _may: Authorized<Vie
     responses((status = 200, description = "the server is ready", body = Object), ErrorResponses))]
 pub(crate) async fn readyz(State(api): State<ApiState>) -> ApiResult<Value> {
     if let Some(part) = api.server.dead_task() {
-        return Err(
-            ApiError::unavailable(format!("background task stopped: {part}"))
-                .with_remedy("restart the server; its log has the panic message"),
-        );
+        return Err(ApiError::unavailable(format!("background task stopped: {part}"))
+            .with_remedy("restart the server; its log has the panic message"));
     }
     api.store().check_health()?;
     Ok(Json(json!({ "status": "ready" })))
@@ -90,11 +88,7 @@ pub(crate) async fn stats(State(api): State<ApiState>, _may: Authorized<View>) -
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn document(_may: Authorized<View>) -> Response {
     let type_ = "application/json";
-    (
-        [(CONTENT_TYPE, type_)],
-        crate::api::router::document().to_owned(),
-    )
-        .into_response()
+    ([(CONTENT_TYPE, type_)], crate::api::router::document().to_owned()).into_response()
 }
 
 /// Show the API documentation page.

@@ -25,10 +25,7 @@ pub(crate) async fn create(
     parts: Parts,
     JsonBody(request): JsonBody<CreateAccessTokenRequest>,
 ) -> ApiResult<CreateAccessTokenResponse> {
-    let created = api
-        .server
-        .create_access_token(&request, actor(&may, &parts))
-        .await;
+    let created = api.server.create_access_token(&request, actor(&may, &parts)).await;
     Ok(Json(created?))
 }
 
@@ -43,10 +40,7 @@ fn actor(may: &Authorized<Administer>, parts: &Parts) -> Actor {
 #[utoipa::path(get, path = "/api/tokens", tag = "tokens",
     responses((status = 200, description = "the tokens", body = AccessTokenList), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
-pub(crate) async fn list(
-    State(api): State<ApiState>,
-    _may: Authorized<Administer>,
-) -> ApiResult<AccessTokenList> {
+pub(crate) async fn list(State(api): State<ApiState>, _may: Authorized<Administer>) -> ApiResult<AccessTokenList> {
     let tokens = api.server.access_tokens().await?;
     Ok(Json(AccessTokenList { tokens }))
 }
@@ -61,9 +55,7 @@ pub(crate) async fn revoke(
     parts: Parts,
     PathParam(id): PathParam,
 ) -> ApiResult<Value> {
-    api.server
-        .revoke_access_token(&id, actor(&may, &parts))
-        .await?;
+    api.server.revoke_access_token(&id, actor(&may, &parts)).await?;
     api.tokens.clear();
     Ok(Json(json!({ "id": id, "revoked": true })))
 }
@@ -91,9 +83,7 @@ pub(crate) async fn audit(
     let limit = page_limit(params.limit)?;
     let after = params.after.unwrap_or(0).min(i64::MAX.unsigned_abs());
     let rows = api.store().audit_entries(after, limit).await?;
-    let next_after = (rows.len() == limit)
-        .then(|| rows.last().map(|row| row.id))
-        .flatten();
+    let next_after = (rows.len() == limit).then(|| rows.last().map(|row| row.id)).flatten();
     let entries = rows.iter().map(|row| {
         json!({
             "id": row.id,

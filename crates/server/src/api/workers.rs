@@ -57,12 +57,8 @@ impl WorkerSessions {
     /// Whether this holder's session was renewed so recently that a claim does not have to renew it.
     pub(crate) fn is_recently_renewed(&self, worker: &WorkerId, holder: &SessionHolder) -> bool {
         let workers = self.lock();
-        let renewal = workers
-            .get(worker)
-            .and_then(|workers| workers.renewal.as_ref());
-        renewal.is_some_and(|renewal| {
-            renewal.holder == *holder && renewal.renewed_at.elapsed() < RENEWAL_AGE_MAX
-        })
+        let renewal = workers.get(worker).and_then(|workers| workers.renewal.as_ref());
+        renewal.is_some_and(|renewal| renewal.holder == *holder && renewal.renewed_at.elapsed() < RENEWAL_AGE_MAX)
     }
 
     /// Removes a worker that deregistered.
@@ -72,11 +68,7 @@ impl WorkerSessions {
 
     /// Workers with a recent call, by name.
     pub(crate) fn list(&self) -> Vec<WorkerEntry> {
-        let mut list: Vec<WorkerEntry> = self
-            .lock()
-            .values()
-            .map(|worker| worker.entry.clone())
-            .collect();
+        let mut list: Vec<WorkerEntry> = self.lock().values().map(|worker| worker.entry.clone()).collect();
         list.sort_by(|a, b| a.worker.cmp(&b.worker));
         list
     }
@@ -84,25 +76,21 @@ impl WorkerSessions {
     fn update<T>(&self, worker: &WorkerId, change: impl FnOnce(&mut WorkerRecord) -> T) -> T {
         let mut workers = self.lock();
         workers.retain(|_, workers| workers.heard_at.elapsed() < SILENT_MAX);
-        let entry = workers
-            .entry(worker.clone())
-            .or_insert_with(|| WorkerRecord {
-                heard_at: Instant::now(),
-                renewal: None,
-                entry: WorkerEntry {
-                    worker: worker.clone(),
-                    pool: None,
-                    slots: None,
-                    claims: 0,
-                },
-            });
+        let entry = workers.entry(worker.clone()).or_insert_with(|| WorkerRecord {
+            heard_at: Instant::now(),
+            renewal: None,
+            entry: WorkerEntry {
+                worker: worker.clone(),
+                pool: None,
+                slots: None,
+                claims: 0,
+            },
+        });
         entry.heard_at = Instant::now();
         change(entry)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<WorkerId, WorkerRecord>> {
-        self.records
-            .lock()
-            .expect("no holder of the workers lock panics")
+        self.records.lock().expect("no holder of the workers lock panics")
     }
 }

@@ -25,9 +25,7 @@ pub(crate) async fn run_gc(shared: Arc<ServerShared>, retention: Duration) {
     let mut next = Instant::now() + ROUND_INTERVAL;
     loop {
         tokio::time::sleep(POLL_INTERVAL).await;
-        if shared.store.check_health().is_err()
-            || shared.store.setting("cluster_secret").await.is_err()
-        {
+        if shared.store.check_health().is_err() || shared.store.setting("cluster_secret").await.is_err() {
             next = Instant::now() + ROUND_INTERVAL;
             continue;
         }

@@ -42,11 +42,7 @@ pub struct GcStats {
 }
 
 /// Deletes every unreferenced body that is older than a day.
-pub async fn collect_garbage(
-    store: &dyn Store,
-    bodies: &dyn BodyStore,
-    how: GcOptions,
-) -> Result<GcStats, Error> {
+pub async fn collect_garbage(store: &dyn Store, bodies: &dyn BodyStore, how: GcOptions) -> Result<GcStats, Error> {
     let now = store.now();
     let day = i64::try_from(GRACE.as_micros()).unwrap_or(i64::MAX);
     let before = Time(now.0.saturating_sub(day));
@@ -147,11 +143,7 @@ impl GcPass<'_> {
         }
         let (marks, seq) = self.read_log(row.id, Seq(0)).await?;
         // Bodies of the executions that this one refers to are retained as long as its own, regardless of their age.
-        for pinned in marks
-            .pinned_executions
-            .iter()
-            .filter(|pinned| **pinned != row.id)
-        {
+        for pinned in marks.pinned_executions.iter().filter(|pinned| **pinned != row.id) {
             let marks = self.read_log(*pinned, Seq(0)).await?.0;
             self.retain(&marks, retention);
         }
@@ -179,11 +171,7 @@ impl GcPass<'_> {
     }
 
     /// Reads the log after a seq; returns its references and its last seq.
-    async fn read_log(
-        &self,
-        id: ExecutionId,
-        mut after: Seq,
-    ) -> Result<(LiveReferences, Seq), Error> {
+    async fn read_log(&self, id: ExecutionId, mut after: Seq) -> Result<(LiveReferences, Seq), Error> {
         let mut marks = LiveReferences::default();
         loop {
             let page = self.store.events(id, after, EVENTS_PAGE).await?;
@@ -218,6 +206,5 @@ impl GcPass<'_> {
 }
 
 fn execution_end(row: &ExecutionRow) -> ExecutionEnd {
-    row.finished_at
-        .map_or(ExecutionEnd::Running, ExecutionEnd::EndedAt)
+    row.finished_at.map_or(ExecutionEnd::Running, ExecutionEnd::EndedAt)
 }

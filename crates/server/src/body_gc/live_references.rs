@@ -178,9 +178,7 @@ impl LiveReferences {
     }
 
     fn is_alive(&self, reference_use: &ReferenceUse, retention: RetentionState) -> bool {
-        let has_expired = reference_use
-            .expires_at
-            .is_some_and(|time| time <= retention.now);
+        let has_expired = reference_use.expires_at.is_some_and(|time| time <= retention.now);
         if has_expired || self.released.contains(&reference_use.uri) {
             return false;
         }
@@ -191,10 +189,7 @@ impl LiveReferences {
             // Without a step run, the reference is retained as long as the execution.
             BodyScope::Step => {
                 retention.is_execution_retained
-                    && !reference_use
-                        .run
-                        .as_ref()
-                        .is_some_and(|run| self.routed.contains(run))
+                    && !reference_use.run.as_ref().is_some_and(|run| self.routed.contains(run))
             }
         }
     }
@@ -220,10 +215,7 @@ mod tests {
             is_root_retained: true,
             now: Time(0),
         };
-        marks
-            .retained_hashes(retention)
-            .map(str::to_owned)
-            .collect()
+        marks.retained_hashes(retention).map(str::to_owned).collect()
     }
 
     #[test]

@@ -21,19 +21,12 @@ impl DriverMachine {
             dispatch: run.dispatches.max(1),
             pool: "".into(),
             args: run.args.clone(),
-            loop_started: run
-                .loop_
-                .as_ref()
-                .map(|loop_| loop_.elements_event_of(live.work)),
+            loop_started: run.loop_.as_ref().map(|loop_| loop_.elements_event_of(live.work)),
         };
         self.build_claimed(&command, claim.lease_epoch)
     }
 
-    pub(super) fn build_claimed(
-        &mut self,
-        command: &Command,
-        lease_epoch: LeaseEpoch,
-    ) -> Option<ClaimedCommand> {
+    pub(super) fn build_claimed(&mut self, command: &Command, lease_epoch: LeaseEpoch) -> Option<ClaimedCommand> {
         let loaded = self.executions.get_mut(&command.id.execution)?;
         let open = loaded.open_mut()?;
         let context = open.context(&command.run)?;
@@ -55,12 +48,9 @@ impl DriverMachine {
                     started: true,
                 }));
                 let is_finished = |index: &u64| {
-                    loop_.has_ended(*index)
-                        || loop_.suspended.contains(index)
-                        || loop_.awake.contains(index)
+                    loop_.has_ended(*index) || loop_.suspended.contains(index) || loop_.awake.contains(index)
                 };
-                if loop_.ended_count() > 0 || !loop_.suspended.is_empty() || !loop_.awake.is_empty()
-                {
+                if loop_.ended_count() > 0 || !loop_.suspended.is_empty() || !loop_.awake.is_empty() {
                     finished.extend((from..to).filter(is_finished));
                 }
             }

@@ -125,10 +125,7 @@ impl ClaimTable {
 
     /// Returns all assignments.
     pub(super) fn assignments(&self) -> Assignments {
-        let pending = self
-            .waiting_claims
-            .iter()
-            .flat_map(|waiting| &waiting.assigned);
+        let pending = self.waiting_claims.iter().flat_map(|waiting| &waiting.assigned);
         Assignments {
             pending: pending.copied().collect(),
             claimed: self.holders.keys().copied().collect(),
@@ -155,8 +152,7 @@ impl ClaimTable {
 
     /// Removes all holders of an execution that another process owns now.
     pub(super) fn forget_execution(&mut self, execution: ExecutionId) {
-        self.holders
-            .retain(|command, _| command.execution != execution);
+        self.holders.retain(|command, _| command.execution != execution);
     }
 
     pub(super) fn forget_holder(&mut self, command: CommandId) {
@@ -200,17 +196,10 @@ impl ClaimTable {
     }
 
     /// Restores the holders of commands whose closing commit failed.
-    pub(super) fn restore_holders(
-        &mut self,
-        execution: ExecutionId,
-        stops: &[(Seq, Option<WorkerId>)],
-    ) {
+    pub(super) fn restore_holders(&mut self, execution: ExecutionId, stops: &[(Seq, Option<WorkerId>)]) {
         for (seq, holder) in stops {
             if let Some(worker) = holder {
-                let command = CommandId {
-                    execution,
-                    seq: *seq,
-                };
+                let command = CommandId { execution, seq: *seq };
                 self.holders.insert(command, worker.clone());
             }
         }
@@ -235,11 +224,7 @@ impl ClaimTable {
     }
 
     /// Adds a notice for a worker. Returns the reply if the worker waits for notices.
-    pub(super) fn add_notice(
-        &mut self,
-        worker: &WorkerId,
-        notice: CommandNotice,
-    ) -> Option<Effect> {
+    pub(super) fn add_notice(&mut self, worker: &WorkerId, notice: CommandNotice) -> Option<Effect> {
         let listener = self.listener(worker.clone());
         listener.pending_notices.push(notice);
         listener.take_reply(worker.clone())

@@ -42,11 +42,7 @@ impl DriverMachine {
     }
 
     /// Handles the commands that the store returned for a claim request.
-    pub(super) fn on_claimed(
-        &mut self,
-        claim: PendingClaim,
-        result: Result<Vec<store::CommandClaim>, Error>,
-    ) {
+    pub(super) fn on_claimed(&mut self, claim: PendingClaim, result: Result<Vec<store::CommandClaim>, Error>) {
         let commands = match result {
             Ok(commands) => commands,
             Err(error) => return self.send(Reply::Claim(claim.reply, Err(error))),
@@ -57,11 +53,7 @@ impl DriverMachine {
         }
         let mut ready = Vec::new();
         let mut missing = Vec::new();
-        for store::CommandClaim {
-            command,
-            lease_epoch,
-        } in commands
-        {
+        for store::CommandClaim { command, lease_epoch } in commands {
             let id = command.id;
             let claim_id = ClaimId {
                 command: id,
@@ -84,11 +76,7 @@ impl DriverMachine {
         if missing.is_empty() {
             return self.deliver_commands(claim, ready);
         }
-        self.effects.push(Effect::FetchCommands {
-            claim,
-            ready,
-            missing,
-        });
+        self.effects.push(Effect::FetchCommands { claim, ready, missing });
     }
 
     /// Updates the upper bound of the pool's unclaimed commands in the store after a claim.
@@ -149,9 +137,7 @@ impl DriverMachine {
         let claimed = self.build_command(claim);
         match (position, claimed) {
             (Some(position), claimed) => {
-                self.claim_table.waiting_claims[position]
-                    .ready_commands
-                    .extend(claimed);
+                self.claim_table.waiting_claims[position].ready_commands.extend(claimed);
                 self.reply_if_complete(position);
             }
             (None, Some(_)) => self.release_claim(claim),
@@ -234,11 +220,7 @@ impl DriverMachine {
     }
 
     /// Builds commands for a worker of another server that holds them.
-    pub(super) fn build_commands_for(
-        &mut self,
-        worker: &WorkerId,
-        claims: &[ClaimId],
-    ) -> Vec<ClaimedCommand> {
+    pub(super) fn build_commands_for(&mut self, worker: &WorkerId, claims: &[ClaimId]) -> Vec<ClaimedCommand> {
         let mut built = Vec::with_capacity(claims.len());
         for claim in claims {
             let command = claim.command;
@@ -258,9 +240,8 @@ impl DriverMachine {
     fn is_assignable(&self, command: CommandId) -> bool {
         let loaded = self.executions.get(&command.execution);
         let state = loaded.and_then(LoadedExecution::state);
-        let is_live = state.is_some_and(|state| {
-            !state.paused && state.stop.is_none() && state.commands.contains_key(&command.seq)
-        });
+        let is_live = state
+            .is_some_and(|state| !state.paused && state.stop.is_none() && state.commands.contains_key(&command.seq));
         is_live && !self.claim_table.is_claimed(command)
     }
 
@@ -277,11 +258,7 @@ impl DriverMachine {
             .map(|waiting| waiting.claim.request.pool.clone())
             .collect();
         for pool in pools {
-            let hint = self
-                .claim_table
-                .offer_hints
-                .entry(pool.clone())
-                .or_default();
+            let hint = self.claim_table.offer_hints.entry(pool.clone()).or_default();
             *hint = (*hint).max(1);
             self.wake_waiting_worker(&pool);
         }
@@ -290,14 +267,10 @@ impl DriverMachine {
     /// Repeats the first claim request of the pool that has no assignments.
     fn wake_waiting_worker(&mut self, pool: &Name) {
         let idle = |waiting: &WaitingClaim| {
-            waiting.claim.request.pool == *pool
-                && waiting.assigned.is_empty()
-                && waiting.ready_commands.is_empty()
+            waiting.claim.request.pool == *pool && waiting.assigned.is_empty() && waiting.ready_commands.is_empty()
         };
         let position = self.claim_table.waiting_claims.iter().position(idle);
-        if let Some(waiting) =
-            position.and_then(|position| self.claim_table.waiting_claims.remove(position))
-        {
+        if let Some(waiting) = position.and_then(|position| self.claim_table.waiting_claims.remove(position)) {
             self.claim_commands(waiting.claim);
         }
     }

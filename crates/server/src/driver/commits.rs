@@ -13,9 +13,7 @@ use wire::{CommandNotice, Verdict};
 
 use crate::driver::effect::{Effect, Reply, Sweep};
 use crate::driver::handle::{CommitNotice, InputError, InputReply};
-use crate::driver::loaded_execution::{
-    DecisionStage, ExecutionProgress, LoadedExecution, OpenExecution, Recovery,
-};
+use crate::driver::loaded_execution::{DecisionStage, ExecutionProgress, LoadedExecution, OpenExecution, Recovery};
 use crate::driver::machine::DriverMachine;
 use crate::driver::pending_commit::{IssueContext, OfferedCommand, PendingCommit};
 use crate::driver::queued_input::{DecidedInput, QueuedInput};
@@ -34,12 +32,7 @@ const BATCHES_MAX: usize = 4;
 
 impl DriverMachine {
     /// Adds the decision about an input to the next commit of the execution.
-    pub(super) fn add_decision(
-        &mut self,
-        execution: ExecutionId,
-        queued: QueuedInput,
-        mut decision: Decision,
-    ) {
+    pub(super) fn add_decision(&mut self, execution: ExecutionId, queued: QueuedInput, mut decision: Decision) {
         let loaded = self.executions.get_mut(&execution);
         let Some(open) = loaded.and_then(LoadedExecution::open_mut) else {
             return;
@@ -75,8 +68,7 @@ impl DriverMachine {
             pending.commit.commands.push(change);
         }
         for offer in std::mem::take(&mut decision.issued) {
-            let change =
-                pending.issue_command(&mut self.claim_table, &mut decided, offer, &issuing);
+            let change = pending.issue_command(&mut self.claim_table, &mut decided, offer, &issuing);
             pending.commit.commands.push(change);
         }
         pending.add_external_event_keys(&mut decided, &decision.events);
@@ -171,10 +163,7 @@ impl DriverMachine {
     }
 
     fn on_committed(&mut self, execution: ExecutionId, finished: FinishedCommit) {
-        let FinishedCommit {
-            result,
-            post_commit,
-        } = finished;
+        let FinishedCommit { result, post_commit } = finished;
         let loaded = self.executions.get_mut(&execution);
         let Some(open) = loaded.and_then(LoadedExecution::open_mut) else {
             // An execution with a commit in progress is never removed. If it were, its assignments must not leak.
@@ -236,20 +225,13 @@ impl DriverMachine {
         let Some(mut loaded) = self.executions.remove(&execution) else {
             return;
         };
-        let mut assigned: Vec<Seq> = post_commit
-            .assigned
-            .iter()
-            .map(|(_, claim)| claim.command)
-            .collect();
+        let mut assigned: Vec<Seq> = post_commit.assigned.iter().map(|(_, claim)| claim.command).collect();
         self.claim_table
             .restore_holders(execution, &post_commit.commands_to_stop);
-        let collected = loaded
-            .open_mut()
-            .and_then(|open| open.commit.take_collected());
+        let collected = loaded.open_mut().and_then(|open| open.commit.take_collected());
         let collected = collected.map_or_else(Vec::new, |pending| {
             assigned.extend(pending.assigned.iter().map(|(_, claim)| claim.command));
-            self.claim_table
-                .restore_holders(execution, &pending.commands_to_stop);
+            self.claim_table.restore_holders(execution, &pending.commands_to_stop);
             pending.decided_inputs
         });
         let mut queue: VecDeque<QueuedInput> = VecDeque::new();
@@ -257,9 +239,7 @@ impl DriverMachine {
             assigned.extend(entry.assigned.iter().map(|claim| claim.command));
             match error.reply_for(&entry.queued_input) {
                 Some(error) => {
-                    let reply = entry
-                        .queued_input
-                        .into_reply(Err(InputError::Failed(error)));
+                    let reply = entry.queued_input.into_reply(Err(InputError::Failed(error)));
                     self.effects.extend(reply);
                 }
                 None if self.has_bug(DriverBug::DropFailedInputs) => {}
@@ -281,12 +261,7 @@ impl DriverMachine {
     }
 
     /// Handles a durable commit: sends replies, notifications and stream updates.
-    fn publish_commit(
-        &mut self,
-        execution: ExecutionId,
-        decided: Vec<DecidedInput>,
-        post_commit: PostCommit,
-    ) {
+    fn publish_commit(&mut self, execution: ExecutionId, decided: Vec<DecidedInput>, post_commit: PostCommit) {
         for (_, claim) in post_commit.assigned {
             self.deliver_assigned(claim.claim_in(execution));
         }
@@ -321,21 +296,13 @@ impl DriverMachine {
     }
 
     /// Builds the replies to the inputs of a commit.
-    fn collect_replies(
-        &mut self,
-        execution: ExecutionId,
-        decided: Vec<DecidedInput>,
-    ) -> Vec<Reply> {
+    fn collect_replies(&mut self, execution: ExecutionId, decided: Vec<DecidedInput>) -> Vec<Reply> {
         let mut replies = Vec::with_capacity(decided.len());
         for entry in decided {
             let assigned = entry.assigned.iter();
-            let next_commands =
-                assigned.filter_map(|claim| self.build_command(claim.claim_in(execution)));
+            let next_commands = assigned.filter_map(|claim| self.build_command(claim.claim_in(execution)));
             let next_commands = next_commands.collect();
-            let open = self
-                .executions
-                .get(&execution)
-                .and_then(LoadedExecution::open);
+            let open = self.executions.get(&execution).and_then(LoadedExecution::open);
             let verdict = match (entry.command, open) {
                 (Some(command), Some(open)) => open.verdict(command),
                 _ => Verdict::Proceed,
@@ -365,19 +332,13 @@ impl DriverMachine {
 
     /// Handles a commit that happened although its response was lost: repeats its notifications from the loaded state.
     pub(super) fn recover_unconfirmed(&mut self, execution: ExecutionId, unpublished: Vec<Event>) {
-        let state = self
-            .executions
-            .get(&execution)
-            .and_then(LoadedExecution::state);
+        let state = self.executions.get(&execution).and_then(LoadedExecution::state);
         let status = state.map_or(RunStatus::Running, engine::ExecutionState::status);
         let stopping = state.filter(|state| state.stop.is_some());
         let commands = stopping.into_iter().flat_map(|state| state.commands.iter());
         let claimed = commands.filter(|(_, live)| live.claimed.is_some());
         let stops = claimed.map(|(seq, _)| {
-            let command = CommandId {
-                execution,
-                seq: *seq,
-            };
+            let command = CommandId { execution, seq: *seq };
             (*seq, self.claim_table.holder(command))
         });
         let stops: Vec<_> = stops.collect();
@@ -415,10 +376,7 @@ impl DriverMachine {
     /// Sends a stop notice to the holders of these commands; commands without a holder are withdrawn at once.
     fn notify_stops(&mut self, execution: ExecutionId, stops: &[(Seq, Option<WorkerId>)]) {
         for (seq, holder) in stops {
-            let command = CommandId {
-                execution,
-                seq: *seq,
-            };
+            let command = CommandId { execution, seq: *seq };
             let verdict = Verdict::Stop;
             match holder {
                 Some(worker) => self.notify_worker(worker, CommandNotice { command, verdict }),
@@ -509,11 +467,7 @@ impl PendingCommit {
     }
 
     /// Adds the events, timers, messages, keys, fences and bodies of a decision. Returns the new state.
-    fn add_records(
-        &mut self,
-        execution: ExecutionId,
-        decision: Decision,
-    ) -> engine::ExecutionState {
+    fn add_records(&mut self, execution: ExecutionId, decision: Decision) -> engine::ExecutionState {
         let commit = &mut self.commit;
         commit.events.extend(decision.events);
         commit.timers.extend(decision.timers);

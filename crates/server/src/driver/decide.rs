@@ -33,9 +33,7 @@ impl DecisionTask {
         let start = Instant::now();
         let state = self.state.as_ref();
         let (input, stamp) = (self.input, self.stamp);
-        let result = self
-            .hooks
-            .decide(&self.net, state, input, stamp, &self.loaded);
+        let result = self.hooks.decide(&self.net, state, input, stamp, &self.loaded);
         TimedDecision {
             result,
             is_slow: start.elapsed() > DECISION_TIME_MAX,
@@ -94,11 +92,8 @@ impl DriverMachine {
                 NextStep::JoinSubmission => {
                     let queued = loaded.queue.pop_front();
                     let open = loaded.open_mut();
-                    let durable = queued
-                        .zip(open)
-                        .and_then(|(queued, open)| open.join_submission(queued));
-                    self.effects
-                        .extend(durable.and_then(QueuedInput::into_unchanged_reply));
+                    let durable = queued.zip(open).and_then(|(queued, open)| open.join_submission(queued));
+                    self.effects.extend(durable.and_then(QueuedInput::into_unchanged_reply));
                 }
                 NextStep::Load => {
                     let queue = std::mem::take(&mut loaded.queue);
@@ -166,11 +161,7 @@ impl DriverMachine {
     }
 
     /// Applies the decision about the first input. Returns false if the input has to wait.
-    fn apply_decision(
-        &mut self,
-        execution: ExecutionId,
-        result: Result<Decision, DecideError>,
-    ) -> bool {
+    fn apply_decision(&mut self, execution: ExecutionId, result: Result<Decision, DecideError>) -> bool {
         match result {
             Ok(decision) => self.accept_decision(execution, decision),
             Err(DecideError::Needs(needs)) => {
@@ -229,12 +220,7 @@ impl DriverMachine {
     }
 
     /// Refuses an input. It changes nothing, but the message that carried it is consumed.
-    pub(super) fn refuse_input(
-        &mut self,
-        execution: ExecutionId,
-        queued: QueuedInput,
-        refusal: engine::Refusal,
-    ) {
+    pub(super) fn refuse_input(&mut self, execution: ExecutionId, queued: QueuedInput, refusal: engine::Refusal) {
         let attachments = &queued.attachments;
         if attachments.consumed_message.is_some() && !attachments.has_refusal_handler {
             self.add_consumed_message(execution, &queued);

@@ -12,9 +12,7 @@ use tokio::sync::oneshot;
 use wire::{ClaimedCommand, CommandNotice};
 
 use crate::driver::decide::TimedDecision;
-use crate::driver::handle::{
-    Assignments, CommitNotice, DriverRequest, InputError, InputReply, PendingClaim,
-};
+use crate::driver::handle::{Assignments, CommitNotice, DriverRequest, InputError, InputReply, PendingClaim};
 use crate::driver::hooks::Hooks;
 use crate::driver::remote_commands::RemoteCommands;
 use crate::driver::write_batch::{BatchEntry, FinishedCommit};
@@ -105,11 +103,7 @@ pub(super) enum Reply {
         oneshot::Sender<Result<Vec<ClaimedCommand>, Error>>,
         Result<Vec<ClaimedCommand>, Error>,
     ),
-    Notices(
-        WorkerId,
-        oneshot::Sender<Vec<CommandNotice>>,
-        Vec<CommandNotice>,
-    ),
+    Notices(WorkerId, oneshot::Sender<Vec<CommandNotice>>, Vec<CommandNotice>),
     BuiltCommands(oneshot::Sender<Vec<ClaimedCommand>>, Vec<ClaimedCommand>),
     RemoteClaims(oneshot::Sender<Vec<CommandId>>, Vec<CommandId>),
     Assignments(oneshot::Sender<Assignments>, Assignments),

@@ -162,10 +162,7 @@ pub(crate) enum DriverRequest {
         reply: oneshot::Sender<Vec<CommandId>>,
     },
     /// A worker of this server holds these commands of executions owned elsewhere.
-    RecordRemoteClaims {
-        worker: WorkerId,
-        commands: Vec<CommandId>,
-    },
+    RecordRemoteClaims { worker: WorkerId, commands: Vec<CommandId> },
     /// Remove the holder of a command.
     ForgetHolder(CommandId),
     /// Return the commands that are assigned to workers.
@@ -188,10 +185,7 @@ pub(crate) fn driver_channel() -> (DriverHandle, mpsc::Receiver<DriverRequest>) 
 
 impl DriverHandle {
     pub(crate) async fn send(&self, request: DriverRequest) -> Result<(), Error> {
-        self.requests
-            .send(request)
-            .await
-            .map_err(|_| Error::Stopping)
+        self.requests.send(request).await.map_err(|_| Error::Stopping)
     }
 
     /// Applies an input to an execution and waits until it is durable.
@@ -209,9 +203,7 @@ impl DriverHandle {
             reply,
         };
         self.send(request).await?;
-        receiver
-            .await
-            .unwrap_or(Err(InputError::Failed(Error::Stopping)))
+        receiver.await.unwrap_or(Err(InputError::Failed(Error::Stopping)))
     }
 
     /// Like `apply`, but a refusal is not an error: the input then has no effect.
@@ -244,11 +236,7 @@ impl DriverHandle {
     /// Returns the commands that are assigned to workers; empty if the driver has stopped.
     pub(crate) async fn assignments(&self) -> Assignments {
         let (reply, receiver) = oneshot::channel();
-        if self
-            .send(DriverRequest::ListAssignments(reply))
-            .await
-            .is_err()
-        {
+        if self.send(DriverRequest::ListAssignments(reply)).await.is_err() {
             return Assignments::default();
         }
         receiver.await.unwrap_or_default()
@@ -258,8 +246,7 @@ impl DriverHandle {
     pub(crate) async fn remote_claims(&self, worker: &WorkerId) -> Result<Vec<CommandId>, Error> {
         let (reply, receiver) = oneshot::channel();
         let worker = worker.clone();
-        self.send(DriverRequest::ListRemoteClaims { worker, reply })
-            .await?;
+        self.send(DriverRequest::ListRemoteClaims { worker, reply }).await?;
         receiver.await.map_err(|_| Error::Stopping)
     }
 

@@ -41,9 +41,7 @@ impl Hooks {
 #[cfg(feature = "simulation")]
 impl Hooks {
     pub(crate) fn from_tamper(tamper: Arc<dyn crate::DriverTamper>) -> Self {
-        Self {
-            tamper: Some(tamper),
-        }
+        Self { tamper: Some(tamper) }
     }
 
     pub(super) fn has_bug(&self, bug: DriverBug) -> bool {

@@ -106,9 +106,7 @@ impl DecisionStage {
     /// Takes the values loaded for the first input.
     pub(super) fn take_values(&mut self) -> LoadedValues {
         match self {
-            Self::Ready(values) | Self::WaitingForCommit(values) | Self::OnThread(_, values) => {
-                std::mem::take(values)
-            }
+            Self::Ready(values) | Self::WaitingForCommit(values) | Self::OnThread(_, values) => std::mem::take(values),
             Self::LoadingNeeds(_) => LoadedValues::default(),
         }
     }
@@ -156,9 +154,7 @@ impl LoadedExecution {
         match &self.stage {
             Stage::Loading(current, _) => *current == ticket,
             Stage::Open(open) => match &open.decision {
-                DecisionStage::LoadingNeeds(current) | DecisionStage::OnThread(current, _) => {
-                    *current == ticket
-                }
+                DecisionStage::LoadingNeeds(current) | DecisionStage::OnThread(current, _) => *current == ticket,
                 DecisionStage::Ready(_) | DecisionStage::WaitingForCommit(_) => false,
             },
         }
@@ -221,18 +217,11 @@ impl LoadedExecution {
 
     /// Removes and returns the queued inputs whose claims have expired.
     pub(super) fn take_fenced(&mut self, claims: &[Fence]) -> Vec<QueuedInput> {
-        let is_expired = |command, lease_epoch| {
-            !claims.contains(&Fence {
-                command,
-                lease_epoch,
-            })
-        };
+        let is_expired = |command, lease_epoch| !claims.contains(&Fence { command, lease_epoch });
         let is_fenced = |queued: &QueuedInput| match &queued.input {
             Input::Report(report) => is_expired(report.command, report.lease_epoch),
             Input::ClaimLost {
-                command,
-                lease_epoch,
-                ..
+                command, lease_epoch, ..
             } => is_expired(*command, *lease_epoch),
             _ => false,
         };
@@ -313,9 +302,7 @@ impl OpenExecution {
     /// Adds a repeated submission to the commit of the first one. Returns the submission if that commit is durable.
     pub(super) fn join_submission(&mut self, queued: QueuedInput) -> Option<QueuedInput> {
         let decided: DecidedInput = queued.into_decided();
-        self.commit
-            .join_latest(decided)
-            .map(|decided| decided.queued_input)
+        self.commit.join_latest(decided).map(|decided| decided.queued_input)
     }
 
     /// Retains the events of a decision in memory, because the store does not have them yet.
@@ -386,15 +373,8 @@ impl OpenExecution {
 
     /// The live commands of this execution.
     pub(super) fn live_commands(&self, execution: ExecutionId) -> Vec<CommandId> {
-        let live = self
-            .state()
-            .into_iter()
-            .flat_map(|state| state.commands.keys());
-        live.map(|seq| CommandId {
-            execution,
-            seq: *seq,
-        })
-        .collect()
+        let live = self.state().into_iter().flat_map(|state| state.commands.keys());
+        live.map(|seq| CommandId { execution, seq: *seq }).collect()
     }
 }
 

@@ -147,11 +147,7 @@ impl DriverMachine {
                 self.effects.extend(notices);
             }
             DriverRequest::RecheckOffers => self.recheck_offers(),
-            DriverRequest::BuildCommands {
-                worker,
-                claims,
-                reply,
-            } => {
+            DriverRequest::BuildCommands { worker, claims, reply } => {
                 let built = self.build_commands_for(&worker, &claims);
                 self.send(Reply::BuiltCommands(reply, built));
             }
@@ -200,8 +196,7 @@ impl DriverMachine {
     }
 
     fn reply_to_drains(&mut self) {
-        if !self.drain_replies.is_empty() && self.executions.values().all(LoadedExecution::is_idle)
-        {
+        if !self.drain_replies.is_empty() && self.executions.values().all(LoadedExecution::is_idle) {
             for reply in std::mem::take(&mut self.drain_replies) {
                 self.send(Reply::Drained(reply));
             }

@@ -13,9 +13,7 @@ use wire::ClaimedCommand;
 use wire::api::ClaimRequest;
 
 use crate::driver::effect::{DriverInput, DriverTimer, Effect, Reply, StampSource, Ticket};
-use crate::driver::handle::{
-    DriverRequest, InputAttachments, InputError, InputReply, PendingClaim,
-};
+use crate::driver::handle::{DriverRequest, InputAttachments, InputError, InputReply, PendingClaim};
 use crate::driver::hooks::Hooks;
 use crate::driver::machine::{DriverMachine, DriverSettings};
 use crate::driver::write_batch::{BatchEntry, FinishedCommit};
@@ -61,9 +59,7 @@ impl TestDriver {
             has_bus: false,
             hooks: Hooks::default(),
         };
-        let stamps = TestStamps {
-            last_id: Cell::new(0),
-        };
+        let stamps = TestStamps { last_id: Cell::new(0) };
         let playbook = language::playbook::parse("p", PLAYBOOK.as_bytes()).playbook;
         let playbook = Arc::new(playbook.expect("the playbook is valid"));
         Self {
@@ -145,10 +141,7 @@ impl TestDriver {
     ) -> Vec<Effect> {
         let finished = batch.into_iter().map(|(commit, _, post_commit)| {
             let result = result();
-            let finished = FinishedCommit {
-                result,
-                post_commit,
-            };
+            let finished = FinishedCommit { result, post_commit };
             (commit.execution, finished)
         });
         self.step(DriverInput::BatchWritten(finished.collect()))
@@ -208,9 +201,7 @@ fn a_second_submission_waits_for_the_first_and_changes_nothing() {
     assert!(second.try_recv().is_err(), "the first is not durable yet");
     let after = driver.finish_batch(take_batch(effects), || Ok(CommitStatus::Committed));
     assert!(
-        !after
-            .iter()
-            .any(|effect| matches!(effect, Effect::WriteBatch(_))),
+        !after.iter().any(|effect| matches!(effect, Effect::WriteBatch(_))),
         "the second writes nothing"
     );
     for reply in [&mut first, &mut second] {
@@ -237,10 +228,7 @@ fn a_refused_commit_of_an_execution_of_another_server_is_not_written_again() {
     let mut driver = TestDriver::new();
     let (effects, mut submitted) = driver.submit();
     driver.finish_batch(take_batch(effects), || Ok(CommitStatus::Committed));
-    submitted
-        .try_recv()
-        .expect("a reply")
-        .expect("it is accepted");
+    submitted.try_recv().expect("a reply").expect("it is accepted");
     let (effects, mut paused) = driver.apply(Input::Pause { reason: None });
     let conflict = || {
         Ok(CommitStatus::VersionConflict {
@@ -251,16 +239,10 @@ fn a_refused_commit_of_an_execution_of_another_server_is_not_written_again() {
     let effects = driver.step(DriverInput::TimerDue(armed_timer(&effects)));
     let ticket = load_ticket(&effects);
     let other = OwnerId("other".into());
-    let effects = driver.step(DriverInput::ExecutionLoaded(
-        ticket,
-        Ok(LoadResult::OwnedBy(other)),
-    ));
+    let effects = driver.step(DriverInput::ExecutionLoaded(ticket, Ok(LoadResult::OwnedBy(other))));
     assert!(effects.is_empty(), "the other server continues");
     let refused = paused.try_recv().expect("a reply");
-    assert!(matches!(
-        refused,
-        Err(InputError::Failed(Error::OwnedBy(_)))
-    ));
+    assert!(matches!(refused, Err(InputError::Failed(Error::OwnedBy(_)))));
     assert_eq!(driver.machine.execution_count(), 0);
 }
 
@@ -276,20 +258,11 @@ fn a_result_with_an_old_ticket_is_ignored() {
     let effects = driver.step(DriverInput::ExecutionLoaded(old, Ok(LoadResult::NotFound)));
     assert!(effects.is_empty(), "no submission waits for this load");
     let timer = DriverInput::TimerDue(DriverTimer::Reload(old));
-    assert!(
-        driver.step(timer).is_empty(),
-        "no submission waits for this timer"
-    );
+    assert!(driver.step(timer).is_empty(), "no submission waits for this timer");
     assert!(reply.try_recv().is_err(), "the true load has not ended");
-    driver.step(DriverInput::ExecutionLoaded(
-        ticket,
-        Ok(LoadResult::NotFound),
-    ));
+    driver.step(DriverInput::ExecutionLoaded(ticket, Ok(LoadResult::NotFound)));
     let missing = reply.try_recv().expect("a reply");
-    assert!(matches!(
-        missing,
-        Err(InputError::Failed(Error::NotFound(_)))
-    ));
+    assert!(matches!(missing, Err(InputError::Failed(Error::NotFound(_)))));
 }
 
 #[test]

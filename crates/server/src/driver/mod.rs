@@ -30,8 +30,8 @@ mod write_batch;
 
 pub use handle::{Assignments, CommitNotice};
 pub(crate) use handle::{
-    DriverHandle, DriverRequest, InputAttachments, InputError, PendingClaim, WorkerCapacity,
-    driver_channel, input_priority,
+    DriverHandle, DriverRequest, InputAttachments, InputError, PendingClaim, WorkerCapacity, driver_channel,
+    input_priority,
 };
 pub(crate) use hooks::Hooks;
 pub(crate) use shell::run;

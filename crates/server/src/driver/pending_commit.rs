@@ -47,9 +47,7 @@ impl IssueContext {
     /// Tool kinds that the tasks of a step need.
     fn kinds(&self, step: &Name) -> Arc<[Name]> {
         let step = self.net.playbook.step(step.as_str());
-        let tasks = step
-            .into_iter()
-            .flat_map(language::playbook::Step::all_tasks);
+        let tasks = step.into_iter().flat_map(language::playbook::Step::all_tasks);
         let mut kinds: Vec<Name> = Vec::with_capacity(1);
         for task in tasks {
             if !kinds.contains(&task.kind) {

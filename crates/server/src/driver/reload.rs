@@ -13,9 +13,7 @@ use wire::Verdict;
 
 use crate::driver::effect::{DriverTimer, Effect, Ticket};
 use crate::driver::handle::{InputError, InputReply};
-use crate::driver::loaded_execution::{
-    DecisionStage, LoadedExecution, OpenExecution, Recovery, Stage,
-};
+use crate::driver::loaded_execution::{DecisionStage, LoadedExecution, OpenExecution, Recovery, Stage};
 use crate::driver::machine::DriverMachine;
 use crate::driver::queued_input::QueuedInput;
 use crate::error::Error;
@@ -38,12 +36,7 @@ impl DriverMachine {
         self.start_load(execution, queue, Recovery::default());
     }
 
-    fn start_load(
-        &mut self,
-        execution: ExecutionId,
-        queue: VecDeque<QueuedInput>,
-        recovery: Recovery,
-    ) {
+    fn start_load(&mut self, execution: ExecutionId, queue: VecDeque<QueuedInput>, recovery: Recovery) {
         let positions = queue.iter().flat_map(|queued| &queued.unconfirmed);
         let checks = ReloadChecks {
             positions: positions.copied().collect(),
@@ -52,22 +45,15 @@ impl DriverMachine {
         };
         let ticket = self.new_ticket(execution);
         let stage = Stage::Loading(ticket, recovery);
-        self.executions
-            .insert(execution, LoadedExecution { queue, stage });
+        self.executions.insert(execution, LoadedExecution { queue, stage });
         self.effects.push(Effect::LoadExecution(ticket, checks));
     }
 
     /// Loads an execution after a pause; its inputs stay queued.
-    pub(super) fn load_later(
-        &mut self,
-        execution: ExecutionId,
-        queue: VecDeque<QueuedInput>,
-        recovery: Recovery,
-    ) {
+    pub(super) fn load_later(&mut self, execution: ExecutionId, queue: VecDeque<QueuedInput>, recovery: Recovery) {
         let ticket = self.new_ticket(execution);
         let stage = Stage::Loading(ticket, recovery);
-        self.executions
-            .insert(execution, LoadedExecution { queue, stage });
+        self.executions.insert(execution, LoadedExecution { queue, stage });
         let timer = DriverTimer::Reload(ticket);
         self.effects.push(Effect::ArmTimer(RETRY_AFTER, timer));
     }
@@ -126,16 +112,10 @@ impl DriverMachine {
     }
 
     /// Opens a loaded execution: replies to inputs whose commits are in the log, and decides the others.
-    fn open_loaded(
-        &mut self,
-        mut folded: FoldedExecution,
-        queue: VecDeque<QueuedInput>,
-        recovery: &Recovery,
-    ) {
+    fn open_loaded(&mut self, mut folded: FoldedExecution, queue: VecDeque<QueuedInput>, recovery: &Recovery) {
         let execution = folded.state.execution;
         let live = &folded.state.commands;
-        self.claim_table
-            .forget_closed(execution, |seq| live.contains_key(&seq));
+        self.claim_table.forget_closed(execution, |seq| live.contains_key(&seq));
         let confirmed = std::mem::take(&mut folded.confirmed);
         let claims = folded.claims.take();
         let first = confirmed.iter().map(|(seq, _)| *seq).min();
@@ -184,9 +164,7 @@ impl DriverMachine {
             return;
         };
         let mut values = open.decision.take_values();
-        let is_missing = |need: &Need| {
-            !loading::load_from_recent(|seq| open.recent_event(seq), need, &mut values)
-        };
+        let is_missing = |need: &Need| !loading::load_from_recent(|seq| open.recent_event(seq), need, &mut values);
         let needs: Vec<Need> = needs.into_iter().filter(is_missing).collect();
         if !needs.is_empty() && !open.commit.is_clean() {
             // The data may be in a commit that is not durable yet; when that commit ends, the input is decided again.

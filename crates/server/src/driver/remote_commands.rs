@@ -38,12 +38,9 @@ pub(super) async fn fetch_remote_commands(
             Some(owner) => request_from_owner(shared, &owner, worker, &commands).await,
             None => Vec::new(),
         };
-        let is_ready =
-            |command: &CommandId| ready.iter().any(|claimed| claimed.command.id == *command);
+        let is_ready = |command: &CommandId| ready.iter().any(|claimed| claimed.command.id == *command);
         let missed = commands.into_iter();
-        fetched
-            .missing
-            .extend(missed.filter(|claim| !is_ready(&claim.command)));
+        fetched.missing.extend(missed.filter(|claim| !is_ready(&claim.command)));
         fetched.commands.extend(ready);
     }
     if fetched.commands.is_empty() {
@@ -53,10 +50,7 @@ pub(super) async fn fetch_remote_commands(
 }
 
 /// Groups the commands by owner; `None` for executions without another owner.
-async fn group_by_owner(
-    shared: &ServerShared,
-    commands: Vec<ClaimId>,
-) -> HashMap<Option<OwnerId>, Vec<ClaimId>> {
+async fn group_by_owner(shared: &ServerShared, commands: Vec<ClaimId>) -> HashMap<Option<OwnerId>, Vec<ClaimId>> {
     let mut by_owner: HashMap<Option<OwnerId>, Vec<ClaimId>> = HashMap::new();
     for claim in commands {
         let row = shared.store.execution(claim.command.execution).await;
@@ -84,9 +78,7 @@ async fn request_from_owner(
         }
         Ok(OwnerStatus::Dead) => {
             for ClaimId { command, .. } in commands {
-                if let Err(error) =
-                    control::adopt(shared, command.execution, Priority::Normal).await
-                {
+                if let Err(error) = control::adopt(shared, command.execution, Priority::Normal).await {
                     tracing::warn!(%command, %error, "failed to adopt execution of a dead server");
                 }
             }

@@ -36,11 +36,7 @@ struct DriverShell {
 }
 
 /// Runs until every handle is dropped or the server stops.
-pub(crate) async fn run(
-    shared: Arc<ServerShared>,
-    mut requests: mpsc::Receiver<DriverRequest>,
-    hooks: Hooks,
-) {
+pub(crate) async fn run(shared: Arc<ServerShared>, mut requests: mpsc::Receiver<DriverRequest>, hooks: Hooks) {
     let stop = shared.stop.clone();
     let mut machine = DriverMachine::new(
         DriverSettings {
@@ -78,9 +74,7 @@ pub(crate) async fn run(
             () = stop.cancelled() => break,
         }
         shell.perform_effects(&mut machine);
-        in_memory.set(f64::from(
-            u32::try_from(machine.execution_count()).unwrap_or(u32::MAX),
-        ));
+        in_memory.set(f64::from(u32::try_from(machine.execution_count()).unwrap_or(u32::MAX)));
     }
 }
 
@@ -119,9 +113,7 @@ impl DriverShell {
             }
             Effect::WriteBatch(batch) => {
                 let shared = self.shared.clone();
-                self.await_input(async move {
-                    DriverInput::BatchWritten(write_batch(&shared, batch).await)
-                });
+                self.await_input(async move { DriverInput::BatchWritten(write_batch(&shared, batch).await) });
             }
             Effect::DecideOnThread(ticket, task) => self.decide_on_thread(ticket, *task),
             Effect::ClaimCommands(claim) => self.claim_commands(claim),
@@ -193,10 +185,7 @@ impl DriverShell {
 
     fn release_claim(&mut self, claim: ClaimId) {
         let shared = self.shared.clone();
-        let ClaimId {
-            command,
-            lease_epoch,
-        } = claim;
+        let ClaimId { command, lease_epoch } = claim;
         self.await_input(async move {
             if let Err(error) = shared.store.release_claim(command, lease_epoch).await {
                 tracing::warn!(%command, %error, "failed to release command; its lease will expire");

@@ -31,10 +31,7 @@ pub(super) struct PostCommit {
 pub(super) type BatchEntry = (Commit, Vec<engine::BodyToStore>, PostCommit);
 
 /// Stores the bodies first, then the events that refer to them.
-pub(super) async fn write_batch(
-    shared: &ServerShared,
-    batch: Vec<BatchEntry>,
-) -> Vec<(ExecutionId, FinishedCommit)> {
+pub(super) async fn write_batch(shared: &ServerShared, batch: Vec<BatchEntry>) -> Vec<(ExecutionId, FinishedCommit)> {
     let mut outcomes = Vec::with_capacity(batch.len());
     let mut commits = Vec::with_capacity(batch.len());
     let mut remainders = Vec::with_capacity(batch.len());
@@ -72,16 +69,10 @@ pub(super) async fn write_batch(
     outcomes
 }
 
-async fn store_bodies(
-    shared: &ServerShared,
-    bodies: Vec<engine::BodyToStore>,
-) -> Result<(), Error> {
+async fn store_bodies(shared: &ServerShared, bodies: Vec<engine::BodyToStore>) -> Result<(), Error> {
     for body in bodies {
         let bytes = Vec::from(body.text.text()).into();
-        shared
-            .bodies
-            .put(::results::BodySource::Bytes(bytes))
-            .await?;
+        shared.bodies.put(::results::BodySource::Bytes(bytes)).await?;
     }
     Ok(())
 }

@@ -105,9 +105,7 @@ pub(crate) async fn ingest_batch(
     let row = row.ok_or(Error::NotFound(incoming.execution))?;
     let claim = find_claim(shared, &incoming).await?;
     let IncomingEvents {
-        execution,
-        mut events,
-        ..
+        execution, mut events, ..
     } = incoming;
     let hashes: Vec<[u8; 32]> = events.iter().map(event_hash).collect();
     for event in &mut events {
@@ -122,11 +120,7 @@ pub(crate) async fn ingest_batch(
         event.event_id = event.event_id.or(id);
     }
     let duplicates = find_duplicates(shared, execution, &events, &hashes).await?;
-    let is_known = |event: &WireEvent| {
-        event
-            .event_id
-            .is_some_and(|id| duplicates.contains_key(&id))
-    };
+    let is_known = |event: &WireEvent| event.event_id.is_some_and(|id| duplicates.contains_key(&id));
     let news = events.iter().enumerate();
     let news = news.map(|(index, event)| NewEvent { index, event });
     let news = news.filter(|new| !needs_no_row(new.event) && !is_known(new.event));
@@ -154,11 +148,7 @@ pub(crate) async fn ingest_batch(
 }
 
 /// The response for one event.
-fn event_response(
-    event: &WireEvent,
-    before: Option<Seq>,
-    reported: &ReportedEvents,
-) -> EventResponse {
+fn event_response(event: &WireEvent, before: Option<Seq>, reported: &ReportedEvents) -> EventResponse {
     let id = event.event_id;
     let recorded = id.and_then(|id| reported.recorded.get(&id).copied());
     let disposition = id.and_then(|id| reported.dispositions.get(&id).copied());
@@ -209,11 +199,7 @@ fn authorise(events: &[WireEvent]) -> Result<(), IngestError> {
 /// the end of a loop. The server records these itself.
 pub(crate) fn needs_no_row(event: &WireEvent) -> bool {
     let name = event.event_type.as_str();
-    let is_routing = || {
-        event
-            .kind()
-            .is_ok_and(|kind| kind == EventKind::NextEvaluated)
-    };
+    let is_routing = || event.kind().is_ok_and(|kind| kind == EventKind::NextEvaluated);
     name == "loop.done"
         || (name.starts_with("command.") && !matches!(name, "command.failed" | "command.completed"))
         || (name.starts_with("case.") && is_routing())
@@ -341,9 +327,7 @@ async fn dispositions_after_end(
     let ids = news.iter().filter_map(|new| new.event.event_id);
     Ok(ReportedEvents {
         recorded: HashMap::new(),
-        dispositions: ids
-            .map(|id| (id, Disposition::AlreadyRecorded(Some(seq))))
-            .collect(),
+        dispositions: ids.map(|id| (id, Disposition::AlreadyRecorded(Some(seq)))).collect(),
     })
 }
 
@@ -360,10 +344,7 @@ async fn report_events(
     let (events, dispositions) = translate_events(shared, &claim, news).await?;
     if events.is_empty() {
         let recorded = HashMap::new();
-        return Ok(ReportedEvents {
-            recorded,
-            dispositions,
-        });
+        return Ok(ReportedEvents { recorded, dispositions });
     }
     let input = Input::Report(engine::CommandReport {
         command: claim.command.seq,
@@ -376,18 +357,12 @@ async fn report_events(
         external_event_hashes: foreign,
         ..InputAttachments::default()
     };
-    match shared
-        .driver
-        .apply(claim.command.execution, input, extras)
-        .await
-    {
+    match shared.driver.apply(claim.command.execution, input, extras).await {
         Ok(reply) => Ok(ReportedEvents {
             recorded: reply.recorded.into_iter().collect(),
             dispositions,
         }),
-        Err(InputError::Refused(engine::Refusal::Fenced | engine::Refusal::ExecutionEnded)) => {
-            Err(IngestError::Fenced)
-        }
+        Err(InputError::Refused(engine::Refusal::Fenced | engine::Refusal::ExecutionEnded)) => Err(IngestError::Fenced),
         Err(InputError::Refused(refusal)) => Err(refusal.into()),
         Err(InputError::Failed(error)) => Err(error.into()),
     }
@@ -405,19 +380,12 @@ async fn translate_events(
     let Some(step) = live.map(|live| live.run.step.clone()) else {
         let seq = find_reported_end(shared, claim, news).await?;
         let ids = news.iter().filter_map(|new| new.event.event_id);
-        let dispositions = ids
-            .map(|id| (id, Disposition::AlreadyRecorded(Some(seq))))
-            .collect();
+        let dispositions = ids.map(|id| (id, Disposition::AlreadyRecorded(Some(seq)))).collect();
         return Ok((Vec::new(), dispositions));
     };
     let step = opened.net.playbook.step(step.as_str());
     let step = step.ok_or(IngestError::Fenced)?;
-    let translation = Translation::new(
-        opened.state.clone(),
-        claim.command.seq,
-        step,
-        claim.worker.clone(),
-    );
+    let translation = Translation::new(opened.state.clone(), claim.command.seq, step, claim.worker.clone());
     let mut translation = translation.ok_or(IngestError::Fenced)?;
     let mut events = Vec::new();
     let mut dispositions = HashMap::new();

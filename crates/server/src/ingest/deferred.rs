@@ -54,13 +54,7 @@ pub(crate) async fn store_batch(
     request: BatchRequest,
 ) -> Result<BatchResponse, IngestError> {
     let execution = request.execution_id;
-    if shared
-        .store
-        .execution(execution)
-        .await
-        .map_err(Error::from)?
-        .is_none()
-    {
+    if shared.store.execution(execution).await.map_err(Error::from)?.is_none() {
         return Err(Error::NotFound(execution).into());
     }
     let begin = BatchStart {
@@ -109,10 +103,7 @@ pub(crate) async fn decide_batch(
     deferred: DeferredBatch,
     consumed: MessageKey,
 ) -> Result<(), Error> {
-    let DeferredBatch {
-        request_id,
-        request,
-    } = deferred;
+    let DeferredBatch { request_id, request } = deferred;
     let execution = request.execution_id;
     let batch = |error| BatchProgress {
         request_id: request_id.clone(),
@@ -136,13 +127,7 @@ pub(crate) async fn decide_batch(
     let (end, body) = match ingested.await {
         Ok(_) => {
             let status = BatchState::Completed;
-            (
-                BatchEnd {
-                    status,
-                    error: None,
-                },
-                EventBody::BatchCompleted(batch(None)),
-            )
+            (BatchEnd { status, error: None }, EventBody::BatchCompleted(batch(None)))
         }
         Err(IngestError::Failed(error)) if error.is_passing() => return Err(error),
         Err(refused) => {

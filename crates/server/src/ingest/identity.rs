@@ -37,9 +37,7 @@ fn canonical_json(raw: &model::raw::RawJson) -> model::raw::RawJson {
                 let fields = fields.into_iter();
                 serde_json::Value::Object(fields.map(|(key, value)| (key, sorted(value))).collect())
             }
-            serde_json::Value::Array(items) => {
-                serde_json::Value::Array(items.into_iter().map(sorted).collect())
-            }
+            serde_json::Value::Array(items) => serde_json::Value::Array(items.into_iter().map(sorted).collect()),
             scalar => scalar,
         }
     }

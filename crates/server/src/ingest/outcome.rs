@@ -18,10 +18,7 @@ fn is_outcome(value: &Value) -> bool {
 
 /// Outcome of the task according to the client: an outcome, a result, or an error.
 pub(super) fn reported_outcome(wire: &WireEvent, has_failed: bool) -> RawJson {
-    if let Some(outcome) = payload_fields(wire)
-        .get("outcome")
-        .filter(|value| is_outcome(value))
-    {
+    if let Some(outcome) = payload_fields(wire).get("outcome").filter(|value| is_outcome(value)) {
         let is_error = outcome["status"] == "error";
         if is_error == has_failed {
             return RawJson::from_serializable(outcome);
@@ -62,13 +59,7 @@ fn stored_result(wire: &WireEvent) -> Value {
 /// The error in an event: its own, or that of the outcome in it.
 pub(super) fn reported_error(wire: &WireEvent) -> TaskError {
     let payload = payload_fields(wire);
-    let unnamed = || {
-        TaskError::new(
-            ErrorKind::Unknown,
-            "STEP_FAILED",
-            "the worker reported a failure",
-        )
-    };
+    let unnamed = || TaskError::new(ErrorKind::Unknown, "STEP_FAILED", "the worker reported a failure");
     let inner = |name: &str| payload.get(name).and_then(|inner| inner.get("error"));
     let error = payload.get("error").or_else(|| inner("outcome"));
     match error.or_else(|| inner("result")) {
@@ -76,18 +67,16 @@ pub(super) fn reported_error(wire: &WireEvent) -> TaskError {
             message: message.clone(),
             ..unnamed()
         },
-        Some(error @ Value::Object(_)) => {
-            serde_json::from_value(error.clone()).unwrap_or_else(|_| {
-                let text = |name: &str| error.get(name).and_then(Value::as_str).map(str::to_owned);
-                let retryable = error.get("retryable").and_then(Value::as_bool);
-                TaskError {
-                    code: text("code").unwrap_or_else(|| "STEP_FAILED".to_owned()),
-                    message: text("message").unwrap_or_else(|| error.to_string()),
-                    retryable: retryable.unwrap_or(false),
-                    ..unnamed()
-                }
-            })
-        }
+        Some(error @ Value::Object(_)) => serde_json::from_value(error.clone()).unwrap_or_else(|_| {
+            let text = |name: &str| error.get(name).and_then(Value::as_str).map(str::to_owned);
+            let retryable = error.get("retryable").and_then(Value::as_bool);
+            TaskError {
+                code: text("code").unwrap_or_else(|| "STEP_FAILED".to_owned()),
+                message: text("message").unwrap_or_else(|| error.to_string()),
+                retryable: retryable.unwrap_or(false),
+                ..unnamed()
+            }
+        }),
         _ => unnamed(),
     }
 }

@@ -8,9 +8,8 @@ use engine::{ExecutionState, StepRun};
 use language::playbook::Step;
 use model::command::{CommandWork, Continuation, PipelineCursor, PipelineStage};
 use model::event::{
-    AttemptEnded, EmptyPayload, EntityType, Event, EventBody, EventKind, EventLocation,
-    EventSource, FailurePayload, IterationDone, PolicyAction, PolicyEvaluated, ResultStored,
-    StepDone, TaskEnded, TaskStarted,
+    AttemptEnded, EmptyPayload, EntityType, Event, EventBody, EventKind, EventLocation, EventSource, FailurePayload,
+    IterationDone, PolicyAction, PolicyEvaluated, ResultStored, StepDone, TaskEnded, TaskStarted,
 };
 use model::id::{EventId, Name, Seq, StepRunId, WorkerId};
 use model::playbook::Directive;
@@ -43,11 +42,7 @@ pub(super) enum TranslateError {
     TasksUnreported { step: String, tasks: usize },
     /// The step does not have this task.
     #[error("step `{step}` has no task `{task}`; its tasks are {tasks}")]
-    UnknownTask {
-        step: String,
-        task: String,
-        tasks: String,
-    },
+    UnknownTask { step: String, task: String, tasks: String },
     /// The step run has ended, and the event does not repeat that end.
     #[error("the step has already ended")]
     StepEnded,
@@ -63,12 +58,7 @@ pub(super) enum TranslationResult {
 
 impl<'s> Translation<'s> {
     /// Starts with the current state.
-    pub(super) fn new(
-        state: ExecutionState,
-        command: Seq,
-        step: &'s Step,
-        worker: WorkerId,
-    ) -> Option<Self> {
+    pub(super) fn new(state: ExecutionState, command: Seq, step: &'s Step, worker: WorkerId) -> Option<Self> {
         let live = state.commands.get(&command)?;
         Some(Self {
             run_id: live.run.clone(),
@@ -81,11 +71,7 @@ impl<'s> Translation<'s> {
     }
 
     /// Translates one event and applies the result to the state.
-    pub(super) fn translate(
-        &mut self,
-        wire: &WireEvent,
-        now: Time,
-    ) -> Result<TranslationResult, TranslateError> {
+    pub(super) fn translate(&mut self, wire: &WireEvent, now: Time) -> Result<TranslationResult, TranslateError> {
         self.now = now;
         let kind = wire.kind()?;
         if self.step_run().is_none_or(|run| run.boundary.is_some()) {
@@ -100,14 +86,11 @@ impl<'s> Translation<'s> {
             EventKind::StepDone => self.end_step(wire)?,
             EventKind::StepFailed | EventKind::CommandFailed => self.fail_step(wire),
             EventKind::IterationStarted => self.start_events(wire.location()?.iteration),
-            EventKind::IterationDone | EventKind::IterationFailed => {
-                self.end_iteration(wire, kind)?
-            }
+            EventKind::IterationDone | EventKind::IterationFailed => self.end_iteration(wire, kind)?,
             EventKind::TaskStarted | EventKind::AttemptStarted => self.start_task(wire, kind)?,
-            EventKind::AttemptDone
-            | EventKind::AttemptFailed
-            | EventKind::TaskDone
-            | EventKind::TaskFailed => self.end_task(wire, kind)?,
+            EventKind::AttemptDone | EventKind::AttemptFailed | EventKind::TaskDone | EventKind::TaskFailed => {
+                self.end_task(wire, kind)?
+            }
             _ => vec![self.to_native_event(wire)?],
         };
         let Some(last) = events.last_mut() else {
@@ -143,8 +126,7 @@ impl<'s> Translation<'s> {
             }
             Some(index) => {
                 let progress = run.loop_.as_ref();
-                let has_begun = progress
-                    .is_some_and(|loop_| loop_.live.contains_key(&index) || loop_.has_ended(index));
+                let has_begun = progress.is_some_and(|loop_| loop_.live.contains_key(&index) || loop_.has_ended(index));
                 if has_begun {
                     return Vec::new();
                 }
@@ -173,20 +155,15 @@ impl<'s> Translation<'s> {
         events
     }
 
-    fn end_iteration(
-        &self,
-        wire: &WireEvent,
-        kind: EventKind,
-    ) -> Result<Vec<Event>, TranslateError> {
+    fn end_iteration(&self, wire: &WireEvent, kind: EventKind) -> Result<Vec<Event>, TranslateError> {
         let iteration = wire.location()?.iteration;
         let mut events = self.start_events(iteration);
         let body = if kind == EventKind::IterationDone {
             events.extend(self.end_tasks(wire, iteration)?);
             let event = wire.to_event(self.now);
-            event.map_or(
-                EventBody::IterationDone(IterationDone { set_ctx: None }),
-                |event| event.body,
-            )
+            event.map_or(EventBody::IterationDone(IterationDone { set_ctx: None }), |event| {
+                event.body
+            })
         } else {
             let failed = FailurePayload {
                 error: reported_error(wire),
@@ -199,11 +176,7 @@ impl<'s> Translation<'s> {
     }
 
     /// The outcome of the only task, if it is reported with the end of the step or iteration.
-    fn end_tasks(
-        &self,
-        wire: &WireEvent,
-        iteration: Option<u64>,
-    ) -> Result<Vec<Event>, TranslateError> {
+    fn end_tasks(&self, wire: &WireEvent, iteration: Option<u64>) -> Result<Vec<Event>, TranslateError> {
         let initial = Continuation::default();
         let continuation = self.continuation(iteration).unwrap_or(&initial);
         if self.has_run_all(continuation) {
@@ -231,12 +204,9 @@ impl<'s> Translation<'s> {
     /// Whether all tasks of the pipeline have been reported.
     fn has_run_all(&self, continuation: &Continuation) -> bool {
         let last = self.step.tasks.last();
-        let is_behind_last = last
-            .is_none_or(|task| continuation.cursor == PipelineCursor::After(task.label.clone()));
-        matches!(
-            continuation.stage,
-            PipelineStage::Done | PipelineStage::Failed
-        ) || (is_behind_last && continuation.stage == PipelineStage::Ready)
+        let is_behind_last = last.is_none_or(|task| continuation.cursor == PipelineCursor::After(task.label.clone()));
+        matches!(continuation.stage, PipelineStage::Done | PipelineStage::Failed)
+            || (is_behind_last && continuation.stage == PipelineStage::Ready)
     }
 
     /// The start of a task or of one of its attempts.
@@ -284,23 +254,14 @@ impl<'s> Translation<'s> {
             let attempt = wire.attempt.unwrap_or(1);
             if !is_begun || continuation.attempt < attempt {
                 events.extend(self.attempts_before(&at, continuation, attempt));
-                let next = EventLocation {
-                    attempt,
-                    ..at.clone()
-                };
+                let next = EventLocation { attempt, ..at.clone() };
                 events.push(self.event(next, EventBody::AttemptStarted(EmptyPayload {})));
             }
         } else {
             events.extend(self.start_missing(&at, continuation));
         }
-        let current = if is_begun {
-            continuation.attempt.max(1)
-        } else {
-            1
-        };
-        let attempt = events
-            .last()
-            .map_or(current, |event| event.location.attempt.max(1));
+        let current = if is_begun { continuation.attempt.max(1) } else { 1 };
+        let attempt = events.last().map_or(current, |event| event.location.attempt.max(1));
         let at = EventLocation { attempt, ..at };
         let has_failed = matches!(kind, EventKind::AttemptFailed | EventKind::TaskFailed);
         let body = if is_native_payload(wire) {
@@ -323,10 +284,7 @@ impl<'s> Translation<'s> {
         }
         if matches!(continuation.stage, PipelineStage::Retrying { .. }) {
             let attempt = continuation.attempt + 1;
-            let at = EventLocation {
-                attempt,
-                ..at.clone()
-            };
+            let at = EventLocation { attempt, ..at.clone() };
             return vec![self.event(at, EventBody::AttemptStarted(EmptyPayload {}))];
         }
         Vec::new()
@@ -334,17 +292,11 @@ impl<'s> Translation<'s> {
 
     /// The events that the log needs before attempt `next` of a task starts: the earlier attempts, each with its
     /// retry.
-    fn attempts_before(
-        &self,
-        at: &EventLocation,
-        continuation: &Continuation,
-        next: u32,
-    ) -> Vec<Event> {
+    fn attempts_before(&self, at: &EventLocation, continuation: &Continuation, next: u32) -> Vec<Event> {
         let is_begun = is_task_running(continuation, at);
         let mut events = Vec::new();
         let mut current = continuation.attempt.max(1);
-        let mut is_retrying =
-            is_begun && matches!(continuation.stage, PipelineStage::Retrying { .. });
+        let mut is_retrying = is_begun && matches!(continuation.stage, PipelineStage::Retrying { .. });
         if !is_begun {
             let first = EventLocation {
                 attempt: 1,
@@ -370,10 +322,7 @@ impl<'s> Translation<'s> {
                     set_ctx: None,
                     set: None,
                 };
-                events.push(self.event(
-                    current_location,
-                    EventBody::PolicyEvaluated(Box::new(policy)),
-                ));
+                events.push(self.event(current_location, EventBody::PolicyEvaluated(Box::new(policy))));
             }
             current += 1;
             if current < next {
@@ -397,9 +346,7 @@ impl<'s> Translation<'s> {
 
     fn to_native_event(&self, wire: &WireEvent) -> Result<Event, TranslateError> {
         let mut event = wire.to_event(self.now)?;
-        if let EventBody::ResultStored(stored) | EventBody::ManifestUpdated(stored) =
-            &mut event.body
-        {
+        if let EventBody::ResultStored(stored) | EventBody::ManifestUpdated(stored) = &mut event.body {
             move_extracted(wire, stored);
         }
         event.location = self.reported_location(wire)?;
@@ -459,12 +406,7 @@ impl<'s> Translation<'s> {
     }
 
     /// Location of a task: its current visit, or the next one.
-    fn task_location(
-        &self,
-        label: Name,
-        iteration: Option<u64>,
-        continuation: &Continuation,
-    ) -> EventLocation {
+    fn task_location(&self, label: Name, iteration: Option<u64>, continuation: &Continuation) -> EventLocation {
         let earlier_visits = continuation.visits.get(&label).copied().unwrap_or(0);
         let is_here = continuation.cursor == PipelineCursor::At(label.clone());
         let visit = if is_here {
@@ -584,9 +526,7 @@ fn ended_body(wire: &WireEvent, kind: EventKind, has_failed: bool) -> EventBody 
 /// Moves extracted fields that are next to the reference into it.
 fn move_extracted(wire: &WireEvent, stored: &mut ResultStored) {
     let payload = wire.payload.as_ref().map(RawJson::to_value);
-    let extracted = payload
-        .as_ref()
-        .and_then(|payload| payload.get("extracted"));
+    let extracted = payload.as_ref().and_then(|payload| payload.get("extracted"));
     if let Some(Value::Object(extracted)) = extracted
         && stored.result_ref.extracted.is_empty()
     {

@@ -80,11 +80,7 @@ fn playbook_scope(path: &str) -> String {
 
 impl Keychain {
     /// Cache scope of an entry.
-    pub(super) async fn scope_key(
-        &self,
-        owner: &EntryOwner,
-        scope: KeychainScope,
-    ) -> Result<String, Error> {
+    pub(super) async fn scope_key(&self, owner: &EntryOwner, scope: KeychainScope) -> Result<String, Error> {
         Ok(match scope {
             KeychainScope::Local => format!("run:{}", owner.execution),
             KeychainScope::Global => playbook_scope(&owner.path),
@@ -106,11 +102,7 @@ impl Keychain {
     }
 
     /// Returns a cached value unless it has expired.
-    pub(super) async fn cached_value(
-        &self,
-        scope: &str,
-        name: &str,
-    ) -> Result<Option<CachedValue>, Error> {
+    pub(super) async fn cached_value(&self, scope: &str, name: &str) -> Result<Option<CachedValue>, Error> {
         let Some(row) = self.store.sealed_store().keychain(scope, name).await? else {
             return Ok(None);
         };
@@ -123,21 +115,12 @@ impl Keychain {
     }
 
     /// Returns the value that all executions of a playbook share: set by an admin, or fetched by one of them.
-    pub(super) async fn shared_value(
-        &self,
-        path: &str,
-        name: &str,
-    ) -> Result<Option<CachedValue>, Error> {
+    pub(super) async fn shared_value(&self, path: &str, name: &str) -> Result<Option<CachedValue>, Error> {
         self.cached_value(&playbook_scope(path), name).await
     }
 
     /// Caches the value of an entry.
-    pub(super) async fn cache_value(
-        &self,
-        scope: &str,
-        name: &str,
-        cached: &CachedValue,
-    ) -> Result<(), Error> {
+    pub(super) async fn cache_value(&self, scope: &str, name: &str, cached: &CachedValue) -> Result<(), Error> {
         let location = sealed_location(scope, name);
         let value = cached.to_sealed();
         for _ in 0..SEALS_MAX {
@@ -167,17 +150,9 @@ fn sealed_location(scope: &str, name: &str) -> SealedLocation {
 
 impl Server {
     /// State of an entry that all executions of a playbook share, without its value.
-    pub(crate) async fn keychain_entry_status(
-        &self,
-        entry: SharedEntry<'_>,
-    ) -> Result<KeychainEntryStatus, Error> {
+    pub(crate) async fn keychain_entry_status(&self, entry: SharedEntry<'_>) -> Result<KeychainEntryStatus, Error> {
         let scope = playbook_scope(entry.path);
-        let row = self
-            .shared
-            .store
-            .sealed_store()
-            .keychain(&scope, entry.name)
-            .await?;
+        let row = self.shared.store.sealed_store().keychain(&scope, entry.name).await?;
         let now = self.shared.store.now();
         let live = row.filter(|row| row.expires_at.is_none_or(|expires| expires > now));
         Ok(KeychainEntryStatus {
@@ -206,18 +181,12 @@ impl Server {
         keychain
             .cache_value(&playbook_scope(entry.path), entry.name, &cached)
             .await?;
-        keychain
-            .audit(actor, audit_record("keychain.set", &entry))
-            .await?;
+        keychain.audit(actor, audit_record("keychain.set", &entry)).await?;
         self.keychain_entry_status(entry).await
     }
 
     /// Removes an entry that all executions of a playbook share; it is resolved again on next use.
-    pub(crate) async fn forget_keychain_entry(
-        &self,
-        entry: SharedEntry<'_>,
-        actor: Actor,
-    ) -> Result<bool, Error> {
+    pub(crate) async fn forget_keychain_entry(&self, entry: SharedEntry<'_>, actor: Actor) -> Result<bool, Error> {
         let scope = playbook_scope(entry.path);
         let safe = self.shared.store.sealed_store();
         let was_there = safe.remove_keychain(&scope, entry.name).await?;

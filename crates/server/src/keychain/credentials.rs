@@ -18,11 +18,7 @@ const TRIES_MAX: usize = 16;
 
 impl Server {
     /// Stores a credential; if the name exists, as its next version.
-    pub async fn set_credential(
-        &self,
-        request: &SetCredentialRequest,
-        actor: Actor,
-    ) -> Result<CredentialEntry, Error> {
+    pub async fn set_credential(&self, request: &SetCredentialRequest, actor: Actor) -> Result<CredentialEntry, Error> {
         let keychain = &self.shared.keychain;
         let set = keychain.set_credential(request).await;
         let detail = set.as_ref().map(|row| json!({"version": row.version}));
@@ -45,20 +41,13 @@ impl Server {
     /// Returns one credential, without its value.
     pub async fn credential(&self, name: &str) -> Result<CredentialEntry, Error> {
         let row = self.shared.store.sealed_store().credential(name).await?;
-        row.map(to_entry)
-            .ok_or_else(|| Error::NotFound(name.to_owned()))
+        row.map(to_entry).ok_or_else(|| Error::NotFound(name.to_owned()))
     }
 
     /// Removes a credential. Workers that cached it drop it within a minute.
     pub async fn remove_credential(&self, name: &str, actor: Actor) -> Result<(), Error> {
         let keychain = &self.shared.keychain;
-        if !self
-            .shared
-            .store
-            .sealed_store()
-            .remove_credential(name)
-            .await?
-        {
+        if !self.shared.store.sealed_store().remove_credential(name).await? {
             return Err(Error::NotFound(name.to_owned()));
         }
         let done = AuditRecord {

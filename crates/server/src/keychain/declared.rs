@@ -45,13 +45,10 @@ impl DeclaredSecrets {
             let values = opens.name_templates.iter();
             for value in values.filter_map(|tree| tree.render(scope).ok()) {
                 let names = kinds.iter();
-                rendered.extend(
-                    names.flat_map(|kind| credential_names_in(kind.as_str(), &value.value)),
-                );
+                rendered.extend(names.flat_map(|kind| credential_names_in(kind.as_str(), &value.value)));
             }
         }
-        let is_opened =
-            |name: &str| reads_any || self.names.contains(name) || rendered.contains(name);
+        let is_opened = |name: &str| reads_any || self.names.contains(name) || rendered.contains(name);
         let entries = self.entries.iter().map(|entry| entry.name.to_string());
         let entries = entries.filter(|name| is_opened(name));
         let credentials = self.names.iter().filter(|name| self.entry(name).is_none());
@@ -78,10 +75,7 @@ impl DeclaredSecrets {
         let Some((opens, kinds)) = self.steps.get(step) else {
             return false;
         };
-        let values = opens
-            .name_templates
-            .iter()
-            .filter_map(|tree| tree.render(scope).ok());
+        let values = opens.name_templates.iter().filter_map(|tree| tree.render(scope).ok());
         let mut values = values.map(|rendered| rendered.value);
         let comes_to = |value: &serde_json::Value| {
             let mut kinds = kinds.iter();

@@ -50,10 +50,7 @@ impl<'k> EntryResolver<'k> {
     /// Resolves a name to the value of a keychain entry or credential.
     pub(super) async fn resolve(&mut self, name: &str) -> Result<CachedValue, Error> {
         let declared = Arc::clone(&self.declared_secrets);
-        let position = declared
-            .entries
-            .iter()
-            .position(|entry| entry.name == *name);
+        let position = declared.entries.iter().position(|entry| entry.name == *name);
         match position {
             Some(position) => self.resolve_entry(position).await,
             None => Ok(permanent_value(self.resolve_credential(name).await?)),
@@ -98,9 +95,7 @@ impl<'k> EntryResolver<'k> {
             KeychainKind::File => {
                 permanent_value(self.read_each(entry, &fields, |this, path| this.read_file(entry, path))?)
             }
-            KeychainKind::Token | KeychainKind::Vault => {
-                self.fetch_entry(entry, &fields, shared).await?
-            }
+            KeychainKind::Token | KeychainKind::Vault => self.fetch_entry(entry, &fields, shared).await?,
         };
         Ok(self.add_resolved(entry, cached))
     }
@@ -119,14 +114,9 @@ impl<'k> EntryResolver<'k> {
             if self.resolved_values.contains_key(&name) {
                 continue;
             }
-            let at = declared
-                .entries
-                .iter()
-                .position(|earlier| earlier.name == *name);
+            let at = declared.entries.iter().position(|earlier| earlier.name == *name);
             let value = match at {
-                Some(before) if before < position => {
-                    Box::pin(self.resolve_entry(before)).await?.value
-                }
+                Some(before) if before < position => Box::pin(self.resolve_entry(before)).await?.value,
                 Some(_) => {
                     let reason = format!("it uses `{name}`, which must be declared before it");
                     return Err(unresolved_error(entry.name.as_str(), reason));
@@ -159,8 +149,7 @@ impl<'k> EntryResolver<'k> {
         read: impl Fn(&Self, &str) -> Result<Value, String>,
     ) -> Result<Value, Error> {
         let name = entry.name.as_str();
-        let read =
-            |location: &str| read(self, location).map_err(|reason| unresolved_error(name, reason));
+        let read = |location: &str| read(self, location).map_err(|reason| unresolved_error(name, reason));
         if let Some(Value::Object(map)) = fields.get("map").or_else(|| fields.get("data")) {
             let mut all = Map::new();
             for (key, location) in map {
@@ -194,9 +183,7 @@ impl<'k> EntryResolver<'k> {
         }
         let size = file.metadata().map(|meta| meta.len());
         if size.map_err(|_| missing())? > FILE_BYTES_MAX {
-            return Err(format!(
-                "file {displayed_path} exceeds {FILE_BYTES_MAX} bytes"
-            ));
+            return Err(format!("file {displayed_path} exceeds {FILE_BYTES_MAX} bytes"));
         }
         let text = std::fs::read_to_string(&file).map_err(|_| missing())?;
         let text = text.trim_end_matches(['\r', '\n']);
@@ -231,14 +218,10 @@ fn names_read_by(entry: &KeychainEntry) -> Vec<String> {
     let mut names = Vec::new();
     for tree in entry.fields.values() {
         tree.walk(&mut |template| {
-            names.extend(
-                keychain_reads(template)
-                    .into_iter()
-                    .filter_map(|read| match read {
-                        KeychainRead::Named(name) => Some(name),
-                        KeychainRead::Any => None,
-                    }),
-            );
+            names.extend(keychain_reads(template).into_iter().filter_map(|read| match read {
+                KeychainRead::Named(name) => Some(name),
+                KeychainRead::Any => None,
+            }));
         });
     }
     names

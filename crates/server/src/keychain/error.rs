@@ -103,9 +103,7 @@ impl Error {
                     "create it with `noetl secret set {name} --type TYPE --file FILE.json`"
                 ));
             }
-            Self::NotDeclared { .. } => {
-                "add it to `auth` of the step's task, or list it in the playbook's `keychain`"
-            }
+            Self::NotDeclared { .. } => "add it to `auth` of the step's task, or list it in the playbook's `keychain`",
             _ => return None,
         };
         Some(remedy.to_owned())

@@ -34,9 +34,7 @@ impl EntryResolver<'_> {
             name: name.to_owned(),
             request_digest: self.request_digest(entry, fields),
         };
-        let fits = |cached_value: &CachedValue| {
-            cached_value.request_digest.as_ref() == Some(&fetch_key.request_digest)
-        };
+        let fits = |cached_value: &CachedValue| cached_value.request_digest.as_ref() == Some(&fetch_key.request_digest);
         if let Some(cached_value) = shared.filter(fits) {
             return Ok(cached_value);
         }
@@ -59,9 +57,7 @@ impl EntryResolver<'_> {
             expires_at: Some(self.keychain.store.now().after(ttl)),
             request_digest: Some(fetch_key.request_digest),
         };
-        self.keychain
-            .cache_value(&fetch_key.scope, name, &cached_value)
-            .await?;
+        self.keychain.cache_value(&fetch_key.scope, name, &cached_value).await?;
         Ok(cached_value)
     }
 
@@ -69,21 +65,14 @@ impl EntryResolver<'_> {
     fn request_digest(&self, entry: &KeychainEntry, fields: &Map<String, Value>) -> String {
         let vault = self.keychain.config.vault.as_ref();
         let vault = vault.filter(|_| entry.kind == KeychainKind::Vault);
-        let with = json!([
-            format!("{:?}", entry.kind),
-            fields,
-            vault.map(|vault| &vault.address)
-        ]);
+        let with = json!([format!("{:?}", entry.kind), fields, vault.map(|vault| &vault.address)]);
         let text = zeroize::Zeroizing::new(with.to_string());
         hex::encode(sha2::Sha256::digest(text.as_bytes()))
     }
 
     async fn send_request(&self, name: &str, request: FetchRequest) -> Result<Value, Error> {
         let Some(fetch) = &self.keychain.config.fetcher else {
-            return Err(unresolved_error(
-                name,
-                "this process sends no network requests",
-            ));
+            return Err(unresolved_error(name, "this process sends no network requests"));
         };
         let response = fetch.fetch(request).await;
         let FetchResponse { status, body } = response.map_err(|error| {
@@ -102,22 +91,12 @@ impl EntryResolver<'_> {
     }
 
     /// Requests a token from its endpoint; returns it with its lifetime.
-    async fn fetch_token(
-        &self,
-        name: &str,
-        fields: &Map<String, Value>,
-    ) -> Result<(Value, Duration), Error> {
+    async fn fetch_token(&self, name: &str, fields: &Map<String, Value>) -> Result<(Value, Duration), Error> {
         let url = text_field(fields, &["endpoint", "token_url"]);
         let url = url.ok_or_else(|| unresolved_error(name, "it has no `endpoint`"))?;
         let mut data = fields.get("data").and_then(Value::as_object).cloned();
         let data_mut = data.get_or_insert_default();
-        for key in [
-            "client_id",
-            "client_secret",
-            "audience",
-            "username",
-            "password",
-        ] {
+        for key in ["client_id", "client_secret", "audience", "username", "password"] {
             if let Some(value) = fields.get(key) {
                 data_mut.entry(key).or_insert_with(|| value.clone());
             }
@@ -129,8 +108,7 @@ impl EntryResolver<'_> {
         data_mut.entry("grant_type").or_insert_with(|| grant.into());
         let headers = fields.get("headers").and_then(Value::as_object).cloned();
         let headers = headers.unwrap_or_default();
-        let is_json =
-            fields.get("json") == Some(&Value::Bool(true)) || has_json_content_type(&headers);
+        let is_json = fields.get("json") == Some(&Value::Bool(true)) || has_json_content_type(&headers);
         let body = Some(Value::Object(data.unwrap_or_default()));
         let (form, json) = if is_json { (None, body) } else { (body, None) };
         let request = FetchRequest {
@@ -145,11 +123,7 @@ impl EntryResolver<'_> {
     }
 
     /// Reads a secret manager: all values of a path, or one field for each key of `map`.
-    async fn fetch_from_vault(
-        &self,
-        entry: &KeychainEntry,
-        fields: &Map<String, Value>,
-    ) -> Result<Value, Error> {
+    async fn fetch_from_vault(&self, entry: &KeychainEntry, fields: &Map<String, Value>) -> Result<Value, Error> {
         let name = entry.name.as_str();
         if let Some(provider) = text_field(fields, &["provider"])
             && !matches!(provider, "vault" | "hashicorp")
@@ -170,8 +144,7 @@ impl EntryResolver<'_> {
                 let value = paths[path].get(field).cloned();
                 let reason = || {
                     let location = display_location(entry, location);
-                    let reason =
-                        format!("its `{key}` names a field that does not exist: {location}");
+                    let reason = format!("its `{key}` names a field that does not exist: {location}");
                     unresolved_error(name, reason)
                 };
                 all.insert(key.clone(), value.ok_or_else(reason)?);
@@ -179,9 +152,7 @@ impl EntryResolver<'_> {
             return Ok(Value::Object(all));
         }
         let path = text_field(fields, &["path", "secret", "key"]).unwrap_or(name);
-        Ok(Value::Object(
-            self.fetch_vault_path(name, fields, path).await?,
-        ))
+        Ok(Value::Object(self.fetch_vault_path(name, fields, path).await?))
     }
 
     async fn fetch_vault_path(
@@ -209,10 +180,7 @@ impl EntryResolver<'_> {
         let path = path.strip_prefix("data/").unwrap_or(path);
         let request = FetchRequest {
             method: "GET".to_owned(),
-            url: format!(
-                "{}/v1/{mount}/data/{path}",
-                vault.address.trim_end_matches('/')
-            ),
+            url: format!("{}/v1/{mount}/data/{path}", vault.address.trim_end_matches('/')),
             headers: Map::from_iter([("X-Vault-Token".to_owned(), json!(vault.token))]),
             form: None,
             json: None,
@@ -270,9 +238,7 @@ mod tests {
     fn a_token_is_fetched_again_before_it_expires() {
         let ttl_of = |expires: Value| {
             let body = json!({"access_token": "canary", "expires_in": expires});
-            parse_token("t", body)
-                .map(|(_, ttl_of)| ttl_of.as_secs())
-                .unwrap()
+            parse_token("t", body).map(|(_, ttl_of)| ttl_of.as_secs()).unwrap()
         };
         assert_eq!(ttl_of(json!(3_600)), 3_240);
         assert_eq!(ttl_of(json!("100")), 70);

@@ -189,10 +189,7 @@ mod tests {
             " AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAP8\n",
         ];
         for text in texts {
-            assert_eq!(
-                MasterKey::parse(text).as_ref().map(MasterKey::id),
-                Some(id.clone())
-            );
+            assert_eq!(MasterKey::parse(text).as_ref().map(MasterKey::id), Some(id.clone()));
         }
         for text in ["", "secret", "AAAA", &hex[2..]] {
             assert!(MasterKey::parse(text).is_none(), "{text}");
@@ -206,16 +203,10 @@ mod tests {
         let keys = MasterKeys::File(file.clone());
         let id = keys.current().unwrap().id();
         assert_eq!(keys.current().unwrap().id(), id);
-        assert_eq!(
-            fs::metadata(&file).unwrap().permissions().mode() & 0o777,
-            0o600
-        );
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
         assert!(keys.find(&id).unwrap().is_some());
         assert!(keys.find("another").unwrap().is_none());
-        assert!(matches!(
-            MasterKeys::Missing.current(),
-            Err(Error::MasterKeyMissing)
-        ));
+        assert!(matches!(MasterKeys::Missing.current(), Err(Error::MasterKeyMissing)));
     }
 }

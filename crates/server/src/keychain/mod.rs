@@ -18,9 +18,7 @@ mod shared;
 
 pub(crate) use cache::SharedEntry;
 pub(crate) use check::{StartingExecution, needs_network};
-pub use config::{
-    FetchError, FetchRequest, FetchResponse, KeychainConfig, SecretFetcher, VaultConfig,
-};
+pub use config::{FetchError, FetchRequest, FetchResponse, KeychainConfig, SecretFetcher, VaultConfig};
 pub use error::Error as KeychainError;
 pub use keys::{MasterKey, MasterKeys};
 pub(crate) use secrets::{SecretsError, resolve_secrets};

@@ -13,9 +13,7 @@ use crate::Server;
 use crate::access_tokens::Actor;
 use crate::keychain::credentials::AuditRecord;
 use crate::keychain::error::Error;
-use crate::keychain::keys::{
-    MasterKeys, key_file_error, old_key_path, read_key, sync_dir, write_temp_key,
-};
+use crate::keychain::keys::{MasterKeys, key_file_error, old_key_path, read_key, sync_dir, write_temp_key};
 use crate::keychain::seal;
 use crate::keychain::shared::Keychain;
 
@@ -96,11 +94,7 @@ impl Keychain {
         };
         let new = self.config.keys.current()?;
         let rewrapped = seal::rewrap(&old, &new, location, sealed)?;
-        Ok(self
-            .store
-            .sealed_store()
-            .rewrap(location, sealed, &rewrapped)
-            .await?)
+        Ok(self.store.sealed_store().rewrap(location, sealed, &rewrapped).await?)
     }
 
     /// Re-encrypts a value that was encrypted during a rotation. Returns false if its master key no longer exists; the
@@ -120,12 +114,7 @@ impl Keychain {
                 return Ok(!self.is_stored(location, &sealed).await?);
             };
             let rewrapped = seal::rewrap(&old, &current, location, &sealed)?;
-            if !self
-                .store
-                .sealed_store()
-                .rewrap(location, &sealed, &rewrapped)
-                .await?
-            {
+            if !self.store.sealed_store().rewrap(location, &sealed, &rewrapped).await? {
                 // The rotation re-encrypted it first, or it was replaced.
                 return Ok(true);
             }
@@ -135,19 +124,11 @@ impl Keychain {
     }
 
     /// Whether the store has exactly this encrypted value.
-    async fn is_stored(
-        &self,
-        location: &SealedLocation,
-        sealed: &SealedValue,
-    ) -> Result<bool, Error> {
+    async fn is_stored(&self, location: &SealedLocation, sealed: &SealedValue) -> Result<bool, Error> {
         let safe = self.store.sealed_store();
         let stored_row = match location {
-            SealedLocation::Credential { name, .. } => {
-                safe.credential(name).await?.map(|row| row.sealed)
-            }
-            SealedLocation::Keychain { scope, name } => {
-                safe.keychain(scope, name).await?.map(|row| row.sealed)
-            }
+            SealedLocation::Credential { name, .. } => safe.credential(name).await?.map(|row| row.sealed),
+            SealedLocation::Keychain { scope, name } => safe.keychain(scope, name).await?.map(|row| row.sealed),
         };
         Ok(stored_row.is_some_and(|stored_row| stored_row.data_key == sealed.data_key))
     }
@@ -233,10 +214,7 @@ mod tests {
         let both = [keychain(&dir, &store), keychain(&dir, &store)];
         for n in 0..4 {
             let name = format!("before-{n}");
-            both[0]
-                .cache_value("run:1", &name, &test_value("a"))
-                .await
-                .unwrap();
+            both[0].cache_value("run:1", &name, &test_value("a")).await.unwrap();
         }
         let mut tasks = tokio::task::JoinSet::new();
         for (at, keychain) in both.iter().cloned().enumerate() {
@@ -249,10 +227,7 @@ mod tests {
             tasks.spawn(async move {
                 for n in 0..12 {
                     let name = format!("during-{at}-{n}");
-                    setting
-                        .cache_value("run:1", &name, &test_value("a"))
-                        .await
-                        .unwrap();
+                    setting.cache_value("run:1", &name, &test_value("a")).await.unwrap();
                 }
             });
         }
@@ -271,50 +246,20 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store: Arc<dyn Store> = Arc::new(SqliteStore::open(dir.path()).unwrap());
         let keychain = keychain(&dir, &store);
-        keychain
-            .cache_value("run:1", "pin", &test_value("a"))
-            .await
-            .unwrap();
-        let row = store
-            .sealed_store()
-            .keychain("run:1", "pin")
-            .await
-            .unwrap()
-            .unwrap();
+        keychain.cache_value("run:1", "pin", &test_value("a")).await.unwrap();
+        let row = store.sealed_store().keychain("run:1", "pin").await.unwrap().unwrap();
         let location = SealedLocation::Keychain {
             scope: "run:1".to_owned(),
             name: "pin".to_owned(),
         };
-        assert!(
-            keychain
-                .rewrap_if_rotated(&location, &row.sealed)
-                .await
-                .unwrap()
-        );
+        assert!(keychain.rewrap_if_rotated(&location, &row.sealed).await.unwrap());
         // Simulates a complete rotation between encrypting and storing.
         fs::remove_file(dir.path().join("master.key")).unwrap();
-        assert!(
-            !keychain
-                .rewrap_if_rotated(&location, &row.sealed)
-                .await
-                .unwrap()
-        );
-        keychain
-            .cache_value("run:1", "pin", &test_value("b"))
-            .await
-            .unwrap();
+        assert!(!keychain.rewrap_if_rotated(&location, &row.sealed).await.unwrap());
+        keychain.cache_value("run:1", "pin", &test_value("b")).await.unwrap();
         // A value that replaced this one does not have to be confirmed.
-        assert!(
-            keychain
-                .rewrap_if_rotated(&location, &row.sealed)
-                .await
-                .unwrap()
-        );
-        let cached = keychain
-            .cached_value("run:1", "pin")
-            .await
-            .unwrap()
-            .unwrap();
+        assert!(keychain.rewrap_if_rotated(&location, &row.sealed).await.unwrap());
+        let cached = keychain.cached_value("run:1", "pin").await.unwrap().unwrap();
         assert_eq!(cached.value["pin"], "b");
     }
 }

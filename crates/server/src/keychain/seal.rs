@@ -52,11 +52,7 @@ fn unwrap_data_key(
     sealed: &SealedValue,
 ) -> Result<Zeroizing<[u8; 32]>, Error> {
     let tampered = || Error::Tampered(describe_location(location));
-    let bytes = decrypt(
-        key.bytes(),
-        &associated_data("key", location),
-        &sealed.data_key,
-    );
+    let bytes = decrypt(key.bytes(), &associated_data("key", location), &sealed.data_key);
     let bytes = bytes.ok_or_else(tampered)?;
     let key = <[u8; 32]>::try_from(bytes.as_slice()).map_err(|_| tampered())?;
     Ok(Zeroizing::new(key))
@@ -140,10 +136,7 @@ mod tests {
             assert_eq!(refused.code(), "CREDENTIAL_TAMPERED");
         }
         let resealed = seal(&key, &credential_location("a", 1), b"canary-value");
-        assert_ne!(
-            (resealed.data, resealed.data_key),
-            (sealed.data, sealed.data_key)
-        );
+        assert_ne!((resealed.data, resealed.data_key), (sealed.data, sealed.data_key));
     }
 
     #[test]
@@ -171,10 +164,7 @@ mod tests {
         let (old, new) = (MasterKey::generate(), MasterKey::generate());
         let sealed = seal(&old, &credential_location("a", 1), b"value");
         let rewrapped = rewrap(&old, &new, &credential_location("a", 1), &sealed).unwrap();
-        assert_eq!(
-            *open(&new, &credential_location("a", 1), &rewrapped).unwrap(),
-            b"value"
-        );
+        assert_eq!(*open(&new, &credential_location("a", 1), &rewrapped).unwrap(), b"value");
         assert!(open(&old, &credential_location("a", 1), &rewrapped).is_err());
         assert!(rewrap(&new, &old, &credential_location("a", 1), &sealed).is_err());
     }

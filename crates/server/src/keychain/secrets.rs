@@ -110,10 +110,7 @@ fn to_resolved_secret(shared: &ServerShared, name: &str, cached: CachedValue) ->
 }
 
 /// Returns the command if the worker holds it under this claim.
-async fn claimed_command(
-    shared: &ServerShared,
-    request: &SecretsRequest,
-) -> Result<Command, SecretsError> {
+async fn claimed_command(shared: &ServerShared, request: &SecretsRequest) -> Result<Command, SecretsError> {
     let claims = shared.store.worker_claims(&request.worker).await?;
     let is_held = claims.iter().any(|claims| {
         claims.claim.command == request.command
@@ -127,10 +124,7 @@ async fn claimed_command(
         let message = format!("more than {NAMES_MAX} credentials requested at once");
         return Err(Error::Invalid(message).into());
     }
-    let open = shared
-        .store
-        .open_commands(request.command.execution)
-        .await?;
+    let open = shared.store.open_commands(request.command.execution).await?;
     let mut commands = open.into_iter().map(|open| open.command);
     let command = commands.find(|command| command.id == request.command);
     command.ok_or(SecretsError::Fenced)
@@ -172,9 +166,7 @@ async fn check_declared(
         if declared.is_rendered_name(step, name, &scope) {
             continue;
         }
-        let refused = Err(Error::NotDeclared {
-            step: step.to_string(),
-        });
+        let refused = Err(Error::NotDeclared { step: step.to_string() });
         audit_use(shared, request, UNDECLARED, &refused).await?;
         return refused.map_err(SecretsError::from);
     }

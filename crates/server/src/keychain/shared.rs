@@ -48,39 +48,27 @@ impl Keychain {
     }
 
     /// Encrypts a value for a location.
-    pub(super) fn seal_value(
-        &self,
-        location: &SealedLocation,
-        value: &Value,
-    ) -> Result<SealedValue, Error> {
+    pub(super) fn seal_value(&self, location: &SealedLocation, value: &Value) -> Result<SealedValue, Error> {
         let key = self.config.keys.current()?;
         let text = zeroize::Zeroizing::new(value.to_string());
         Ok(seal::seal(&key, location, text.as_bytes()))
     }
 
     /// Decrypts a value that was encrypted for a location.
-    pub(super) fn open_value(
-        &self,
-        location: &SealedLocation,
-        sealed: &SealedValue,
-    ) -> Result<Value, Error> {
+    pub(super) fn open_value(&self, location: &SealedLocation, sealed: &SealedValue) -> Result<Value, Error> {
         let key = self.config.keys.find(&sealed.key_id)?;
         let key = key.ok_or_else(|| Error::MasterKeyWrong {
             what: seal::describe_location(location),
             key_id: sealed.key_id.clone(),
         })?;
         let text = seal::open(&key, location, sealed)?;
-        serde_json::from_slice(&text)
-            .map_err(|_| Error::Tampered(seal::describe_location(location)))
+        serde_json::from_slice(&text).map_err(|_| Error::Tampered(seal::describe_location(location)))
     }
 
     /// Lock for a network request, so that the same request is sent only once at a time; other requests do not wait
     /// for it.
     pub(super) fn fetch_lock(&self, fetch_key: &FetchKey) -> Arc<tokio::sync::Mutex<()>> {
-        let mut all = self
-            .fetch_locks
-            .lock()
-            .expect("no holder of the lock panics");
+        let mut all = self.fetch_locks.lock().expect("no holder of the lock panics");
         all.retain(|_, lock| lock.strong_count() > 0);
         if let Some(lock) = all.get(fetch_key).and_then(Weak::upgrade) {
             return lock;
@@ -91,14 +79,8 @@ impl Keychain {
     }
 
     /// The secrets that a playbook uses, cached.
-    pub(super) fn declared_secrets(
-        &self,
-        playbook: &language::playbook::Playbook,
-    ) -> Arc<DeclaredSecrets> {
-        let mut secrets_by_step = self
-            .declared_secrets
-            .lock()
-            .expect("no holder of the lock panics");
+    pub(super) fn declared_secrets(&self, playbook: &language::playbook::Playbook) -> Arc<DeclaredSecrets> {
+        let mut secrets_by_step = self.declared_secrets.lock().expect("no holder of the lock panics");
         if let Some(declared) = secrets_by_step.get(&playbook.hash) {
             return declared;
         }

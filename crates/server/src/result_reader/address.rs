@@ -33,10 +33,8 @@ impl ResultAddress {
     /// The task that is meant, if nothing but a task of a step is: any iteration, page and attempt fits.
     pub(crate) fn task_of_step(&self) -> Option<(&Name, &Name)> {
         let place = &self.selector;
-        let is_part = place.iteration.is_some()
-            || place.page.is_some()
-            || place.attempt.is_some()
-            || self.visit.is_some();
+        let is_part =
+            place.iteration.is_some() || place.page.is_some() || place.attempt.is_some() || self.visit.is_some();
         let task = place.task.as_ref().filter(|_| !is_part)?;
         Some((self.step.as_ref()?, task))
     }
@@ -150,13 +148,7 @@ mod tests {
         let whole = uri.replace("2.7.3", "task:fetch.page:run:2.7.3");
         assert_eq!(ResultAddress::parse(&whole), Some((execution, wanted)));
         let plain = "noetl://execution/42/step/fetch/task/page/run/2.3/attempt/1";
-        assert_eq!(
-            ResultAddress::parse(plain).unwrap().1.selector.iteration,
-            None
-        );
-        assert_eq!(
-            ResultAddress::parse("noetl://execution/42/step/fetch"),
-            None
-        );
+        assert_eq!(ResultAddress::parse(plain).unwrap().1.selector.iteration, None);
+        assert_eq!(ResultAddress::parse("noetl://execution/42/step/fetch"), None);
     }
 }

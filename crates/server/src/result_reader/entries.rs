@@ -69,10 +69,7 @@ impl ResultReader {
                 self.store.outline(id, after, PAGE).await?
             };
             let Some(last) = page.last() else {
-                return Ok(ReferencePage {
-                    entries,
-                    next: None,
-                });
+                return Ok(ReferencePage { entries, next: None });
             };
             after = last.seq;
             for event in page.iter().filter(|event| address.matches(event)) {

@@ -29,9 +29,7 @@ impl LocatedResult {
                 Some(reference) => Self::from_reference(*reference),
                 None => Self::Value(success.result),
             },
-            Outcome::Error(failure) => {
-                Self::Value(serde_json::to_value(failure.error).unwrap_or_default())
-            }
+            Outcome::Error(failure) => Self::Value(serde_json::to_value(failure.error).unwrap_or_default()),
         }
     }
 
@@ -47,9 +45,7 @@ impl LocatedResult {
     pub(crate) fn from_event(event: &Event) -> Option<Self> {
         match event.body.recorded_result()? {
             RecordedResult::Attempt(ended) => ended.outcome.parse_as().ok().map(Self::from_outcome),
-            RecordedResult::Manifest(stored) => {
-                Some(Self::from_reference((*stored.result_ref).clone()))
-            }
+            RecordedResult::Manifest(stored) => Some(Self::from_reference((*stored.result_ref).clone())),
             RecordedResult::TaskDone(_) | RecordedResult::TaskFailed(_) => {
                 manifest::outcome_from_event(event).map(Self::from_outcome)
             }

@@ -40,26 +40,19 @@ impl ResultReader {
                 Some(located) => Ok(Some(located)),
                 None => self.find_best_match(execution, &attempt).await,
             },
-            ParsedAddress::LoopManifest { step, run } => {
-                match self.find_indexed(execution, uri).await? {
-                    Some(located) => Ok(Some(located)),
-                    None => self.find_inline_loop(execution, step, run).await,
-                }
-            }
+            ParsedAddress::LoopManifest { step, run } => match self.find_indexed(execution, uri).await? {
+                Some(located) => Ok(Some(located)),
+                None => self.find_inline_loop(execution, step, run).await,
+            },
             ParsedAddress::Other => self.find_indexed(execution, uri).await,
         }
     }
 
     /// Looks up this exact address in the index.
-    async fn find_indexed(
-        &self,
-        execution: ExecutionId,
-        uri: &str,
-    ) -> Result<Option<LocatedResult>, Error> {
+    async fn find_indexed(&self, execution: ExecutionId, uri: &str) -> Result<Option<LocatedResult>, Error> {
         let rows = self.store.results(execution).await?;
         let references = rows.iter().rev();
-        let mut references =
-            references.filter_map(|row| row.result_ref.parse_as::<ResultRef>().ok());
+        let mut references = references.filter_map(|row| row.result_ref.parse_as::<ResultRef>().ok());
         let indexed = references.find(|reference| reference.uri == uri);
         Ok(indexed.map(LocatedResult::from_reference))
     }
@@ -74,11 +67,7 @@ impl ResultReader {
         let mut results = None;
         parts::for_each_outline_event(&*self.store, execution, |event| {
             if let EventBody::LoopDone(done) = &event.body
-                && event
-                    .location
-                    .step
-                    .as_ref()
-                    .is_some_and(|name| name.as_str() == step)
+                && event.location.step.as_ref().is_some_and(|name| name.as_str() == step)
                 && event.location.run == run
             {
                 results = done
@@ -92,11 +81,7 @@ impl ResultReader {
     }
 
     /// Lists the bodies of a run, or of one of its steps.
-    async fn list_bodies(
-        &self,
-        execution: ExecutionId,
-        step: Option<&str>,
-    ) -> Result<Option<LocatedResult>, Error> {
+    async fn list_bodies(&self, execution: ExecutionId, step: Option<&str>) -> Result<Option<LocatedResult>, Error> {
         if self.store.execution(execution).await?.is_none() {
             return Ok(None);
         }
@@ -191,16 +176,10 @@ mod tests {
             step: "a",
             id: Some("12"),
         };
-        assert_eq!(
-            parse_test_address("noetl://execution/7/result/a/12"),
-            Some(result)
-        );
+        assert_eq!(parse_test_address("noetl://execution/7/result/a/12"), Some(result));
         assert_eq!(parse_test_address("noetl://execution/x/result/a"), None);
         let attempt = parse_test_address("noetl://execution/7/step/a/task/t/run/2.5.1/attempt/3");
-        assert!(
-            matches!(attempt, Some(ParsedAddress::Attempt(_))),
-            "{attempt:?}"
-        );
+        assert!(matches!(attempt, Some(ParsedAddress::Attempt(_))), "{attempt:?}");
         assert_eq!(
             parse_test_address("noetl://execution/7/ctx/3/key"),
             Some(ParsedAddress::Other)

@@ -40,12 +40,7 @@ pub struct LoopOutline {
 
 impl ResultReader {
     /// Returns the outline of a run after an event; at most `limit` events.
-    pub async fn outline(
-        &self,
-        id: ExecutionId,
-        after: Seq,
-        limit: usize,
-    ) -> Result<ExecutionOutline, Error> {
+    pub async fn outline(&self, id: ExecutionId, after: Seq, limit: usize) -> Result<ExecutionOutline, Error> {
         // Counts are read before the position, so that an event after the position is never counted.
         let loops = if after == Seq(0) {
             self.loop_outlines(id).await?
@@ -82,11 +77,7 @@ impl ResultReader {
         Ok(loops.into_values().collect())
     }
 
-    async fn failure_events(
-        &self,
-        id: ExecutionId,
-        progress: &LoopProgress,
-    ) -> Result<Vec<Event>, Error> {
+    async fn failure_events(&self, id: ExecutionId, progress: &LoopProgress) -> Result<Vec<Event>, Error> {
         if progress.failed == 0 {
             return Ok(Vec::new());
         }
@@ -102,11 +93,7 @@ impl ResultReader {
     }
 
     /// Adds values that only the state of a live run contains.
-    async fn add_live_loops(
-        &self,
-        id: ExecutionId,
-        loops: &mut BTreeMap<StepRunId, LoopOutline>,
-    ) -> Result<(), Error> {
+    async fn add_live_loops(&self, id: ExecutionId, loops: &mut BTreeMap<StepRunId, LoopOutline>) -> Result<(), Error> {
         let row = self.store.execution(id).await?;
         if row.is_none_or(|row| row.status.is_terminal()) {
             return Ok(());
@@ -117,10 +104,7 @@ impl ResultReader {
         for (run_id, run) in state.runs.iter() {
             let Some(progress) = &run.loop_ else { continue };
             let waits = run.waits.iter().filter(|(index, _)| index.is_some());
-            let starts: Vec<Seq> = waits
-                .map(|(_, wait)| wait.since)
-                .take(DESCRIBED_MAX)
-                .collect();
+            let starts: Vec<Seq> = waits.map(|(_, wait)| wait.since).take(DESCRIBED_MAX).collect();
             let entry = loops.entry(run_id.clone()).or_insert_with(|| LoopOutline {
                 progress: LoopProgress {
                     run: run_id.clone(),
@@ -132,9 +116,7 @@ impl ResultReader {
                 events: Vec::new(),
             });
             entry.in_flight = progress.live.len() as u64;
-            entry
-                .events
-                .extend(self.store.events_at(id, &starts).await?);
+            entry.events.extend(self.store.events_at(id, &starts).await?);
         }
         Ok(())
     }

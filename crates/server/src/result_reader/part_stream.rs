@@ -71,26 +71,16 @@ pub(super) fn stream_values(reader: &ResultReader, parts: PartIndex) -> ByteStre
 }
 
 /// Streams the elements that the parts add to a list, in order.
-pub(super) fn stream_appended(
-    reader: &ResultReader,
-    parts: PartIndex,
-    rule: &ManifestRule,
-) -> ByteStream {
+pub(super) fn stream_appended(reader: &ResultReader, parts: PartIndex, rule: &ManifestRule) -> ByteStream {
     let path = rule.merge_path.as_deref().unwrap_or("$");
     let form = PartForm::Elements(rule.combiner(), ::results::parse_plain_path(path));
     stream_parts(reader, parts, form, PartFrame::list())
 }
 
 /// The manifest itself, with the address of each part.
-pub(super) fn stream_manifest(
-    reader: &ResultReader,
-    parts: PartIndex,
-    rule: &ManifestRule,
-) -> ByteStream {
+pub(super) fn stream_manifest(reader: &ResultReader, parts: PartIndex, rule: &ManifestRule) -> ByteStream {
     let path = rule.merge_path.as_ref();
-    let path = path.map_or_else(String::new, |path| {
-        format!("\"merge_path\":{},", json!(path))
-    });
+    let path = path.map_or_else(String::new, |path| format!("\"merge_path\":{},", json!(path)));
     let strategy = rule.strategy.name();
     let head = format!("{{\"kind\":\"manifest\",\"strategy\":\"{strategy}\",{path}\"parts\":[");
     let frame = PartFrame { head, tail: "]}" };
@@ -109,12 +99,7 @@ pub(crate) fn wrap_stream(before: String, pieces: ByteStream, behind: &'static s
     Box::pin(pieces.chain(single_chunk(behind.as_bytes())))
 }
 
-fn stream_parts(
-    reader: &ResultReader,
-    parts: PartIndex,
-    form: PartForm,
-    frame: PartFrame,
-) -> ByteStream {
+fn stream_parts(reader: &ResultReader, parts: PartIndex, form: PartForm, frame: PartFrame) -> ByteStream {
     let out = PartStream {
         reader: reader.clone(),
         parts,
@@ -157,10 +142,7 @@ impl PartStream {
     async fn add_part(&mut self, text: &mut Vec<u8>) -> Result<(), Error> {
         if self.ready_events.is_empty() {
             let store = &*self.reader.store;
-            self.ready_events = self
-                .parts
-                .load_events(store, self.next_index, self.batch)
-                .await?;
+            self.ready_events = self.parts.load_events(store, self.next_index, self.batch).await?;
             self.next_index += self.ready_events.len();
             // If a read returned fewer parts than allowed, the next parts are similar in size.
             self.batch = self.batch.min(self.ready_events.len().max(1));
@@ -189,24 +171,16 @@ impl PartStream {
     }
 
     /// The JSON text that a part adds.
-    async fn part_content(
-        &mut self,
-        index: usize,
-        event: Option<Box<Event>>,
-    ) -> Result<PartContent, Error> {
+    async fn part_content(&mut self, index: usize, event: Option<Box<Event>>) -> Result<PartContent, Error> {
         if let PartForm::Location = self.form {
             let page = self.parts.page(index);
             let origin = event.as_deref().map(|event| manifest_entry(event, page));
-            return Ok(PartContent::Elements(
-                origin.iter().map(to_json_bytes).collect(),
-            ));
+            return Ok(PartContent::Elements(origin.iter().map(to_json_bytes).collect()));
         }
         if let PartForm::Value = self.form
             && let Some(text) = event.as_deref().and_then(inline_result)
         {
-            return Ok(PartContent::Elements(vec![Bytes::copy_from_slice(
-                text.as_bytes(),
-            )]));
+            return Ok(PartContent::Elements(vec![Bytes::copy_from_slice(text.as_bytes())]));
         }
         let outcome = event.as_deref().and_then(outcome_from_event);
         let Some(outcome) = outcome.filter(Outcome::is_ok) else {
@@ -227,17 +201,13 @@ impl PartStream {
             (PartForm::Elements(collect, _), _) => {
                 let value = self.reader.load_value(located).await?;
                 let elements = collect.part_elements(value);
-                Ok(PartContent::Elements(
-                    elements.iter().map(to_json_bytes).collect(),
-                ))
+                Ok(PartContent::Elements(elements.iter().map(to_json_bytes).collect()))
             }
             (_, Some(reference)) => {
                 let reading = self.reader.bodies.read(reference, None).await?;
                 Ok(PartContent::Stream(reading.chunks))
             }
-            _ => Ok(PartContent::Elements(vec![
-                self.reader.load_text(located).await?,
-            ])),
+            _ => Ok(PartContent::Elements(vec![self.reader.load_text(located).await?])),
         }
     }
 }
@@ -252,16 +222,12 @@ async fn stream_elements(
     let located = ::results::locate_value(bodies, reference, &[path.to_vec()]).await?;
     let range = match located {
         None => return Ok(PartContent::Elements(Vec::new())),
-        Some(LocatedValue {
-            list: Some(list), ..
-        }) if list.total == 0 => {
+        Some(LocatedValue { list: Some(list), .. }) if list.total == 0 => {
             return Ok(PartContent::Elements(Vec::new()));
         }
         // The text between the brackets.
         Some(LocatedValue {
-            range,
-            list: Some(_),
-            ..
+            range, list: Some(_), ..
         }) => range.start + 1..range.end - 1,
         Some(LocatedValue { range, .. }) => range,
     };

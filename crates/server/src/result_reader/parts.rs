@@ -83,9 +83,7 @@ impl PartIndex {
                 let mut events_by_seq = BTreeMap::new();
                 let mut missing = from as u64..until as u64;
                 for log in logs {
-                    let end = log
-                        .find_outcomes(store, &missing, &mut events_by_seq)
-                        .await?;
+                    let end = log.find_outcomes(store, &missing, &mut events_by_seq).await?;
                     missing.end = missing.end.min(end);
                 }
                 Ok(missing.map(|index| events_by_seq.remove(&index)).collect())
@@ -123,11 +121,7 @@ impl PartIndex {
         }
         let mut by_page: BTreeMap<i64, Seq> = BTreeMap::new();
         let manifest_events = store.events_at(execution, &[rule.seq]).await?;
-        let Some(at) = manifest_events
-            .into_iter()
-            .next()
-            .map(|event| event.location)
-        else {
+        let Some(at) = manifest_events.into_iter().next().map(|event| event.location) else {
             return Ok(Self::empty());
         };
         let is_part = |event: &Event| {
@@ -166,9 +160,7 @@ impl PartIndex {
         until: Seq,
     ) -> Result<Self, Error> {
         let start_events = store.events_at(execution, &[started]).await?;
-        let Some(EventBody::LoopStarted(loop_started)) =
-            start_events.into_iter().next().map(|event| event.body)
-        else {
+        let Some(EventBody::LoopStarted(loop_started)) = start_events.into_iter().next().map(|event| event.body) else {
             return Ok(Self::empty());
         };
         let own = ReusedIterationSet {
@@ -200,12 +192,8 @@ impl PartIndex {
 impl IterationLog {
     /// The log that records these iterations.
     async fn find(store: &dyn Store, items: ReusedIterationSet) -> Result<Option<Self>, Error> {
-        let events = store
-            .events_at(items.execution_id, &[items.started])
-            .await?;
-        let run = events
-            .first()
-            .and_then(|event| event.location.step_run_id());
+        let events = store.events_at(items.execution_id, &[items.started]).await?;
+        let run = events.first().and_then(|event| event.location.step_run_id());
         Ok(run.map(|run| Self {
             execution: items.execution_id,
             run,
@@ -259,9 +247,7 @@ pub(crate) async fn for_each_event(
         let page = store.events(execution, after, limit.min(PAGE)).await?;
         let Some(last) = page.last() else { break };
         after = last.seq;
-        page.iter()
-            .filter(|event| event.seq <= until)
-            .for_each(&mut show);
+        page.iter().filter(|event| event.seq <= until).for_each(&mut show);
     }
     Ok(())
 }

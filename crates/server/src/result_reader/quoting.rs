@@ -94,9 +94,7 @@ mod tests {
         let text = "a \"quoted\" line\nü 漢 \u{1F600} end".as_bytes();
         let broken = [text, b"\xff\xe6\xbc", b"x\xe6"].concat();
         for size in 1..9 {
-            let pieces = broken
-                .chunks(size)
-                .map(|piece| Ok(Bytes::copy_from_slice(piece)));
+            let pieces = broken.chunks(size).map(|piece| Ok(Bytes::copy_from_slice(piece)));
             let pieces: Vec<io::Result<Bytes>> = pieces.collect();
             let mut out = Vec::new();
             let mut quoted = quote_stream(Box::pin(stream::iter(pieces)));

@@ -43,22 +43,14 @@ impl ResultReader {
     }
 
     /// Finds the selected result: a step's own, or the latest successful match, otherwise the latest match.
-    pub async fn find(
-        &self,
-        id: ExecutionId,
-        address: &ResultAddress,
-    ) -> Result<Option<LocatedResult>, Error> {
+    pub async fn find(&self, id: ExecutionId, address: &ResultAddress) -> Result<Option<LocatedResult>, Error> {
         if let Some(step) = address.step.as_ref().filter(|_| address.is_whole()) {
             return self.find_step_result(id, step).await;
         }
         self.find_best_match(id, address).await
     }
 
-    async fn find_step_result(
-        &self,
-        id: ExecutionId,
-        step: &Name,
-    ) -> Result<Option<LocatedResult>, Error> {
+    async fn find_step_result(&self, id: ExecutionId, step: &Name) -> Result<Option<LocatedResult>, Error> {
         let state = loading::load_state(&*self.store, id).await?;
         let state = state.ok_or(Error::NotFound(id))?;
         let live = state.runs.iter().rev().find(|(run, _)| run.step == *step);
@@ -66,19 +58,14 @@ impl ResultReader {
         match (summary.and_then(|summary| summary.latest.as_ref()), live) {
             (Some(latest), _) => self.load_latest(id, latest).await.map(Some),
             (None, Some((_, run))) if run.loop_.is_none() => {
-                self.find_best_match(id, &ResultAddress::for_step(step.clone()))
-                    .await
+                self.find_best_match(id, &ResultAddress::for_step(step.clone())).await
             }
             _ => Ok(None),
         }
     }
 
     /// Loads a step's latest result.
-    pub(crate) async fn load_latest(
-        &self,
-        id: ExecutionId,
-        latest: &StepPointer,
-    ) -> Result<LocatedResult, Error> {
+    pub(crate) async fn load_latest(&self, id: ExecutionId, latest: &StepPointer) -> Result<LocatedResult, Error> {
         Ok(match Envelope::from(latest).content {
             EnvelopeContent::Event(seq) => {
                 let events = loading::load_events(&*self.store, id, &[seq]).await?;
@@ -112,10 +99,7 @@ impl ResultReader {
             return Ok(matching.and_then(LocatedResult::from_event));
         }
         if let Some((step, task)) = address.task_of_step()
-            && let Some(ends) = self
-                .store
-                .loop_task(id, step, address.selector.run, task)
-                .await?
+            && let Some(ends) = self.store.loop_task(id, step, address.selector.run, task).await?
         {
             // Every result of a loop's task belongs to an iteration, so no other event needs to be searched.
             return self.in_log(id, ends.succeeded.or(ends.failed)).await;
@@ -126,8 +110,7 @@ impl ResultReader {
                 best.consider(event);
             }
         };
-        let is_part_of_loop =
-            address.task_of_step().is_none() && !self.loop_runs(id, address).await?.is_empty();
+        let is_part_of_loop = address.task_of_step().is_none() && !self.loop_runs(id, address).await?.is_empty();
         if is_part_of_loop {
             parts::for_each_event(&*self.store, id, Seq(0), Seq(u64::MAX), meet).await?;
         } else {
@@ -137,11 +120,7 @@ impl ResultReader {
     }
 
     /// Loads the result that an event of the log records.
-    async fn in_log(
-        &self,
-        id: ExecutionId,
-        seq: Option<Seq>,
-    ) -> Result<Option<LocatedResult>, Error> {
+    async fn in_log(&self, id: ExecutionId, seq: Option<Seq>) -> Result<Option<LocatedResult>, Error> {
         let Some(seq) = seq else {
             return Ok(None);
         };
@@ -150,11 +129,7 @@ impl ResultReader {
     }
 
     /// The results that match an address with an iteration, by seq.
-    pub(super) async fn iteration_events(
-        &self,
-        id: ExecutionId,
-        address: &ResultAddress,
-    ) -> Result<Vec<Event>, Error> {
+    pub(super) async fn iteration_events(&self, id: ExecutionId, address: &ResultAddress) -> Result<Vec<Event>, Error> {
         let Some(index) = address.selector.iteration else {
             return Ok(Vec::new());
         };
@@ -169,11 +144,7 @@ impl ResultReader {
     }
 
     /// The runs of loops that an address may select.
-    pub(super) async fn loop_runs(
-        &self,
-        id: ExecutionId,
-        address: &ResultAddress,
-    ) -> Result<Vec<StepRunId>, Error> {
+    pub(super) async fn loop_runs(&self, id: ExecutionId, address: &ResultAddress) -> Result<Vec<StepRunId>, Error> {
         let step = address.step.as_ref();
         let runs = self.store.loops(id).await?.into_iter();
         let runs = runs.map(|progress| progress.run);
@@ -188,9 +159,7 @@ impl ResultReader {
     pub async fn stream(&self, located: LocatedResult) -> Result<ByteStream, Error> {
         match located {
             LocatedResult::Body(reference) => Ok(self.bodies.read(&reference, None).await?.chunks),
-            LocatedResult::Manifest(reference, rule)
-                if rule.strategy == CombineStrategy::Append =>
-            {
+            LocatedResult::Manifest(reference, rule) if rule.strategy == CombineStrategy::Append => {
                 let parts = self.index_parts(&reference, &rule).await?;
                 Ok(if rule.is_loop {
                     part_stream::stream_values(self, parts)
@@ -203,9 +172,7 @@ impl ResultReader {
                 let parts = PartIndex::from_loop(&*self.store, log, started, done).await?;
                 Ok(part_stream::stream_values(self, parts))
             }
-            located => Ok(part_stream::single_chunk(
-                self.load_value(located).await?.to_string(),
-            )),
+            located => Ok(part_stream::single_chunk(self.load_value(located).await?.to_string())),
         }
     }
 
@@ -213,18 +180,11 @@ impl ResultReader {
     pub async fn stream_json(&self, located: LocatedResult) -> Result<ByteStream, Error> {
         let is_json = located.content_type() == "application/json";
         let pieces = self.stream(located).await?;
-        Ok(if is_json {
-            pieces
-        } else {
-            quote_stream(pieces)
-        })
+        Ok(if is_json { pieces } else { quote_stream(pieces) })
     }
 
     /// Returns a small result as JSON text; `None` for a large one, of which only the start is read.
-    pub(crate) async fn small_text(
-        &self,
-        located: LocatedResult,
-    ) -> Result<Option<Vec<u8>>, Error> {
+    pub(crate) async fn small_text(&self, located: LocatedResult) -> Result<Option<Vec<u8>>, Error> {
         if self.is_large(&located).await? {
             return Ok(None);
         }
@@ -248,28 +208,18 @@ impl ResultReader {
             LocatedResult::Loop(log, pointer) => {
                 let done = self.store.events_at(*log, &[pointer.done]).await?;
                 let done = done.into_iter().next().map(|event| event.body);
-                Ok(
-                    matches!(done, Some(EventBody::LoopDone(done)) if done.stats.total > SMALL_PARTS_MAX),
-                )
+                Ok(matches!(done, Some(EventBody::LoopDone(done)) if done.stats.total > SMALL_PARTS_MAX))
             }
         }
     }
 
     /// Streams a manifest with the address of each part.
-    pub async fn stream_manifest(
-        &self,
-        reference: &ResultRef,
-        rule: &ManifestRule,
-    ) -> Result<ByteStream, Error> {
+    pub async fn stream_manifest(&self, reference: &ResultRef, rule: &ManifestRule) -> Result<ByteStream, Error> {
         let parts = self.index_parts(reference, rule).await?;
         Ok(part_stream::stream_manifest(self, parts, rule))
     }
 
-    async fn index_parts(
-        &self,
-        reference: &ResultRef,
-        rule: &ManifestRule,
-    ) -> Result<PartIndex, Error> {
+    async fn index_parts(&self, reference: &ResultRef, rule: &ManifestRule) -> Result<PartIndex, Error> {
         let Some(execution) = execution_of_uri(&reference.uri) else {
             return Ok(PartIndex::empty());
         };
@@ -288,22 +238,16 @@ impl ResultReader {
                     let bytes = self.bodies.get(&reference).await?;
                     Ok(::results::decode_body(&reference, &bytes))
                 }
-                LocatedResult::Manifest(reference, rule) => {
-                    self.combine_parts(&reference, &rule).await
+                LocatedResult::Manifest(reference, rule) => self.combine_parts(&reference, &rule).await,
+                located @ LocatedResult::Loop(..) => {
+                    collect_elements(self.stream(located).await?).await.map(Value::Array)
                 }
-                located @ LocatedResult::Loop(..) => collect_elements(self.stream(located).await?)
-                    .await
-                    .map(Value::Array),
             }
         })
     }
 
     /// Loads the combined value of the parts of a manifest.
-    async fn combine_parts(
-        &self,
-        reference: &ResultRef,
-        rule: &ManifestRule,
-    ) -> Result<Value, Error> {
+    async fn combine_parts(&self, reference: &ResultRef, rule: &ManifestRule) -> Result<Value, Error> {
         if reference.meta.bytes > IN_MEMORY_BYTES_MAX {
             let uri = reference.uri.clone();
             return Err(Error::TooLarge(uri, IN_MEMORY_BYTES_MAX));

@@ -10,8 +10,8 @@ use model::time::Time;
 use super::build::{PlainStep, creation_commit, next_commit};
 use super::{StoreFixture, expect_ok};
 use crate::{
-    AccessTokenId, AccessTokenRow, AuditEntry, AuditOutcome, AuditRow, ClaimQuery, CommandChange,
-    CommitStatus, Store, StoreProcess,
+    AccessTokenId, AccessTokenRow, AuditEntry, AuditOutcome, AuditRow, ClaimQuery, CommandChange, CommitStatus, Store,
+    StoreProcess,
 };
 
 fn access_token(id: i64, byte: u8) -> AccessTokenRow {
@@ -46,10 +46,7 @@ pub async fn a_token_is_found_by_its_hash_and_keeps_its_revocation(site: &dyn St
     let first = expect_ok(first_store.token_by_hash(&[7; 32]).await).expect("the token exists");
     assert!(first.last_used_at.is_some() && first.revoked_at.is_some());
     expect_ok(first_store.revoke_token(AccessTokenId(2)).await);
-    assert_eq!(
-        expect_ok(first_store.token_by_hash(&[7; 32]).await),
-        Some(first)
-    );
+    assert_eq!(expect_ok(first_store.token_by_hash(&[7; 32]).await), Some(first));
     let untouched = expect_ok(first_store.token_by_hash(&[8; 32]).await).expect("the token exists");
     assert_eq!((untouched.last_used_at, untouched.revoked_at), (None, None));
 }
@@ -96,24 +93,12 @@ pub async fn the_audit_trail_is_one_chain(site: &dyn StoreFixture) {
 pub async fn a_setting_is_set_once(site: &dyn StoreFixture) {
     let (first_store, second_store) = (site.join(), site.join());
     assert_eq!(expect_ok(first_store.setting("color").await), None);
-    assert_eq!(
-        expect_ok(first_store.set_setting_once("color", "red").await),
-        "red"
-    );
-    assert_eq!(
-        expect_ok(second_store.set_setting_once("color", "blue").await),
-        "red"
-    );
-    assert_eq!(
-        expect_ok(second_store.setting("color").await).as_deref(),
-        Some("red")
-    );
+    assert_eq!(expect_ok(first_store.set_setting_once("color", "red").await), "red");
+    assert_eq!(expect_ok(second_store.set_setting_once("color", "blue").await), "red");
+    assert_eq!(expect_ok(second_store.setting("color").await).as_deref(), Some("red"));
     let secret = expect_ok(first_store.setting("cluster_secret").await);
     assert!(secret.as_ref().is_some_and(|secret| secret.len() >= 16));
-    assert_eq!(
-        expect_ok(second_store.setting("cluster_secret").await),
-        secret
-    );
+    assert_eq!(expect_ok(second_store.setting("cluster_secret").await), secret);
 }
 
 /// Creates an execution with an offered command at sequence number 4 that requires the given kinds.
@@ -146,10 +131,7 @@ pub async fn a_command_goes_only_to_a_worker_that_serves_its_kinds(site: &dyn St
     let any = create_offered_command(&*store, &[]).await;
     let claimed = async |kinds: Option<&[&str]>| -> Vec<ExecutionId> {
         let claims = expect_ok(store.claim_commands(&claim_query("w", kinds)).await);
-        claims
-            .into_iter()
-            .map(|claim| claim.command.id.execution)
-            .collect()
+        claims.into_iter().map(|claim| claim.command.id.execution).collect()
     };
     assert_eq!(claimed(Some(&["http"])).await, [any]);
     assert!(claimed(Some(&[])).await.is_empty());
@@ -168,10 +150,7 @@ pub async fn a_worker_sees_what_it_holds(site: &dyn StoreFixture) {
         expect_ok(store.claim_commands(&claim_query("w", None)).await);
     }
     for (id, body) in [
-        (
-            ids[1],
-            EventBody::PlaybookPaused(ControlNote { reason: None }),
-        ),
+        (ids[1], EventBody::PlaybookPaused(ControlNote { reason: None })),
         (ids[2], EventBody::CancelRequested(StopRequest::default())),
     ] {
         let turn = vec![(EventLocation::default(), body)];
@@ -180,13 +159,7 @@ pub async fn a_worker_sees_what_it_holds(site: &dyn StoreFixture) {
     let claims = expect_ok(site.join().worker_claims(&WorkerId("w".into())).await);
     let standing: Vec<_> = claims
         .iter()
-        .map(|claims| {
-            (
-                claims.claim.command.execution,
-                claims.is_paused,
-                claims.is_cancelling,
-            )
-        })
+        .map(|claims| (claims.claim.command.execution, claims.is_paused, claims.is_cancelling))
         .collect();
     let expected = [
         (ids[0], false, false),
@@ -205,10 +178,7 @@ pub async fn a_worker_sees_what_it_holds(site: &dyn StoreFixture) {
             .release_claim(claims[3].claim.command, claims[3].claim.lease_epoch)
             .await,
     );
-    assert_eq!(
-        expect_ok(store.worker_claims(&WorkerId("w".into())).await),
-        claims[..3]
-    );
+    assert_eq!(expect_ok(store.worker_claims(&WorkerId("w".into())).await), claims[..3]);
     assert!(expect_ok(store.worker_claims(&WorkerId("x".into())).await).is_empty());
 }
 
@@ -227,10 +197,7 @@ pub async fn a_command_issued_to_a_worker_is_held_by_it(site: &dyn StoreFixture)
     let claims = expect_ok(store.worker_claims(&worker).await);
     assert_eq!(claims.len(), 1);
     assert_eq!(
-        (
-            claims[0].claim.command.execution,
-            claims[0].claim.lease_epoch
-        ),
+        (claims[0].claim.command.execution, claims[0].claim.lease_epoch),
         (id, LeaseEpoch(1))
     );
 }
@@ -243,22 +210,14 @@ pub async fn work_withdrawn_first_may_be_offered_again_in_one_commit(site: &dyn 
     let mut late = PlainStep::new("a", 1).schedule(&*store, id, Seq(4));
     late.commands.push(close.clone());
     let refused = store.commit(late).await;
-    let is_named = matches!(
-        &refused,
-        Err(crate::Error::Invariant(model::event::UniqueKey::Work(_)))
-    );
+    let is_named = matches!(&refused, Err(crate::Error::Invariant(model::event::UniqueKey::Work(_))));
     assert!(is_named, "{refused:?}");
     let mut reissue = PlainStep::new("a", 1).schedule(&*store, id, Seq(4));
     reissue.commands.insert(0, close);
-    assert_eq!(
-        expect_ok(store.commit(reissue).await),
-        CommitStatus::Committed
-    );
+    assert_eq!(expect_ok(store.commit(reissue).await), CommitStatus::Committed);
     let open = expect_ok(store.open_commands(id).await);
     assert_eq!(
-        open.iter()
-            .map(|open| open.command.id.seq)
-            .collect::<Vec<_>>(),
+        open.iter().map(|open| open.command.id.seq).collect::<Vec<_>>(),
         [Seq(6)]
     );
 }
@@ -266,26 +225,16 @@ pub async fn work_withdrawn_first_may_be_offered_again_in_one_commit(site: &dyn 
 /// A process sees the live processes and the owners of executions.
 pub async fn processes_see_each_other(site: &dyn StoreFixture) {
     let (first_store, second_store) = (site.join(), site.join());
-    let (me, other) = (
-        expect_ok(first_store.owner()),
-        expect_ok(second_store.owner()),
-    );
+    let (me, other) = (expect_ok(first_store.owner()), expect_ok(second_store.owner()));
     let alive = |peer: &StoreProcess, owner| peer.owner == owner && peer.is_alive;
     let peers = expect_ok(first_store.processes().await);
-    assert!(
-        peers.iter().any(|peer| alive(peer, me.clone())),
-        "{peers:?}"
-    );
-    assert!(
-        peers.iter().any(|peer| alive(peer, other.clone())),
-        "{peers:?}"
-    );
+    assert!(peers.iter().any(|peer| alive(peer, me.clone())), "{peers:?}");
+    assert!(peers.iter().any(|peer| alive(peer, other.clone())), "{peers:?}");
     let mut first = creation_commit(&*second_store);
     first.creation.owner = Some(other.clone());
     let other_owner_run = first.execution;
     expect_ok(second_store.commit(first).await);
-    let driver =
-        expect_ok(first_store.owner_of(other_owner_run).await).expect("the execution has an owner");
+    let driver = expect_ok(first_store.owner_of(other_owner_run).await).expect("the execution has an owner");
     assert!(alive(&driver, other));
     let mut first = creation_commit(&*second_store);
     first.creation.owner = Some(crate::OwnerId("nobody".into()));
@@ -339,11 +288,7 @@ pub async fn appends_wait_in_the_outbox_until_they_are_published(site: &dyn Stor
         .collect();
     assert_eq!(
         places,
-        [
-            (id, Seq(1), Seq(2)),
-            (id, Seq(3), Seq(4)),
-            (other_id, Seq(1), Seq(2))
-        ]
+        [(id, Seq(1), Seq(2)), (id, Seq(3), Seq(4)), (other_id, Seq(1), Seq(2))]
     );
     assert!(waiting.is_sorted_by_key(|row| row.position));
     let first = waiting[0].position;

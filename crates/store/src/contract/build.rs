@@ -2,8 +2,8 @@
 
 use model::command::{Command, CommandWork};
 use model::event::{
-    CommandIssued, EmptyPayload, EndStatus, Event, EventBody, EventLocation, EventSource,
-    ExecutionFinished, ExecutionRequested, ResultStored, StepDone, StepScheduled, TaskEnded,
+    CommandIssued, EmptyPayload, EndStatus, Event, EventBody, EventLocation, EventSource, ExecutionFinished,
+    ExecutionRequested, ResultStored, StepDone, StepScheduled, TaskEnded,
 };
 use model::id::{CommandId, ExecutionId, Name, PlaybookHash, Seq, StepRunId, TokenId};
 use model::manifest::{CombineStrategy, ManifestRule};
@@ -36,10 +36,7 @@ pub fn creation_commit(store: &dyn Store) -> Commit {
                 EventLocation::default(),
                 EventBody::ExecutionRequested(Box::new(requested)),
             ),
-            (
-                EventLocation::default(),
-                EventBody::PlaybookStarted(EmptyPayload {}),
-            ),
+            (EventLocation::default(), EventBody::PlaybookStarted(EmptyPayload {})),
         ],
     );
     events[0].cause_seq = None;
@@ -109,20 +106,14 @@ impl PlainStep {
     /// The n-th run of a step.
     pub fn new(step: &str, run: u32) -> Self {
         Self {
-            run: StepRunId {
-                step: step.into(),
-                run,
-            },
+            run: StepRunId { step: step.into(), run },
         }
     }
 
     /// Schedules the run and offers its command.
     pub fn schedule(&self, store: &dyn Store, execution: ExecutionId, expected: Seq) -> Commit {
         let scheduled = StepScheduled {
-            tokens: vec![TokenId {
-                seq: expected,
-                arc: 0,
-            }],
+            tokens: vec![TokenId { seq: expected, arc: 0 }],
             args: None,
             args_from: None,
             is_final: false,
@@ -138,26 +129,24 @@ impl PlainStep {
             (at, EventBody::CommandIssued(issued)),
         ];
         let mut commit = next_commit(store, execution, expected, bodies);
-        commit
-            .commands
-            .push(CommandChange::Issue(Box::new(IssuedCommand {
-                command: Command {
-                    id: CommandId {
-                        execution,
-                        seq: Seq(expected.0 + 2),
-                    },
-                    playbook: PlaybookHash::from_text("text"),
-                    run: self.run.clone(),
-                    work: CommandWork::Pipeline,
-                    dispatch: 1,
-                    pool: "default".into(),
-                    args: None,
-                    loop_started: None,
+        commit.commands.push(CommandChange::Issue(Box::new(IssuedCommand {
+            command: Command {
+                id: CommandId {
+                    execution,
+                    seq: Seq(expected.0 + 2),
                 },
-                claimed: None,
-                start_by: None,
-                kinds: Vec::new(),
-            })));
+                playbook: PlaybookHash::from_text("text"),
+                run: self.run.clone(),
+                work: CommandWork::Pipeline,
+                dispatch: 1,
+                pool: "default".into(),
+                args: None,
+                loop_started: None,
+            },
+            claimed: None,
+            start_by: None,
+            kinds: Vec::new(),
+        })));
         commit
     }
 

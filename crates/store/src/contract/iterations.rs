@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use model::event::{
-    EmptyPayload, EndStatus, EventBody, EventLocation, ExecutionRetried, FailurePayload,
-    IterationDone, LoopDone, LoopStarted, LoopStats, TaskEnded,
+    EmptyPayload, EndStatus, EventBody, EventLocation, ExecutionRetried, FailurePayload, IterationDone, LoopDone,
+    LoopStarted, LoopStats, TaskEnded,
 };
 use model::id::{ExecutionId, Seq, StepRunId};
 use model::outcome::{ErrorKind, TaskError};
@@ -32,18 +32,12 @@ fn iteration_location(iteration: u64) -> EventLocation {
 
 fn iteration_done(iteration: u64) -> (EventLocation, EventBody) {
     let ended = IterationDone { set_ctx: None };
-    (
-        iteration_location(iteration),
-        EventBody::IterationDone(ended),
-    )
+    (iteration_location(iteration), EventBody::IterationDone(ended))
 }
 
 fn iteration_failed(iteration: u64) -> (EventLocation, EventBody) {
     let error = TaskError::new(ErrorKind::Unknown, "BROKEN", "it broke");
-    let failed = FailurePayload {
-        error,
-        set_ctx: None,
-    };
+    let failed = FailurePayload { error, set_ctx: None };
     (
         iteration_location(iteration),
         EventBody::IterationFailed(Box::new(failed)),
@@ -51,12 +45,7 @@ fn iteration_failed(iteration: u64) -> (EventLocation, EventBody) {
 }
 
 /// Appends the ends of iterations, each after its start. Returns the last sequence number.
-async fn append_ends(
-    store: &dyn Store,
-    id: ExecutionId,
-    expected: Seq,
-    ends: Vec<(EventLocation, EventBody)>,
-) -> Seq {
+async fn append_ends(store: &dyn Store, id: ExecutionId, expected: Seq, ends: Vec<(EventLocation, EventBody)>) -> Seq {
     let bodies = ends.into_iter().flat_map(|(at, body)| {
         let started = (at.clone(), EventBody::IterationStarted(EmptyPayload {}));
         [started, (at, body)]
@@ -118,10 +107,7 @@ pub async fn finish_loop(store: &dyn Store, iterations: u64) -> FinishedLoop {
         let indices = from..(from + LOOP_APPEND_ITERATIONS).min(iterations);
         from = indices.end;
         let events = indices.flat_map(|index| {
-            let beginning = (
-                iteration_location(index),
-                EventBody::IterationStarted(EmptyPayload {}),
-            );
+            let beginning = (iteration_location(index), EventBody::IterationStarted(EmptyPayload {}));
             [beginning, task_done(index), iteration_done(index)]
         });
         seq = write_commit(store, next_commit(store, execution, seq, events.collect())).await;
@@ -136,10 +122,7 @@ pub async fn finish_loop(store: &dyn Store, iterations: u64) -> FinishedLoop {
         results: None,
         manifests: Vec::new(),
     };
-    let ended = (
-        EventLocation::of_step_run(&loop_run()),
-        EventBody::LoopDone(ended),
-    );
+    let ended = (EventLocation::of_step_run(&loop_run()), EventBody::LoopDone(ended));
     let ends = vec![ended, execution_finished(1, EndStatus::Success)];
     let last = write_commit(store, next_commit(store, execution, seq, ends)).await;
     let done = Seq(last.0 - 1);
@@ -208,20 +191,14 @@ pub async fn iterations_are_found_by_their_index(site: &dyn StoreFixture) {
     let (id, _) = create_loop(&*store).await;
     for range in [0..1, 63..65, 149..152, 40..160, 199..300, 7..7] {
         let outcomes = expect_ok(store.iteration_events(id, &loop_run(), range.clone()).await);
-        let mut indices: Vec<u64> = outcomes
-            .iter()
-            .filter_map(|event| event.location.iteration)
-            .collect();
+        let mut indices: Vec<u64> = outcomes.iter().filter_map(|event| event.location.iteration).collect();
         indices.sort_unstable();
         let expected: Vec<u64> = range.clone().filter(|index| *index < 200).collect();
         assert_eq!(indices, expected, "{range:?}");
         assert!(outcomes.is_sorted_by_key(|event| event.seq), "{range:?}");
     }
     assert_eq!(expect_ok(store.iteration_count(id, &loop_run()).await), 200);
-    let other = StepRunId {
-        run: 2,
-        ..loop_run()
-    };
+    let other = StepRunId { run: 2, ..loop_run() };
     assert!(expect_ok(store.iteration_events(id, &other, 0..200).await).is_empty());
     assert_eq!(expect_ok(store.iteration_count(id, &other).await), 0);
 }
@@ -240,14 +217,8 @@ pub async fn iterations_are_counted_and_a_retry_counts_failures_anew(site: &dyn 
         }]
     };
     assert_eq!(expect_ok(store.loops(id).await), progress(198, 2));
-    assert_eq!(
-        expect_ok(store.failed_iterations(id, &loop_run(), 9).await),
-        [70, 110]
-    );
-    assert_eq!(
-        expect_ok(store.failed_iterations(id, &loop_run(), 1).await),
-        [70]
-    );
+    assert_eq!(expect_ok(store.failed_iterations(id, &loop_run(), 9).await), [70, 110]);
+    assert_eq!(expect_ok(store.failed_iterations(id, &loop_run(), 1).await), [70]);
     let retried = EventBody::ExecutionRetried(ExecutionRetried { generation: 2 });
     let seq = write_commit(
         &*store,
@@ -259,10 +230,7 @@ pub async fn iterations_are_counted_and_a_retry_counts_failures_anew(site: &dyn 
     assert!(expect_ok(store.failed_iterations(id, &loop_run(), 9).await).is_empty());
     append_ends(&*store, id, seq, vec![iteration_failed(110)]).await;
     assert_eq!(expect_ok(store.loops(id).await), progress(199, 1));
-    assert_eq!(
-        expect_ok(store.failed_iterations(id, &loop_run(), 9).await),
-        [110]
-    );
+    assert_eq!(expect_ok(store.failed_iterations(id, &loop_run(), 9).await), [110]);
 }
 
 /// An outline has every event that belongs to no iteration, and its pages together are complete.
@@ -275,12 +243,7 @@ pub async fn an_outline_has_everything_but_iterations(site: &dyn StoreFixture) {
     let bodies = mixed.drain(..).map(|event| (event.location, event.body));
     let seq = write_commit(
         &*store,
-        next_commit(
-            &*store,
-            id,
-            seq,
-            bodies.chain([iteration_done(300)]).collect(),
-        ),
+        next_commit(&*store, id, seq, bodies.chain([iteration_done(300)]).collect()),
     )
     .await;
     let seq = append_ends(&*store, id, seq, vec![iteration_done(301)]).await;
@@ -302,9 +265,7 @@ pub async fn an_outline_has_everything_but_iterations(site: &dyn StoreFixture) {
             outline.extend(page);
         }
         assert!(outline.is_sorted_by_key(|event| event.seq));
-        let plain = outline
-            .iter()
-            .filter(|event| event.location.iteration.is_none());
+        let plain = outline.iter().filter(|event| event.location.iteration.is_none());
         let seqs: Vec<Seq> = plain.map(|event| event.seq).collect();
         assert_eq!(seqs, expected, "{limit}");
     }
@@ -346,9 +307,7 @@ pub async fn outcomes_of_iterations_are_read_in_bounded_memory(site: &dyn StoreF
     )
     .await;
     let end_of = |index: u64| Seq(finished.started.0 + 3 * index + 2);
-    let expected = |range: Range<u64>| -> Vec<(u64, Seq)> {
-        range.map(|index| (index, end_of(index))).collect()
-    };
+    let expected = |range: Range<u64>| -> Vec<(u64, Seq)> { range.map(|index| (index, end_of(index))).collect() };
     for range in [0..200, 63..65, 7..8, 199..200] {
         let actual = outcomes(&*store, &finished, range.clone(), done, usize::MAX).await;
         assert_eq!(actual, (expected(range.clone()), range.end));
@@ -373,11 +332,7 @@ pub async fn the_latest_ends_of_a_loop_task_are_found(site: &dyn StoreFixture) {
     let finished = finish_loop(&*store, 100).await;
     let id = finished.execution;
     let seq = finished.done.next();
-    let mut later = vec![
-        task_failed("part", 7),
-        task_failed("part", 8),
-        task_failed("check", 8),
-    ];
+    let mut later = vec![task_failed("part", 7), task_failed("part", 8), task_failed("check", 8)];
     let seq = write_commit(&*store, next_commit(&*store, id, seq, later.clone())).await;
     let first_run = LoopTask {
         run: 1,

@@ -15,23 +15,14 @@ pub async fn a_commit_is_read_back_as_it_was_written(site: &dyn StoreFixture) {
     let store = site.join();
     let first = creation_commit(&*store);
     let id = first.execution;
-    assert_eq!(
-        expect_ok(store.commit(first.clone()).await),
-        CommitStatus::Committed
-    );
+    assert_eq!(expect_ok(store.commit(first.clone()).await), CommitStatus::Committed);
     let second = PlainStep::new("a", 1).schedule(&*store, id, Seq(2));
-    assert_eq!(
-        expect_ok(store.commit(second.clone()).await),
-        CommitStatus::Committed
-    );
+    assert_eq!(expect_ok(store.commit(second.clone()).await), CommitStatus::Committed);
     let all = [first.events, second.events].concat();
     assert_eq!(expect_ok(store.events(id, Seq(0), 100).await), all);
     // However events were batched, a page is full unless the log ends.
     for limit in 1..=all.len() {
-        assert_eq!(
-            expect_ok(store.events(id, Seq(0), limit).await),
-            all[..limit]
-        );
+        assert_eq!(expect_ok(store.events(id, Seq(0), limit).await), all[..limit]);
     }
     assert_eq!(expect_ok(store.events(id, Seq(1), 2).await), all[1..3]);
     let chosen = expect_ok(store.events_at(id, &[Seq(4), Seq(1), Seq(9)]).await);
@@ -71,16 +62,10 @@ pub async fn a_commit_on_an_old_version_writes_nothing(site: &dyn StoreFixture) 
 pub async fn creating_twice_creates_once(site: &dyn StoreFixture) {
     let store = site.join();
     let first = creation_commit(&*store);
-    assert_eq!(
-        expect_ok(store.commit(first.clone()).await),
-        CommitStatus::Committed
-    );
+    assert_eq!(expect_ok(store.commit(first.clone()).await), CommitStatus::Committed);
     let conflict = CommitStatus::VersionConflict { version: Seq(2) };
     assert_eq!(expect_ok(store.commit(first).await), conflict);
-    assert_eq!(
-        expect_ok(store.executions(&ExecutionFilter::default()).await).len(),
-        1
-    );
+    assert_eq!(expect_ok(store.executions(&ExecutionFilter::default()).await).len(), 1);
 }
 
 /// A log has no gaps.
@@ -118,10 +103,7 @@ pub async fn an_event_from_outside_is_found_by_its_id_and_kept_once(site: &dyn S
     let mut repeat = PlainStep::new("a", 1).schedule(&*store, id, Seq(2));
     repeat.external_events.push(foreign);
     let refused = store.commit(repeat).await;
-    let is_named = matches!(
-        &refused,
-        Err(Error::Invariant(UniqueKey::Event(EventId(77))))
-    );
+    let is_named = matches!(&refused, Err(Error::Invariant(UniqueKey::Event(EventId(77)))));
     assert!(is_named, "{refused:?}");
     assert_eq!(expect_ok(store.events(id, Seq(0), 100).await).len(), 2);
 }
@@ -142,20 +124,11 @@ pub async fn an_end_is_recorded_once_per_generation(site: &dyn StoreFixture) {
         commit.keys.push(UniqueKey::Terminal { generation });
         commit
     };
-    assert_eq!(
-        expect_ok(store.commit(end(Seq(2), 1)).await),
-        CommitStatus::Committed
-    );
+    assert_eq!(expect_ok(store.commit(end(Seq(2), 1)).await), CommitStatus::Committed);
     let refused = store.commit(end(Seq(3), 1)).await;
-    let is_named = matches!(
-        &refused,
-        Err(Error::Invariant(UniqueKey::Terminal { generation: 1 }))
-    );
+    let is_named = matches!(&refused, Err(Error::Invariant(UniqueKey::Terminal { generation: 1 })));
     assert!(is_named, "{refused:?}");
-    assert_eq!(
-        expect_ok(store.commit(end(Seq(3), 2)).await),
-        CommitStatus::Committed
-    );
+    assert_eq!(expect_ok(store.commit(end(Seq(3), 2)).await), CommitStatus::Committed);
 }
 
 /// Among commits that share a transaction, only the faulty one is refused.
@@ -196,21 +169,13 @@ pub async fn the_row_follows_the_log_through_a_life(site: &dyn StoreFixture) {
     let turns = [
         (EventBody::PlaybookPaused(note()), RunStatus::Paused, 1),
         (EventBody::PlaybookResumed(note()), RunStatus::Running, 1),
-        (
-            execution_finished(1, EndStatus::Cancelled).1,
-            RunStatus::Cancelled,
-            1,
-        ),
+        (execution_finished(1, EndStatus::Cancelled).1, RunStatus::Cancelled, 1),
         (
             EventBody::ExecutionRetried(ExecutionRetried { generation: 2 }),
             RunStatus::Running,
             2,
         ),
-        (
-            execution_finished(2, EndStatus::Success).1,
-            RunStatus::Completed,
-            2,
-        ),
+        (execution_finished(2, EndStatus::Success).1, RunStatus::Completed, 2),
     ];
     for (seq, (body, status, generation)) in (2..).zip(turns) {
         expect_ok(
@@ -225,9 +190,7 @@ pub async fn the_row_follows_the_log_through_a_life(site: &dyn StoreFixture) {
 }
 
 /// A snapshot is only used by readers of the same snapshot version.
-pub async fn snapshots_shorten_the_tail_and_other_versions_are_passed_over(
-    site: &dyn StoreFixture,
-) {
+pub async fn snapshots_shorten_the_tail_and_other_versions_are_passed_over(site: &dyn StoreFixture) {
     let store = site.join();
     let first = creation_commit(&*store);
     let id = first.execution;
@@ -255,21 +218,13 @@ pub async fn lists_are_narrowed_and_newest_first(site: &dyn StoreFixture) {
         ids.push(first.execution);
         expect_ok(store.commit(first).await);
     }
-    let end = next_commit(
-        &*store,
-        ids[1],
-        Seq(2),
-        vec![execution_finished(1, EndStatus::Success)],
-    );
+    let end = next_commit(&*store, ids[1], Seq(2), vec![execution_finished(1, EndStatus::Success)]);
     expect_ok(store.commit(end).await);
     let list = async |filter: ExecutionFilter| -> Vec<_> {
         let listed_rows = expect_ok(store.executions(&filter).await);
         listed_rows.into_iter().map(|row| row.id).collect()
     };
-    assert_eq!(
-        list(ExecutionFilter::default()).await,
-        [ids[2], ids[1], ids[0]]
-    );
+    assert_eq!(list(ExecutionFilter::default()).await, [ids[2], ids[1], ids[0]]);
     let running = ExecutionFilter {
         status: Some(RunStatus::Running),
         ..ExecutionFilter::default()
@@ -337,8 +292,5 @@ pub async fn only_runs_that_keep_a_body_for_good_last(site: &dyn StoreFixture) {
         expect_ok(store.commit(done).await);
         lasting.extend((scope == BodyScope::Permanent).then_some(id));
     }
-    assert_eq!(
-        expect_ok(store.executions_with_permanent_bodies().await),
-        lasting
-    );
+    assert_eq!(expect_ok(store.executions_with_permanent_bodies().await), lasting);
 }

@@ -43,9 +43,7 @@ pub async fn old_rows_are_removed(site: &dyn StoreFixture) {
     let holder = SessionHolder("one".into());
     for (name, ttl) in [("gone", 0), ("here", 7_200)] {
         let ttl = Duration::from_secs(ttl);
-        assert!(expect_ok(
-            store.renew_session(&worker(name), &holder, ttl).await
-        ));
+        assert!(expect_ok(store.renew_session(&worker(name), &holder, ttl).await));
     }
     let lives = start_execution(&*store, None).await;
     let never = ExecutionId(store.ids(1).0);
@@ -99,15 +97,8 @@ pub async fn keys_of_consumed_messages_are_removed(site: &dyn StoreFixture) {
         messages_before: later,
         ..old_rows_before(long_ago)
     };
-    assert_eq!(
-        expect_ok(store.remove_old_rows(of_executions).await),
-        removed_rows(1)
-    );
-    expect_ok(
-        store
-            .send_message(from_outside.clone(), Priority::Normal)
-            .await,
-    );
+    assert_eq!(expect_ok(store.remove_old_rows(of_executions).await), removed_rows(1));
+    expect_ok(store.send_message(from_outside.clone(), Priority::Normal).await);
     assert_eq!(expect_ok(store.inbox(None, 9).await), from_ref(&pending));
     assert_eq!(
         expect_ok(store.remove_old_rows(old_rows_before(later)).await),
@@ -115,15 +106,8 @@ pub async fn keys_of_consumed_messages_are_removed(site: &dyn StoreFixture) {
     );
     // No row is left that detects the repetition.
     expect_ok(store.send_message(between.clone(), Priority::Normal).await);
-    expect_ok(
-        store
-            .send_message(from_outside.clone(), Priority::Normal)
-            .await,
-    );
-    assert_eq!(
-        expect_ok(store.inbox(None, 9).await),
-        [pending, between, from_outside]
-    );
+    expect_ok(store.send_message(from_outside.clone(), Priority::Normal).await);
+    assert_eq!(expect_ok(store.inbox(None, 9).await), [pending, between, from_outside]);
 }
 
 /// The state of an asynchronous batch is removed with its end; a batch that has not ended stays.
@@ -164,9 +148,6 @@ pub async fn old_rows_are_removed_in_slices(site: &dyn StoreFixture) {
         ..old_rows_before(far_future(&*store))
     };
     for rows in [2, 2, 1, 0] {
-        assert_eq!(
-            expect_ok(store.remove_old_rows(slice).await),
-            removed_rows(rows)
-        );
+        assert_eq!(expect_ok(store.remove_old_rows(slice).await), removed_rows(rows));
     }
 }

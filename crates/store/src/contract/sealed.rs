@@ -42,28 +42,13 @@ fn keychain_entry(scope: &str, name: &str, expires_at: Option<Time>) -> Keychain
 pub async fn a_credential_is_kept_version_by_version(site: &dyn StoreFixture) {
     let (first_store, second_store) = (site.join(), site.join());
     let (first_store, second_store) = (first_store.sealed_store(), second_store.sealed_store());
-    assert!(!expect_ok(
-        first_store.put_credential(credential("b", 2)).await
-    ));
-    assert!(expect_ok(
-        first_store.put_credential(credential("b", 1)).await
-    ));
-    assert!(!expect_ok(
-        second_store.put_credential(credential("b", 1)).await
-    ));
-    assert!(!expect_ok(
-        second_store.put_credential(credential("b", 3)).await
-    ));
-    assert!(expect_ok(
-        second_store.put_credential(credential("b", 2)).await
-    ));
-    assert!(expect_ok(
-        second_store.put_credential(credential("a", 1)).await
-    ));
-    assert_eq!(
-        expect_ok(first_store.credential("b").await),
-        Some(credential("b", 2))
-    );
+    assert!(!expect_ok(first_store.put_credential(credential("b", 2)).await));
+    assert!(expect_ok(first_store.put_credential(credential("b", 1)).await));
+    assert!(!expect_ok(second_store.put_credential(credential("b", 1)).await));
+    assert!(!expect_ok(second_store.put_credential(credential("b", 3)).await));
+    assert!(expect_ok(second_store.put_credential(credential("b", 2)).await));
+    assert!(expect_ok(second_store.put_credential(credential("a", 1)).await));
+    assert_eq!(expect_ok(first_store.credential("b").await), Some(credential("b", 2)));
     let all = expect_ok(first_store.credentials().await);
     assert_eq!(all, [credential("a", 1), credential("b", 2)]);
     expect_ok(first_store.touch_credential("b").await);
@@ -72,9 +57,7 @@ pub async fn a_credential_is_kept_version_by_version(site: &dyn StoreFixture) {
     assert!(expect_ok(first_store.remove_credential("b").await));
     assert!(!expect_ok(second_store.remove_credential("b").await));
     assert_eq!(expect_ok(second_store.credential("b").await), None);
-    assert!(expect_ok(
-        second_store.put_credential(credential("b", 1)).await
-    ));
+    assert!(expect_ok(second_store.put_credential(credential("b", 1)).await));
 }
 
 /// A resolved entry belongs to its scope and is removed after its expiry.
@@ -82,25 +65,13 @@ pub async fn a_resolved_entry_is_kept_by_scope_until_it_expires(site: &dyn Store
     let store = site.join();
     let later = Some(store.now().after(Duration::from_secs(3_600)));
     let safe = store.sealed_store();
-    expect_ok(
-        safe.put_keychain(keychain_entry("run:1", "token", Some(Time(5))))
-            .await,
-    );
+    expect_ok(safe.put_keychain(keychain_entry("run:1", "token", Some(Time(5)))).await);
     let old = expect_ok(safe.keychain("run:1", "token").await);
     assert_eq!(old, Some(keychain_entry("run:1", "token", Some(Time(5)))));
-    expect_ok(
-        safe.put_keychain(keychain_entry("run:2", "token", later))
-            .await,
-    );
-    expect_ok(
-        safe.put_keychain(keychain_entry("run:2", "other", None))
-            .await,
-    );
+    expect_ok(safe.put_keychain(keychain_entry("run:2", "token", later)).await);
+    expect_ok(safe.put_keychain(keychain_entry("run:2", "other", None)).await);
     assert_eq!(expect_ok(safe.keychain("run:1", "token").await), None);
-    expect_ok(
-        safe.put_keychain(keychain_entry("run:2", "token", None))
-            .await,
-    );
+    expect_ok(safe.put_keychain(keychain_entry("run:2", "token", None)).await);
     let entry = expect_ok(safe.keychain("run:2", "token").await);
     assert_eq!(entry, Some(keychain_entry("run:2", "token", None)));
     assert_eq!(expect_ok(safe.keychain("run:3", "token").await), None);
@@ -116,10 +87,7 @@ pub async fn data_keys_are_wrapped_anew_one_by_one(site: &dyn StoreFixture) {
     let safe = store.sealed_store();
     expect_ok(safe.put_credential(credential("a", 1)).await);
     expect_ok(safe.put_credential(credential("b", 1)).await);
-    expect_ok(
-        safe.put_keychain(keychain_entry("run:1", "token", None))
-            .await,
-    );
+    expect_ok(safe.put_keychain(keychain_entry("run:1", "token", None)).await);
     let old = expect_ok(safe.sealed_with_other_keys("k2").await);
     let places: Vec<_> = old.iter().map(|(location, _)| location.clone()).collect();
     let a = SealedLocation::Credential {

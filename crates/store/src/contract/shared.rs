@@ -11,11 +11,7 @@ use crate::{Adoption, CommitStatus, Message, MessageKey, OwnerId, Priority, Stor
 
 pub(super) fn message(from: ExecutionId, n: u32, to: ExecutionId) -> Message {
     Message {
-        key: MessageKey {
-            from,
-            seq: Seq(2),
-            n,
-        },
+        key: MessageKey { from, seq: Seq(2), n },
         to,
         body: RawJson::from_serializable("start"),
     }
@@ -38,10 +34,7 @@ pub async fn a_message_arrives_once(site: &dyn StoreFixture) {
     sender.messages.push(letter.clone());
     expect_ok(store.commit(sender).await);
     expect_ok(store.send_message(letter.clone(), Priority::Normal).await);
-    assert_eq!(
-        expect_ok(store.inbox(None, 9).await),
-        std::slice::from_ref(&letter)
-    );
+    assert_eq!(expect_ok(store.inbox(None, 9).await), std::slice::from_ref(&letter));
     assert!(expect_ok(store.is_pending(letter.key).await));
     let mut reply = PlainStep::new("a", 1).schedule(&*store, receiver, Seq(2));
     reply.consumed.push(letter.key);
@@ -54,59 +47,33 @@ pub async fn a_message_arrives_once(site: &dyn StoreFixture) {
 /// Each process receives the messages to the executions it owns.
 pub async fn a_message_to_a_new_execution_goes_to_its_senders_driver(site: &dyn StoreFixture) {
     let (first_store, second_store) = (site.join(), site.join());
-    let (me, other) = (
-        expect_ok(first_store.owner()),
-        expect_ok(second_store.owner()),
-    );
+    let (me, other) = (expect_ok(first_store.owner()), expect_ok(second_store.owner()));
     let own_run = start_execution(&*first_store, Some(me.clone())).await;
     let other_run = start_execution(&*second_store, Some(other.clone())).await;
     let fresh = ExecutionId(first_store.ids(1).0);
     let to_fresh = message(own_run, 0, fresh);
     let to_theirs = message(own_run, 1, other_run);
-    expect_ok(
-        first_store
-            .send_message(to_fresh.clone(), Priority::Normal)
-            .await,
-    );
-    expect_ok(
-        first_store
-            .send_message(to_theirs.clone(), Priority::Normal)
-            .await,
-    );
+    expect_ok(first_store.send_message(to_fresh.clone(), Priority::Normal).await);
+    expect_ok(first_store.send_message(to_theirs.clone(), Priority::Normal).await);
     let to_me = expect_ok(first_store.inbox(Some(&me), 9).await);
     assert_eq!(to_me, std::slice::from_ref(&to_fresh));
     let to_other = expect_ok(second_store.inbox(Some(&other), 9).await);
     assert_eq!(to_other, std::slice::from_ref(&to_theirs));
-    assert_eq!(
-        expect_ok(second_store.inbox(None, 9).await),
-        [to_fresh, to_theirs]
-    );
+    assert_eq!(expect_ok(second_store.inbox(None, 9).await), [to_fresh, to_theirs]);
 }
 
 /// A message to an execution whose owner is dead goes to the live processes.
-pub async fn a_message_to_an_execution_of_a_dead_process_goes_to_a_live_one(
-    site: &dyn StoreFixture,
-) {
+pub async fn a_message_to_an_execution_of_a_dead_process_goes_to_a_live_one(site: &dyn StoreFixture) {
     let (first_store, second_store) = (site.join(), site.join());
-    let (me, other) = (
-        expect_ok(first_store.owner()),
-        expect_ok(second_store.owner()),
-    );
+    let (me, other) = (expect_ok(first_store.owner()), expect_ok(second_store.owner()));
     let other_run = start_execution(&*second_store, Some(other)).await;
     let orphan = start_execution(&*first_store, Some(OwnerId("nobody".into()))).await;
     let fresh = || ExecutionId(first_store.ids(1).0);
     let to_theirs = message(fresh(), 0, other_run);
     let to_orphan = message(fresh(), 0, orphan);
     expect_ok(first_store.send_message(to_theirs, Priority::Normal).await);
-    expect_ok(
-        first_store
-            .send_message(to_orphan.clone(), Priority::Normal)
-            .await,
-    );
-    assert_eq!(
-        expect_ok(first_store.inbox(Some(&me), 9).await),
-        [to_orphan]
-    );
+    expect_ok(first_store.send_message(to_orphan.clone(), Priority::Normal).await);
+    assert_eq!(expect_ok(first_store.inbox(Some(&me), 9).await), [to_orphan]);
 }
 
 /// The sender can read that its message was refused, or withdraw a message that is not consumed yet.
@@ -118,18 +85,11 @@ pub async fn a_refused_message_is_answered(site: &dyn StoreFixture) {
     expect_ok(store.send_message(refused.clone(), Priority::Normal).await);
     expect_ok(store.refuse_message(refused.key, "no").await);
     assert!(!expect_ok(store.is_pending(refused.key).await));
-    assert_eq!(
-        expect_ok(store.refusal(refused.key).await).as_deref(),
-        Some("no")
-    );
+    assert_eq!(expect_ok(store.refusal(refused.key).await).as_deref(), Some("no"));
     assert!(!expect_ok(store.withdraw_message(refused.key).await));
 
     let carried_out = message(fresh(), 0, receiver);
-    expect_ok(
-        store
-            .send_message(carried_out.clone(), Priority::Normal)
-            .await,
-    );
+    expect_ok(store.send_message(carried_out.clone(), Priority::Normal).await);
     let mut reply = PlainStep::new("a", 1).schedule(&*store, receiver, Seq(2));
     reply.consumed.push(carried_out.key);
     expect_ok(store.commit(reply).await);
@@ -137,11 +97,7 @@ pub async fn a_refused_message_is_answered(site: &dyn StoreFixture) {
     assert_eq!(expect_ok(store.refusal(carried_out.key).await), None);
 
     let taken_back = message(fresh(), 0, receiver);
-    expect_ok(
-        store
-            .send_message(taken_back.clone(), Priority::Normal)
-            .await,
-    );
+    expect_ok(store.send_message(taken_back.clone(), Priority::Normal).await);
     assert!(expect_ok(store.withdraw_message(taken_back.key).await));
     assert!(expect_ok(store.inbox(None, 9).await).is_empty());
 }
@@ -155,29 +111,20 @@ pub async fn the_catalog_counts_only_changes(site: &dyn StoreFixture) {
     assert_eq!((first.version, second_entry.version), (1, 2));
     let back = expect_ok(store.put_playbook("a/b", "one").await);
     assert_eq!(back.version, 3);
-    assert_eq!(
-        expect_ok(store.catalog_entry("a/b", None).await),
-        Some(back.clone())
-    );
+    assert_eq!(expect_ok(store.catalog_entry("a/b", None).await), Some(back.clone()));
     assert_eq!(
         expect_ok(store.catalog_entry("a/b", Some(2)).await),
         Some(second_entry.clone())
     );
     assert_eq!(expect_ok(store.catalog_entry("a/c", None).await), None);
-    assert_eq!(
-        expect_ok(store.playbook(&second_entry.hash).await),
-        Some(second_entry)
-    );
+    assert_eq!(expect_ok(store.playbook(&second_entry.hash).await), Some(second_entry));
     assert_eq!(expect_ok(store.catalog().await), [back]);
 }
 
 /// Live processes keep their executions; those of dead processes can be adopted.
 pub async fn an_execution_of_a_dead_process_can_be_adopted(site: &dyn StoreFixture) {
     let (first_store, second_store) = (site.join(), site.join());
-    let (me, other) = (
-        expect_ok(first_store.owner()),
-        expect_ok(second_store.owner()),
-    );
+    let (me, other) = (expect_ok(first_store.owner()), expect_ok(second_store.owner()));
     assert_ne!(me, other);
     let own_run = start_execution(&*first_store, Some(me.clone())).await;
     let other_run = start_execution(&*second_store, Some(other.clone())).await;
@@ -191,10 +138,7 @@ pub async fn an_execution_of_a_dead_process_can_be_adopted(site: &dyn StoreFixtu
         expect_ok(first_store.adopt(other_run, &me, Priority::Normal).await),
         Adoption::OwnedBy(other)
     );
-    assert_eq!(
-        expect_ok(first_store.abandoned_executions().await),
-        [orphan]
-    );
+    assert_eq!(expect_ok(first_store.abandoned_executions().await), [orphan]);
     assert_eq!(
         expect_ok(first_store.adopt(orphan, &me, Priority::Normal).await),
         Adoption::Owned
@@ -202,11 +146,7 @@ pub async fn an_execution_of_a_dead_process_can_be_adopted(site: &dyn StoreFixtu
     assert!(expect_ok(first_store.abandoned_executions().await).is_empty());
     let row = expect_ok(second_store.execution(orphan).await).expect("the execution exists");
     assert_eq!(row.owner, Some(me.clone()));
-    let nowhere = expect_ok(
-        first_store
-            .adopt(ExecutionId(1), &me, Priority::Normal)
-            .await,
-    );
+    let nowhere = expect_ok(first_store.adopt(ExecutionId(1), &me, Priority::Normal).await);
     assert_eq!(nowhere, Adoption::NotFound);
 }
 

@@ -31,11 +31,7 @@ async fn create_offered_command(store: &dyn Store) -> ExecutionId {
     let first = creation_commit(store);
     let id = first.execution;
     expect_ok(store.commit(first).await);
-    expect_ok(
-        store
-            .commit(PlainStep::new("a", 1).schedule(store, id, Seq(2)))
-            .await,
-    );
+    expect_ok(store.commit(PlainStep::new("a", 1).schedule(store, id, Seq(2))).await);
     id
 }
 
@@ -51,11 +47,7 @@ pub async fn a_command_is_claimed_by_one_worker_only(site: &dyn StoreFixture) {
         tokio::spawn(async move {
             let mut claimed = Vec::new();
             loop {
-                let batch = expect_ok(
-                    store
-                        .claim_commands(&claim_query(&format!("w{n}"), 3))
-                        .await,
-                );
+                let batch = expect_ok(store.claim_commands(&claim_query(&format!("w{n}"), 3)).await);
                 if batch.is_empty() {
                     return claimed;
                 }
@@ -92,10 +84,7 @@ pub async fn a_released_command_comes_back_with_a_higher_epoch(site: &dyn StoreF
     let store = site.join();
     let id = create_offered_command(&*store).await;
     let first = expect_ok(store.claim_commands(&claim_query("w1", 1)).await).remove(0);
-    assert_eq!(
-        (first.command.id.execution, first.lease_epoch),
-        (id, LeaseEpoch(1))
-    );
+    assert_eq!((first.command.id.execution, first.lease_epoch), (id, LeaseEpoch(1)));
     expect_ok(store.release_claim(first.command.id, LeaseEpoch(9)).await);
     assert!(expect_ok(store.claim_commands(&claim_query("w2", 1)).await).is_empty());
     expect_ok(store.release_claim(first.command.id, LeaseEpoch(1)).await);
@@ -116,35 +105,16 @@ pub async fn a_stale_claim_is_fenced_and_leaves_nothing(site: &dyn StoreFixture)
         commit.commands.push(CommandChange::Close { seq: Seq(4) });
         commit
     };
-    assert_eq!(
-        expect_ok(store.commit(report(0)).await),
-        CommitStatus::Fenced
-    );
+    assert_eq!(expect_ok(store.commit(report(0)).await), CommitStatus::Fenced);
     let claim = expect_ok(store.claim_commands(&claim_query("w1", 1)).await).remove(0);
-    expect_ok(
-        store
-            .release_claim(claim.command.id, claim.lease_epoch)
-            .await,
-    );
-    assert_eq!(
-        expect_ok(store.commit(report(1)).await),
-        CommitStatus::Fenced
-    );
+    expect_ok(store.release_claim(claim.command.id, claim.lease_epoch).await);
+    assert_eq!(expect_ok(store.commit(report(1)).await), CommitStatus::Fenced);
     expect_ok(store.claim_commands(&claim_query("w2", 1)).await);
-    assert_eq!(
-        expect_ok(store.commit(report(1)).await),
-        CommitStatus::Fenced
-    );
+    assert_eq!(expect_ok(store.commit(report(1)).await), CommitStatus::Fenced);
     assert_eq!(expect_ok(store.events(id, Seq(0), 99).await).len(), 4);
-    assert_eq!(
-        expect_ok(store.commit(report(2)).await),
-        CommitStatus::Committed
-    );
+    assert_eq!(expect_ok(store.commit(report(2)).await), CommitStatus::Committed);
     assert!(expect_ok(store.open_commands(id).await).is_empty());
-    assert_eq!(
-        expect_ok(store.commit(report(2)).await),
-        CommitStatus::Fenced
-    );
+    assert_eq!(expect_ok(store.commit(report(2)).await), CommitStatus::Fenced);
 }
 
 /// A claim expires with its worker's session, by the store's clock.
@@ -155,13 +125,9 @@ pub async fn a_claim_is_lost_with_its_session(site: &dyn StoreFixture) {
     assert_eq!(expect_ok(store.lost_claims(None).await).len(), 1);
     let worker = WorkerId("w".into());
     let holder = session_holder("one");
-    assert!(expect_ok(
-        store.renew_session(&worker, &holder, LONG_TTL).await
-    ));
+    assert!(expect_ok(store.renew_session(&worker, &holder, LONG_TTL).await));
     assert!(expect_ok(store.lost_claims(None).await).is_empty());
-    assert!(expect_ok(
-        store.renew_session(&worker, &holder, Duration::ZERO).await
-    ));
+    assert!(expect_ok(store.renew_session(&worker, &holder, Duration::ZERO).await));
     let lost = expect_ok(store.lost_claims(None).await).remove(0);
     assert_eq!((lost.command, lost.worker), (claim.command.id, worker));
     assert_eq!(lost.lease_epoch, claim.lease_epoch);
@@ -174,12 +140,8 @@ pub async fn a_session_belongs_to_its_holder(site: &dyn StoreFixture) {
     let worker = WorkerId("w".into());
     let (first_holder, second_holder) = (session_holder("one"), session_holder("two"));
     assert_eq!(expect_ok(store.session(&worker).await), None);
-    assert!(expect_ok(
-        store.renew_session(&worker, &first_holder, LONG_TTL).await
-    ));
-    assert!(!expect_ok(
-        store.renew_session(&worker, &second_holder, LONG_TTL).await
-    ));
+    assert!(expect_ok(store.renew_session(&worker, &first_holder, LONG_TTL).await));
+    assert!(!expect_ok(store.renew_session(&worker, &second_holder, LONG_TTL).await));
     let claim = expect_ok(store.claim_commands(&claim_query("w", 1)).await).remove(0);
     let session = expect_ok(store.session(&worker).await);
     assert_eq!(
@@ -198,28 +160,18 @@ pub async fn a_session_belongs_to_its_holder(site: &dyn StoreFixture) {
             .replace_session(&worker, &first_holder, &second_holder, LONG_TTL)
             .await
     ));
-    assert!(!expect_ok(
-        store.renew_session(&worker, &first_holder, LONG_TTL).await
-    ));
-    assert!(expect_ok(
-        store.renew_session(&worker, &second_holder, LONG_TTL).await
-    ));
+    assert!(!expect_ok(store.renew_session(&worker, &first_holder, LONG_TTL).await));
+    assert!(expect_ok(store.renew_session(&worker, &second_holder, LONG_TTL).await));
     assert!(expect_ok(store.worker_claims(&worker).await).is_empty());
     let lost = expect_ok(store.lost_claims(None).await).remove(0);
     assert_eq!((lost.command, &lost.worker), (claim.command.id, &worker));
 
-    expect_ok(
-        store
-            .release_claim(claim.command.id, claim.lease_epoch)
-            .await,
-    );
+    expect_ok(store.release_claim(claim.command.id, claim.lease_epoch).await);
     expect_ok(store.claim_commands(&claim_query("w", 1)).await);
     assert!(expect_ok(store.lost_claims(None).await).is_empty());
     assert_eq!(expect_ok(store.worker_claims(&worker).await).len(), 1);
     assert!(expect_ok(
-        store
-            .renew_session(&worker, &second_holder, Duration::ZERO)
-            .await
+        store.renew_session(&worker, &second_holder, Duration::ZERO).await
     ));
     let session = expect_ok(store.session(&worker).await);
     assert!(session.is_some_and(|session| !session.is_alive));
@@ -242,10 +194,7 @@ pub async fn a_pending_command_becomes_overdue(site: &dyn StoreFixture) {
     expect_ok(store.commit(commit).await);
     create_offered_command(&*store).await;
     let overdue = expect_ok(store.overdue_commands(None).await);
-    assert_eq!(
-        overdue.iter().map(|id| id.execution).collect::<Vec<_>>(),
-        [id]
-    );
+    assert_eq!(overdue.iter().map(|id| id.execution).collect::<Vec<_>>(), [id]);
     expect_ok(store.claim_commands(&claim_query("w", 9)).await);
     assert!(expect_ok(store.overdue_commands(None).await).is_empty());
 }
@@ -272,18 +221,13 @@ pub async fn timers_are_due_in_order_until_cleared(site: &dyn StoreFixture) {
     let past = model::time::Time(now.0 - 5);
     first.timers = vec![set(1, later), set(2, now), set(3, past)];
     expect_ok(store.commit(first).await);
-    assert_eq!(
-        expect_ok(store.due_timers(None, 9).await),
-        [(id, Seq(3)), (id, Seq(2))]
-    );
+    assert_eq!(expect_ok(store.due_timers(None, 9).await), [(id, Seq(3)), (id, Seq(2))]);
     assert_eq!(expect_ok(store.due_timers(None, 1).await), [(id, Seq(3))]);
     assert_eq!(expect_ok(store.next_timer(None, later).await), Some(past));
     let me = expect_ok(store.owner());
     assert!(expect_ok(store.due_timers(Some(&me), 9).await).is_empty());
     let mut clear = PlainStep::new("a", 1).schedule(&*store, id, Seq(2));
-    clear.timers = [2, 3]
-        .map(|seq| TimerChange::Clear { seq: Seq(seq) })
-        .into();
+    clear.timers = [2, 3].map(|seq| TimerChange::Clear { seq: Seq(seq) }).into();
     expect_ok(store.commit(clear).await);
     assert!(expect_ok(store.due_timers(None, 9).await).is_empty());
     assert_eq!(expect_ok(store.next_timer(None, now).await), None);

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use model::time::Time;
 
-use crate::access::{
-    AccessTokenId, AccessTokenRow, AuditEntry, AuditRow, OutboxRow, chain_hash, hashed_text,
-};
+use crate::access::{AccessTokenId, AccessTokenRow, AuditEntry, AuditRow, OutboxRow, chain_hash, hashed_text};
 use crate::commit::Commit;
 use crate::store::{BATCH_END_PREFIX, BATCH_PREFIX, has_retention};
 
@@ -22,10 +20,7 @@ pub(super) struct AdminTables {
 
 impl Default for AdminTables {
     fn default() -> Self {
-        let secret = (
-            "cluster_secret".to_owned(),
-            "of a store in memory".to_owned(),
-        );
+        let secret = ("cluster_secret".to_owned(), "of a store in memory".to_owned());
         Self {
             tokens: BTreeMap::new(),
             audit_trail: Vec::new(),
@@ -39,10 +34,7 @@ impl Default for AdminTables {
 
 impl AdminTables {
     pub(super) fn add_audit_entry(&mut self, entry: AuditEntry, at: Time) {
-        let before = self
-            .audit_trail
-            .last()
-            .map_or(AuditRow::START, |row| row.hash);
+        let before = self.audit_trail.last().map_or(AuditRow::START, |row| row.hash);
         let id = self.audit_trail.len() as u64 + 1;
         let hash = chain_hash(&before, &hashed_text(id, at, &entry));
         self.audit_trail.push(AuditRow {

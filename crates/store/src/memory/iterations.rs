@@ -7,8 +7,7 @@ use model::event::{Event, EventHead};
 use model::id::{Name, Seq, StepRunId};
 
 use crate::iterations::{
-    IterationDelta, ProgressChange, ProgressCount, block_indices, is_indexed, is_of_iterations,
-    is_of_run,
+    IterationDelta, ProgressChange, ProgressCount, block_indices, is_indexed, is_of_iterations, is_of_run,
 };
 use crate::outcomes::OutcomeCollector;
 use crate::rows::{IterationOutcomes, LoopProgress, LoopTask, OutcomeRange};
@@ -52,22 +51,13 @@ pub(super) fn loops(log: &[Event]) -> Vec<LoopProgress> {
     rows.map(|(run, row)| row.into_progress(run)).collect()
 }
 
-pub(super) fn iteration_events(
-    log: &[Event],
-    run: &StepRunId,
-    iterations: &Range<u64>,
-) -> Vec<Event> {
+pub(super) fn iteration_events(log: &[Event], run: &StepRunId, iterations: &Range<u64>) -> Vec<Event> {
     let events = log.iter();
-    let iteration_events =
-        events.filter(|event| is_of_iterations(EventHead::of(event), run, iterations));
+    let iteration_events = events.filter(|event| is_of_iterations(EventHead::of(event), run, iterations));
     iteration_events.cloned().collect()
 }
 
-pub(super) fn iteration_outcomes(
-    log: &[Event],
-    run: &StepRunId,
-    range: &OutcomeRange,
-) -> IterationOutcomes {
+pub(super) fn iteration_outcomes(log: &[Event], run: &StepRunId, range: &OutcomeRange) -> IterationOutcomes {
     let mut collector = OutcomeCollector::new(run, range);
     for event in log {
         if collector.wants(EventHead::of(event)) {
@@ -77,12 +67,7 @@ pub(super) fn iteration_outcomes(
     collector.finish()
 }
 
-pub(super) fn loop_task(
-    log: &[Event],
-    step: &Name,
-    run: Option<u32>,
-    task: &Name,
-) -> Option<LoopTask> {
+pub(super) fn loop_task(log: &[Event], step: &Name, run: Option<u32>, task: &Name) -> Option<LoopTask> {
     let ends = IterationDelta::from_events(log).tasks.into_iter();
     let ends = ends.filter(|ends| ends.run.step == *step && ends.task == *task);
     let ends = ends.filter(|ends| run.is_none_or(|run| ends.run.run == run));

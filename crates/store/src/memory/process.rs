@@ -7,24 +7,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::event::Event;
-use model::id::{
-    CommandId, EventId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId, WorkerId,
-};
+use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId, WorkerId};
 use model::time::Time;
 use tokio::sync::Notify;
 
-use crate::access::{
-    AccessTokenId, AccessTokenRow, AuditEntry, AuditRow, OutboxRow, StoreProcess, WorkerClaim,
-};
+use crate::access::{AccessTokenId, AccessTokenRow, AuditEntry, AuditRow, OutboxRow, StoreProcess, WorkerClaim};
 use crate::commit::{Commit, CommitStatus, ExternalEventKey, Message, MessageKey, Priority};
 use crate::error::Error;
 use crate::ids::IdGenerator;
 use crate::memory::iterations;
 use crate::rows::{
-    Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionFilter, ExecutionRow,
-    IterationOutcomes, LoopProgress, LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange,
-    OwnerId, RebuildStats, RemovedRows, ResultRow, SessionHolder, StepState, StoredExecution,
-    WorkerSession,
+    Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionFilter, ExecutionRow, IterationOutcomes, LoopProgress,
+    LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow,
+    SessionHolder, StepState, StoredExecution, WorkerSession,
 };
 use crate::sealed::SealedStore;
 use crate::sqlite::ClockFn;
@@ -95,18 +90,11 @@ impl MemoryStore {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, MemoryState> {
-        self.shared
-            .state
-            .lock()
-            .expect("a store operation does not panic")
+        self.shared.state.lock().expect("a store operation does not panic")
     }
 
     fn notify_others(&self) {
-        let processes = self
-            .shared
-            .processes
-            .lock()
-            .expect("joining does not panic");
+        let processes = self.shared.processes.lock().expect("joining does not panic");
         for (owner, notify) in processes.iter() {
             if *owner != self.owner {
                 notify.notify_one();
@@ -146,11 +134,7 @@ impl Store for MemoryStore {
         committed
     }
 
-    async fn load(
-        &self,
-        id: ExecutionId,
-        snapshot_version: u32,
-    ) -> Result<Option<StoredExecution>, Error> {
+    async fn load(&self, id: ExecutionId, snapshot_version: u32) -> Result<Option<StoredExecution>, Error> {
         let state = self.state();
         let Some(run) = state.executions.get(&id) else {
             return Ok(None);
@@ -192,11 +176,7 @@ impl Store for MemoryStore {
             .unwrap_or_default())
     }
 
-    async fn external_events(
-        &self,
-        id: ExecutionId,
-        event_ids: &[EventId],
-    ) -> Result<Vec<ExternalEventKey>, Error> {
+    async fn external_events(&self, id: ExecutionId, event_ids: &[EventId]) -> Result<Vec<ExternalEventKey>, Error> {
         Ok(self.state().external_events(id, event_ids))
     }
 
@@ -261,12 +241,7 @@ impl Store for MemoryStore {
         Ok(iterations::loop_task(state.log(id), step, run, task))
     }
 
-    async fn failed_iterations(
-        &self,
-        id: ExecutionId,
-        run: &StepRunId,
-        limit: usize,
-    ) -> Result<Vec<u64>, Error> {
+    async fn failed_iterations(&self, id: ExecutionId, run: &StepRunId, limit: usize) -> Result<Vec<u64>, Error> {
         let state = self.state();
         Ok(iterations::failed_iterations(state.log(id), run, limit))
     }
@@ -276,12 +251,7 @@ impl Store for MemoryStore {
     }
 
     /// In memory, skipping events saves nothing.
-    async fn outline(
-        &self,
-        id: ExecutionId,
-        after: Seq,
-        limit: usize,
-    ) -> Result<Vec<Event>, Error> {
+    async fn outline(&self, id: ExecutionId, after: Seq, limit: usize) -> Result<Vec<Event>, Error> {
         self.events(id, after, limit).await
     }
 
@@ -301,22 +271,13 @@ impl Store for MemoryStore {
         Ok(claims)
     }
 
-    async fn release_claim(
-        &self,
-        command: CommandId,
-        lease_epoch: LeaseEpoch,
-    ) -> Result<(), Error> {
+    async fn release_claim(&self, command: CommandId, lease_epoch: LeaseEpoch) -> Result<(), Error> {
         self.state().release(command, lease_epoch);
         self.notify_others();
         Ok(())
     }
 
-    async fn renew_session(
-        &self,
-        worker: &WorkerId,
-        holder: &SessionHolder,
-        ttl: Duration,
-    ) -> Result<bool, Error> {
+    async fn renew_session(&self, worker: &WorkerId, holder: &SessionHolder, ttl: Duration) -> Result<bool, Error> {
         let expires_at = self.now().after(ttl);
         let is_renewed = self.state().renew_session(worker, holder, expires_at);
         self.notify_others();
@@ -360,19 +321,11 @@ impl Store for MemoryStore {
         Ok(self.state().open_commands(id))
     }
 
-    async fn due_timers(
-        &self,
-        owner: Option<&OwnerId>,
-        limit: usize,
-    ) -> Result<Vec<(ExecutionId, Seq)>, Error> {
+    async fn due_timers(&self, owner: Option<&OwnerId>, limit: usize) -> Result<Vec<(ExecutionId, Seq)>, Error> {
         Ok(self.state().due_timers(owner, limit, self.now()))
     }
 
-    async fn next_timer(
-        &self,
-        owner: Option<&OwnerId>,
-        until: Time,
-    ) -> Result<Option<Time>, Error> {
+    async fn next_timer(&self, owner: Option<&OwnerId>, until: Time) -> Result<Option<Time>, Error> {
         let next = self.state().next_timer(owner);
         Ok(next.filter(|due| *due <= until))
     }
@@ -421,11 +374,7 @@ impl Store for MemoryStore {
         Ok(catalog_entry.cloned())
     }
 
-    async fn catalog_entry(
-        &self,
-        path: &str,
-        version: Option<u32>,
-    ) -> Result<Option<CatalogEntry>, Error> {
+    async fn catalog_entry(&self, path: &str, version: Option<u32>) -> Result<Option<CatalogEntry>, Error> {
         Ok(self.state().catalog_entry(path, version).cloned())
     }
 
@@ -433,12 +382,7 @@ impl Store for MemoryStore {
         Ok(self.state().latest_of_each_path())
     }
 
-    async fn adopt(
-        &self,
-        id: ExecutionId,
-        me: &OwnerId,
-        _priority: Priority,
-    ) -> Result<Adoption, Error> {
+    async fn adopt(&self, id: ExecutionId, me: &OwnerId, _priority: Priority) -> Result<Adoption, Error> {
         let adoption = self.state().adopt(id, me);
         self.notify_others();
         Ok(adoption)
@@ -468,10 +412,7 @@ impl Store for MemoryStore {
 
     async fn owner_of(&self, id: ExecutionId) -> Result<Option<StoreProcess>, Error> {
         let state = self.state();
-        let owner = state
-            .executions
-            .get(&id)
-            .and_then(|run| run.row.owner.as_ref());
+        let owner = state.executions.get(&id).and_then(|run| run.row.owner.as_ref());
         Ok(owner.map(|owner| state.process_of(owner)))
     }
 

@@ -21,9 +21,7 @@ impl MemoryState {
             commands.any(|record| record.worker.as_ref() == Some(worker))
         };
         let sessions = self.sessions.iter();
-        let ended = sessions.filter(|(worker, session)| {
-            session.expires_at < old.sessions_before && !is_held(worker)
-        });
+        let ended = sessions.filter(|(worker, session)| session.expires_at < old.sessions_before && !is_held(worker));
         let workers: Vec<WorkerId> = ended
             .map(|(worker, _)| worker.clone())
             .take(old.limit as usize)
@@ -41,10 +39,7 @@ impl MemoryState {
             MessageState::Consumed(at) => *at < old.messages_before,
         };
         let consumed = self.message_states.iter().filter(is_old);
-        let keys: Vec<MessageKey> = consumed
-            .map(|(key, _)| *key)
-            .take(old.limit as usize)
-            .collect();
+        let keys: Vec<MessageKey> = consumed.map(|(key, _)| *key).take(old.limit as usize).collect();
         for key in &keys {
             self.message_states.remove(key);
         }
@@ -55,10 +50,7 @@ impl MemoryState {
         let mut rows = RemovedRows::default();
         let retained = self.admin.retained_from.iter();
         let aged = retained.filter(|(_, from)| **from < old.requests_before);
-        let keys: Vec<String> = aged
-            .map(|(key, _)| key.clone())
-            .take(old.limit as usize)
-            .collect();
+        let keys: Vec<String> = aged.map(|(key, _)| key.clone()).take(old.limit as usize).collect();
         for key in keys {
             if let Some(start) = self.postponed_start(&key, old.requests_before, now) {
                 self.admin.retained_from.insert(key, start);

@@ -35,9 +35,7 @@ impl SealedStore for MemoryStore {
     async fn put_credential(&self, row: CredentialRow) -> Result<bool, Error> {
         let mut state = self.state();
         let credentials = &mut state.sealed.credentials;
-        let before = credentials
-            .get(&row.name)
-            .map_or(0, |credential| credential.version);
+        let before = credentials.get(&row.name).map_or(0, |credential| credential.version);
         if row.version != before + 1 {
             return Ok(false);
         }
@@ -84,10 +82,7 @@ impl SealedStore for MemoryStore {
         Ok(self.state().sealed.keychain.remove(&key).is_some())
     }
 
-    async fn sealed_with_other_keys(
-        &self,
-        key_id: &str,
-    ) -> Result<Vec<(SealedLocation, SealedValue)>, Error> {
+    async fn sealed_with_other_keys(&self, key_id: &str) -> Result<Vec<(SealedLocation, SealedValue)>, Error> {
         let state = self.state();
         let credentials = state.sealed.credentials.values().map(|row| {
             let location = SealedLocation::Credential {
@@ -107,12 +102,7 @@ impl SealedStore for MemoryStore {
         Ok(all.filter(|(_, sealed)| sealed.key_id != key_id).collect())
     }
 
-    async fn rewrap(
-        &self,
-        location: &SealedLocation,
-        from: &SealedValue,
-        to: &SealedValue,
-    ) -> Result<bool, Error> {
+    async fn rewrap(&self, location: &SealedLocation, from: &SealedValue, to: &SealedValue) -> Result<bool, Error> {
         let mut state = self.state();
         match state.sealed.sealed_mut(location) {
             Some(sealed) if sealed.data_key == from.data_key => {

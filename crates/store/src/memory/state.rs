@@ -13,16 +13,14 @@ use model::status::RunStatus;
 use model::time::Time;
 
 use crate::access::{StoreProcess, WorkerClaim};
-use crate::commit::{
-    CommandChange, Commit, CommitStatus, ExternalEventKey, IssuedCommand, Message, MessageKey,
-};
+use crate::commit::{CommandChange, Commit, CommitStatus, ExternalEventKey, IssuedCommand, Message, MessageKey};
 use crate::error::Error;
 use crate::memory::access::AdminTables;
 use crate::memory::sealed::SealedTables;
 use crate::projections::{ProjectionDelta, StepChange};
 use crate::rows::{
-    Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionFilter, ExecutionRow, LostClaim,
-    OpenCommand, OwnerId, RebuildStats, ResultRow, Snapshot, StepState,
+    Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionFilter, ExecutionRow, LostClaim, OpenCommand, OwnerId,
+    RebuildStats, ResultRow, Snapshot, StepState,
 };
 use model::event::UniqueKey;
 
@@ -122,17 +120,11 @@ impl ExecutionRecord {
     fn check_commit(&self, commit: &Commit) -> Result<Option<CommitStatus>, Error> {
         for fence in &commit.fences {
             let current = self.commands.get(&fence.command);
-            if !current
-                .is_some_and(|held| held.worker.is_some() && held.lease_epoch == fence.lease_epoch)
-            {
+            if !current.is_some_and(|held| held.worker.is_some() && held.lease_epoch == fence.lease_epoch) {
                 return Ok(Some(CommitStatus::Fenced));
             }
         }
-        let on_offer = |seq: &Seq| {
-            self.commands
-                .get(seq)
-                .is_some_and(|held| held.worker.is_none())
-        };
+        let on_offer = |seq: &Seq| self.commands.get(seq).is_some_and(|held| held.worker.is_none());
         let taken = |change: &CommandChange| matches!(change, CommandChange::Assign { seq, .. } if !on_offer(seq));
         if commit.commands.iter().any(taken) {
             return Ok(Some(CommitStatus::Fenced));
@@ -220,9 +212,7 @@ impl MemoryState {
                     let (worker, lease_epoch) = issue
                         .claimed
                         .clone()
-                        .map_or((None, LeaseEpoch(0)), |(worker, epoch)| {
-                            (Some(worker), epoch)
-                        });
+                        .map_or((None, LeaseEpoch(0)), |(worker, epoch)| (Some(worker), epoch));
                     let held = CommandRecord {
                         worker,
                         lease_epoch,
@@ -251,11 +241,7 @@ impl MemoryState {
         }
     }
 
-    pub(super) fn external_events(
-        &self,
-        id: ExecutionId,
-        event_ids: &[EventId],
-    ) -> Vec<ExternalEventKey> {
+    pub(super) fn external_events(&self, id: ExecutionId, event_ids: &[EventId]) -> Vec<ExternalEventKey> {
         let Some(run) = self.executions.get(&id) else {
             return Vec::new();
         };
@@ -399,12 +385,7 @@ impl MemoryState {
             .collect()
     }
 
-    pub(super) fn due_timers(
-        &self,
-        owner: Option<&OwnerId>,
-        limit: usize,
-        now: Time,
-    ) -> Vec<(ExecutionId, Seq)> {
+    pub(super) fn due_timers(&self, owner: Option<&OwnerId>, limit: usize, now: Time) -> Vec<(ExecutionId, Seq)> {
         self.timers(owner)
             .into_iter()
             .take_while(|(due, ..)| *due <= now)
@@ -456,11 +437,7 @@ impl MemoryState {
     }
 
     fn is_addressed_to(&self, mail: &PendingMessage, owner: &OwnerId) -> bool {
-        let driver = |id| {
-            self.executions
-                .get(&id)
-                .and_then(|run| run.row.owner.as_ref())
-        };
+        let driver = |id| self.executions.get(&id).and_then(|run| run.row.owner.as_ref());
         let is_new = !self.executions.contains_key(&mail.to);
         let driver = driver(if is_new { mail.key.from } else { mail.to });
         driver.is_none_or(|driver| driver == owner || !self.live_owners.contains(driver))
@@ -491,11 +468,7 @@ impl MemoryState {
     }
 
     pub(super) fn latest_of_each_path(&self) -> Vec<CatalogEntry> {
-        let latest: BTreeMap<&Name, &CatalogEntry> = self
-            .catalog
-            .iter()
-            .map(|entry| (&entry.path, entry))
-            .collect();
+        let latest: BTreeMap<&Name, &CatalogEntry> = self.catalog.iter().map(|entry| (&entry.path, entry)).collect();
         latest.into_values().cloned().collect()
     }
 
@@ -504,9 +477,7 @@ impl MemoryState {
             return Adoption::NotFound;
         };
         match &run.row.owner {
-            Some(owner) if owner != me && self.live_owners.contains(owner) => {
-                Adoption::OwnedBy(owner.clone())
-            }
+            Some(owner) if owner != me && self.live_owners.contains(owner) => Adoption::OwnedBy(owner.clone()),
             _ => {
                 run.row.owner = Some(me.clone());
                 Adoption::Owned
@@ -519,11 +490,7 @@ impl MemoryState {
             .values()
             .map(|run| &run.row)
             .filter(|row| !row.status.is_terminal())
-            .filter(|row| {
-                row.owner
-                    .as_ref()
-                    .is_none_or(|owner| !self.live_owners.contains(owner))
-            })
+            .filter(|row| row.owner.as_ref().is_none_or(|owner| !self.live_owners.contains(owner)))
             .map(|row| row.id)
             .collect()
     }
@@ -535,9 +502,7 @@ impl MemoryState {
                 name: Some(run.row.name.clone()),
                 owner: run.row.owner.clone(),
             };
-            let Some(EventBody::ExecutionRequested(request)) =
-                run.log.first().map(|first| &first.body)
-            else {
+            let Some(EventBody::ExecutionRequested(request)) = run.log.first().map(|first| &first.body) else {
                 continue;
             };
             run.row = ExecutionRow::new(&run.log[0], request, &creation);
@@ -558,10 +523,7 @@ fn apply_step_change(before: Option<&StepState>, change: &StepChange) -> StepSta
     let was = |field: fn(&StepState) -> Option<RawJson>| before.and_then(field);
     StepState {
         step: change.step.clone(),
-        run: change
-            .run
-            .or(before.map(|before| before.run))
-            .unwrap_or_default(),
+        run: change.run.or(before.map(|before| before.run)).unwrap_or_default(),
         status: change
             .status
             .or(before.map(|before| before.status))

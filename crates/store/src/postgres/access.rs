@@ -6,25 +6,15 @@ use model::time::Time;
 use postgres::{QueryError, RetrySafety, SqlValues};
 use tokio_postgres::Row;
 
-use crate::access::{
-    AccessTokenId, AccessTokenRow, AuditEntry, AuditRow, OutboxRow, StoreProcess, WorkerClaim,
-};
+use crate::access::{AccessTokenId, AccessTokenRow, AuditEntry, AuditRow, OutboxRow, StoreProcess, WorkerClaim};
 use crate::error::Error;
 use crate::postgres::pool::SessionPool;
 use crate::postgres::queries::{query_row, query_rows};
-use crate::postgres::rows::{
-    owner_id, parse_json, read_command_id, read_count, read_seq, read_unsigned, to_i64,
-};
+use crate::postgres::rows::{owner_id, parse_json, read_command_id, read_count, read_seq, read_unsigned, to_i64};
 use crate::store::has_retention;
 
-async fn execute(
-    pool: &SessionPool,
-    sql: &'static str,
-    values: SqlValues<'_>,
-) -> Result<(), Error> {
-    pool.query(RetrySafety::Idempotent, sql, values)
-        .await
-        .map(drop)
+async fn execute(pool: &SessionPool, sql: &'static str, values: SqlValues<'_>) -> Result<(), Error> {
+    pool.query(RetrySafety::Idempotent, sql, values).await.map(drop)
 }
 
 pub(super) async fn put_token(pool: &SessionPool, token: &AccessTokenRow) -> Result<(), Error> {
@@ -47,19 +37,14 @@ pub(super) async fn put_token(pool: &SessionPool, token: &AccessTokenRow) -> Res
     execute(pool, PUT, values).await
 }
 
-pub(super) async fn token_by_hash(
-    pool: &SessionPool,
-    hash: &[u8; 32],
-) -> Result<Option<AccessTokenRow>, Error> {
-    const ONE: &str =
-        "SELECT id, name, hash, role, created_at, expires_at, last_used_at, revoked_at
+pub(super) async fn token_by_hash(pool: &SessionPool, hash: &[u8; 32]) -> Result<Option<AccessTokenRow>, Error> {
+    const ONE: &str = "SELECT id, name, hash, role, created_at, expires_at, last_used_at, revoked_at
         FROM noetl.token WHERE hash = $1";
     query_row(pool, ONE, &[&&hash[..]], read_token).await
 }
 
 pub(super) async fn tokens(pool: &SessionPool) -> Result<Vec<AccessTokenRow>, Error> {
-    const ALL: &str =
-        "SELECT id, name, hash, role, created_at, expires_at, last_used_at, revoked_at
+    const ALL: &str = "SELECT id, name, hash, role, created_at, expires_at, last_used_at, revoked_at
         FROM noetl.token ORDER BY created_at, id";
     query_rows(pool, ALL, &[], read_token).await
 }
@@ -71,9 +56,7 @@ fn read_hash(row: &Row, column: usize) -> Result<[u8; 32], QueryError> {
 }
 
 fn read_token(row: &Row) -> Result<AccessTokenRow, QueryError> {
-    let time = |column: usize| -> Result<_, QueryError> {
-        Ok(row.try_get::<_, Option<i64>>(column)?.map(Time))
-    };
+    let time = |column: usize| -> Result<_, QueryError> { Ok(row.try_get::<_, Option<i64>>(column)?.map(Time)) };
     Ok(AccessTokenRow {
         id: AccessTokenId(row.try_get(0)?),
         name: row.try_get(1)?,
@@ -87,8 +70,7 @@ fn read_token(row: &Row) -> Result<AccessTokenRow, QueryError> {
 }
 
 pub(super) async fn revoke_token(pool: &SessionPool, id: AccessTokenId) -> Result<(), Error> {
-    const REVOKE: &str =
-        "UPDATE noetl.token SET revoked_at = coalesce(revoked_at, noetl.micros()) WHERE id = $1";
+    const REVOKE: &str = "UPDATE noetl.token SET revoked_at = coalesce(revoked_at, noetl.micros()) WHERE id = $1";
     execute(pool, REVOKE, &[&id.0]).await
 }
 
@@ -103,13 +85,8 @@ pub(super) async fn audit(pool: &SessionPool, entry: &AuditEntry) -> Result<(), 
     execute(pool, "SELECT noetl.append_audit($1)", &[&entry]).await
 }
 
-pub(super) async fn audit_entries(
-    pool: &SessionPool,
-    after: u64,
-    limit: usize,
-) -> Result<Vec<AuditRow>, Error> {
-    const PAGE: &str =
-        "SELECT id, at, body, hash FROM noetl.audit WHERE id > $1 ORDER BY id LIMIT $2";
+pub(super) async fn audit_entries(pool: &SessionPool, after: u64, limit: usize) -> Result<Vec<AuditRow>, Error> {
+    const PAGE: &str = "SELECT id, at, body, hash FROM noetl.audit WHERE id > $1 ORDER BY id LIMIT $2";
     let read = |row: &Row| {
         Ok(AuditRow {
             id: read_unsigned(row, 0)?,
@@ -127,11 +104,7 @@ pub(super) async fn setting(pool: &SessionPool, key: &str) -> Result<Option<Stri
 }
 
 /// The value that a concurrent process sets is not visible to the losing INSERT, so a second statement reads it.
-pub(super) async fn set_setting_once(
-    pool: &SessionPool,
-    key: &str,
-    value: &str,
-) -> Result<String, Error> {
+pub(super) async fn set_setting_once(pool: &SessionPool, key: &str, value: &str) -> Result<String, Error> {
     const SET: &str = "INSERT INTO noetl.setting (key, value, retained_from)
         VALUES ($1, $2, CASE WHEN $3 THEN noetl.micros() END) ON CONFLICT DO NOTHING";
     execute(pool, SET, &[&key, &value, &has_retention(key)]).await?;
@@ -140,11 +113,7 @@ pub(super) async fn set_setting_once(
 }
 
 /// Returns only transactions older than every open one, so that no earlier row can appear later.
-pub(super) async fn outbox(
-    pool: &SessionPool,
-    after: u64,
-    limit: usize,
-) -> Result<Vec<OutboxRow>, Error> {
+pub(super) async fn outbox(pool: &SessionPool, after: u64, limit: usize) -> Result<Vec<OutboxRow>, Error> {
     const WAITING: &str = "SELECT xid::text::bigint, execution_id, seq_first, seq_last FROM (
             SELECT xid, execution_id, seq_first, seq_last FROM noetl.outbox
             WHERE xid > $1::text::xid8 AND xid < pg_snapshot_xmin(pg_current_snapshot())
@@ -158,13 +127,7 @@ pub(super) async fn outbox(
             seq_last: read_seq(row, 3)?,
         })
     };
-    query_rows(
-        pool,
-        WAITING,
-        &[&after.to_string(), &to_i64(limit as u64)],
-        read,
-    )
-    .await
+    query_rows(pool, WAITING, &[&after.to_string(), &to_i64(limit as u64)], read).await
 }
 
 pub(super) async fn mark_published(pool: &SessionPool, upto: u64) -> Result<(), Error> {
@@ -172,10 +135,7 @@ pub(super) async fn mark_published(pool: &SessionPool, upto: u64) -> Result<(), 
     execute(pool, DONE, &[&upto.to_string()]).await
 }
 
-pub(super) async fn worker_claims(
-    pool: &SessionPool,
-    worker: &WorkerId,
-) -> Result<Vec<WorkerClaim>, Error> {
+pub(super) async fn worker_claims(pool: &SessionPool, worker: &WorkerId) -> Result<Vec<WorkerClaim>, Error> {
     // Two bounds and an order instead of `=` make the planner use the index of claimed commands.
     const HELD: &str = "SELECT c.execution_id, c.seq, c.lease_epoch, e.status = 'PAUSED',
             e.cancelling OR e.status NOT IN ('RUNNING', 'PAUSED'), coalesce(c.claimed_at, c.issued_at)
@@ -214,13 +174,8 @@ pub(super) async fn processes(pool: &SessionPool, now: Time) -> Result<Vec<Store
     query_rows(pool, PEERS, &[&now.0], read_process).await
 }
 
-pub(super) async fn owner_of(
-    pool: &SessionPool,
-    id: ExecutionId,
-    now: Time,
-) -> Result<Option<StoreProcess>, Error> {
-    const OWNER: &str =
-        "SELECT e.owner, r.address, coalesce(abs(r.heartbeat - $2) < 3000000, false),
+pub(super) async fn owner_of(pool: &SessionPool, id: ExecutionId, now: Time) -> Result<Option<StoreProcess>, Error> {
+    const OWNER: &str = "SELECT e.owner, r.address, coalesce(abs(r.heartbeat - $2) < 3000000, false),
             coalesce(r.publishes, false)
         FROM noetl.execution e LEFT JOIN noetl.runtime r ON r.owner = e.owner
         WHERE e.execution_id = $1 AND e.owner IS NOT NULL";

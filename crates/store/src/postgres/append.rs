@@ -31,20 +31,14 @@ const APPEND_WITH_ITERATIONS: &str = "WITH written AS MATERIALIZED (SELECT verdi
     SELECT verdict, detail, noetl.write_iterations(verdict, $1, $48) FROM written";
 
 /// The append that starts after a version.
-const FIND_APPEND: &str =
-    "SELECT body FROM noetl.log WHERE execution_id = $1 AND seq_first = $2 AND seq_last = $3";
+const FIND_APPEND: &str = "SELECT body FROM noetl.log WHERE execution_id = $1 AND seq_first = $2 AND seq_last = $3";
 
 /// The result of each commit.
 type CommitStatuses = Vec<Result<CommitStatus, Error>>;
 
 /// Writes commits in one transaction. Returns the results in the order of the commits.
-pub(super) async fn append(
-    pool: &SessionPool,
-    commits: Vec<Commit>,
-    publishes: bool,
-) -> CommitStatuses {
-    let mut results: Vec<Option<Result<CommitStatus, Error>>> =
-        commits.iter().map(|_| None).collect();
+pub(super) async fn append(pool: &SessionPool, commits: Vec<Commit>, publishes: bool) -> CommitStatuses {
+    let mut results: Vec<Option<Result<CommitStatus, Error>>> = commits.iter().map(|_| None).collect();
     let mut order: Vec<usize> = (0..commits.len()).collect();
     order.sort_by_key(|index| commits[*index].execution);
     let mut batch = AppendBatch::default();
@@ -84,9 +78,7 @@ async fn write_or_split(
                 let mut alone = AppendBatch::default();
                 results.push(match alone.add(commit) {
                     Ok(()) => match write(pool, &alone, &[commit], publishes).await {
-                        Ok(mut result) => {
-                            result.pop().expect("a batch of one commit has one result")
-                        }
+                        Ok(mut result) => result.pop().expect("a batch of one commit has one result"),
                         Err(query_error) => Err(query_error.into_store_error(pool.target())),
                     },
                     Err(error) => Err(error),
@@ -134,9 +126,7 @@ async fn write(
             Ok(rows) => {
                 let verdicts = read_statuses(&rows, batch)?;
                 if verdicts.len() != commits.len() {
-                    return Err(QueryError::BadRow(
-                        "the database returned too few verdicts".into(),
-                    ));
+                    return Err(QueryError::BadRow("the database returned too few verdicts".into()));
                 }
                 return Ok(if is_unknown {
                     confirm_refusals(pool, commits, verdicts).await
@@ -163,11 +153,7 @@ fn fail_all(commits: &[&Commit], pool: &SessionPool, query_error: QueryError) ->
     let error = query_error.into_store_error(target);
     tracing::warn!(%error, commits = commits.len(), "failed to write a batch of commits");
     let (text, mut first) = (crate::error::error_chain(&error), Some(error));
-    let mut next_error = || {
-        first
-            .take()
-            .unwrap_or_else(|| Error::Unavailable(text.clone().into()))
-    };
+    let mut next_error = || first.take().unwrap_or_else(|| Error::Unavailable(text.clone().into()));
     commits.iter().map(|_| Err(next_error())).collect()
 }
 
@@ -194,11 +180,7 @@ fn read_statuses(rows: &[Row], batch: &AppendBatch) -> Result<CommitStatuses, Qu
 }
 
 /// Resolves an unknown result: a commit that is refused now may already be in the log.
-async fn confirm_refusals(
-    pool: &SessionPool,
-    commits: &[&Commit],
-    verdicts: CommitStatuses,
-) -> CommitStatuses {
+async fn confirm_refusals(pool: &SessionPool, commits: &[&Commit], verdicts: CommitStatuses) -> CommitStatuses {
     let mut settled = Vec::with_capacity(verdicts.len());
     for (commit, verdict) in commits.iter().zip(verdicts) {
         settled.push(match verdict {
@@ -227,8 +209,8 @@ async fn is_recorded(pool: &SessionPool, commit: &Commit) -> Result<bool, QueryE
         return Ok(false);
     };
     let body: &str = row.try_get(0)?;
-    let recorded = unpack(commit.execution, commit.expected.next(), body)
-        .map_err(|error| QueryError::BadRow(error.into()))?;
+    let recorded =
+        unpack(commit.execution, commit.expected.next(), body).map_err(|error| QueryError::BadRow(error.into()))?;
     let ids = |events: &[model::event::Event]| events.first().map(|event| event.event_id);
     Ok(ids(&recorded) == ids(&commit.events))
 }

@@ -82,10 +82,7 @@ impl AppendBatch {
 }
 
 /// The only value of a column, or `none`.
-fn first_value<'b, T: ToSql + Sync>(
-    column: &'b [T],
-    none: &'static (dyn ToSql + Sync),
-) -> &'b (dyn ToSql + Sync) {
+fn first_value<'b, T: ToSql + Sync>(column: &'b [T], none: &'static (dyn ToSql + Sync)) -> &'b (dyn ToSql + Sync) {
     column.first().map_or(none, |value| value)
 }
 

@@ -15,9 +15,7 @@ use crate::commit::{CommandChange, Commit, IssuedCommand};
 use crate::error::Error;
 use crate::iterations::IterationDelta;
 use crate::postgres::iterations::IterationChanges;
-use crate::postgres::json_params::{
-    AssignRow, ConsumedRow, CreatedRow, IndexRow, MessageRow, PatchRow, TimerRow,
-};
+use crate::postgres::json_params::{AssignRow, ConsumedRow, CreatedRow, IndexRow, MessageRow, PatchRow, TimerRow};
 use crate::postgres::rows::{checksum, to_i32, to_i64};
 use crate::projections::{CurrentStep, ExecutionPatch, ProjectionDelta};
 use crate::rows::ExecutionRow;
@@ -113,8 +111,7 @@ impl AppendBatch {
         match created {
             Some(row) => self.created.push(CreatedRow::from_execution(member, row)),
             None if !delta.patch.is_plain() => {
-                self.patches
-                    .push(PatchRow::from_patch(member, &delta.patch));
+                self.patches.push(PatchRow::from_patch(member, &delta.patch));
             }
             None => {}
         }
@@ -187,9 +184,7 @@ impl AppendBatch {
             self.keys.member.push(member);
             self.keys.text.push(key.to_string());
             self.keys.seq.push(foreign.map(|event| to_i64(event.seq.0)));
-            self.keys
-                .hash
-                .push(foreign.map(|event| event.hash.to_vec()));
+            self.keys.hash.push(foreign.map(|event| event.hash.to_vec()));
             self.keys.key.push(key);
         }
     }
@@ -202,9 +197,7 @@ impl AppendBatch {
             self.steps.run.push(change.run.map(to_i32));
             self.steps.status.push(change.status.map(EventStatus::name));
             self.steps.last.push(text(&change.last_result_ref));
-            self.steps
-                .aggregate
-                .push(text(&change.aggregate_result_ref));
+            self.steps.aggregate.push(text(&change.aggregate_result_ref));
             self.steps.seq.push(to_i64(change.seq.0));
         }
         let results = delta.results.iter();
@@ -220,22 +213,20 @@ impl AppendBatch {
                 TimerChange::Clear { seq } => timers.insert(*seq, None),
             };
         }
-        self.timers
-            .extend(timers.into_iter().map(|(seq, due)| TimerRow {
-                m: member,
-                seq: seq.0,
-                due,
-            }));
+        self.timers.extend(timers.into_iter().map(|(seq, due)| TimerRow {
+            m: member,
+            seq: seq.0,
+            due,
+        }));
         let messages = commit.messages.iter();
         self.messages
             .extend(messages.map(|message| MessageRow::from_message(member, message)));
-        self.consumed
-            .extend(commit.consumed.iter().map(|key| ConsumedRow {
-                m: member,
-                from_id: key.from.0,
-                seq: key.seq.0,
-                n: key.n,
-            }));
+        self.consumed.extend(commit.consumed.iter().map(|key| ConsumedRow {
+            m: member,
+            from_id: key.from.0,
+            seq: key.seq.0,
+            n: key.n,
+        }));
         if let Some(snapshot) = &commit.snapshot {
             let snapshots = &mut self.snapshots;
             snapshots.member.push(member);
@@ -247,11 +238,7 @@ impl AppendBatch {
     }
 
     /// The values in the order of the statement's parameters.
-    pub(super) fn values<'b>(
-        &'b self,
-        rare: &'b JsonParams<'b>,
-        publishes: &'b bool,
-    ) -> Vec<&'b (dyn ToSql + Sync)> {
+    pub(super) fn values<'b>(&'b self, rare: &'b JsonParams<'b>, publishes: &'b bool) -> Vec<&'b (dyn ToSql + Sync)> {
         let Self {
             members,
             fences,
@@ -381,10 +368,7 @@ fn created_row(commit: &Commit) -> Result<Option<ExecutionRow>, Error> {
         ));
     };
     let mut row = ExecutionRow::new(first, request, &commit.creation);
-    row.apply(
-        &ProjectionDelta::from_events(&commit.events),
-        commit.version(),
-    );
+    row.apply(&ProjectionDelta::from_events(&commit.events), commit.version());
     Ok(Some(row))
 }
 

@@ -31,8 +31,7 @@ impl DatabaseClock {
 
     /// Corrects the clock with the database's time, read by a statement that took `round_trip`.
     pub(super) fn correct(&self, server_time: Time, round_trip: Duration) {
-        self.lock_state()
-            .correct(server_time, round_trip, time_since_boot());
+        self.lock_state().correct(server_time, round_trip, time_since_boot());
     }
 
     /// Moves the clock forward to the time of another live server, if it is far ahead.
@@ -66,8 +65,7 @@ impl ClockState {
     fn correct(&mut self, server_time: Time, round_trip: Duration, counted: Duration) {
         let local_time = self.steady.time_at(counted);
         let latest = server_time.after(round_trip);
-        self.steady
-            .advance_to(local_time.clamp(server_time, latest), counted);
+        self.steady.advance_to(local_time.clamp(server_time, latest), counted);
     }
 
     fn catch_up(&mut self, other: Time, counted: Duration) {

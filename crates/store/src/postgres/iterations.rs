@@ -12,9 +12,7 @@ use tokio_postgres::{Row, Transaction};
 
 use crate::damage::LogRowReader;
 use crate::error::Error;
-use crate::iterations::{
-    IterationBlock, IterationDelta, ProgressChange, block_indices, block_of, is_of_iterations,
-};
+use crate::iterations::{IterationBlock, IterationDelta, ProgressChange, block_indices, block_of, is_of_iterations};
 use crate::outcomes::OutcomeCollector;
 use crate::postgres::pool::SessionPool;
 use crate::postgres::queries::{APPENDS_AT, query_row, query_rows};
@@ -87,22 +85,21 @@ impl IterationChanges {
     /// Adds the changes of a member's events.
     pub(super) fn add(&mut self, member: i32, delta: &IterationDelta) {
         let m = member;
-        self.progress
-            .extend(delta.progress.iter().map(|change| match change {
-                ProgressChange::NewGeneration => ProgressJson {
-                    m,
-                    ..ProgressJson::default()
-                },
-                ProgressChange::Count(count) => ProgressJson {
-                    m,
-                    step: Some(count.run.step.to_string()),
-                    run: count.run.run,
-                    seq: count.seq.0,
-                    succeeded: count.succeeded,
-                    failed: count.failed,
-                    retries: count.retries,
-                },
-            }));
+        self.progress.extend(delta.progress.iter().map(|change| match change {
+            ProgressChange::NewGeneration => ProgressJson {
+                m,
+                ..ProgressJson::default()
+            },
+            ProgressChange::Count(count) => ProgressJson {
+                m,
+                step: Some(count.run.step.to_string()),
+                run: count.run.run,
+                seq: count.seq.0,
+                succeeded: count.succeeded,
+                failed: count.failed,
+                retries: count.retries,
+            },
+        }));
         self.tasks.extend(delta.tasks.iter().map(|ends| TaskJson {
             m,
             step: ends.run.step.to_string(),
@@ -111,16 +108,15 @@ impl IterationChanges {
             succeeded: ends.succeeded.map(|seq| seq.0),
             failed: ends.failed.map(|seq| seq.0),
         }));
-        self.blocks
-            .extend(delta.blocks.iter().map(|block| BlockJson {
-                m,
-                step: block.run.step.to_string(),
-                run: block.run.run,
-                block: block.block,
-                seq: block.seq.0,
-                iterations: block.iterations.cast_signed(),
-                failed: block.failed.cast_signed(),
-            }));
+        self.blocks.extend(delta.blocks.iter().map(|block| BlockJson {
+            m,
+            step: block.run.step.to_string(),
+            run: block.run.run,
+            block: block.block,
+            seq: block.seq.0,
+            iterations: block.iterations.cast_signed(),
+            failed: block.failed.cast_signed(),
+        }));
         self.spans.extend(delta.span.iter().map(|span| SpanJson {
             m,
             seq_first: span.first.0,
@@ -130,19 +126,14 @@ impl IterationChanges {
 }
 
 /// Writes the rows of an execution that has none, from its log.
-pub(super) async fn rebuild(
-    transaction: &Transaction<'_>,
-    id: ExecutionId,
-) -> Result<(), QueryError> {
+pub(super) async fn rebuild(transaction: &Transaction<'_>, id: ExecutionId) -> Result<(), QueryError> {
     let page = "SELECT seq_first, body FROM noetl.log
         WHERE execution_id = $1 AND seq_last > $2 ORDER BY seq_last LIMIT $3";
     let write = "SELECT noetl.write_iterations(ARRAY[0], ARRAY[$1::bigint], $2)";
     let mut reading = LogRowReader::starting_after(id, Seq(0));
     let mut last = Seq(0);
     loop {
-        let appends = transaction
-            .query(page, &[&id.0, &to_i64(last.0), &PAGE])
-            .await?;
+        let appends = transaction.query(page, &[&id.0, &to_i64(last.0), &PAGE]).await?;
         let mut changes = IterationChanges::default();
         for append in &appends {
             let events = rows::read_events(&mut reading, append)?;
@@ -317,19 +308,12 @@ pub(super) async fn failed_iterations(
     Ok(failed.into_iter().take(limit).collect())
 }
 
-pub(super) async fn iteration_count(
-    pool: &SessionPool,
-    id: ExecutionId,
-    run: &StepRunId,
-) -> Result<u64, Error> {
+pub(super) async fn iteration_count(pool: &SessionPool, id: ExecutionId, run: &StepRunId) -> Result<u64, Error> {
     const LAST: &str = "SELECT block, seq, iterations, failed FROM noetl.iteration_index
         WHERE execution_id = $1 AND step_name = $2 AND run = $3 AND block = (
             SELECT max(block) FROM noetl.iteration_index WHERE execution_id = $1 AND step_name = $2 AND run = $3)";
     let (step, number) = (run.step.as_str(), to_i32(run.run));
-    let blocks = query_rows(pool, LAST, &[&id.0, &step, &number], |row| {
-        read_block(row, run)
-    })
-    .await?;
+    let blocks = query_rows(pool, LAST, &[&id.0, &step, &number], |row| read_block(row, run)).await?;
     let recorded = blocks
         .iter()
         .flat_map(|block| block_indices(block.block, block.iterations));

@@ -38,39 +38,22 @@ const MIGRATION_MAX: Duration = Duration::from_secs(600);
 pub(super) async fn migrate(connector: &Connector) -> Result<(), Error> {
     let target = &connector.target;
     let mut session = open_session(connector, MIGRATION_MAX).await?;
-    let latest_version =
-        u32::try_from(MIGRATIONS.len()).expect("the number of migrations fits into u32");
-    let to_store_error =
-        |error: tokio_postgres::Error| QueryError::from(error).into_store_error(target);
-    let mut version = schema_version(&session.client)
-        .await
-        .map_err(to_store_error)?;
+    let latest_version = u32::try_from(MIGRATIONS.len()).expect("the number of migrations fits into u32");
+    let to_store_error = |error: tokio_postgres::Error| QueryError::from(error).into_store_error(target);
+    let mut version = schema_version(&session.client).await.map_err(to_store_error)?;
     if version < latest_version {
         let transaction = session.client.transaction().await.map_err(to_store_error)?;
-        transaction
-            .batch_execute(LOCK)
-            .await
-            .map_err(to_store_error)?;
-        version = schema_version(transaction.client())
-            .await
-            .map_err(to_store_error)?;
+        transaction.batch_execute(LOCK).await.map_err(to_store_error)?;
+        version = schema_version(transaction.client()).await.map_err(to_store_error)?;
         for (number, sql) in (1_i32..).zip(MIGRATIONS).skip(version as usize) {
             if number == 1 {
-                let begin = "CREATE SCHEMA IF NOT EXISTS noetl; CREATE TABLE noetl.migration (version integer PRIMARY KEY)";
-                transaction
-                    .batch_execute(begin)
-                    .await
-                    .map_err(to_store_error)?;
+                let begin =
+                    "CREATE SCHEMA IF NOT EXISTS noetl; CREATE TABLE noetl.migration (version integer PRIMARY KEY)";
+                transaction.batch_execute(begin).await.map_err(to_store_error)?;
             }
-            transaction
-                .batch_execute(sql)
-                .await
-                .map_err(to_store_error)?;
+            transaction.batch_execute(sql).await.map_err(to_store_error)?;
             let done = "INSERT INTO noetl.migration (version) VALUES ($1)";
-            transaction
-                .execute(done, &[&number])
-                .await
-                .map_err(to_store_error)?;
+            transaction.execute(done, &[&number]).await.map_err(to_store_error)?;
         }
         if (1..FIRST_WITH_ITERATIONS).contains(&version) {
             let indexed = iterations::index_old_logs(&transaction).await;
@@ -95,8 +78,7 @@ fn check_version(target: &ConnectTarget, version: u32, latest_version: u32) -> R
 /// The number of the last migration; 0 in an empty database.
 async fn schema_version(client: &Client) -> Result<u32, tokio_postgres::Error> {
     // Queries the catalog, because a name lookup may use data that was cached before the lock was acquired.
-    let table =
-        "SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    let table = "SELECT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
         WHERE n.nspname = 'noetl' AND c.relname = 'migration')";
     let exists: bool = client.query_one(table, &[]).await?.try_get(0)?;
     if !exists {

@@ -91,11 +91,7 @@ pub(super) async fn run_notifications(
     }
 }
 
-async fn serve_connection(
-    hints: &ChangeNotifier,
-    connector: &Connector,
-    owner: &OwnerId,
-) -> Result<(), Error> {
+async fn serve_connection(hints: &ChangeNotifier, connector: &Connector, owner: &OwnerId) -> Result<(), Error> {
     let (client, mut connection) = connector
         .connect()
         .await
@@ -112,8 +108,7 @@ async fn serve_connection(
             }
         }
     };
-    let to_store_error =
-        |error: tokio_postgres::Error| QueryError::from(error).into_store_error(&connector.target);
+    let to_store_error = |error: tokio_postgres::Error| QueryError::from(error).into_store_error(&connector.target);
     tokio::select! {
         ended = listening => ended.map_err(to_store_error),
         ended = send_notification(hints, connector, &client, owner) => ended,
@@ -126,16 +121,11 @@ async fn send_notification(
     client: &Client,
     owner: &OwnerId,
 ) -> Result<(), Error> {
-    let to_store_error =
-        |error: tokio_postgres::Error| QueryError::from(error).into_store_error(&connector.target);
+    let to_store_error = |error: tokio_postgres::Error| QueryError::from(error).into_store_error(&connector.target);
     let listen = client.batch_execute("LISTEN noetl");
-    limit_wait(connector, listen)
-        .await?
-        .map_err(to_store_error)?;
+    limit_wait(connector, listen).await?.map_err(to_store_error)?;
     let prepare = client.prepare("SELECT pg_notify('noetl', $1)");
-    let notify = limit_wait(connector, prepare)
-        .await?
-        .map_err(to_store_error)?;
+    let notify = limit_wait(connector, prepare).await?.map_err(to_store_error)?;
     // Changes from before LISTEN are checked for once.
     hints.on_notification();
     loop {
@@ -143,9 +133,7 @@ async fn send_notification(
         let name: &(dyn tokio_postgres::types::ToSql + Sync) = &&*owner.0;
         let values = [name];
         let notifying = client.query(&notify, &values);
-        limit_wait(connector, notifying)
-            .await?
-            .map_err(to_store_error)?;
+        limit_wait(connector, notifying).await?.map_err(to_store_error)?;
         tokio::time::sleep(NOTIFY_INTERVAL).await;
     }
 }

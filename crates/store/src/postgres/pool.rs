@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use postgres::{
-    ConnectTarget, ConnectionPool, Connector, PgSession, PlanMode, PoolOptions, PooledSession,
-    QueryError, RESPONSE_MAX, RetrySafety, SqlQuery, SqlValues, durable_settings, limit_response,
+    ConnectTarget, ConnectionPool, Connector, PgSession, PlanMode, PoolOptions, PooledSession, QueryError,
+    RESPONSE_MAX, RetrySafety, SqlQuery, SqlValues, durable_settings, limit_response,
 };
 use tokio_postgres::Row;
 
@@ -15,10 +15,7 @@ use crate::postgres::query_error::IntoStoreError as _;
 const PERMIT_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Opens a connection outside of the pools. Its commits are durable when they return.
-pub(super) async fn open_session(
-    connector: &Connector,
-    statement_max: Duration,
-) -> Result<PgSession, Error> {
+pub(super) async fn open_session(connector: &Connector, statement_max: Duration) -> Result<PgSession, Error> {
     let settings = durable_settings(statement_max, PlanMode::Custom);
     let opened = connector.open(&settings).await;
     let client = opened.map_err(|error| error.into_store_error(&connector.target))?;
@@ -26,10 +23,7 @@ pub(super) async fn open_session(
 }
 
 /// Limits the time for a response that the server normally returns at once.
-pub(super) async fn limit_wait<T>(
-    connector: &Connector,
-    response: impl Future<Output = T>,
-) -> Result<T, Error> {
+pub(super) async fn limit_wait<T>(connector: &Connector, response: impl Future<Output = T>) -> Result<T, Error> {
     let received = limit_response(response).await;
     received.map_err(|error| error.into_store_error(&connector.target))
 }
@@ -38,12 +32,7 @@ pub(super) async fn limit_wait<T>(
 pub(super) struct SessionPool(ConnectionPool);
 
 impl SessionPool {
-    pub(super) fn new(
-        connector: Connector,
-        size: usize,
-        statement_max: Duration,
-        plan_mode: PlanMode,
-    ) -> Self {
+    pub(super) fn new(connector: Connector, size: usize, statement_max: Duration, plan_mode: PlanMode) -> Self {
         let options = PoolOptions {
             size,
             permit_wait_max: PERMIT_WAIT_MAX,
@@ -66,11 +55,7 @@ impl SessionPool {
     }
 
     /// Runs one statement, once.
-    pub(super) async fn query_once(
-        &self,
-        sql: &'static str,
-        values: SqlValues<'_>,
-    ) -> Result<Vec<Row>, QueryError> {
+    pub(super) async fn query_once(&self, sql: &'static str, values: SqlValues<'_>) -> Result<Vec<Row>, QueryError> {
         self.0.query_once(SqlQuery::Prepared(sql, values)).await
     }
 

@@ -15,8 +15,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Refuses a pooler that uses transaction pooling.
 pub(super) async fn refuse_pooler(connector: &Connector) -> Result<(), Error> {
-    let to_store_error =
-        |error: tokio_postgres::Error| QueryError::from(error).into_store_error(&connector.target);
+    let to_store_error = |error: tokio_postgres::Error| QueryError::from(error).into_store_error(&connector.target);
     let first_client = open_session(connector, PROBE_TIMEOUT).await?.client;
     let second_client = open_session(connector, PROBE_TIMEOUT).await?.client;
     first_client
@@ -28,17 +27,14 @@ pub(super) async fn refuse_pooler(connector: &Connector) -> Result<(), Error> {
         .await
         .map_err(to_store_error)?;
     for (client, mark) in [(&first_client, "one"), (&second_client, "two")] {
-        let settings = client
-            .simple_query("SELECT current_setting('noetl.mark', true)")
-            .await;
-        let setting =
-            settings
-                .map_err(to_store_error)?
-                .into_iter()
-                .find_map(|message| match message {
-                    tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
-                    _ => None,
-                });
+        let settings = client.simple_query("SELECT current_setting('noetl.mark', true)").await;
+        let setting = settings
+            .map_err(to_store_error)?
+            .into_iter()
+            .find_map(|message| match message {
+                tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+                _ => None,
+            });
         if setting.as_deref() != Some(mark) {
             return Err(Error::Pooler {
                 location: connector.target.location(),

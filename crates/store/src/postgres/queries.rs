@@ -15,8 +15,8 @@ use crate::postgres::pool::SessionPool;
 use crate::postgres::query_error::IntoStoreError as _;
 use crate::postgres::rows::{self, read_all, read_seq, to_i32, to_i64};
 use crate::rows::{
-    CatalogEntry, ExecutionFilter, ExecutionRow, LostClaim, OpenCommand, OwnerId, ResultRow,
-    SessionHolder, Snapshot, StepState, StoredExecution, WorkerSession,
+    CatalogEntry, ExecutionFilter, ExecutionRow, LostClaim, OpenCommand, OwnerId, ResultRow, SessionHolder, Snapshot,
+    StepState, StoredExecution, WorkerSession,
 };
 use model::event::UniqueKey;
 
@@ -39,10 +39,7 @@ pub(super) async fn query_row<T>(
     values: SqlValues<'_>,
     read: impl FnMut(&Row) -> Result<T, QueryError>,
 ) -> Result<Option<T>, Error> {
-    Ok(query_rows(pool, sql, values, read)
-        .await?
-        .into_iter()
-        .next())
+    Ok(query_rows(pool, sql, values, read).await?.into_iter().next())
 }
 
 pub(super) fn owner_name(owner: Option<&OwnerId>) -> Option<&str> {
@@ -54,11 +51,7 @@ fn to_limit(limit: usize) -> i64 {
 }
 
 /// Reads the log up to the version in the row; events appended in the meantime are left for the next load.
-pub(super) async fn load(
-    pool: &SessionPool,
-    id: ExecutionId,
-    version: u32,
-) -> Result<Option<StoredExecution>, Error> {
+pub(super) async fn load(pool: &SessionPool, id: ExecutionId, version: u32) -> Result<Option<StoredExecution>, Error> {
     const ROW: &str = "SELECT e.execution_id, e.version, e.status, e.cancelling, e.generation, e.name, e.path,
             e.playbook_version, e.hash, e.parent_id, e.owner, e.started_at, e.finished_at, e.current, e.error,
             s.seq, s.bytes, s.sha256
@@ -72,11 +65,7 @@ pub(super) async fn load(
     };
     let from = snapshot.as_ref().map_or(Seq(0), |snapshot| snapshot.seq);
     let tail = events_between(pool, id, from, row.version, usize::MAX).await?;
-    Ok(Some(StoredExecution {
-        row,
-        snapshot,
-        tail,
-    }))
+    Ok(Some(StoredExecution { row, snapshot, tail }))
 }
 
 /// The snapshot, if its checksum matches. A damaged one is ignored, because the log has all data.
@@ -87,19 +76,10 @@ fn read_snapshot(row: &Row, version: u32) -> Result<Option<Snapshot>, QueryError
     let sha256: &[u8] = row.try_get(17)?;
     let is_whole = rows::checksum(&bytes)[..] == *sha256;
     let seq = read_seq(row, 15)?;
-    Ok(is_whole.then_some(Snapshot {
-        version,
-        seq,
-        bytes,
-    }))
+    Ok(is_whole.then_some(Snapshot { version, seq, bytes }))
 }
 
-pub(super) async fn events(
-    pool: &SessionPool,
-    id: ExecutionId,
-    after: Seq,
-    limit: usize,
-) -> Result<Vec<Event>, Error> {
+pub(super) async fn events(pool: &SessionPool, id: ExecutionId, after: Seq, limit: usize) -> Result<Vec<Event>, Error> {
     events_between(pool, id, after, Seq(u64::MAX), limit).await
 }
 
@@ -129,10 +109,7 @@ pub(super) async fn events_between(
                 .map_err(|damage| QueryError::BadRow(damage.into()));
             ended.map_err(|error| error.into_store_error(pool.target()))?;
         }
-        let news = appends
-            .into_iter()
-            .flatten()
-            .filter(|event| event.seq > after);
+        let news = appends.into_iter().flatten().filter(|event| event.seq > after);
         events.extend(news.take(limit_left));
         match events.last() {
             Some(event) if !is_end => last = event.seq,
@@ -150,11 +127,7 @@ pub(super) const APPENDS_AT: &str =
         WHERE execution_id = $1 AND seq_last >= w.seq ORDER BY seq_last LIMIT 1
     ) AS l ORDER BY l.seq_last";
 
-pub(super) async fn events_at(
-    pool: &SessionPool,
-    id: ExecutionId,
-    seqs: &[Seq],
-) -> Result<Vec<Event>, Error> {
+pub(super) async fn events_at(pool: &SessionPool, id: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, Error> {
     let seqs_left: BTreeSet<Seq> = seqs.iter().copied().collect();
     let places: Vec<i64> = seqs_left.iter().map(|seq| to_i64(seq.0)).collect();
     let appends = query_rows(pool, APPENDS_AT, &[&id.0, &places], |row| {
@@ -171,22 +144,17 @@ pub(super) async fn external_events(
     id: ExecutionId,
     event_ids: &[EventId],
 ) -> Result<Vec<ExternalEventKey>, Error> {
-    const KEYS: &str =
-        "SELECT k.place, e.seq, e.hash FROM unnest($2::text[]) WITH ORDINALITY AS k (key, place)
+    const KEYS: &str = "SELECT k.place, e.seq, e.hash FROM unnest($2::text[]) WITH ORDINALITY AS k (key, place)
         CROSS JOIN LATERAL (
             SELECT seq, hash FROM noetl.event_key WHERE execution_id = $1 AND key = k.key OFFSET 0
         ) AS e
         WHERE e.hash IS NOT NULL ORDER BY k.place";
-    let keys: Vec<String> = event_ids
-        .iter()
-        .map(|id| UniqueKey::Event(*id).to_string())
-        .collect();
+    let keys: Vec<String> = event_ids.iter().map(|id| UniqueKey::Event(*id).to_string()).collect();
     let read = |row: &Row| {
         let index: i64 = row.try_get(0)?;
         let hash: &[u8] = row.try_get(2)?;
         Ok(ExternalEventKey {
-            event_id: event_ids
-                [usize::try_from(index - 1).map_err(|error| QueryError::BadRow(error.into()))?],
+            event_id: event_ids[usize::try_from(index - 1).map_err(|error| QueryError::BadRow(error.into()))?],
             seq: read_seq(row, 1)?,
             hash: hash
                 .try_into()
@@ -196,21 +164,17 @@ pub(super) async fn external_events(
     query_rows(pool, KEYS, &[&id.0, &keys], read).await
 }
 
-pub(super) async fn execution(
-    pool: &SessionPool,
-    id: ExecutionId,
-) -> Result<Option<ExecutionRow>, Error> {
-    const ROW: &str = "SELECT execution_id, version, status, cancelling, generation, name, path, playbook_version, hash,
+pub(super) async fn execution(pool: &SessionPool, id: ExecutionId) -> Result<Option<ExecutionRow>, Error> {
+    const ROW: &str =
+        "SELECT execution_id, version, status, cancelling, generation, name, path, playbook_version, hash,
             parent_id, owner, started_at, finished_at, current, error
         FROM noetl.execution WHERE execution_id = $1";
     query_row(pool, ROW, &[&id.0], rows::read_execution).await
 }
 
-pub(super) async fn executions(
-    pool: &SessionPool,
-    filter: &ExecutionFilter,
-) -> Result<Vec<ExecutionRow>, Error> {
-    const LIST: &str = "SELECT execution_id, version, status, cancelling, generation, name, path, playbook_version, hash,
+pub(super) async fn executions(pool: &SessionPool, filter: &ExecutionFilter) -> Result<Vec<ExecutionRow>, Error> {
+    const LIST: &str =
+        "SELECT execution_id, version, status, cancelling, generation, name, path, playbook_version, hash,
             parent_id, owner, started_at, finished_at, current, error
         FROM noetl.execution
         WHERE ($1::text IS NULL OR status = $1) AND ($2::text IS NULL OR path = $2)
@@ -242,9 +206,7 @@ pub(super) async fn results(pool: &SessionPool, id: ExecutionId) -> Result<Vec<R
     query_rows(pool, RESULTS, &[&id.0], rows::read_result).await
 }
 
-pub(super) async fn executions_with_permanent_bodies(
-    pool: &SessionPool,
-) -> Result<Vec<ExecutionId>, Error> {
+pub(super) async fn executions_with_permanent_bodies(pool: &SessionPool) -> Result<Vec<ExecutionId>, Error> {
     const LASTING: &str = "SELECT DISTINCT execution_id FROM noetl.result_index
         WHERE result_ref::json ->> 'scope' = 'permanent' ORDER BY execution_id";
     query_rows(pool, LASTING, &[], |row| Ok(ExecutionId(row.try_get(0)?))).await
@@ -269,11 +231,7 @@ pub(super) async fn lost_claims(
     Ok(lost)
 }
 
-pub(super) async fn session(
-    pool: &SessionPool,
-    worker: &WorkerId,
-    now: Time,
-) -> Result<Option<WorkerSession>, Error> {
+pub(super) async fn session(pool: &SessionPool, worker: &WorkerId, now: Time) -> Result<Option<WorkerSession>, Error> {
     const SESSION: &str = "SELECT holder, expires_at > $2 FROM noetl.session WHERE worker = $1";
     let read = |row: &Row| {
         let holder: Option<String> = row.try_get(0)?;
@@ -302,10 +260,7 @@ pub(super) async fn overdue_commands(
     Ok(overdue)
 }
 
-pub(super) async fn open_commands(
-    pool: &SessionPool,
-    id: ExecutionId,
-) -> Result<Vec<OpenCommand>, Error> {
+pub(super) async fn open_commands(pool: &SessionPool, id: ExecutionId) -> Result<Vec<OpenCommand>, Error> {
     const OPEN: &str = "SELECT body, worker, lease_epoch, issued_at FROM noetl.command
         WHERE execution_id = $1 ORDER BY seq";
     query_rows(pool, OPEN, &[&id.0], rows::read_open_command).await
@@ -363,10 +318,7 @@ pub(super) async fn is_pending(pool: &SessionPool, key: MessageKey) -> Result<bo
     Ok(row.is_some())
 }
 
-pub(super) async fn playbook(
-    pool: &SessionPool,
-    hash: &PlaybookHash,
-) -> Result<Option<CatalogEntry>, Error> {
+pub(super) async fn playbook(pool: &SessionPool, hash: &PlaybookHash) -> Result<Option<CatalogEntry>, Error> {
     const ONE: &str = "SELECT path, version, hash, text, registered_at FROM noetl.catalog WHERE hash = $1 ORDER BY registered_at LIMIT 1";
     query_row(pool, ONE, &[&&*hash.0], rows::read_catalog_entry).await
 }
@@ -381,27 +333,20 @@ pub(super) async fn catalog_entry(
     const VERSION: &str = "SELECT path, version, hash, text, registered_at FROM noetl.catalog
         WHERE path = $1 AND version = $2";
     match version.map(rows::to_i32) {
-        Some(version) => {
-            query_row(pool, VERSION, &[&path, &version], rows::read_catalog_entry).await
-        }
+        Some(version) => query_row(pool, VERSION, &[&path, &version], rows::read_catalog_entry).await,
         None => query_row(pool, LATEST, &[&path], rows::read_catalog_entry).await,
     }
 }
 
 pub(super) async fn catalog(pool: &SessionPool) -> Result<Vec<CatalogEntry>, Error> {
-    const CATALOG: &str =
-        "SELECT DISTINCT ON (path COLLATE \"C\") path, version, hash, text, registered_at
+    const CATALOG: &str = "SELECT DISTINCT ON (path COLLATE \"C\") path, version, hash, text, registered_at
         FROM noetl.catalog ORDER BY path COLLATE \"C\", version DESC";
     query_rows(pool, CATALOG, &[], rows::read_catalog_entry).await
 }
 
 /// Reads the active executions by status: two bounds and an order instead of `=` leave the planner no other index.
-pub(super) async fn abandoned_executions(
-    pool: &SessionPool,
-    now: Time,
-) -> Result<Vec<ExecutionId>, Error> {
-    const ABANDONED: &str =
-        "SELECT found.execution_id FROM unnest(ARRAY['PAUSED', 'RUNNING']) AS s (status)
+pub(super) async fn abandoned_executions(pool: &SessionPool, now: Time) -> Result<Vec<ExecutionId>, Error> {
+    const ABANDONED: &str = "SELECT found.execution_id FROM unnest(ARRAY['PAUSED', 'RUNNING']) AS s (status)
         CROSS JOIN LATERAL (
             SELECT e.execution_id FROM noetl.execution e
             WHERE e.status >= s.status AND e.status <= s.status

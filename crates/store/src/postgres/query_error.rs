@@ -52,16 +52,12 @@ fn permanent_error(target: &ConnectTarget, error: tokio_postgres::Error) -> Erro
         return connection_error(target, error);
     };
     match *code {
-        SqlState::INVALID_PASSWORD | SqlState::INVALID_AUTHORIZATION_SPECIFICATION => {
-            Error::Authentication {
-                location: database,
-                user: target.user(),
-            }
-        }
-        SqlState::INVALID_CATALOG_NAME => Error::NoDatabase { location: database },
-        SqlState::READ_ONLY_SQL_TRANSACTION => Error::ReadOnly {
-            file: database.into(),
+        SqlState::INVALID_PASSWORD | SqlState::INVALID_AUTHORIZATION_SPECIFICATION => Error::Authentication {
+            location: database,
+            user: target.user(),
         },
+        SqlState::INVALID_CATALOG_NAME => Error::NoDatabase { location: database },
+        SqlState::READ_ONLY_SQL_TRANSACTION => Error::ReadOnly { file: database.into() },
         SqlState::INSUFFICIENT_PRIVILEGE => {
             let message = error.as_db_error().map(|error| error.message().to_owned());
             Error::Permission {
@@ -69,12 +65,8 @@ fn permanent_error(target: &ConnectTarget, error: tokio_postgres::Error) -> Erro
                 missing: message.unwrap_or_default(),
             }
         }
-        SqlState::DISK_FULL => Error::Full {
-            file: database.into(),
-        },
-        SqlState::INVALID_SQL_STATEMENT_NAME | SqlState::DUPLICATE_PSTATEMENT => {
-            Error::Pooler { location: database }
-        }
+        SqlState::DISK_FULL => Error::Full { file: database.into() },
+        SqlState::INVALID_SQL_STATEMENT_NAME | SqlState::DUPLICATE_PSTATEMENT => Error::Pooler { location: database },
         SqlState::PROTOCOL_VIOLATION if message_contains(&error, "startup parameter") => {
             Error::Pooler { location: database }
         }
@@ -90,9 +82,7 @@ fn permanent_error(target: &ConnectTarget, error: tokio_postgres::Error) -> Erro
 }
 
 fn message_contains(error: &tokio_postgres::Error, text: &str) -> bool {
-    error
-        .as_db_error()
-        .is_some_and(|error| error.message().contains(text))
+    error.as_db_error().is_some_and(|error| error.message().contains(text))
 }
 
 /// Errors without an SQLSTATE come from the network or from the driver.

@@ -34,9 +34,7 @@ pub(super) async fn rebuild(pool: &SessionPool) -> Result<RebuildStats, Error> {
             .transaction()
             .await
             .map_err(|error| to_store_error(error.into()))?;
-        rebuilt.events += rebuild_one(&transaction, id)
-            .await
-            .map_err(to_store_error)?;
+        rebuilt.events += rebuild_one(&transaction, id).await.map_err(to_store_error)?;
         transaction
             .commit()
             .await
@@ -65,16 +63,14 @@ async fn rebuild_one(transaction: &Transaction<'_>, id: ExecutionId) -> Result<u
         let clear = format!("DELETE FROM noetl.{table} WHERE execution_id = $1");
         transaction.execute(&clear, &[&id.0]).await?;
     }
-    let page = "SELECT seq_first, body FROM noetl.log WHERE execution_id = $1 AND seq_last > $2 ORDER BY seq_last LIMIT $3";
+    let page =
+        "SELECT seq_first, body FROM noetl.log WHERE execution_id = $1 AND seq_last > $2 ORDER BY seq_last LIMIT $3";
     let mut row: Option<ExecutionRow> = None;
     let mut last = Seq(0);
     let mut reading = LogRowReader::starting_after(id, last);
     loop {
-        let appends = transaction
-            .query(page, &[&id.0, &to_i64(last.0), &PAGE])
-            .await?;
-        let events =
-            rows::read_all(&appends, |append| rows::read_events(&mut reading, append))?.concat();
+        let appends = transaction.query(page, &[&id.0, &to_i64(last.0), &PAGE]).await?;
+        let events = rows::read_all(&appends, |append| rows::read_events(&mut reading, append))?.concat();
         let Some(end) = events.last() else { break };
         last = end.seq;
         let delta = ProjectionDelta::from_events(&events);
@@ -88,11 +84,7 @@ async fn rebuild_one(transaction: &Transaction<'_>, id: ExecutionId) -> Result<u
     Ok(last.0)
 }
 
-async fn project(
-    transaction: &Transaction<'_>,
-    id: ExecutionId,
-    delta: &ProjectionDelta,
-) -> Result<(), QueryError> {
+async fn project(transaction: &Transaction<'_>, id: ExecutionId, delta: &ProjectionDelta) -> Result<(), QueryError> {
     let step = "INSERT INTO noetl.step_state AS old (execution_id, step_name, run, status, last_result_ref,
             aggregate_result_ref, seq)
         VALUES ($1, $2, coalesce($3, 0), coalesce($4, 'in_progress'), $5, $6, $7)

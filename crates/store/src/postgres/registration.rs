@@ -59,14 +59,8 @@ impl ProcessRegistration {
         publishes: bool,
     ) -> Result<Arc<Self>, Error> {
         let mut session = open_session(connector, HEARTBEAT_TIMEOUT).await?;
-        let to_store_error = |error: tokio_postgres::Error| {
-            QueryError::from(error).into_store_error(&connector.target)
-        };
-        let row = session
-            .client
-            .query_one(ENTER, &[])
-            .await
-            .map_err(to_store_error)?;
+        let to_store_error = |error: tokio_postgres::Error| QueryError::from(error).into_store_error(&connector.target);
+        let row = session.client.query_one(ENTER, &[]).await.map_err(to_store_error)?;
         let owner: String = row.try_get(1).map_err(to_store_error)?;
         let mut registration = Self {
             owner: OwnerId(owner.into()),
@@ -90,10 +84,7 @@ impl ProcessRegistration {
 
     /// Whether the last heartbeat is recent enough for others to see this process as alive.
     pub(super) fn is_alive_to_others(&self) -> bool {
-        let last = *self
-            .last_heartbeat
-            .lock()
-            .expect("a heartbeat does not panic");
+        let last = *self.last_heartbeat.lock().expect("a heartbeat does not panic");
         instant().saturating_duration_since(last) < SILENCE_MAX
     }
 
@@ -108,11 +99,7 @@ impl ProcessRegistration {
     }
 
     /// Sends heartbeats until stopped, then deregisters the process.
-    pub(super) async fn run_heartbeats(
-        self: Arc<Self>,
-        connector: Connector,
-        mut stop: watch::Receiver<()>,
-    ) {
+    pub(super) async fn run_heartbeats(self: Arc<Self>, connector: Connector, mut stop: watch::Receiver<()>) {
         let mut session = None;
         loop {
             tokio::select! {
@@ -120,36 +107,22 @@ impl ProcessRegistration {
                 _ = stop.changed() => break,
                 () = tokio::time::sleep(HEARTBEAT_INTERVAL) => {}
             }
-            let beat = tokio::time::timeout(
-                HEARTBEAT_TIMEOUT,
-                self.send_heartbeat(&connector, &mut session),
-            )
-            .await;
-            if let Err(error) = beat
-                .unwrap_or_else(|_| Err(Error::Unavailable("no response to a heartbeat".into())))
-            {
-                tracing::warn!(
-                    error = crate::error::error_chain(&error),
-                    "heartbeat failed; retrying"
-                );
+            let beat = tokio::time::timeout(HEARTBEAT_TIMEOUT, self.send_heartbeat(&connector, &mut session)).await;
+            if let Err(error) = beat.unwrap_or_else(|_| Err(Error::Unavailable("no response to a heartbeat".into()))) {
+                tracing::warn!(error = crate::error::error_chain(&error), "heartbeat failed; retrying");
                 self.set_refusal(error.to_write_refusal());
                 session = None;
             } else {
                 self.set_refusal(None);
             }
         }
-        let left =
-            tokio::time::timeout(HEARTBEAT_TIMEOUT, self.unregister(&connector, session)).await;
+        let left = tokio::time::timeout(HEARTBEAT_TIMEOUT, self.unregister(&connector, session)).await;
         if !matches!(left, Ok(Ok(()))) {
             tracing::debug!("failed to deregister server; peers will notice within 3 s");
         }
     }
 
-    async fn send_heartbeat(
-        &self,
-        connector: &Connector,
-        idle_session: &mut Option<PgSession>,
-    ) -> Result<(), Error> {
+    async fn send_heartbeat(&self, connector: &Connector, idle_session: &mut Option<PgSession>) -> Result<(), Error> {
         const BEAT: &str = "UPDATE noetl.runtime SET heartbeat = $3, clock_offset = $3 - noetl.micros()
             WHERE node = $1 AND owner = $2
             RETURNING noetl.micros(),
@@ -162,10 +135,7 @@ impl ProcessRegistration {
         let node = self.number.read().expect("drawing ids does not panic").0;
         let sent_at = instant();
         let rows = session
-            .query(
-                BEAT,
-                &[&i32::from(node), &&*self.owner.0, &self.clock.now().0],
-            )
+            .query(BEAT, &[&i32::from(node), &&*self.owner.0, &self.clock.now().0])
             .await;
         let rows = rows.map_err(|query_error| query_error.into_store_error(&connector.target))?;
         if let Some(row) = rows.first() {
@@ -174,22 +144,14 @@ impl ProcessRegistration {
                 .map_err(|error| QueryError::from(error).into_store_error(&connector.target))?;
         } else {
             let number = self.claim_number(session, connector).await?;
-            *self.number.write().expect("drawing ids does not panic") =
-                (number, IdGenerator::new(number));
+            *self.number.write().expect("drawing ids does not panic") = (number, IdGenerator::new(number));
         }
-        *self
-            .last_heartbeat
-            .lock()
-            .expect("a heartbeat does not panic") = instant();
+        *self.last_heartbeat.lock().expect("a heartbeat does not panic") = instant();
         Ok(())
     }
 
     /// A negative heartbeat marks a process that has left. Its age still counts for the assignment of numbers.
-    async fn unregister(
-        &self,
-        connector: &Connector,
-        idle_session: Option<PgSession>,
-    ) -> Result<(), Error> {
+    async fn unregister(&self, connector: &Connector, idle_session: Option<PgSession>) -> Result<(), Error> {
         const LEAVE: &str = "UPDATE noetl.runtime SET heartbeat = -abs(heartbeat) WHERE owner = $1";
         let mut session = match idle_session {
             Some(session) => session,
@@ -201,22 +163,12 @@ impl ProcessRegistration {
     }
 
     /// Takes a number that no live process has.
-    async fn claim_number(
-        &self,
-        session: &mut PgSession,
-        connector: &Connector,
-    ) -> Result<u8, Error> {
-        let to_store_error = |error: tokio_postgres::Error| {
-            QueryError::from(error).into_store_error(&connector.target)
-        };
+    async fn claim_number(&self, session: &mut PgSession, connector: &Connector) -> Result<u8, Error> {
+        let to_store_error = |error: tokio_postgres::Error| QueryError::from(error).into_store_error(&connector.target);
         let transaction = session.client.transaction().await.map_err(to_store_error)?;
         let lock = "LOCK TABLE noetl.runtime IN SHARE ROW EXCLUSIVE MODE";
-        transaction
-            .batch_execute(lock)
-            .await
-            .map_err(to_store_error)?;
-        let free =
-            "SELECT n FROM generate_series(0, $1) AS n LEFT JOIN noetl.runtime r ON r.node = n
+        transaction.batch_execute(lock).await.map_err(to_store_error)?;
+        let free = "SELECT n FROM generate_series(0, $1) AS n LEFT JOIN noetl.runtime r ON r.node = n
             WHERE r.node IS NULL OR abs(r.heartbeat - $2) >= 3000000
             ORDER BY abs(r.heartbeat) NULLS FIRST, n LIMIT 1";
         let (last, now) = (i32::from(SLOTS) - 1, self.clock.now().0);
@@ -230,8 +182,7 @@ impl ProcessRegistration {
         let owner = &*self.owner.0;
         let clear = transaction.execute(clear, &[&node, &owner]).await;
         clear.map_err(to_store_error)?;
-        let enter =
-            "INSERT INTO noetl.runtime (node, owner, address, started_at, heartbeat, clock_offset, publishes)
+        let enter = "INSERT INTO noetl.runtime (node, owner, address, started_at, heartbeat, clock_offset, publishes)
             VALUES ($1, $2, $3, $4, $4, $4 - noetl.micros(), $5)";
         let values: SqlValues<'_> = &[&node, &owner, &self.address, &now, &self.publishes];
         let enter = transaction.execute(enter, values).await;
@@ -245,10 +196,7 @@ impl ProcessRegistration {
         let owners: Vec<String> = row.try_get(1)?;
         let heartbeats: Vec<i64> = row.try_get(2)?;
         let latest: BTreeMap<String, i64> = owners.into_iter().zip(heartbeats).collect();
-        let mut other_servers = self
-            .other_heartbeats
-            .lock()
-            .expect("a heartbeat does not panic");
+        let mut other_servers = self.other_heartbeats.lock().expect("a heartbeat does not panic");
         // Only a process whose heartbeat has changed is known to be alive.
         let changed = latest.iter().filter(|(owner, heartbeat)| {
             let before = other_servers.get(*owner);

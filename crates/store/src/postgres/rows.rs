@@ -13,9 +13,7 @@ use tokio_postgres::Row;
 
 use crate::commit::{Message, MessageKey};
 use crate::damage::LogRowReader;
-use crate::rows::{
-    CatalogEntry, CommandClaim, ExecutionRow, LostClaim, OpenCommand, OwnerId, ResultRow, StepState,
-};
+use crate::rows::{CatalogEntry, CommandClaim, ExecutionRow, LostClaim, OpenCommand, OwnerId, ResultRow, StepState};
 
 /// Converts to the database's signed integer; sequence numbers and counts stay far below its maximum.
 pub(super) fn to_i64(value: u64) -> i64 {
@@ -76,10 +74,7 @@ pub(super) fn owner_id(text: &str) -> OwnerId {
 }
 
 /// Reads each row.
-pub(super) fn read_all<T>(
-    rows: &[Row],
-    read: impl FnMut(&Row) -> Result<T, QueryError>,
-) -> Result<Vec<T>, QueryError> {
+pub(super) fn read_all<T>(rows: &[Row], read: impl FnMut(&Row) -> Result<T, QueryError>) -> Result<Vec<T>, QueryError> {
     rows.iter().map(read).collect()
 }
 
@@ -89,8 +84,7 @@ pub(super) fn read_execution(row: &Row) -> Result<ExecutionRow, QueryError> {
     Ok(ExecutionRow {
         id: ExecutionId(row.try_get(0)?),
         version: read_seq(row, 1)?,
-        status: status
-            .map_err(|error: model::status::UnknownStatusError| QueryError::BadRow(error.into()))?,
+        status: status.map_err(|error: model::status::UnknownStatusError| QueryError::BadRow(error.into()))?,
         cancelling: row.try_get(3)?,
         generation: read_count(row, 4)?,
         name: read_name(row, 5)?,

@@ -13,11 +13,7 @@ use crate::postgres::rows::read_count;
 use crate::sealed::{CredentialRow, KeychainRow, SealedLocation, SealedStore, SealedValue};
 
 /// Whether a statement with a RETURNING clause changed any row.
-async fn has_changed_rows(
-    pool: &SessionPool,
-    sql: &'static str,
-    values: SqlValues<'_>,
-) -> Result<bool, Error> {
+async fn has_changed_rows(pool: &SessionPool, sql: &'static str, values: SqlValues<'_>) -> Result<bool, Error> {
     let row = query_row(pool, sql, values, |_| Ok(())).await?;
     Ok(row.is_some())
 }
@@ -83,15 +79,13 @@ impl SealedStore for PostgresStore {
     }
 
     async fn credential(&self, name: &str) -> Result<Option<CredentialRow>, Error> {
-        const ONE: &str =
-            "SELECT data, data_key, key_id, name, type, version, created_at, updated_at,
+        const ONE: &str = "SELECT data, data_key, key_id, name, type, version, created_at, updated_at,
             last_used_at FROM noetl.credential WHERE name = $1";
         query_row(self.work_pool(), ONE, &[&name], read_credential).await
     }
 
     async fn credentials(&self) -> Result<Vec<CredentialRow>, Error> {
-        const ALL: &str =
-            "SELECT data, data_key, key_id, name, type, version, created_at, updated_at,
+        const ALL: &str = "SELECT data, data_key, key_id, name, type, version, created_at, updated_at,
             last_used_at FROM noetl.credential ORDER BY name COLLATE \"C\"";
         query_rows(self.work_pool(), ALL, &[], read_credential).await
     }
@@ -104,9 +98,7 @@ impl SealedStore for PostgresStore {
     async fn touch_credential(&self, name: &str) -> Result<(), Error> {
         const TOUCH: &str = "UPDATE noetl.credential SET last_used_at = noetl.micros()
             WHERE name = $1 RETURNING 1";
-        has_changed_rows(self.work_pool(), TOUCH, &[&name])
-            .await
-            .map(drop)
+        has_changed_rows(self.work_pool(), TOUCH, &[&name]).await.map(drop)
     }
 
     async fn put_keychain(&self, row: KeychainRow) -> Result<(), Error> {
@@ -127,9 +119,7 @@ impl SealedStore for PostgresStore {
             &row.resolved_at.0,
             &row.expires_at.map(|time| time.0),
         ];
-        has_changed_rows(self.work_pool(), PUT, values)
-            .await
-            .map(drop)
+        has_changed_rows(self.work_pool(), PUT, values).await.map(drop)
     }
 
     async fn keychain(&self, scope: &str, name: &str) -> Result<Option<KeychainRow>, Error> {
@@ -139,15 +129,11 @@ impl SealedStore for PostgresStore {
     }
 
     async fn remove_keychain(&self, scope: &str, name: &str) -> Result<bool, Error> {
-        const REMOVE: &str =
-            "DELETE FROM noetl.keychain WHERE scope = $1 AND name = $2 RETURNING 1";
+        const REMOVE: &str = "DELETE FROM noetl.keychain WHERE scope = $1 AND name = $2 RETURNING 1";
         has_changed_rows(self.work_pool(), REMOVE, &[&scope, &name]).await
     }
 
-    async fn sealed_with_other_keys(
-        &self,
-        key_id: &str,
-    ) -> Result<Vec<(SealedLocation, SealedValue)>, Error> {
+    async fn sealed_with_other_keys(&self, key_id: &str) -> Result<Vec<(SealedLocation, SealedValue)>, Error> {
         const ALL: &str = "SELECT data, data_key, key_id, NULL, name, version FROM noetl.credential
                 WHERE key_id <> $1
             UNION ALL SELECT data, data_key, key_id, scope, name, 0 FROM noetl.keychain WHERE key_id <> $1";
@@ -167,12 +153,7 @@ impl SealedStore for PostgresStore {
         Ok(all)
     }
 
-    async fn rewrap(
-        &self,
-        location: &SealedLocation,
-        from: &SealedValue,
-        to: &SealedValue,
-    ) -> Result<bool, Error> {
+    async fn rewrap(&self, location: &SealedLocation, from: &SealedValue, to: &SealedValue) -> Result<bool, Error> {
         const CREDENTIAL: &str = "UPDATE noetl.credential SET data_key = $1, key_id = $2
             WHERE data_key = $3 AND name = $4 AND version = $5 RETURNING 1";
         const KEYCHAIN: &str = "UPDATE noetl.keychain SET data_key = $1, key_id = $2

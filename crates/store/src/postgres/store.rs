@@ -6,18 +6,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::event::Event;
-use model::id::{
-    CommandId, EventId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId, WorkerId,
-};
+use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId, WorkerId};
 use model::time::Time;
 use postgres::{Connector, PlanMode};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::Store;
-use crate::access::{
-    AccessTokenId, AccessTokenRow, AuditEntry, AuditRow, OutboxRow, StoreProcess, WorkerClaim,
-};
+use crate::access::{AccessTokenId, AccessTokenRow, AuditEntry, AuditRow, OutboxRow, StoreProcess, WorkerClaim};
 use crate::commit::{Commit, CommitStatus, ExternalEventKey, Message, MessageKey, Priority};
 use crate::error::Error;
 use crate::postgres::notifications::{self, ChangeNotifier};
@@ -26,10 +22,9 @@ use crate::postgres::pool::SessionPool;
 use crate::postgres::registration::ProcessRegistration;
 use crate::postgres::{access, append, iterations, migrate, pooler, queries, rebuild, writes};
 use crate::rows::{
-    Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionFilter, ExecutionRow,
-    IterationOutcomes, LoopProgress, LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange,
-    OwnerId, RebuildStats, RemovedRows, ResultRow, SessionHolder, StepState, StoredExecution,
-    WorkerSession,
+    Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionFilter, ExecutionRow, IterationOutcomes, LoopProgress,
+    LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow,
+    SessionHolder, StepState, StoredExecution, WorkerSession,
 };
 use crate::sealed::SealedStore;
 
@@ -59,17 +54,12 @@ impl PostgresStore {
         let connector = Connector::from_url(&options.url)?;
         pooler::refuse_pooler(&connector).await?;
         migrate::migrate(&connector).await?;
-        let registered =
-            ProcessRegistration::register(&connector, options.address, options.publishes).await?;
+        let registered = ProcessRegistration::register(&connector, options.address, options.publishes).await?;
         let hints = Arc::new(ChangeNotifier::default());
         let (stop, stopped) = watch::channel(());
         let beats = Arc::clone(&registered).run_heartbeats(connector.clone(), stopped.clone());
-        let hearing = notifications::run_notifications(
-            Arc::clone(&hints),
-            connector.clone(),
-            registered.owner.clone(),
-            stopped,
-        );
+        let hearing =
+            notifications::run_notifications(Arc::clone(&hints), connector.clone(), registered.owner.clone(), stopped);
         let lists = (options.pool_size / 3).max(1);
         let work = options.pool_size.saturating_sub(lists).max(1);
         Ok(Self {
@@ -122,11 +112,7 @@ impl Store for PostgresStore {
         results
     }
 
-    async fn load(
-        &self,
-        id: ExecutionId,
-        snapshot_version: u32,
-    ) -> Result<Option<StoredExecution>, Error> {
+    async fn load(&self, id: ExecutionId, snapshot_version: u32) -> Result<Option<StoredExecution>, Error> {
         queries::load(&self.work_pool, id, snapshot_version).await
     }
 
@@ -138,11 +124,7 @@ impl Store for PostgresStore {
         queries::events_at(&self.work_pool, id, seqs).await
     }
 
-    async fn external_events(
-        &self,
-        id: ExecutionId,
-        event_ids: &[EventId],
-    ) -> Result<Vec<ExternalEventKey>, Error> {
+    async fn external_events(&self, id: ExecutionId, event_ids: &[EventId]) -> Result<Vec<ExternalEventKey>, Error> {
         queries::external_events(&self.work_pool, id, event_ids).await
     }
 
@@ -194,12 +176,7 @@ impl Store for PostgresStore {
         iterations::loop_task(&self.list_pool, id, step, run, task).await
     }
 
-    async fn failed_iterations(
-        &self,
-        id: ExecutionId,
-        run: &StepRunId,
-        limit: usize,
-    ) -> Result<Vec<u64>, Error> {
+    async fn failed_iterations(&self, id: ExecutionId, run: &StepRunId, limit: usize) -> Result<Vec<u64>, Error> {
         iterations::failed_iterations(&self.list_pool, id, run, limit).await
     }
 
@@ -207,12 +184,7 @@ impl Store for PostgresStore {
         iterations::iteration_count(&self.list_pool, id, run).await
     }
 
-    async fn outline(
-        &self,
-        id: ExecutionId,
-        after: Seq,
-        limit: usize,
-    ) -> Result<Vec<Event>, Error> {
+    async fn outline(&self, id: ExecutionId, after: Seq, limit: usize) -> Result<Vec<Event>, Error> {
         iterations::outline(&self.list_pool, id, after, limit).await
     }
 
@@ -224,20 +196,11 @@ impl Store for PostgresStore {
         writes::claim(&self.work_pool, ask).await
     }
 
-    async fn release_claim(
-        &self,
-        command: CommandId,
-        lease_epoch: LeaseEpoch,
-    ) -> Result<(), Error> {
+    async fn release_claim(&self, command: CommandId, lease_epoch: LeaseEpoch) -> Result<(), Error> {
         self.notify_if_written(writes::release(&self.work_pool, command, lease_epoch).await)
     }
 
-    async fn renew_session(
-        &self,
-        worker: &WorkerId,
-        holder: &SessionHolder,
-        ttl: Duration,
-    ) -> Result<bool, Error> {
+    async fn renew_session(&self, worker: &WorkerId, holder: &SessionHolder, ttl: Duration) -> Result<bool, Error> {
         writes::renew_session(&self.work_pool, worker, holder, self.now().after(ttl)).await
     }
 
@@ -268,20 +231,12 @@ impl Store for PostgresStore {
         queries::open_commands(&self.list_pool, id).await
     }
 
-    async fn due_timers(
-        &self,
-        owner: Option<&OwnerId>,
-        limit: usize,
-    ) -> Result<Vec<(ExecutionId, Seq)>, Error> {
+    async fn due_timers(&self, owner: Option<&OwnerId>, limit: usize) -> Result<Vec<(ExecutionId, Seq)>, Error> {
         let due = queries::timers(&self.work_pool, owner, self.now(), limit).await?;
         Ok(due.into_iter().map(|(_, id, seq)| (id, seq)).collect())
     }
 
-    async fn next_timer(
-        &self,
-        owner: Option<&OwnerId>,
-        until: Time,
-    ) -> Result<Option<Time>, Error> {
+    async fn next_timer(&self, owner: Option<&OwnerId>, until: Time) -> Result<Option<Time>, Error> {
         let next = queries::timers(&self.work_pool, owner, until, 1).await?;
         Ok(next.first().map(|(due, ..)| *due))
     }
@@ -318,11 +273,7 @@ impl Store for PostgresStore {
         queries::playbook(&self.work_pool, hash).await
     }
 
-    async fn catalog_entry(
-        &self,
-        path: &str,
-        version: Option<u32>,
-    ) -> Result<Option<CatalogEntry>, Error> {
+    async fn catalog_entry(&self, path: &str, version: Option<u32>) -> Result<Option<CatalogEntry>, Error> {
         queries::catalog_entry(&self.work_pool, path, version).await
     }
 
@@ -330,12 +281,7 @@ impl Store for PostgresStore {
         queries::catalog(&self.list_pool).await
     }
 
-    async fn adopt(
-        &self,
-        id: ExecutionId,
-        me: &OwnerId,
-        _priority: Priority,
-    ) -> Result<Adoption, Error> {
+    async fn adopt(&self, id: ExecutionId, me: &OwnerId, _priority: Priority) -> Result<Adoption, Error> {
         self.notify_if_written(writes::adopt(&self.work_pool, id, me, self.now()).await)
     }
 
@@ -413,17 +359,13 @@ impl Store for PostgresStore {
 
     fn check_health(&self) -> Result<(), Error> {
         if self.tasks.iter().any(JoinHandle::is_finished) {
-            return Err(Error::Unavailable(
-                "a background task of the store stopped".into(),
-            ));
+            return Err(Error::Unavailable("a background task of the store stopped".into()));
         }
         if let Some(refusal) = self.registration.refusal() {
             return Err(refusal);
         }
         if !self.registration.is_alive_to_others() {
-            return Err(Error::Unavailable(
-                "failed to write a heartbeat for 3 s".into(),
-            ));
+            return Err(Error::Unavailable("failed to write a heartbeat for 3 s".into()));
         }
         Ok(())
     }

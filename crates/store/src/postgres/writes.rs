@@ -11,16 +11,11 @@ use crate::postgres::pool::SessionPool;
 use crate::postgres::queries::owner_name;
 use crate::postgres::query_error::IntoStoreError as _;
 use crate::postgres::rows::{self, owner_id, read_all, to_i32, to_i64};
-use crate::rows::{
-    Adoption, CatalogEntry, ClaimQuery, CommandClaim, OldRows, OwnerId, RemovedRows, SessionHolder,
-};
+use crate::rows::{Adoption, CatalogEntry, ClaimQuery, CommandClaim, OldRows, OwnerId, RemovedRows, SessionHolder};
 use crate::store::refusal_key;
 
 /// Claims pending commands for a worker, oldest first.
-pub(super) async fn claim(
-    pool: &SessionPool,
-    ask: &ClaimQuery,
-) -> Result<Vec<CommandClaim>, Error> {
+pub(super) async fn claim(pool: &SessionPool, ask: &ClaimQuery) -> Result<Vec<CommandClaim>, Error> {
     const CLAIM: &str = "SELECT body, lease_epoch FROM noetl.claim_commands($1, $2, $3, $4, $5)";
     let kinds = ask.kinds.as_deref();
     let kinds: Option<Vec<&str>> = kinds.map(|kinds| kinds.iter().map(Name::as_str).collect());
@@ -31,32 +26,18 @@ pub(super) async fn claim(
         &&*ask.worker.0,
         &kinds,
     ];
-    let rows = pool
-        .query(RetrySafety::NotIdempotent, CLAIM, values)
-        .await?;
+    let rows = pool.query(RetrySafety::NotIdempotent, CLAIM, values).await?;
     read_all(&rows, rows::read_claim).map_err(|error| error.into_store_error(pool.target()))
 }
 
-async fn execute_rows(
-    pool: &SessionPool,
-    sql: &'static str,
-    values: SqlValues<'_>,
-) -> Result<Vec<Row>, Error> {
+async fn execute_rows(pool: &SessionPool, sql: &'static str, values: SqlValues<'_>) -> Result<Vec<Row>, Error> {
     pool.query(RetrySafety::Idempotent, sql, values).await
 }
 
-pub(super) async fn release(
-    pool: &SessionPool,
-    command: CommandId,
-    lease_epoch: LeaseEpoch,
-) -> Result<(), Error> {
+pub(super) async fn release(pool: &SessionPool, command: CommandId, lease_epoch: LeaseEpoch) -> Result<(), Error> {
     const RELEASE: &str = "UPDATE noetl.command SET worker = NULL, claimed_at = NULL
         WHERE execution_id = $1 AND seq = $2 AND lease_epoch = $3";
-    let values: SqlValues<'_> = &[
-        &command.execution.0,
-        &to_i64(command.seq.0),
-        &to_i32(lease_epoch.0),
-    ];
+    let values: SqlValues<'_> = &[&command.execution.0, &to_i64(command.seq.0), &to_i32(lease_epoch.0)];
     execute_rows(pool, RELEASE, values).await.map(drop)
 }
 
@@ -94,26 +75,15 @@ pub(super) async fn replace_session(
 }
 
 pub(super) async fn send(pool: &SessionPool, message: &Message) -> Result<(), Error> {
-    const SEND: &str =
-        "INSERT INTO noetl.message (from_id, seq, n, to_id, body) VALUES ($1, $2, $3, $4, $5)
+    const SEND: &str = "INSERT INTO noetl.message (from_id, seq, n, to_id, body) VALUES ($1, $2, $3, $4, $5)
         ON CONFLICT DO NOTHING";
     let MessageKey { from, seq, n } = message.key;
-    let values: SqlValues<'_> = &[
-        &from.0,
-        &to_i64(seq.0),
-        &to_i32(n),
-        &message.to.0,
-        &message.body.text(),
-    ];
+    let values: SqlValues<'_> = &[&from.0, &to_i64(seq.0), &to_i32(n), &message.to.0, &message.body.text()];
     execute_rows(pool, SEND, values).await.map(drop)
 }
 
 /// Consumes a message and stores the refusal.
-pub(super) async fn refuse_message(
-    pool: &SessionPool,
-    key: MessageKey,
-    reply: &str,
-) -> Result<(), Error> {
+pub(super) async fn refuse_message(pool: &SessionPool, key: MessageKey, reply: &str) -> Result<(), Error> {
     const REFUSE: &str = "WITH refused AS (
             UPDATE noetl.message SET body = NULL
             WHERE from_id = $1 AND seq = $2 AND n = $3 AND body IS NOT NULL RETURNING 1
@@ -121,13 +91,7 @@ pub(super) async fn refuse_message(
         INSERT INTO noetl.setting (key, value, retained_from) SELECT $4, $5, noetl.micros() FROM refused
         ON CONFLICT DO NOTHING";
     let setting = refusal_key(key);
-    let values: SqlValues<'_> = &[
-        &key.from.0,
-        &to_i64(key.seq.0),
-        &to_i32(key.n),
-        &setting,
-        &reply,
-    ];
+    let values: SqlValues<'_> = &[&key.from.0, &to_i64(key.seq.0), &to_i32(key.n), &setting, &reply];
     execute_rows(pool, REFUSE, values).await.map(drop)
 }
 
@@ -137,9 +101,7 @@ pub(super) async fn withdraw_message(pool: &SessionPool, key: MessageKey) -> Res
         WHERE from_id = $1 AND seq = $2 AND n = $3 AND body IS NOT NULL RETURNING 1";
     let values: SqlValues<'_> = &[&key.from.0, &to_i64(key.seq.0), &to_i32(key.n)];
     // Not repeated after a lost reply: the second statement would find the message consumed by the first.
-    let withdrawn = pool
-        .query(RetrySafety::NotIdempotent, TAKE_BACK, values)
-        .await?;
+    let withdrawn = pool.query(RetrySafety::NotIdempotent, TAKE_BACK, values).await?;
     Ok(!withdrawn.is_empty())
 }
 
@@ -168,11 +130,7 @@ pub(super) async fn remove_old(pool: &SessionPool, old: OldRows) -> Result<Remov
 const REGISTRATIONS_MAX: usize = 1_000;
 
 /// Concurrent registrations collide on the version; the loser tries again.
-pub(super) async fn put_playbook(
-    pool: &SessionPool,
-    path: &str,
-    text: &str,
-) -> Result<CatalogEntry, Error> {
+pub(super) async fn put_playbook(pool: &SessionPool, path: &str, text: &str) -> Result<CatalogEntry, Error> {
     const PUT: &str = "WITH latest AS (
             SELECT path, version, hash, text, registered_at FROM noetl.catalog
             WHERE path = $1 ORDER BY version DESC LIMIT 1
@@ -187,8 +145,8 @@ pub(super) async fn put_playbook(
     let hash = PlaybookHash::from_text(text);
     for _ in 0..REGISTRATIONS_MAX {
         let put = execute_rows(pool, PUT, &[&path, &&*hash.0, &text]).await?;
-        let entries = read_all(&put, rows::read_catalog_entry)
-            .map_err(|error| error.into_store_error(pool.target()))?;
+        let entries =
+            read_all(&put, rows::read_catalog_entry).map_err(|error| error.into_store_error(pool.target()))?;
         if let Some(entry) = entries.into_iter().next() {
             return Ok(entry);
         }
@@ -198,12 +156,7 @@ pub(super) async fn put_playbook(
     ))
 }
 
-pub(super) async fn adopt(
-    pool: &SessionPool,
-    id: ExecutionId,
-    me: &OwnerId,
-    now: Time,
-) -> Result<Adoption, Error> {
+pub(super) async fn adopt(pool: &SessionPool, id: ExecutionId, me: &OwnerId, now: Time) -> Result<Adoption, Error> {
     const ADOPT: &str = "WITH was AS (
             SELECT owner FROM noetl.execution WHERE execution_id = $1 FOR NO KEY UPDATE
         ), taken AS (
@@ -218,10 +171,7 @@ pub(super) async fn adopt(
         SELECT was.owner, EXISTS (SELECT FROM taken) FROM was";
     let rows = execute_rows(pool, ADOPT, &[&id.0, &&*me.0, &now.0]).await?;
     let read = |row: &Row| -> Result<_, postgres::QueryError> {
-        Ok((
-            row.try_get::<_, Option<String>>(0)?,
-            row.try_get::<_, bool>(1)?,
-        ))
+        Ok((row.try_get::<_, Option<String>>(0)?, row.try_get::<_, bool>(1)?))
     };
     let was = read_all(&rows, read).map_err(|error| error.into_store_error(pool.target()))?;
     Ok(match was.into_iter().next() {

@@ -6,8 +6,7 @@ use model::time::Time;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use crate::access::{
-    AccessTokenId, AccessTokenRow, AuditEntry, AuditRow, OutboxRow, StoreProcess, WorkerClaim,
-    chain_hash, hashed_text,
+    AccessTokenId, AccessTokenRow, AuditEntry, AuditRow, OutboxRow, StoreProcess, WorkerClaim, chain_hash, hashed_text,
 };
 use crate::rows::OwnerId;
 use crate::sqlite::owner_locks::OwnerLocks;
@@ -19,8 +18,7 @@ use crate::store::has_retention;
 const TOKEN: &str = "id, name, hash, role, created_at, expires_at, last_used_at, revoked_at";
 
 pub(super) fn put_token(db: &Connection, token: &AccessTokenRow) -> Result<(), WriteError> {
-    let sql =
-        format!("INSERT OR REPLACE INTO token ({TOKEN}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)");
+    let sql = format!("INSERT OR REPLACE INTO token ({TOKEN}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)");
     db.prepare_cached(&sql)?.execute(params![
         token.id.0,
         token.name,
@@ -34,25 +32,19 @@ pub(super) fn put_token(db: &Connection, token: &AccessTokenRow) -> Result<(), W
     Ok(())
 }
 
-pub(super) fn token_by_hash(
-    db: &Connection,
-    hash: &[u8; 32],
-) -> Result<Option<AccessTokenRow>, ReadError> {
+pub(super) fn token_by_hash(db: &Connection, hash: &[u8; 32]) -> Result<Option<AccessTokenRow>, ReadError> {
     let mut statement = db.prepare_cached(&format!("SELECT {TOKEN} FROM token WHERE hash = ?1"))?;
     Ok(statement.query_row([hash], read_token).optional()?)
 }
 
 pub(super) fn tokens(db: &Connection) -> Result<Vec<AccessTokenRow>, ReadError> {
-    let mut statement = db.prepare_cached(&format!(
-        "SELECT {TOKEN} FROM token ORDER BY created_at, id"
-    ))?;
+    let mut statement = db.prepare_cached(&format!("SELECT {TOKEN} FROM token ORDER BY created_at, id"))?;
     let rows = statement.query_map([], read_token)?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
 fn read_token(row: &Row<'_>) -> rusqlite::Result<AccessTokenRow> {
-    let time =
-        |column: usize| -> rusqlite::Result<_> { Ok(row.get::<_, Option<i64>>(column)?.map(Time)) };
+    let time = |column: usize| -> rusqlite::Result<_> { Ok(row.get::<_, Option<i64>>(column)?.map(Time)) };
     Ok(AccessTokenRow {
         id: AccessTokenId(row.get(0)?),
         name: row.get(1)?,
@@ -65,11 +57,7 @@ fn read_token(row: &Row<'_>) -> rusqlite::Result<AccessTokenRow> {
     })
 }
 
-pub(super) fn revoke_token(
-    db: &Connection,
-    id: AccessTokenId,
-    now: Time,
-) -> Result<(), WriteError> {
+pub(super) fn revoke_token(db: &Connection, id: AccessTokenId, now: Time) -> Result<(), WriteError> {
     db.prepare_cached("UPDATE token SET revoked_at = coalesce(revoked_at, ?2) WHERE id = ?1")?
         .execute(params![id.0, now.0])?;
     Ok(())
@@ -94,14 +82,8 @@ pub(super) fn audit(db: &Connection, entry: &AuditEntry, at: Time) -> Result<(),
     Ok(())
 }
 
-pub(super) fn audit_entries(
-    db: &Connection,
-    after: u64,
-    limit: usize,
-) -> Result<Vec<AuditRow>, ReadError> {
-    let mut statement = db.prepare_cached(
-        "SELECT id, at, body, hash FROM audit WHERE id > ?1 ORDER BY id LIMIT ?2",
-    )?;
+pub(super) fn audit_entries(db: &Connection, after: u64, limit: usize) -> Result<Vec<AuditRow>, ReadError> {
+    let mut statement = db.prepare_cached("SELECT id, at, body, hash FROM audit WHERE id > ?1 ORDER BY id LIMIT ?2")?;
     let rows = statement.query_map(params![to_i64(after), to_i64(limit as u64)], |row| {
         Ok(AuditRow {
             id: read_unsigned(row, 0)?,
@@ -118,28 +100,17 @@ pub(super) fn setting(db: &Connection, key: &str) -> Result<Option<String>, Read
     Ok(statement.query_row([key], |row| row.get(0)).optional()?)
 }
 
-pub(super) fn set_setting_once(
-    db: &Connection,
-    key: &str,
-    value: &str,
-    now: Time,
-) -> Result<String, WriteError> {
+pub(super) fn set_setting_once(db: &Connection, key: &str, value: &str, now: Time) -> Result<String, WriteError> {
     let retained_from = has_retention(key).then_some(now.0);
-    db.prepare_cached(
-        "INSERT INTO setting (key, value, retained_from) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
-    )?
-    .execute(params![key, value, retained_from])?;
+    db.prepare_cached("INSERT INTO setting (key, value, retained_from) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING")?
+        .execute(params![key, value, retained_from])?;
     let stored = db
         .prepare_cached("SELECT value FROM setting WHERE key = ?1")?
         .query_row([key], |row| row.get(0))?;
     Ok(stored)
 }
 
-pub(super) fn outbox(
-    db: &Connection,
-    after: u64,
-    limit: usize,
-) -> Result<Vec<OutboxRow>, ReadError> {
+pub(super) fn outbox(db: &Connection, after: u64, limit: usize) -> Result<Vec<OutboxRow>, ReadError> {
     let mut statement = db.prepare_cached(
         "SELECT position, execution_id, seq_first, seq_last FROM outbox WHERE position > ?1 ORDER BY position LIMIT ?2",
     )?;
@@ -160,10 +131,7 @@ pub(super) fn mark_published(db: &Connection, upto: u64) -> Result<(), WriteErro
     Ok(())
 }
 
-pub(super) fn worker_claims(
-    db: &Connection,
-    worker: &WorkerId,
-) -> Result<Vec<WorkerClaim>, ReadError> {
+pub(super) fn worker_claims(db: &Connection, worker: &WorkerId) -> Result<Vec<WorkerClaim>, ReadError> {
     let mut statement = db.prepare_cached(
         "SELECT c.execution_id, c.seq, c.lease_epoch, e.status = 'PAUSED',
              e.cancelling OR e.status NOT IN ('RUNNING', 'PAUSED'), coalesce(c.claimed_at, c.issued_at)

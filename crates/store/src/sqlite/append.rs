@@ -9,9 +9,7 @@ use model::time::Time;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use tokio::sync::oneshot;
 
-use crate::commit::{
-    CommandChange, Commit, CommitStatus, IssuedCommand, Message, MessageKey, Priority,
-};
+use crate::commit::{CommandChange, Commit, CommitStatus, IssuedCommand, Message, MessageKey, Priority};
 use crate::error::Error;
 use crate::iterations::IterationDelta;
 use crate::projections::{CurrentStep, ProjectionDelta};
@@ -131,12 +129,7 @@ impl CommitJob {
         if !self.delta.patch.is_plain() {
             return self.update_execution(db);
         }
-        let current = self
-            .delta
-            .patch
-            .current
-            .as_ref()
-            .and_then(CurrentStep::name);
+        let current = self.delta.patch.current.as_ref().and_then(CurrentStep::name);
         let current = current.map(model::id::Name::as_str);
         let changed = db
             .prepare_cached(
@@ -191,14 +184,12 @@ impl CommitJob {
     }
 
     fn add_to_outbox(&self, db: &Connection) -> rusqlite::Result<()> {
-        db.prepare_cached(
-            "INSERT INTO outbox (execution_id, seq_first, seq_last) VALUES (?1, ?2, ?3)",
-        )?
-        .execute(params![
-            self.commit.execution.0,
-            to_i64(self.commit.expected.next().0),
-            to_i64(self.commit.version().0),
-        ])?;
+        db.prepare_cached("INSERT INTO outbox (execution_id, seq_first, seq_last) VALUES (?1, ?2, ?3)")?
+            .execute(params![
+                self.commit.execution.0,
+                to_i64(self.commit.expected.next().0),
+                to_i64(self.commit.version().0),
+            ])?;
         Ok(())
     }
 
@@ -273,10 +264,8 @@ fn is_current(db: &Connection, commit: &Commit, fence: Fence) -> rusqlite::Resul
 }
 
 fn is_on_offer(db: &Connection, commit: &Commit, seq: Seq) -> rusqlite::Result<bool> {
-    db.prepare_cached(
-        "SELECT 1 FROM command WHERE execution_id = ?1 AND seq = ?2 AND worker IS NULL",
-    )?
-    .exists(params![commit.execution.0, to_i64(seq.0)])
+    db.prepare_cached("SELECT 1 FROM command WHERE execution_id = ?1 AND seq = ?2 AND worker IS NULL")?
+        .exists(params![commit.execution.0, to_i64(seq.0)])
 }
 
 fn current_version(db: &Connection, commit: &Commit) -> rusqlite::Result<Seq> {
@@ -287,12 +276,7 @@ fn current_version(db: &Connection, commit: &Commit) -> rusqlite::Result<Seq> {
     Ok(Seq(u64::try_from(version.unwrap_or(0)).unwrap_or(0)))
 }
 
-fn insert_command(
-    db: &Connection,
-    issue: &IssuedCommand,
-    body: &str,
-    now: Time,
-) -> rusqlite::Result<bool> {
+fn insert_command(db: &Connection, issue: &IssuedCommand, body: &str, now: Time) -> rusqlite::Result<bool> {
     let id = issue.command.id;
     let (worker, epoch) = match &issue.claimed {
         Some((worker, epoch)) => (Some(&*worker.0), to_i64(epoch.0)),
@@ -324,9 +308,7 @@ fn write_timer(db: &Connection, commit: &Commit, change: &TimerChange) -> rusqli
     let id = commit.execution.0;
     match change {
         TimerChange::Set { seq, due } => db
-            .prepare_cached(
-                "INSERT OR REPLACE INTO timer (execution_id, seq, due) VALUES (?1, ?2, ?3)",
-            )?
+            .prepare_cached("INSERT OR REPLACE INTO timer (execution_id, seq, due) VALUES (?1, ?2, ?3)")?
             .execute(params![id, to_i64(seq.0), due.0])?,
         TimerChange::Clear { seq } => db
             .prepare_cached("DELETE FROM timer WHERE execution_id = ?1 AND seq = ?2")?

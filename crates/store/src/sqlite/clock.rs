@@ -21,10 +21,7 @@ pub(super) fn steady_clock() -> ClockFn {
     })
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "this is the default clock of SQLite stores"
-)]
+#[expect(clippy::disallowed_methods, reason = "this is the default clock of SQLite stores")]
 fn wall_time() -> Time {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     Time::default().after(now.unwrap_or_default())

@@ -23,8 +23,7 @@ const NETWORK_FILE_SYSTEMS: [(u64, &str); 12] = [
 
 /// Refuses a directory on a network file system.
 pub(super) fn check_file_system(dir: &Path) -> Result<(), Error> {
-    let stat =
-        rustix::fs::statfs(dir).map_err(|errno| store_error::io_store_error(dir, &errno.into()))?;
+    let stat = rustix::fs::statfs(dir).map_err(|errno| store_error::io_store_error(dir, &errno.into()))?;
     #[expect(
         clippy::cast_sign_loss,
         reason = "the kernel's field is a bit pattern whose width differs between platforms"

@@ -42,9 +42,7 @@ where
 
     fn reply(self: Box<Self>, outcome: Result<(), Error>) {
         let Self {
-            value,
-            reply: answer,
-            ..
+            value, reply: answer, ..
         } = *self;
         // The caller may have gone away; the write is durable anyway.
         let _ = answer.send(outcome.map(|()| value.expect("a job that ran has a value")));

@@ -69,12 +69,7 @@ impl SqliteStore {
         }
     }
 
-    fn from_connections(
-        dir: &Path,
-        clock: ClockFn,
-        db: Connection,
-        readers: ReadPool,
-    ) -> Result<Self, Error> {
+    fn from_connections(dir: &Path, clock: ClockFn, db: Connection, readers: ReadPool) -> Result<Self, Error> {
         let file = readers.file().to_owned();
         let foreign_commits = Arc::new(Notify::new());
         let started = writer::start_writer(db, &file, Arc::clone(&foreign_commits))?;
@@ -102,9 +97,7 @@ impl SqliteStore {
     }
 
     pub(super) fn lock_owner(&self) -> MutexGuard<'_, Option<OwnerLock>> {
-        self.owner_lock
-            .lock()
-            .expect("taking ownership does not panic")
+        self.owner_lock.lock().expect("taking ownership does not panic")
     }
 
     pub(super) fn send_request(&self, request: WriterRequest) -> Result<(), Error> {

@@ -9,8 +9,8 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use crate::damage::LogRowReader;
 use crate::iterations::{
-    IterationBlock, IterationDelta, ProgressChange, ProgressCount, SeqSpan, TaskEnds,
-    block_indices, block_of, is_of_iterations,
+    IterationBlock, IterationDelta, ProgressChange, ProgressCount, SeqSpan, TaskEnds, block_indices, block_of,
+    is_of_iterations,
 };
 use crate::outcomes::OutcomeCollector;
 use crate::rows::{IterationOutcomes, LoopProgress, LoopTask, OutcomeRange};
@@ -18,11 +18,7 @@ use crate::sqlite::queries::{self, ReadError};
 use crate::sqlite::rows::{read_unsigned, to_i64};
 
 /// Writes the changes of one append.
-pub(super) fn write_iterations(
-    db: &Connection,
-    id: ExecutionId,
-    delta: &IterationDelta,
-) -> rusqlite::Result<()> {
+pub(super) fn write_iterations(db: &Connection, id: ExecutionId, delta: &IterationDelta) -> rusqlite::Result<()> {
     for change in &delta.progress {
         match change {
             ProgressChange::NewGeneration => {
@@ -101,24 +97,18 @@ fn write_block(db: &Connection, id: ExecutionId, block: &IterationBlock) -> rusq
 fn write_span(db: &Connection, id: ExecutionId, span: SeqSpan) -> rusqlite::Result<()> {
     let (first, last) = (to_i64(span.first.0), to_i64(span.last.0));
     let extended = db
-        .prepare_cached(
-            "UPDATE iteration_span SET seq_last = ?3 WHERE execution_id = ?1 AND seq_last = ?2 - 1",
-        )?
+        .prepare_cached("UPDATE iteration_span SET seq_last = ?3 WHERE execution_id = ?1 AND seq_last = ?2 - 1")?
         .execute(params![id.0, first, last])?;
     if extended == 0 {
-        db.prepare_cached(
-            "INSERT INTO iteration_span (execution_id, seq_first, seq_last) VALUES (?1, ?2, ?3)",
-        )?
-        .execute(params![id.0, first, last])?;
+        db.prepare_cached("INSERT INTO iteration_span (execution_id, seq_first, seq_last) VALUES (?1, ?2, ?3)")?
+            .execute(params![id.0, first, last])?;
     }
     Ok(())
 }
 
 /// Writes the rows of an execution that has none, from its log.
 pub(super) fn rebuild(db: &Connection, id: ExecutionId) -> Result<(), ReadError> {
-    let mut appends = db.prepare_cached(
-        "SELECT seq_first, body FROM log WHERE execution_id = ?1 ORDER BY seq_last",
-    )?;
+    let mut appends = db.prepare_cached("SELECT seq_first, body FROM log WHERE execution_id = ?1 ORDER BY seq_last")?;
     let mut rows = appends.query([id.0])?;
     let mut reading = LogRowReader::starting_after(id, Seq(0));
     while let Some(row) = rows.next()? {
@@ -193,8 +183,7 @@ pub(super) fn iteration_outcomes(
     let mut last = Seq(0);
     for block in blocks(db, id, run, &range.iterations)? {
         if block.seq > last && block.has_any(collector.iterations()) {
-            let append =
-                queries::append_containing(db, id, block.seq, |head| collector.wants(head))?;
+            let append = queries::append_containing(db, id, block.seq, |head| collector.wants(head))?;
             last = append.last;
             collector.add(append.events);
         }
@@ -245,13 +234,7 @@ fn blocks(
          WHERE execution_id = ?1 AND step_name = ?2 AND run = ?3 AND block BETWEEN ?4 AND ?5",
     )?;
     let (first, last) = (block_of(iterations.start), block_of(iterations.end - 1));
-    let values = params![
-        id.0,
-        run.step.as_str(),
-        run.run,
-        to_i64(first),
-        to_i64(last)
-    ];
+    let values = params![id.0, run.step.as_str(), run.run, to_i64(first), to_i64(last)];
     let rows = statement.query_map(values, |row| read_block(row, run))?;
     let mut blocks: Vec<IterationBlock> = rows.collect::<rusqlite::Result<_>>()?;
     blocks.sort_by_key(|block| block.seq);
@@ -286,11 +269,7 @@ pub(super) fn failed_iterations(
     let mut failed = BTreeSet::new();
     while let Some(row) = rows.next()? {
         let block = read_block(row, run)?;
-        if failed.len() >= limit
-            && failed
-                .last()
-                .is_some_and(|last| block_of(*last) < block.block)
-        {
+        if failed.len() >= limit && failed.last().is_some_and(|last| block_of(*last) < block.block) {
             break;
         }
         failed.extend(block_indices(block.block, block.failed));
@@ -298,11 +277,7 @@ pub(super) fn failed_iterations(
     Ok(failed.into_iter().take(limit).collect())
 }
 
-pub(super) fn iteration_count(
-    db: &Connection,
-    id: ExecutionId,
-    run: &StepRunId,
-) -> Result<u64, ReadError> {
+pub(super) fn iteration_count(db: &Connection, id: ExecutionId, run: &StepRunId) -> Result<u64, ReadError> {
     let mut statement = db.prepare_cached(
         "SELECT block, seq, iterations, failed FROM iteration_index
          WHERE execution_id = ?1 AND step_name = ?2 AND run = ?3 AND block = (
@@ -318,12 +293,7 @@ pub(super) fn iteration_count(
     Ok(count)
 }
 
-pub(super) fn outline(
-    db: &Connection,
-    id: ExecutionId,
-    after: Seq,
-    limit: usize,
-) -> Result<Vec<Event>, ReadError> {
+pub(super) fn outline(db: &Connection, id: ExecutionId, after: Seq, limit: usize) -> Result<Vec<Event>, ReadError> {
     let mut next_span = db.prepare_cached(
         "SELECT seq_first, seq_last FROM iteration_span
          WHERE execution_id = ?1 AND seq_last > ?2 ORDER BY seq_last LIMIT 1",

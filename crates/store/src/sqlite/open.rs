@@ -81,9 +81,7 @@ pub(super) fn connect(file: &Path, pages: ConnectionRole) -> Result<Connection, 
 /// Without a log there is no writer, and the file is read as immutable.
 pub(super) fn connect_to_read(file: &Path) -> Result<Connection, Error> {
     let open = |parameter: &str| -> rusqlite::Result<Connection> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
-            | OpenFlags::SQLITE_OPEN_URI
-            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags(uri(file, parameter), flags)?;
         db.pragma_update(None, "temp_store", "MEMORY")?;
         db.pragma_update(None, "cache_size", -ConnectionRole::Reader.cache_kib_max())?;
@@ -118,8 +116,7 @@ fn uri(file: &Path, parameter: &str) -> OsString {
 
 /// Refuses a schema version other than this binary's, for a store that cannot be written.
 pub(super) fn check_schema(db: &Connection, file: &Path) -> Result<(), Error> {
-    let latest_version =
-        u32::try_from(MIGRATIONS.len()).expect("the number of migrations fits into u32");
+    let latest_version = u32::try_from(MIGRATIONS.len()).expect("the number of migrations fits into u32");
     let version = db.pragma_query_value(None, "user_version", |row| row.get(0));
     let version: u32 = version.map_err(|error| store_error::into_store_error(file, error))?;
     let file = file.to_owned();
@@ -136,8 +133,7 @@ pub(super) fn check_schema(db: &Connection, file: &Path) -> Result<(), Error> {
 
 /// Updates the schema, one process at a time; refuses one that is newer than this binary.
 pub(super) fn migrate(db: &mut Connection, file: &Path) -> Result<(), Error> {
-    let latest_version =
-        u32::try_from(MIGRATIONS.len()).expect("the number of migrations fits into u32");
+    let latest_version = u32::try_from(MIGRATIONS.len()).expect("the number of migrations fits into u32");
     let version = |db: &Connection| db.pragma_query_value(None, "user_version", |row| row.get(0));
     let name = |error| store_error::into_store_error(file, error);
     let mut schema_version: u32 = version(db).map_err(name)?;
@@ -148,9 +144,7 @@ pub(super) fn migrate(db: &mut Connection, file: &Path) -> Result<(), Error> {
         schema_version = version(&transaction).map_err(name)?;
         for (done, sql) in (1_u32..).zip(MIGRATIONS).skip(schema_version as usize) {
             transaction.execute_batch(sql).map_err(name)?;
-            transaction
-                .pragma_update(None, "user_version", done)
-                .map_err(name)?;
+            transaction.pragma_update(None, "user_version", done).map_err(name)?;
         }
         if (1..FIRST_WITH_ITERATIONS).contains(&schema_version) {
             iterations::index_old_logs(&transaction).map_err(name)?;
@@ -172,8 +166,7 @@ pub(super) fn migrate(db: &mut Connection, file: &Path) -> Result<(), Error> {
 }
 
 /// Records the schema version a second time, outside the header.
-const RECORD_SCHEMA: &str =
-    "INSERT OR REPLACE INTO setting (key, value) VALUES ('schema_version', ?1)";
+const RECORD_SCHEMA: &str = "INSERT OR REPLACE INTO setting (key, value) VALUES ('schema_version', ?1)";
 
 /// A version in the header that the migrations did not record means a damaged header, not a newer binary.
 fn check_recorded(db: &Connection, file: &Path, version: u32) -> Result<(), Error> {
@@ -185,10 +178,7 @@ fn check_recorded(db: &Connection, file: &Path, version: u32) -> Result<(), Erro
     match recorded {
         Some(recorded) if recorded != version.to_string() => Err(Error::Corrupt {
             file: file.to_owned(),
-            source: format!(
-                "the header has schema version {version}, but the settings have {recorded}"
-            )
-            .into(),
+            source: format!("the header has schema version {version}, but the settings have {recorded}").into(),
         }),
         _ => Ok(()),
     }

@@ -126,9 +126,7 @@ impl OwnerLocks {
         };
         for entry in entries.flatten() {
             let path = entry.path();
-            let is_lock = path
-                .extension()
-                .is_some_and(|extension| extension == "lock");
+            let is_lock = path.extension().is_some_and(|extension| extension == "lock");
             if is_lock && File::open(&path).is_ok_and(|file| file.try_lock().is_ok()) {
                 let _ = fs::remove_file(&path);
             }

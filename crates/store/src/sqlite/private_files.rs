@@ -15,10 +15,7 @@ const STICKY_BIT: u32 = 0o1000;
 /// Creates the directory and the database file, or removes the permissions of others from existing ones. SQLite
 /// creates its other files with the permissions of the database file.
 pub(super) fn make_private(dir: &Path, owners: &Path, database: &Path) -> io::Result<()> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(owners)?;
+    DirBuilder::new().recursive(true).mode(0o700).create(owners)?;
     if fs::metadata(dir)?.permissions().mode() & STICKY_BIT == 0 {
         remove_others_access(dir);
     }

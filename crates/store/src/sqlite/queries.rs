@@ -12,8 +12,8 @@ use crate::commit::{ExternalEventKey, Message, MessageKey};
 use crate::damage::{DamagedRow, LogRowReader};
 use crate::error::BoxError;
 use crate::rows::{
-    CatalogEntry, ExecutionFilter, ExecutionRow, LostClaim, OpenCommand, OwnerId, ResultRow,
-    SessionHolder, Snapshot, StepState, StoredExecution, WorkerSession,
+    CatalogEntry, ExecutionFilter, ExecutionRow, LostClaim, OpenCommand, OwnerId, ResultRow, SessionHolder, Snapshot,
+    StepState, StoredExecution, WorkerSession,
 };
 use crate::sqlite::owner_locks::OwnerLocks;
 use crate::sqlite::rows::{self, EXECUTION_COLUMNS, read_json, read_unsigned, to_i64};
@@ -61,10 +61,7 @@ pub(super) fn load(
 }
 
 /// An execution's row. A missing row is an error if the log contains the execution.
-pub(super) fn execution(
-    db: &Connection,
-    id: ExecutionId,
-) -> Result<Option<ExecutionRow>, ReadError> {
+pub(super) fn execution(db: &Connection, id: ExecutionId) -> Result<Option<ExecutionRow>, ReadError> {
     let row = rows::execution_row(db, id)?;
     if row.is_none() {
         let mut logged = db.prepare_cached("SELECT 1 FROM log WHERE execution_id = ?1")?;
@@ -77,15 +74,9 @@ pub(super) fn execution(
 }
 
 /// The snapshot, if its checksum matches. A damaged one is ignored, because the log has all data.
-fn read_snapshot(
-    db: &Connection,
-    id: ExecutionId,
-    version: u32,
-) -> rusqlite::Result<Option<Snapshot>> {
+fn read_snapshot(db: &Connection, id: ExecutionId, version: u32) -> rusqlite::Result<Option<Snapshot>> {
     let blob = db
-        .prepare_cached(
-            "SELECT seq, bytes, sha256 FROM snapshot WHERE execution_id = ?1 AND version = ?2",
-        )?
+        .prepare_cached("SELECT seq, bytes, sha256 FROM snapshot WHERE execution_id = ?1 AND version = ?2")?
         .query_row(params![id.0, version], |row| {
             let snapshot = Snapshot {
                 version,
@@ -95,17 +86,10 @@ fn read_snapshot(
             Ok((snapshot, row.get::<_, Vec<u8>>(2)?))
         })
         .optional()?;
-    Ok(blob.and_then(|(snapshot, sha256)| {
-        (rows::checksum(&snapshot.bytes)[..] == sha256[..]).then_some(snapshot)
-    }))
+    Ok(blob.and_then(|(snapshot, sha256)| (rows::checksum(&snapshot.bytes)[..] == sha256[..]).then_some(snapshot)))
 }
 
-pub(super) fn events(
-    db: &Connection,
-    id: ExecutionId,
-    after: Seq,
-    limit: usize,
-) -> Result<Vec<Event>, ReadError> {
+pub(super) fn events(db: &Connection, id: ExecutionId, after: Seq, limit: usize) -> Result<Vec<Event>, ReadError> {
     let mut statement = db.prepare_cached(
         "SELECT seq_first, body FROM log WHERE execution_id = ?1 AND seq_last > ?2 ORDER BY seq_last",
     )?;
@@ -121,12 +105,7 @@ pub(super) fn events(
         };
         let unpacked = read_append(&mut reading, id, row)?;
         let limit_left = limit - events.len();
-        events.extend(
-            unpacked
-                .into_iter()
-                .filter(|event| event.seq > after)
-                .take(limit_left),
-        );
+        events.extend(unpacked.into_iter().filter(|event| event.seq > after).take(limit_left));
     }
     Ok(events)
 }
@@ -138,11 +117,7 @@ fn version(db: &Connection, id: ExecutionId) -> rusqlite::Result<Option<Seq>> {
 }
 
 /// Reads `seq_first, body` of a row of the log.
-pub(super) fn read_append(
-    reading: &mut LogRowReader,
-    id: ExecutionId,
-    row: &Row<'_>,
-) -> Result<Vec<Event>, ReadError> {
+pub(super) fn read_append(reading: &mut LogRowReader, id: ExecutionId, row: &Row<'_>) -> Result<Vec<Event>, ReadError> {
     wanted_of_append(reading, id, row, |_| true)
 }
 
@@ -158,11 +133,7 @@ fn wanted_of_append(
     Ok(reading.read_row(first, body, is_wanted)?)
 }
 
-pub(super) fn events_at(
-    db: &Connection,
-    id: ExecutionId,
-    seqs: &[Seq],
-) -> Result<Vec<Event>, ReadError> {
+pub(super) fn events_at(db: &Connection, id: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, ReadError> {
     let seqs_left: BTreeSet<Seq> = seqs.iter().copied().collect();
     let mut events: Vec<Event> = Vec::with_capacity(seqs_left.len());
     let mut last = Seq(0);
@@ -202,12 +173,7 @@ pub(super) fn append_containing(
         });
     };
     let before = Seq(seq.0.saturating_sub(1));
-    let events = wanted_of_append(
-        &mut LogRowReader::starting_after(id, before),
-        id,
-        row,
-        is_wanted,
-    )?;
+    let events = wanted_of_append(&mut LogRowReader::starting_after(id, before), id, row, is_wanted)?;
     let last = Seq(read_unsigned(row, 2)?);
     Ok(AppendEvents { events, last })
 }
@@ -217,9 +183,8 @@ pub(super) fn external_events(
     id: ExecutionId,
     event_ids: &[EventId],
 ) -> Result<Vec<ExternalEventKey>, ReadError> {
-    let mut statement = db.prepare_cached(
-        "SELECT seq, hash FROM event_key WHERE execution_id = ?1 AND key = ?2 AND hash IS NOT NULL",
-    )?;
+    let mut statement =
+        db.prepare_cached("SELECT seq, hash FROM event_key WHERE execution_id = ?1 AND key = ?2 AND hash IS NOT NULL")?;
     let mut events = Vec::new();
     for event_id in event_ids {
         let key = UniqueKey::Event(*event_id).to_string();
@@ -238,10 +203,7 @@ pub(super) fn external_events(
     Ok(events)
 }
 
-pub(super) fn executions(
-    db: &Connection,
-    filter: &ExecutionFilter,
-) -> Result<Vec<ExecutionRow>, ReadError> {
+pub(super) fn executions(db: &Connection, filter: &ExecutionFilter) -> Result<Vec<ExecutionRow>, ReadError> {
     let mut sql = format!("SELECT {EXECUTION_COLUMNS} FROM execution WHERE 1");
     let mut values: Vec<Value> = Vec::new();
     let mut narrow = |condition: &str, value: Option<Value>| {
@@ -254,14 +216,8 @@ pub(super) fn executions(
     let path = filter.path.as_ref().map(|path| path.to_string().into());
     narrow(" AND status = ?", status);
     narrow(" AND path = ?", path);
-    narrow(
-        " AND started_at >= ?",
-        filter.since.map(|time| time.0.into()),
-    );
-    narrow(
-        " AND started_at < ?",
-        filter.until.map(|time| time.0.into()),
-    );
+    narrow(" AND started_at >= ?", filter.since.map(|time| time.0.into()));
+    narrow(" AND started_at < ?", filter.until.map(|time| time.0.into()));
     narrow(" AND parent_id = ?", filter.parent.map(|id| id.0.into()));
     narrow(" AND execution_id < ?", filter.before.map(|id| id.0.into()));
     let limit = to_i64(filter.limit as u64).into();
@@ -289,9 +245,7 @@ pub(super) fn results(db: &Connection, id: ExecutionId) -> Result<Vec<ResultRow>
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-pub(super) fn executions_with_permanent_bodies(
-    db: &Connection,
-) -> Result<Vec<ExecutionId>, ReadError> {
+pub(super) fn executions_with_permanent_bodies(db: &Connection) -> Result<Vec<ExecutionId>, ReadError> {
     let mut statement = db.prepare_cached(
         "SELECT DISTINCT execution_id FROM result_index WHERE result_ref ->> '$.scope' = 'permanent'
          ORDER BY execution_id",
@@ -304,11 +258,7 @@ fn owner_name(owner: Option<&OwnerId>) -> Option<&str> {
     owner.map(|owner| &*owner.0)
 }
 
-pub(super) fn lost_claims(
-    db: &Connection,
-    owner: Option<&OwnerId>,
-    now: Time,
-) -> Result<Vec<LostClaim>, ReadError> {
+pub(super) fn lost_claims(db: &Connection, owner: Option<&OwnerId>, now: Time) -> Result<Vec<LostClaim>, ReadError> {
     let mut statement = db.prepare_cached(
         "SELECT c.execution_id, c.seq, c.worker, c.lease_epoch
          FROM command c JOIN execution e USING (execution_id) LEFT JOIN session s USING (worker)
@@ -329,11 +279,7 @@ pub(super) fn lost_claims(
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-pub(super) fn session(
-    db: &Connection,
-    worker: &WorkerId,
-    now: Time,
-) -> Result<Option<WorkerSession>, ReadError> {
+pub(super) fn session(db: &Connection, worker: &WorkerId, now: Time) -> Result<Option<WorkerSession>, ReadError> {
     let session_row = db
         .prepare_cached("SELECT holder, expires_at > ?2 FROM session WHERE worker = ?1")?
         .query_row(params![&*worker.0, now.0], |row| {
@@ -365,10 +311,7 @@ pub(super) fn overdue_commands(
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-pub(super) fn open_commands(
-    db: &Connection,
-    id: ExecutionId,
-) -> Result<Vec<OpenCommand>, ReadError> {
+pub(super) fn open_commands(db: &Connection, id: ExecutionId) -> Result<Vec<OpenCommand>, ReadError> {
     let mut statement = db.prepare_cached(
         "SELECT body, worker, lease_epoch, issued_at FROM command WHERE execution_id = ?1 ORDER BY seq",
     )?;
@@ -444,20 +387,14 @@ pub(super) fn inbox(
 }
 
 pub(super) fn is_pending(db: &Connection, key: MessageKey) -> Result<bool, ReadError> {
-    let mut statement = db.prepare_cached(
-        "SELECT 1 FROM message WHERE from_id = ?1 AND seq = ?2 AND n = ?3 AND body IS NOT NULL",
-    )?;
+    let mut statement =
+        db.prepare_cached("SELECT 1 FROM message WHERE from_id = ?1 AND seq = ?2 AND n = ?3 AND body IS NOT NULL")?;
     Ok(statement.exists(params![key.from.0, to_i64(key.seq.0), key.n])?)
 }
 
-pub(super) fn playbook(
-    db: &Connection,
-    hash: &PlaybookHash,
-) -> Result<Option<CatalogEntry>, ReadError> {
+pub(super) fn playbook(db: &Connection, hash: &PlaybookHash) -> Result<Option<CatalogEntry>, ReadError> {
     Ok(db
-        .prepare_cached(&format!(
-            "SELECT {CATALOG} FROM catalog WHERE hash = ?1 LIMIT 1"
-        ))?
+        .prepare_cached(&format!("SELECT {CATALOG} FROM catalog WHERE hash = ?1 LIMIT 1"))?
         .query_row([&*hash.0], rows::read_catalog_entry)
         .optional()?)
 }
@@ -484,10 +421,7 @@ pub(super) fn catalog(db: &Connection) -> Result<Vec<CatalogEntry>, ReadError> {
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-pub(super) fn abandoned_executions(
-    db: &Connection,
-    owners: &OwnerLocks,
-) -> Result<Vec<ExecutionId>, ReadError> {
+pub(super) fn abandoned_executions(db: &Connection, owners: &OwnerLocks) -> Result<Vec<ExecutionId>, ReadError> {
     let mut statement = db.prepare_cached(
         "SELECT execution_id, owner FROM execution WHERE status IN ('RUNNING', 'PAUSED') ORDER BY execution_id",
     )?;
@@ -523,8 +457,7 @@ pub(super) fn find_damage(db: &Connection) -> Result<Vec<Damage>, ReadError> {
         if rows::checksum(&bytes)[..] != sha256[..] {
             damage.push(Damage {
                 execution: Some(ExecutionId(row.get(0)?)),
-                description: "the snapshot does not match its checksum; the log is used instead"
-                    .to_owned(),
+                description: "the snapshot does not match its checksum; the log is used instead".to_owned(),
             });
         }
     }

@@ -48,19 +48,13 @@ impl ReadPool {
         let idle = Arc::clone(&self.idle);
         let (file, connect) = (self.file.clone(), self.connect);
         let job = move || {
-            let idle_connection = idle
-                .lock()
-                .expect("accessing the idle readers does not panic")
-                .pop();
+            let idle_connection = idle.lock().expect("accessing the idle readers does not panic").pop();
             let mut db = match idle_connection {
                 Some(db) => db,
                 None => connect(&file)?,
             };
-            let result = in_transaction(&mut db, query)
-                .map_err(|read_error| into_store_error(&file, read_error));
-            idle.lock()
-                .expect("accessing the idle readers does not panic")
-                .push(db);
+            let result = in_transaction(&mut db, query).map_err(|read_error| into_store_error(&file, read_error));
+            idle.lock().expect("accessing the idle readers does not panic").push(db);
             // The caller may have gone away, but this thread was busy until here.
             drop(turn);
             result

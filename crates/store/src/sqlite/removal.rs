@@ -13,11 +13,7 @@ struct OldSetting {
     value: String,
 }
 
-pub(super) fn remove_old(
-    db: &Connection,
-    old: OldRows,
-    now: Time,
-) -> Result<RemovedRows, WriteError> {
+pub(super) fn remove_old(db: &Connection, old: OldRows, now: Time) -> Result<RemovedRows, WriteError> {
     // Workers with claims are listed once, because no index finds the commands of a worker.
     let sessions = db.execute(
         "DELETE FROM session WHERE worker IN (
@@ -46,9 +42,7 @@ pub(super) fn remove_old(
 fn remove_settings(db: &Connection, old: OldRows, now: Time) -> Result<RemovedRows, WriteError> {
     let mut rows = RemovedRows::default();
     for setting in old_settings(db, old)? {
-        if setting.key.starts_with(DEDUP_PREFIX)
-            && postpone(db, &setting, old.requests_before, now)?
-        {
+        if setting.key.starts_with(DEDUP_PREFIX) && postpone(db, &setting, old.requests_before, now)? {
             rows.postponed += 1;
             continue;
         }
@@ -62,9 +56,8 @@ fn remove_settings(db: &Connection, old: OldRows, now: Time) -> Result<RemovedRo
 }
 
 fn old_settings(db: &Connection, old: OldRows) -> rusqlite::Result<Vec<OldSetting>> {
-    let mut statement = db.prepare_cached(
-        "SELECT key, value FROM setting WHERE retained_from < ?1 ORDER BY retained_from LIMIT ?2",
-    )?;
+    let mut statement =
+        db.prepare_cached("SELECT key, value FROM setting WHERE retained_from < ?1 ORDER BY retained_from LIMIT ?2")?;
     let rows = statement.query_map(params![old.requests_before.0, old.limit], |row| {
         Ok(OldSetting {
             key: row.get(0)?,
@@ -75,16 +68,9 @@ fn old_settings(db: &Connection, old: OldRows) -> rusqlite::Result<Vec<OldSettin
 }
 
 /// Postpones the retention of a `dedup` key, which starts when its execution ends. Returns whether it was postponed.
-fn postpone(
-    db: &Connection,
-    setting: &OldSetting,
-    before: Time,
-    now: Time,
-) -> rusqlite::Result<bool> {
+fn postpone(db: &Connection, setting: &OldSetting, before: Time, now: Time) -> rusqlite::Result<bool> {
     let finished_at: Option<Option<i64>> = db
-        .prepare_cached(
-            "SELECT finished_at FROM execution WHERE execution_id = CAST(?1 AS INTEGER)",
-        )?
+        .prepare_cached("SELECT finished_at FROM execution WHERE execution_id = CAST(?1 AS INTEGER)")?
         .query_row([&setting.value], |row| row.get(0))
         .optional()?;
     let Some(finished_at) = finished_at else {

@@ -98,8 +98,7 @@ impl Drop for LockedReserve<'_> {
 }
 
 fn is_full_file(file: &File) -> bool {
-    file.metadata()
-        .is_ok_and(|metadata| metadata.len() == RESERVE_BYTES)
+    file.metadata().is_ok_and(|metadata| metadata.len() == RESERVE_BYTES)
 }
 
 /// Reserves all of the space, or leaves the file as it was.

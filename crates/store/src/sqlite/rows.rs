@@ -34,9 +34,8 @@ pub(super) fn to_json_text<T: Serialize>(value: &T) -> String {
 
 pub(super) fn read_json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
     let text = row.get_ref(column)?.as_str()?;
-    serde_json::from_str(text).map_err(|error| {
-        rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error))
-    })
+    serde_json::from_str(text)
+        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error)))
 }
 
 pub(super) fn checksum(bytes: &[u8]) -> [u8; 32] {
@@ -60,9 +59,8 @@ fn read_optional_raw(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Ra
 
 fn read_step_status(row: &Row<'_>, column: usize) -> rusqlite::Result<EventStatus> {
     let quoted = format!("\"{}\"", row.get_ref(column)?.as_str()?);
-    serde_json::from_str(&quoted).map_err(|error| {
-        rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error))
-    })
+    serde_json::from_str(&quoted)
+        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error)))
 }
 
 pub(super) fn read_execution(row: &Row<'_>) -> rusqlite::Result<ExecutionRow> {
@@ -70,9 +68,7 @@ pub(super) fn read_execution(row: &Row<'_>) -> rusqlite::Result<ExecutionRow> {
     let row_data = ExecutionRow {
         id: ExecutionId(row.get(0)?),
         version: Seq(read_unsigned(row, 1)?),
-        status: status.map_err(|error| {
-            rusqlite::Error::FromSqlConversionFailure(2, Type::Text, Box::new(error))
-        })?,
+        status: status.map_err(|error| rusqlite::Error::FromSqlConversionFailure(2, Type::Text, Box::new(error)))?,
         cancelling: row.get(3)?,
         generation: row.get(4)?,
         name: read_name(row, 5)?,
@@ -80,10 +76,7 @@ pub(super) fn read_execution(row: &Row<'_>) -> rusqlite::Result<ExecutionRow> {
         playbook_version: row.get(7)?,
         hash: PlaybookHash(row.get_ref(8)?.as_str()?.into()),
         parent: row.get::<_, Option<i64>>(9)?.map(ExecutionId),
-        owner: row
-            .get_ref(10)?
-            .as_str_or_null()?
-            .map(|owner| OwnerId(owner.into())),
+        owner: row.get_ref(10)?.as_str_or_null()?.map(|owner| OwnerId(owner.into())),
         started_at: Time(row.get(11)?),
         finished_at: row.get::<_, Option<i64>>(12)?.map(Time),
         current: read_optional_name(row, 13)?,
@@ -101,10 +94,7 @@ pub(super) fn read_execution(row: &Row<'_>) -> rusqlite::Result<ExecutionRow> {
     Ok(row_data)
 }
 
-pub(super) fn execution_row(
-    db: &Connection,
-    id: ExecutionId,
-) -> rusqlite::Result<Option<ExecutionRow>> {
+pub(super) fn execution_row(db: &Connection, id: ExecutionId) -> rusqlite::Result<Option<ExecutionRow>> {
     db.prepare_cached(&format!(
         "SELECT {EXECUTION_COLUMNS} FROM execution WHERE execution_id = ?1"
     ))?
@@ -152,11 +142,7 @@ fn write_execution(db: &Connection, sql: &str, row: &ExecutionRow) -> rusqlite::
 }
 
 /// Writes the changes to `step_state` and `result_index`.
-pub(super) fn write_projection(
-    db: &Connection,
-    id: ExecutionId,
-    delta: &ProjectionDelta,
-) -> rusqlite::Result<()> {
+pub(super) fn write_projection(db: &Connection, id: ExecutionId, delta: &ProjectionDelta) -> rusqlite::Result<()> {
     for change in &delta.steps {
         db.prepare_cached(
             "INSERT INTO step_state (execution_id, step_name, run, status, last_result_ref, aggregate_result_ref, seq)
@@ -247,11 +233,7 @@ pub(super) fn read_catalog_entry(row: &Row<'_>) -> rusqlite::Result<CatalogEntry
     };
     if !entry.matches_hash() {
         let message = format!("playbook `{}` does not match its hash", entry.path);
-        return Err(rusqlite::Error::FromSqlConversionFailure(
-            3,
-            Type::Text,
-            message.into(),
-        ));
+        return Err(rusqlite::Error::FromSqlConversionFailure(3, Type::Text, message.into()));
     }
     Ok(entry)
 }

@@ -9,8 +9,7 @@ use crate::error::Error;
 use crate::sealed::{CredentialRow, KeychainRow, SealedLocation, SealedStore, SealedValue};
 use crate::sqlite::SqliteStore;
 
-const CREDENTIAL_COLUMNS: &str =
-    "data, data_key, key_id, name, type, version, created_at, updated_at, last_used_at";
+const CREDENTIAL_COLUMNS: &str = "data, data_key, key_id, name, type, version, created_at, updated_at, last_used_at";
 const KEYCHAIN_COLUMNS: &str = "data, data_key, key_id, scope, name, resolved_at, expires_at";
 
 /// Removes the entries that have expired, found by their own index.
@@ -119,9 +118,8 @@ impl SealedStore for SqliteStore {
         let now = self.now();
         self.write(move |db| {
             db.prepare_cached(REMOVE_EXPIRED)?.execute([now.0])?;
-            let sql = format!(
-                "INSERT OR REPLACE INTO keychain ({KEYCHAIN_COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)"
-            );
+            let sql =
+                format!("INSERT OR REPLACE INTO keychain ({KEYCHAIN_COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)");
             db.prepare_cached(&sql)?.execute(params![
                 row.sealed.data,
                 row.sealed.data_key,
@@ -139,8 +137,7 @@ impl SealedStore for SqliteStore {
     async fn keychain(&self, scope: &str, name: &str) -> Result<Option<KeychainRow>, Error> {
         let key = [scope.to_owned(), name.to_owned()];
         self.read(move |db| {
-            let sql =
-                format!("SELECT {KEYCHAIN_COLUMNS} FROM keychain WHERE scope = ?1 AND name = ?2");
+            let sql = format!("SELECT {KEYCHAIN_COLUMNS} FROM keychain WHERE scope = ?1 AND name = ?2");
             let mut statement = db.prepare_cached(&sql)?;
             Ok(statement.query_row(key, read_keychain).optional()?)
         })
@@ -156,10 +153,7 @@ impl SealedStore for SqliteStore {
         .await
     }
 
-    async fn sealed_with_other_keys(
-        &self,
-        key_id: &str,
-    ) -> Result<Vec<(SealedLocation, SealedValue)>, Error> {
+    async fn sealed_with_other_keys(&self, key_id: &str) -> Result<Vec<(SealedLocation, SealedValue)>, Error> {
         const ALL: &str = "SELECT data, data_key, key_id, NULL, name, version FROM credential
                 WHERE key_id <> ?1
             UNION ALL SELECT data, data_key, key_id, scope, name, 0 FROM keychain WHERE key_id <> ?1
@@ -176,12 +170,7 @@ impl SealedStore for SqliteStore {
         .await
     }
 
-    async fn rewrap(
-        &self,
-        at: &SealedLocation,
-        from: &SealedValue,
-        to: &SealedValue,
-    ) -> Result<bool, Error> {
+    async fn rewrap(&self, at: &SealedLocation, from: &SealedValue, to: &SealedValue) -> Result<bool, Error> {
         let (at, before, to) = (at.clone(), from.data_key.clone(), to.clone());
         self.write(move |db| {
             let changed = match &at {

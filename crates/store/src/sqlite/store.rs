@@ -5,24 +5,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::event::Event;
-use model::id::{
-    CommandId, EventId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId, WorkerId,
-};
+use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId, WorkerId};
 use model::time::Time;
 use tokio::sync::oneshot;
 
 use crate::Store;
-use crate::access::{
-    AccessTokenId, AccessTokenRow, AuditEntry, AuditRow, OutboxRow, StoreProcess, WorkerClaim,
-};
+use crate::access::{AccessTokenId, AccessTokenRow, AuditEntry, AuditRow, OutboxRow, StoreProcess, WorkerClaim};
 use crate::commit::{Commit, CommitStatus, ExternalEventKey, Message, MessageKey, Priority};
 use crate::error::Error;
 use crate::ids::IdGenerator;
 use crate::rows::{
-    Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionFilter, ExecutionRow,
-    IterationOutcomes, LoopProgress, LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange,
-    OwnerId, RebuildStats, RemovedRows, ResultRow, SessionHolder, StepState, StoredExecution,
-    WorkerSession,
+    Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionFilter, ExecutionRow, IterationOutcomes, LoopProgress,
+    LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow,
+    SessionHolder, StepState, StoredExecution, WorkerSession,
 };
 use crate::sealed::SealedStore;
 use crate::sqlite::append::CommitJob;
@@ -64,39 +59,26 @@ impl Store for SqliteStore {
         for commit in commits {
             let (reply, replies) = oneshot::channel();
             match commit.check() {
-                Ok(()) => group.push(Box::new(CommitJob::new(
-                    commit,
-                    self.now(),
-                    self.publishes,
-                    reply,
-                ))),
+                Ok(()) => group.push(Box::new(CommitJob::new(commit, self.now(), self.publishes, reply))),
                 // The receiver cannot be closed yet.
                 Err(error) => drop(reply.send(Err(error))),
             }
             results.push(replies);
         }
         let pen = self.write_connection.as_ref().expect("a store has its pen");
-        pen.lock()
-            .expect("writing does not panic")
-            .write_group(&mut group);
+        pen.lock().expect("writing does not panic").write_group(&mut group);
         let replies = results.into_iter().map(|mut replies| replies.try_recv());
         replies
             .map(|reply| reply.unwrap_or_else(|_| Err(stopped_error())))
             .collect()
     }
 
-    async fn load(
-        &self,
-        id: ExecutionId,
-        snapshot_version: u32,
-    ) -> Result<Option<StoredExecution>, Error> {
-        self.read(move |db| queries::load(db, id, snapshot_version))
-            .await
+    async fn load(&self, id: ExecutionId, snapshot_version: u32) -> Result<Option<StoredExecution>, Error> {
+        self.read(move |db| queries::load(db, id, snapshot_version)).await
     }
 
     async fn events(&self, id: ExecutionId, after: Seq, limit: usize) -> Result<Vec<Event>, Error> {
-        self.read(move |db| queries::events(db, id, after, limit))
-            .await
+        self.read(move |db| queries::events(db, id, after, limit)).await
     }
 
     async fn events_at(&self, id: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, Error> {
@@ -104,14 +86,9 @@ impl Store for SqliteStore {
         self.read(move |db| queries::events_at(db, id, &seqs)).await
     }
 
-    async fn external_events(
-        &self,
-        id: ExecutionId,
-        event_ids: &[EventId],
-    ) -> Result<Vec<ExternalEventKey>, Error> {
+    async fn external_events(&self, id: ExecutionId, event_ids: &[EventId]) -> Result<Vec<ExternalEventKey>, Error> {
         let event_ids = event_ids.to_vec();
-        self.read(move |db| queries::external_events(db, id, &event_ids))
-            .await
+        self.read(move |db| queries::external_events(db, id, &event_ids)).await
     }
 
     async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionRow>, Error> {
@@ -169,12 +146,7 @@ impl Store for SqliteStore {
             .await
     }
 
-    async fn failed_iterations(
-        &self,
-        id: ExecutionId,
-        run: &StepRunId,
-        limit: usize,
-    ) -> Result<Vec<u64>, Error> {
+    async fn failed_iterations(&self, id: ExecutionId, run: &StepRunId, limit: usize) -> Result<Vec<u64>, Error> {
         let run = run.clone();
         self.read(move |db| iterations::failed_iterations(db, id, &run, limit))
             .await
@@ -182,18 +154,11 @@ impl Store for SqliteStore {
 
     async fn iteration_count(&self, id: ExecutionId, run: &StepRunId) -> Result<u64, Error> {
         let run = run.clone();
-        self.read(move |db| iterations::iteration_count(db, id, &run))
-            .await
+        self.read(move |db| iterations::iteration_count(db, id, &run)).await
     }
 
-    async fn outline(
-        &self,
-        id: ExecutionId,
-        after: Seq,
-        limit: usize,
-    ) -> Result<Vec<Event>, Error> {
-        self.read(move |db| iterations::outline(db, id, after, limit))
-            .await
+    async fn outline(&self, id: ExecutionId, after: Seq, limit: usize) -> Result<Vec<Event>, Error> {
+        self.read(move |db| iterations::outline(db, id, after, limit)).await
     }
 
     async fn executions_with_permanent_bodies(&self) -> Result<Vec<ExecutionId>, Error> {
@@ -205,21 +170,11 @@ impl Store for SqliteStore {
         self.write(move |db| writes::claim(db, &ask, now)).await
     }
 
-    async fn release_claim(
-        &self,
-        command: CommandId,
-        lease_epoch: LeaseEpoch,
-    ) -> Result<(), Error> {
-        self.write(move |db| writes::release(db, command, lease_epoch))
-            .await
+    async fn release_claim(&self, command: CommandId, lease_epoch: LeaseEpoch) -> Result<(), Error> {
+        self.write(move |db| writes::release(db, command, lease_epoch)).await
     }
 
-    async fn renew_session(
-        &self,
-        worker: &WorkerId,
-        holder: &SessionHolder,
-        ttl: Duration,
-    ) -> Result<bool, Error> {
+    async fn renew_session(&self, worker: &WorkerId, holder: &SessionHolder, ttl: Duration) -> Result<bool, Error> {
         let (worker, holder) = (worker.clone(), holder.clone());
         let expires_at = self.now().after(ttl);
         self.write(move |db| writes::renew_session(db, &worker, &holder, expires_at))
@@ -228,8 +183,7 @@ impl Store for SqliteStore {
 
     async fn session(&self, worker: &WorkerId) -> Result<Option<WorkerSession>, Error> {
         let (worker, now) = (worker.clone(), self.now());
-        self.read(move |db| queries::session(db, &worker, now))
-            .await
+        self.read(move |db| queries::session(db, &worker, now)).await
     }
 
     async fn replace_session(
@@ -247,8 +201,7 @@ impl Store for SqliteStore {
 
     async fn lost_claims(&self, owner: Option<&OwnerId>) -> Result<Vec<LostClaim>, Error> {
         let (owner, now) = (owner.cloned(), self.now());
-        self.read(move |db| queries::lost_claims(db, owner.as_ref(), now))
-            .await
+        self.read(move |db| queries::lost_claims(db, owner.as_ref(), now)).await
     }
 
     async fn overdue_commands(&self, owner: Option<&OwnerId>) -> Result<Vec<CommandId>, Error> {
@@ -261,50 +214,37 @@ impl Store for SqliteStore {
         self.read(move |db| queries::open_commands(db, id)).await
     }
 
-    async fn due_timers(
-        &self,
-        owner: Option<&OwnerId>,
-        limit: usize,
-    ) -> Result<Vec<(ExecutionId, Seq)>, Error> {
+    async fn due_timers(&self, owner: Option<&OwnerId>, limit: usize) -> Result<Vec<(ExecutionId, Seq)>, Error> {
         let (owner, now) = (owner.cloned(), self.now());
         let due = self.read(move |db| queries::timers(db, owner.as_ref(), now, limit));
         let due = due.await?.into_iter();
         Ok(due.map(|(id, seq, _)| (id, seq)).collect())
     }
 
-    async fn next_timer(
-        &self,
-        owner: Option<&OwnerId>,
-        until: Time,
-    ) -> Result<Option<Time>, Error> {
+    async fn next_timer(&self, owner: Option<&OwnerId>, until: Time) -> Result<Option<Time>, Error> {
         let owner = owner.cloned();
         let next = self.read(move |db| queries::timers(db, owner.as_ref(), until, 1));
         Ok(next.await?.first().map(|(_, _, due)| *due))
     }
 
     async fn send_message(&self, message: Message, priority: Priority) -> Result<(), Error> {
-        self.write_with(priority, move |db| {
-            Ok(append::insert_message(db, &message)?)
-        })
-        .await
+        self.write_with(priority, move |db| Ok(append::insert_message(db, &message)?))
+            .await
     }
 
     async fn refuse_message(&self, key: MessageKey, reply: &str) -> Result<(), Error> {
         let (reply, now) = (reply.to_owned(), self.now());
-        self.write(move |db| writes::refuse_message(db, key, &reply, now))
-            .await
+        self.write(move |db| writes::refuse_message(db, key, &reply, now)).await
     }
 
     async fn withdraw_message(&self, key: MessageKey) -> Result<bool, Error> {
         let now = self.now();
-        self.write(move |db| Ok(writes::withdraw_message(db, key, now)?))
-            .await
+        self.write(move |db| Ok(writes::withdraw_message(db, key, now)?)).await
     }
 
     async fn remove_old_rows(&self, old: OldRows) -> Result<RemovedRows, Error> {
         let now = self.now();
-        self.write(move |db| removal::remove_old(db, old, now))
-            .await
+        self.write(move |db| removal::remove_old(db, old, now)).await
     }
 
     async fn inbox(&self, owner: Option<&OwnerId>, limit: usize) -> Result<Vec<Message>, Error> {
@@ -319,8 +259,7 @@ impl Store for SqliteStore {
 
     async fn put_playbook(&self, path: &str, text: &str) -> Result<CatalogEntry, Error> {
         let (path, text, now) = (path.to_owned(), text.to_owned(), self.now());
-        self.write(move |db| writes::put_playbook(db, &path, &text, now))
-            .await
+        self.write(move |db| writes::put_playbook(db, &path, &text, now)).await
     }
 
     async fn playbook(&self, hash: &PlaybookHash) -> Result<Option<CatalogEntry>, Error> {
@@ -328,11 +267,7 @@ impl Store for SqliteStore {
         self.read(move |db| queries::playbook(db, &hash)).await
     }
 
-    async fn catalog_entry(
-        &self,
-        path: &str,
-        version: Option<u32>,
-    ) -> Result<Option<CatalogEntry>, Error> {
+    async fn catalog_entry(&self, path: &str, version: Option<u32>) -> Result<Option<CatalogEntry>, Error> {
         let path = path.to_owned();
         self.read(move |db| Ok(queries::catalog_entry(db, &path, version)?))
             .await
@@ -342,12 +277,7 @@ impl Store for SqliteStore {
         self.read(queries::catalog).await
     }
 
-    async fn adopt(
-        &self,
-        id: ExecutionId,
-        me: &OwnerId,
-        priority: Priority,
-    ) -> Result<Adoption, Error> {
+    async fn adopt(&self, id: ExecutionId, me: &OwnerId, priority: Priority) -> Result<Adoption, Error> {
         let (owners, me) = (self.owners.clone(), me.clone());
         self.write_with(priority, move |db| writes::adopt(db, &owners, id, &me))
             .await
@@ -355,8 +285,7 @@ impl Store for SqliteStore {
 
     async fn abandoned_executions(&self) -> Result<Vec<ExecutionId>, Error> {
         let owners = self.owners.clone();
-        self.read(move |db| queries::abandoned_executions(db, &owners))
-            .await
+        self.read(move |db| queries::abandoned_executions(db, &owners)).await
     }
 
     async fn wait_for_change(&self) {
@@ -372,8 +301,7 @@ impl Store for SqliteStore {
 
     async fn worker_claims(&self, worker: &WorkerId) -> Result<Vec<WorkerClaim>, Error> {
         let worker = worker.clone();
-        self.read(move |db| access::worker_claims(db, &worker))
-            .await
+        self.read(move |db| access::worker_claims(db, &worker)).await
     }
 
     async fn processes(&self) -> Result<Vec<StoreProcess>, Error> {
@@ -412,8 +340,7 @@ impl Store for SqliteStore {
 
     async fn revoke_token(&self, id: AccessTokenId) -> Result<(), Error> {
         let now = self.now();
-        self.write(move |db| access::revoke_token(db, id, now))
-            .await
+        self.write(move |db| access::revoke_token(db, id, now)).await
     }
 
     async fn touch_token(&self, id: AccessTokenId) -> Result<(), Error> {
@@ -427,8 +354,7 @@ impl Store for SqliteStore {
     }
 
     async fn audit_entries(&self, after: u64, limit: usize) -> Result<Vec<AuditRow>, Error> {
-        self.read(move |db| access::audit_entries(db, after, limit))
-            .await
+        self.read(move |db| access::audit_entries(db, after, limit)).await
     }
 
     async fn setting(&self, key: &str) -> Result<Option<String>, Error> {

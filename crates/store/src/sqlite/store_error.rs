@@ -44,9 +44,7 @@ pub(super) fn is_damage(error: &rusqlite::Error) -> bool {
         | ErrorCode::TooBig
         | ErrorCode::ConstraintViolation => true,
         _ if failure.extended_code == SQLITE_IOERR_SHORT_READ => true,
-        _ if failure.extended_code == SQLITE_ERROR => {
-            SCHEMA_DAMAGE.iter().any(|sign| text.contains(sign))
-        }
+        _ if failure.extended_code == SQLITE_ERROR => SCHEMA_DAMAGE.iter().any(|sign| text.contains(sign)),
         _ => false,
     }
 }

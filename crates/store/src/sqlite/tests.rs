@@ -67,10 +67,7 @@ fn the_schema_is_the_one_on_record() {
         std::fs::write(file, &schema).unwrap();
     }
     let recorded = std::fs::read_to_string(file).unwrap_or_default();
-    assert!(
-        schema == recorded,
-        "schema.sql is stale: run with NOETL_ACCEPT=1"
-    );
+    assert!(schema == recorded, "schema.sql is stale: run with NOETL_ACCEPT=1");
 }
 
 /// Creates a store with the first schema and an offered command.
@@ -113,12 +110,7 @@ async fn a_store_of_the_first_schema_is_brought_up_to_date() {
 #[tokio::test]
 async fn iterations_of_an_older_store_are_indexed() {
     let site = fixture();
-    let tables = [
-        "loop_progress",
-        "loop_task",
-        "iteration_index",
-        "iteration_span",
-    ];
+    let tables = ["loop_progress", "loop_task", "iteration_index", "iteration_span"];
     let rows = |db: &rusqlite::Connection| -> Vec<String> {
         let each = tables.iter().flat_map(|table| {
             let sql = format!("SELECT * FROM {table} ORDER BY 1, 2, 3");
@@ -154,9 +146,7 @@ async fn expired_values_of_credentials_are_found_by_their_index() {
     drop(site.join());
     let explained = format!("EXPLAIN QUERY PLAN {}", super::sealed::REMOVE_EXPIRED);
     let db = site.connect_raw();
-    let plan: String = db
-        .query_row(&explained, [7], |row| row.get("detail"))
-        .unwrap();
+    let plan: String = db.query_row(&explained, [7], |row| row.get("detail")).unwrap();
     assert!(plan.contains("keychain_expiry (expires_at<?)"), "{plan}");
 }
 
@@ -202,11 +192,8 @@ fn a_newer_schema_is_refused() {
     drop(site.join());
     let db = site.connect_raw();
     db.pragma_update(None, "user_version", 99).unwrap();
-    db.execute(
-        "UPDATE setting SET value = '99' WHERE key = 'schema_version'",
-        [],
-    )
-    .unwrap();
+    db.execute("UPDATE setting SET value = '99' WHERE key = 'schema_version'", [])
+        .unwrap();
     let refused = SqliteStore::open(site.0.path()).err().unwrap();
     assert!(matches!(refused, Error::SchemaTooNew { found: 99, .. }));
 }
@@ -237,10 +224,7 @@ async fn a_damaged_page_is_reported_as_corrupt() {
         Ok(store) => store.execution(id).await.map(|_| ()),
         Err(error) => Err(error),
     };
-    assert!(
-        matches!(open_error, Err(Error::Corrupt { .. })),
-        "{open_error:?}"
-    );
+    assert!(matches!(open_error, Err(Error::Corrupt { .. })), "{open_error:?}");
 }
 
 #[tokio::test]
@@ -272,9 +256,7 @@ async fn a_full_disk_is_reported_until_there_is_space() {
     .unwrap();
     let file = site.0.path().join("noetl.db");
     super::open::migrate(&mut db, &file).unwrap();
-    let pages: i64 = db
-        .pragma_query_value(None, "page_count", |row| row.get(0))
-        .unwrap();
+    let pages: i64 = db.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
     db.pragma_update(None, "max_page_count", pages).unwrap();
     let started = super::writer::start_writer(db, &file, Arc::default()).unwrap();
     let mut store = SqliteStore::open(site.0.path()).unwrap();
@@ -302,11 +284,7 @@ async fn a_log_row_cannot_be_changed() {
 async fn what_was_committed_is_there_after_reopening() {
     let site = fixture();
     let first = start_commit(&*site.join()).await;
-    let events = site
-        .join()
-        .events(first.execution, Seq(0), 9)
-        .await
-        .unwrap();
+    let events = site.join().events(first.execution, Seq(0), 9).await.unwrap();
     assert_eq!(events, first.events);
 }
 
@@ -339,14 +317,8 @@ async fn the_event_view_shows_what_the_api_shows() {
     let first = start_commit(&*store).await;
     let step = PlainStep::new("a", 1);
     let id = first.execution;
-    store
-        .commit(step.schedule(&*store, id, Seq(2)))
-        .await
-        .unwrap();
-    store
-        .commit(step.finish(&*store, id, Seq(4)))
-        .await
-        .unwrap();
+    store.commit(step.schedule(&*store, id, Seq(2))).await.unwrap();
+    store.commit(step.finish(&*store, id, Seq(4))).await.unwrap();
     let db = site.connect_raw();
     let mut statement = db.prepare("SELECT * FROM event ORDER BY seq").unwrap();
     let columns: Vec<String> = statement.column_names().map(ToString::to_string).collect();
@@ -365,16 +337,11 @@ async fn the_event_view_shows_what_the_api_shows() {
             let expected = &json[column];
             let same = match column.as_str() {
                 "payload" | "meta" if !stored.is_null() => {
-                    serde_json::from_str::<serde_json::Value>(stored.as_str().unwrap()).unwrap()
-                        == *expected
+                    serde_json::from_str::<serde_json::Value>(stored.as_str().unwrap()).unwrap() == *expected
                 }
                 _ => stored == *expected || expected.as_str() == Some(&stored.to_string()),
             };
-            assert!(
-                same,
-                "{column} of {}: {stored} is not {expected}",
-                event.kind()
-            );
+            assert!(same, "{column} of {}: {stored} is not {expected}", event.kind());
         }
     }
 }

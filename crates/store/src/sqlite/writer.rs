@@ -115,10 +115,8 @@ struct ProbeJob;
 
 impl WriteJob for ProbeJob {
     fn run(&mut self, db: &Connection) -> Result<(), WriteError> {
-        db.prepare_cached(
-            "INSERT OR REPLACE INTO setting (key, value) VALUES ('write_probe', '')",
-        )?
-        .execute([])?;
+        db.prepare_cached("INSERT OR REPLACE INTO setting (key, value) VALUES ('write_probe', '')")?
+            .execute([])?;
         Ok(())
     }
 
@@ -143,11 +141,7 @@ pub(super) struct WriterHandles {
 }
 
 /// Starts the thread; it ends when every sender is dropped.
-pub(super) fn start_writer(
-    db: Connection,
-    file: &Path,
-    foreign_commits: Arc<Notify>,
-) -> Result<WriterHandles, Error> {
+pub(super) fn start_writer(db: Connection, file: &Path, foreign_commits: Arc<Notify>) -> Result<WriterHandles, Error> {
     let (sender, queue) = mpsc::channel();
     let refusal = WriteRefusal::default();
     let pen = Arc::new(Mutex::new(WriteConnection {
@@ -171,10 +165,7 @@ pub(super) fn start_writer(
     })
 }
 
-fn spawn_thread(
-    name: &str,
-    body: impl FnOnce() + Send + 'static,
-) -> Result<thread::JoinHandle<()>, Error> {
+fn spawn_thread(name: &str, body: impl FnOnce() + Send + 'static) -> Result<thread::JoinHandle<()>, Error> {
     thread::Builder::new()
         .name(name.to_owned())
         .spawn(body)
@@ -301,9 +292,7 @@ impl WriteConnection {
             let error = match self.try_group(slice::from_mut(job)) {
                 Ok(()) => return Ok(()),
                 Err((_, WriteError::Job(error))) => return Err(error),
-                Err((_, WriteError::Group(error))) => {
-                    store_error::into_store_error(&self.file, error)
-                }
+                Err((_, WriteError::Group(error))) => store_error::into_store_error(&self.file, error),
             };
             if !matches!(error, Error::Full { .. }) {
                 return Err(error);
@@ -315,9 +304,7 @@ impl WriteConnection {
     /// Moves the write-ahead log into the database, so that the next commit reuses the space of the log. If that is
     /// not possible, the log grows.
     fn checkpoint(&self) {
-        let progress = self
-            .db
-            .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        let progress = self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
         if let Err(error) = progress {
             tracing::debug!(%error, "failed to checkpoint the write-ahead log");
         }
@@ -357,9 +344,7 @@ impl WriteConnection {
 /// A copy of the error for each member of a group.
 fn copy_error(error: &rusqlite::Error) -> rusqlite::Error {
     match error {
-        rusqlite::Error::SqliteFailure(code, text) => {
-            rusqlite::Error::SqliteFailure(*code, text.clone())
-        }
+        rusqlite::Error::SqliteFailure(code, text) => rusqlite::Error::SqliteFailure(*code, text.clone()),
         other => {
             let code = if store_error::is_damage(other) {
                 rusqlite::ffi::SQLITE_CORRUPT

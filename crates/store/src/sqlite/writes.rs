@@ -8,24 +8,17 @@ use crate::commit::MessageKey;
 use crate::error::Error;
 use crate::projections::ProjectionDelta;
 use crate::rows::{
-    Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionRow, OwnerId, RebuildStats,
-    SessionHolder,
+    Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionRow, OwnerId, RebuildStats, SessionHolder,
 };
 use crate::sqlite::access::set_setting_once;
 use crate::sqlite::iterations;
 use crate::sqlite::owner_locks::OwnerLocks;
 use crate::sqlite::queries::{self, ReadError};
-use crate::sqlite::rows::{
-    execution_row, read_json, to_i64, to_json_text, update_execution, write_projection,
-};
+use crate::sqlite::rows::{execution_row, read_json, to_i64, to_json_text, update_execution, write_projection};
 use crate::sqlite::writer::WriteError;
 use crate::store::refusal_key;
 
-pub(super) fn claim(
-    db: &Connection,
-    ask: &ClaimQuery,
-    now: Time,
-) -> Result<Vec<CommandClaim>, WriteError> {
+pub(super) fn claim(db: &Connection, ask: &ClaimQuery, now: Time) -> Result<Vec<CommandClaim>, WriteError> {
     let mut pending = db.prepare_cached(
         "SELECT c.body, c.lease_epoch FROM command c JOIN execution e USING (execution_id)
          WHERE c.worker IS NULL AND c.pool = ?1 AND e.status = 'RUNNING' AND e.cancelling = 0
@@ -61,19 +54,13 @@ pub(super) fn claim(
     Ok(claims)
 }
 
-pub(super) fn release(
-    db: &Connection,
-    command: CommandId,
-    lease_epoch: LeaseEpoch,
-) -> Result<(), WriteError> {
-    db.prepare_cached(
-        "UPDATE command SET worker = NULL WHERE execution_id = ?1 AND seq = ?2 AND lease_epoch = ?3",
-    )?
-    .execute(params![
-        command.execution.0,
-        to_i64(command.seq.0),
-        to_i64(lease_epoch.0)
-    ])?;
+pub(super) fn release(db: &Connection, command: CommandId, lease_epoch: LeaseEpoch) -> Result<(), WriteError> {
+    db.prepare_cached("UPDATE command SET worker = NULL WHERE execution_id = ?1 AND seq = ?2 AND lease_epoch = ?3")?
+        .execute(params![
+            command.execution.0,
+            to_i64(command.seq.0),
+            to_i64(lease_epoch.0)
+        ])?;
     Ok(())
 }
 
@@ -101,9 +88,7 @@ pub(super) fn replace_session(
     expires_at: Time,
 ) -> Result<bool, WriteError> {
     let changed = db
-        .prepare_cached(
-            "UPDATE session SET holder = ?3, expires_at = ?4 WHERE worker = ?1 AND holder = ?2",
-        )?
+        .prepare_cached("UPDATE session SET holder = ?3, expires_at = ?4 WHERE worker = ?1 AND holder = ?2")?
         .execute(params![&*worker.0, &*replaced.0, &*holder.0, expires_at.0])?;
     if changed > 0 {
         // A `claimed_at` of 0 marks a claim of a replaced session.
@@ -113,22 +98,15 @@ pub(super) fn replace_session(
     Ok(changed > 0)
 }
 
-pub(super) fn put_playbook(
-    db: &Connection,
-    path: &str,
-    text: &str,
-    now: Time,
-) -> Result<CatalogEntry, WriteError> {
+pub(super) fn put_playbook(db: &Connection, path: &str, text: &str, now: Time) -> Result<CatalogEntry, WriteError> {
     let hash = PlaybookHash::from_text(text);
     let latest = queries::catalog_entry(db, path, None)?;
     if let Some(same) = latest.clone().filter(|entry| entry.hash == hash) {
         return Ok(same);
     }
     let entry = CatalogEntry::following(latest.as_ref(), path, text, now);
-    db.prepare_cached(
-        "INSERT INTO catalog (path, version, hash, text, registered_at) VALUES (?1, ?2, ?3, ?4, ?5)",
-    )?
-    .execute(params![path, entry.version, &*entry.hash.0, text, now.0])?;
+    db.prepare_cached("INSERT INTO catalog (path, version, hash, text, registered_at) VALUES (?1, ?2, ?3, ?4, ?5)")?
+        .execute(params![path, entry.version, &*entry.hash.0, text, now.0])?;
     Ok(entry)
 }
 
@@ -155,12 +133,7 @@ pub(super) fn adopt(
 }
 
 /// Consumes a message and stores the refusal.
-pub(super) fn refuse_message(
-    db: &Connection,
-    key: MessageKey,
-    reply: &str,
-    now: Time,
-) -> Result<(), WriteError> {
+pub(super) fn refuse_message(db: &Connection, key: MessageKey, reply: &str, now: Time) -> Result<(), WriteError> {
     if withdraw_message(db, key, now)? {
         set_setting_once(db, &refusal_key(key), reply, now)?;
     }
@@ -168,11 +141,7 @@ pub(super) fn refuse_message(
 }
 
 /// Withdraws a message. Returns whether it was pending.
-pub(super) fn withdraw_message(
-    db: &Connection,
-    key: MessageKey,
-    now: Time,
-) -> rusqlite::Result<bool> {
+pub(super) fn withdraw_message(db: &Connection, key: MessageKey, now: Time) -> rusqlite::Result<bool> {
     let withdrawn = db
         .prepare_cached(
             "UPDATE message SET body = NULL, consumed_at = ?4
@@ -207,8 +176,7 @@ fn rebuild_one(db: &Connection, id: ExecutionId) -> Result<u64, WriteError> {
     let mut row: Option<ExecutionRow> = None;
     let mut last = Seq(0);
     loop {
-        let events =
-            queries::events(db, id, last, PAGE).map_err(|error| into_write_error(db, error))?;
+        let events = queries::events(db, id, last, PAGE).map_err(|error| into_write_error(db, error))?;
         let Some(end) = events.last() else { break };
         last = end.seq;
         let delta = ProjectionDelta::from_events(&events);

@@ -17,8 +17,7 @@ pub(super) async fn run_object_action(
         return Err(unknown_action_error(action));
     }
     if call.field("slice").is_some() || call.field("compress").is_some() {
-        let message =
-            "`slice` and `compress` are only supported for stored results, not for objects";
+        let message = "`slice` and `compress` are only supported for stored results, not for objects";
         return Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message));
     }
     let mut outcome = run_action(call, action, place, reach).await?;
@@ -49,9 +48,7 @@ pub fn bytes_to_value(uri: &str, bytes: &[u8]) -> Value {
     let mut result = json!({"uri": uri, "size_bytes": bytes.len()});
     result["data"] = json().or_else(text).unwrap_or_else(|| {
         result["encoding"] = "base64".into();
-        base64::engine::general_purpose::STANDARD
-            .encode(bytes)
-            .into()
+        base64::engine::general_purpose::STANDARD.encode(bytes).into()
     });
     result
 }

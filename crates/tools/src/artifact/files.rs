@@ -25,8 +25,7 @@ pub(super) async fn put(file: &Path, data: &Value) -> Result<Value, TaskError> {
     };
     let bytes = text.len();
     let target = file.to_owned();
-    let written =
-        tokio::task::spawn_blocking(move || write_atomically(&target, text.as_bytes())).await;
+    let written = tokio::task::spawn_blocking(move || write_atomically(&target, text.as_bytes())).await;
     let written = written.unwrap_or_else(|error| Err(io::Error::other(error)));
     written.map_err(|error| io_error(file, &error))?;
     Ok(json!({"uri": file_uri(file), "size_bytes": bytes}))
@@ -44,19 +43,10 @@ fn write_atomically(file: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// Lists the files in a directory, by name.
 pub(super) async fn list(dir: &Path) -> Result<Value, TaskError> {
-    let mut entries = tokio::fs::read_dir(dir)
-        .await
-        .map_err(|error| io_error(dir, &error))?;
+    let mut entries = tokio::fs::read_dir(dir).await.map_err(|error| io_error(dir, &error))?;
     let mut files = Vec::new();
-    while let Some(entry) = entries
-        .next_entry()
-        .await
-        .map_err(|error| io_error(dir, &error))?
-    {
-        let meta = entry
-            .metadata()
-            .await
-            .map_err(|error| io_error(dir, &error))?;
+    while let Some(entry) = entries.next_entry().await.map_err(|error| io_error(dir, &error))? {
+        let meta = entry.metadata().await.map_err(|error| io_error(dir, &error))?;
         if meta.is_file() {
             files.push((file_uri(&entry.path()), meta.len()));
         }
@@ -86,10 +76,7 @@ fn file_read_error(file: &Path, error: &FileReadError) -> TaskError {
     let (code, message) = match error {
         FileReadError::File(error) => return io_error(file, error),
         FileReadError::NotRegular => ("FILE_UNUSABLE", error.to_string()),
-        FileReadError::TooLarge(_) => (
-            "BODY_TOO_LARGE",
-            format!("{error}, the limit for reading into memory"),
-        ),
+        FileReadError::TooLarge(_) => ("BODY_TOO_LARGE", format!("{error}, the limit for reading into memory")),
     };
     let message = format!("`{}`: {message}", file.display());
     TaskError::new(ErrorKind::Storage, code, message)

@@ -24,12 +24,7 @@ pub struct NatsAddress {
 #[async_trait]
 pub trait NatsBuckets: Send + Sync {
     /// Runs `action` of a call on the value at an address.
-    async fn run_action(
-        &self,
-        call: &Call,
-        action: &str,
-        address: NatsAddress,
-    ) -> Result<Outcome, TaskError>;
+    async fn run_action(&self, call: &Call, action: &str, address: NatsAddress) -> Result<Outcome, TaskError>;
 }
 
 impl NatsAddress {

@@ -25,9 +25,7 @@ pub(super) fn parse_slice(call: &Call) -> Result<Option<Range<u64>>, TaskError> 
                 "" => Some(or),
                 text => text.parse().ok(),
             };
-            [number(from, 0), number(to, u64::MAX)]
-                .into_iter()
-                .collect()
+            [number(from, 0), number(to, u64::MAX)].into_iter().collect()
         }
         _ => None,
     };
@@ -38,10 +36,7 @@ pub(super) fn parse_slice(call: &Call) -> Result<Option<Range<u64>>, TaskError> 
 }
 
 /// Loads the value that a task refers to.
-pub(super) async fn load_value(
-    access: &ResultAccess,
-    bound: &BodyPath,
-) -> Result<Value, TaskError> {
+pub(super) async fn load_value(access: &ResultAccess, bound: &BodyPath) -> Result<Value, TaskError> {
     let reference = &bound.reference;
     if reference.meta.bytes > IN_MEMORY_BYTES_MAX {
         let message = format!(
@@ -49,8 +44,7 @@ pub(super) async fn load_value(
             reference.uri, reference.meta.bytes
         );
         return Err(
-            TaskError::new(ErrorKind::Storage, "BODY_TOO_LARGE", message)
-                .with_detail("ref", reference.uri.as_str()),
+            TaskError::new(ErrorKind::Storage, "BODY_TOO_LARGE", message).with_detail("ref", reference.uri.as_str())
         );
     }
     let bytes = access.body_store.get(reference).await;
@@ -60,33 +54,20 @@ pub(super) async fn load_value(
 }
 
 /// Loads some rows of a list inside a stored result without loading all of it.
-pub(super) async fn load_rows(
-    access: &ResultAccess,
-    bound: &BodyPath,
-    rows: Range<u64>,
-) -> Result<Value, TaskError> {
+pub(super) async fn load_rows(access: &ResultAccess, bound: &BodyPath, rows: Range<u64>) -> Result<Value, TaskError> {
     let reference = &bound.reference;
     let failed = |error: results::Error| read_error(&error, reference);
     let paths = list_paths(&bound.paths);
     let located = results::locate_value(&*access.body_store, reference, &paths)
         .await
         .map_err(failed)?;
-    let places = located
-        .and_then(|located| located.list)
-        .ok_or_else(not_a_list_error)?;
+    let places = located.and_then(|located| located.list).ok_or_else(not_a_list_error)?;
     let asked = rows.start..rows.end.min(places.total);
     let mut data = Vec::new();
     let mut next = asked.start;
     let mut left = usize::try_from(IN_MEMORY_BYTES_MAX).unwrap_or(usize::MAX);
     while next < asked.end {
-        let part = results::read_elements(
-            &*access.body_store,
-            reference,
-            &places,
-            next..asked.end,
-            left,
-        )
-        .await;
+        let part = results::read_elements(&*access.body_store, reference, &places, next..asked.end, left).await;
         let part = part.map_err(failed)?;
         next += part.len() as u64;
         left = left.saturating_sub(part.iter().map(|row| row.to_string().len()).sum());
@@ -96,16 +77,10 @@ pub(super) async fn load_rows(
                 "rows {}..{} exceed the limit of {IN_MEMORY_BYTES_MAX} bytes; request fewer",
                 asked.start, asked.end
             );
-            return Err(TaskError::new(
-                ErrorKind::Storage,
-                "BODY_TOO_LARGE",
-                message,
-            ));
+            return Err(TaskError::new(ErrorKind::Storage, "BODY_TOO_LARGE", message));
         }
     }
-    Ok(
-        json!({"data": data, "from": asked.start, "to": next.max(asked.start), "total": places.total}),
-    )
+    Ok(json!({"data": data, "from": asked.start, "to": next.max(asked.start), "total": places.total}))
 }
 
 /// Some rows of a list in memory.
@@ -135,7 +110,6 @@ fn list_paths(paths: &[Vec<PathSegment>]) -> Vec<Vec<PathSegment>> {
 }
 
 fn not_a_list_error() -> TaskError {
-    let message =
-        "`slice` requires a list; set `ref` to one, for example \"{{ fetch.data.items }}\"";
+    let message = "`slice` requires a list; set `ref` to one, for example \"{{ fetch.data.items }}\"";
     TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with_detail("key", "slice")
 }

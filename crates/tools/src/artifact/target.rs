@@ -80,11 +80,7 @@ impl ArtifactTarget {
         let message = format!(
             "`{uri}` is not a reference; use a step's result, its `_ref`, or a URI with noetl://, file://, s3://, gs://, nats-kv:// or nats-obj://"
         );
-        Err(TaskError::new(
-            ErrorKind::Schema,
-            "REFERENCE_INVALID",
-            message,
-        ))
+        Err(TaskError::new(ErrorKind::Schema, "REFERENCE_INVALID", message))
     }
 
     /// Resolves an address.

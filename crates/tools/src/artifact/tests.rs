@@ -27,12 +27,8 @@ struct FakeReferences(ResultRef);
 impl ReferenceResolver for FakeReferences {
     async fn resolve(&self, uri: &str) -> Result<ResolvedRef, TaskError> {
         Ok(match uri {
-            "noetl://execution/7" => {
-                ResolvedRef::Value(RawJson::from_serializable(&json!([{"uri": self.0.uri}])))
-            }
-            "noetl://execution/7/result/small" => {
-                ResolvedRef::Value(RawJson::from_serializable(&json!({"n": 1})))
-            }
+            "noetl://execution/7" => ResolvedRef::Value(RawJson::from_serializable(&json!([{"uri": self.0.uri}]))),
+            "noetl://execution/7/result/small" => ResolvedRef::Value(RawJson::from_serializable(&json!({"n": 1}))),
             _ => ResolvedRef::Body(Box::new(self.0.clone())),
         })
     }
@@ -94,11 +90,7 @@ async fn a_body_comes_back_by_reference_by_address_and_by_the_short_shape() {
         assert_eq!(got["uri"], found.uri);
         assert_eq!(got["size_bytes"], found.meta.bytes);
     }
-    let small = run_artifact(
-        &dir,
-        json!({"uri": "noetl://execution/7/result/small"}),
-        &body,
-    );
+    let small = run_artifact(&dir, json!({"uri": "noetl://execution/7/result/small"}), &body);
     assert_eq!(expect_result(small.await)["data"], json!({"n": 1}));
 }
 
@@ -108,16 +100,13 @@ async fn rows_are_cut_out_of_bodies_and_of_values_at_hand() {
     let body = json!({"status_code": 200, "data": [0, 10, 20, 30]});
     let found = stored_reference(&dir, &body).await;
     for slice in [json!([1, 3]), json!("1..3"), json!("1:3")] {
-        let got =
-            expect_result(run_artifact(&dir, json!({"ref": found, "slice": slice}), &body).await);
+        let got = expect_result(run_artifact(&dir, json!({"ref": found, "slice": slice}), &body).await);
         assert_eq!(got["data"], json!([10, 20]));
         assert_eq!(
             (&got["from"], &got["to"], &got["total"]),
             (&json!(1), &json!(3), &json!(4))
         );
-        let got = expect_result(
-            run_artifact(&dir, json!({"ref": [0, 10, 20], "slice": slice}), &body).await,
-        );
+        let got = expect_result(run_artifact(&dir, json!({"ref": [0, 10, 20], "slice": slice}), &body).await);
         assert_eq!(got["data"], json!([10, 20]));
     }
     let open = run_artifact(&dir, json!({"ref": found, "slice": "2.."}), &body).await;
@@ -155,23 +144,11 @@ async fn files_are_written_read_listed_and_deleted() {
     let dir = TempDir::new().unwrap();
     std::fs::create_dir(dir.path().join("files")).unwrap();
     let uri = "file://files/out.json";
-    let put = run_artifact(
-        &dir,
-        json!({"action": "put", "uri": uri, "data": [1]}),
-        &json!(0),
-    )
-    .await;
+    let put = run_artifact(&dir, json!({"action": "put", "uri": uri, "data": [1]}), &json!(0)).await;
     assert_eq!(expect_result(put)["size_bytes"], 3);
     let got = expect_result(run_artifact(&dir, json!({"uri": uri}), &json!(0)).await);
     assert_eq!(got["data"], json!([1]));
-    let listed = expect_result(
-        run_artifact(
-            &dir,
-            json!({"action": "list", "uri": "file://files"}),
-            &json!(0),
-        )
-        .await,
-    );
+    let listed = expect_result(run_artifact(&dir, json!({"action": "list", "uri": "file://files"}), &json!(0)).await);
     assert_eq!(listed["count"], 1);
     let deleted = run_artifact(&dir, json!({"action": "delete", "uri": uri}), &json!(0)).await;
     assert_eq!(expect_result(deleted)["deleted"], true);
@@ -188,8 +165,7 @@ async fn a_run_lists_its_bodies_and_gives_up_only_its_own() {
     let listed = expect_result(run_artifact(&dir, json!({"action": "list"}), &body).await);
     assert_eq!(listed["count"], 1);
     let own = stored_reference(&dir, &body).await;
-    let released =
-        expect_result(run_artifact(&dir, json!({"action": "delete", "ref": own}), &body).await);
+    let released = expect_result(run_artifact(&dir, json!({"action": "delete", "ref": own}), &body).await);
     assert_eq!(released["kind"], "result_release");
     let mut foreign = own;
     foreign.uri = foreign.uri.replace("/7/", "/8/");
@@ -220,10 +196,7 @@ async fn what_cannot_be_reached_or_is_gone_is_an_error_with_its_code() {
     gone.expires_at = Some(model::time::Time(0));
     let outcome = run_artifact(&dir, json!({"ref": gone}), &body).await;
     assert_eq!(expect_error(&outcome).code, "REFERENCE_NOT_AVAILABLE");
-    assert!(
-        expect_error(&outcome).message.contains("expired"),
-        "{outcome:?}"
-    );
+    assert!(expect_error(&outcome).message.contains("expired"), "{outcome:?}");
     let outcome = run_artifact(&dir, json!({"action": "burn"}), &body).await;
     assert_eq!(expect_error(&outcome).code, "TOOL_INPUT");
 }
@@ -240,16 +213,8 @@ async fn a_bucket_is_not_reached_by_another_way() {
     let key = json!({"private_key": "x", "private_key_id": "x", "client_email": "x", "disable_oauth": true,
         "gcs_base_url": "http://169.254.169.254"});
     for (uri, auth, code) in [
-        (
-            "s3://b/k",
-            with(s3.clone(), "region", json!("x.evil/")),
-            "AUTH_INVALID",
-        ),
-        (
-            "gs://b/k",
-            json!({"service_account": key}),
-            "OBJECT_INVALID",
-        ),
+        ("s3://b/k", with(s3.clone(), "region", json!("x.evil/")), "AUTH_INVALID"),
+        ("gs://b/k", json!({"service_account": key}), "OBJECT_INVALID"),
         (
             "gs://b/k",
             json!({"service_account": key.to_string()}),

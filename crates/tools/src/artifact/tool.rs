@@ -24,10 +24,7 @@ pub(crate) struct ArtifactTool {
 }
 
 impl ArtifactTool {
-    pub(crate) fn new(
-        object_access: ObjectAccess,
-        nats_buckets: Option<Arc<dyn NatsBuckets>>,
-    ) -> Self {
+    pub(crate) fn new(object_access: ObjectAccess, nats_buckets: Option<Arc<dyn NatsBuckets>>) -> Self {
         Self {
             object_access,
             nats_buckets,
@@ -42,9 +39,7 @@ impl ArtifactTool {
                 &self.object_access.forbidden,
             )?)),
             Some(ArtifactTarget::Object(address)) => {
-                let place = address
-                    .open(call.field("auth"), &self.object_access)
-                    .await?;
+                let place = address.open(call.field("auth"), &self.object_access).await?;
                 return buckets::run_object_action(call, action, &place, &self.object_access).await;
             }
             Some(ArtifactTarget::Nats(address)) => {
@@ -56,18 +51,13 @@ impl ArtifactTool {
         };
         let access = call.access.as_ref().ok_or_else(no_access_error)?;
         match action {
-            "get" => get(call, access, require_target(call, target)?)
-                .await
-                .map(Outcome::ok),
+            "get" => get(call, access, require_target(call, target)?).await.map(Outcome::ok),
             "put" => put(call, target).await,
             "list" => list(access, target).await.map(Outcome::ok),
-            "delete" => delete(access, require_target(call, target)?)
-                .await
-                .map(Outcome::ok),
+            "delete" => delete(access, require_target(call, target)?).await.map(Outcome::ok),
             other => {
                 let message = format!("invalid `action: {other}`; use get, put, list or delete");
-                Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message)
-                    .with_detail("key", "action"))
+                Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with_detail("key", "action"))
             }
         }
     }
@@ -81,30 +71,14 @@ impl Tool for ArtifactTool {
 }
 
 fn no_access_error() -> TaskError {
-    TaskError::new(
-        ErrorKind::Unknown,
-        "TOOL_INPUT",
-        "no result store is available",
-    )
+    TaskError::new(ErrorKind::Unknown, "TOOL_INPUT", "no result store is available")
 }
 
-fn require_target(
-    call: &Call,
-    target: Option<ArtifactTarget>,
-) -> Result<ArtifactTarget, TaskError> {
-    target.ok_or_else(|| {
-        call.missing_key_error(
-            "ref",
-            "set it to a step's result or its `_ref`, or set `uri`",
-        )
-    })
+fn require_target(call: &Call, target: Option<ArtifactTarget>) -> Result<ArtifactTarget, TaskError> {
+    target.ok_or_else(|| call.missing_key_error("ref", "set it to a step's result or its `_ref`, or set `uri`"))
 }
 
-async fn get(
-    call: &Call,
-    access: &ResultAccess,
-    target: ArtifactTarget,
-) -> Result<Value, TaskError> {
+async fn get(call: &Call, access: &ResultAccess, target: ArtifactTarget) -> Result<Value, TaskError> {
     let rows = parts::parse_slice(call)?;
     let mut result = match target.resolve(access).await? {
         ArtifactTarget::Body(bound) => {
@@ -144,8 +118,7 @@ fn add_reference_fields(result: &mut Value, reference: &ResultRef) {
 /// Stores `data` as a result, whatever its size; it becomes the task's result.
 async fn put(call: &Call, target: Option<ArtifactTarget>) -> Result<Outcome, TaskError> {
     let data = call.fields.get("data");
-    let data =
-        data.ok_or_else(|| call.missing_key_error("data", "set it to the value to store"))?;
+    let data = data.ok_or_else(|| call.missing_key_error("data", "set it to the value to store"))?;
     let compression = match call.field("compress") {
         None | Some(Value::Bool(false)) => None,
         Some(Value::Bool(true)) => Some("gzip"),
@@ -157,13 +130,11 @@ async fn put(call: &Call, target: Option<ArtifactTarget>) -> Result<Outcome, Tas
     match target {
         Some(ArtifactTarget::File(_)) if compression.is_some() => {
             let message = "`compress` is only supported for stored results, not for files";
-            Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message)
-                .with_detail("key", "compress"))
+            Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with_detail("key", "compress"))
         }
         Some(ArtifactTarget::File(file)) => files::put(&file, data).await.map(Outcome::ok),
         Some(_) => {
-            let message =
-                "`put` assigns the address of a stored result; `uri` can only be a file:// URI";
+            let message = "`put` assigns the address of a stored result; `uri` can only be a file:// URI";
             Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with_detail("key", "uri"))
         }
         None => {
@@ -177,9 +148,7 @@ async fn put(call: &Call, target: Option<ArtifactTarget>) -> Result<Outcome, Tas
             let bytes = reference.meta.bytes;
             let uri = reference.uri.clone();
             reference.extracted.insert("uri".to_owned(), uri.into());
-            reference
-                .extracted
-                .insert("size_bytes".to_owned(), bytes.into());
+            reference.extracted.insert("size_bytes".to_owned(), bytes.into());
             Ok(Outcome::Ok(Success {
                 reference: Some(Box::new(reference)),
                 ..Success::default()
@@ -195,16 +164,10 @@ async fn list(access: &ResultAccess, target: Option<ArtifactTarget>) -> Result<V
         Some(ArtifactTarget::File(dir)) => return files::list(&dir).await,
         Some(_) => {
             let message = "`list` requires a run, noetl://execution/<id>, or a directory, file://…";
-            return Err(TaskError::new(
-                ErrorKind::Schema,
-                "REFERENCE_INVALID",
-                message,
-            ));
+            return Err(TaskError::new(ErrorKind::Schema, "REFERENCE_INVALID", message));
         }
     };
-    if let ArtifactTarget::Value(Value::Array(data)) =
-        ArtifactTarget::Address(uri).resolve(access).await?
-    {
+    if let ArtifactTarget::Value(Value::Array(data)) = ArtifactTarget::Address(uri).resolve(access).await? {
         return Ok(json!({"count": data.len(), "data": data}));
     }
     let message = "the address refers to a single result; `list` requires noetl://execution/<id> or …/step/<name>";
@@ -218,13 +181,8 @@ async fn delete(access: &ResultAccess, target: ArtifactTarget) -> Result<Value, 
     let reference = match target.resolve(access).await? {
         ArtifactTarget::File(file) => return files::delete(&file).await,
         ArtifactTarget::Value(_) => {
-            let message =
-                "cannot delete this result: it is stored in the event log, which is append-only";
-            return Err(TaskError::new(
-                ErrorKind::ClientError,
-                "REFERENCE_INVALID",
-                message,
-            ));
+            let message = "cannot delete this result: it is stored in the event log, which is append-only";
+            return Err(TaskError::new(ErrorKind::ClientError, "REFERENCE_INVALID", message));
         }
         ArtifactTarget::Body(bound) => bound.reference,
         ArtifactTarget::Address(_) | ArtifactTarget::Object(_) | ArtifactTarget::Nats(_) => {
@@ -237,17 +195,10 @@ async fn delete(access: &ResultAccess, target: ArtifactTarget) -> Result<Value, 
             "`{}` belongs to another run; only that run can delete it",
             reference.uri
         );
-        return Err(TaskError::new(
-            ErrorKind::ClientError,
-            "REFERENCE_FOREIGN",
-            message,
-        ));
+        return Err(TaskError::new(ErrorKind::ClientError, "REFERENCE_FOREIGN", message));
     }
     let mut released = Map::from_iter([
-        (
-            "kind".to_owned(),
-            Value::from(model::result_ref::RELEASED_KIND),
-        ),
+        ("kind".to_owned(), Value::from(model::result_ref::RELEASED_KIND)),
         ("deleted".to_owned(), true.into()),
     ]);
     released.insert("uri".to_owned(), reference.uri.into());

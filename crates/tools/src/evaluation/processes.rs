@@ -68,17 +68,13 @@ impl EvaluationProcesses {
         }
     }
 
-    async fn evaluate(
-        &self,
-        evaluation: Evaluation,
-        log: &dyn LogSink,
-    ) -> Result<Value, TaskError> {
+    async fn evaluate(&self, evaluation: Evaluation, log: &dyn LogSink) -> Result<Value, TaskError> {
         let Some(program) = &self.program else {
             return evaluate_on_thread(evaluation, log).await;
         };
         let language = evaluation.language;
-        let mut line = serde_json::to_vec(&evaluation)
-            .map_err(|error| language.interrupted_error(&error.to_string()))?;
+        let mut line =
+            serde_json::to_vec(&evaluation).map_err(|error| language.interrupted_error(&error.to_string()))?;
         line.push(b'\n');
         drop(evaluation);
         loop {
@@ -144,11 +140,7 @@ impl EvaluationProcess {
     }
 
     /// Sends a request and reads its replies; `None` if the process exits before the last one.
-    async fn evaluate(
-        &mut self,
-        line: &[u8],
-        log: &dyn LogSink,
-    ) -> Option<Result<Value, TaskError>> {
+    async fn evaluate(&mut self, line: &[u8], log: &dyn LogSink) -> Option<Result<Value, TaskError>> {
         self.stdin.write_all(line).await.ok()?;
         self.stdin.flush().await.ok()?;
         loop {
@@ -168,18 +160,13 @@ impl EvaluationProcess {
         let mut printed = Vec::new();
         if let Some(stderr) = self.child.stderr.take() {
             // If this read fails, only the cause remains unknown.
-            let _ = stderr
-                .take(STDERR_BYTES_MAX)
-                .read_to_end(&mut printed)
-                .await;
+            let _ = stderr.take(STDERR_BYTES_MAX).read_to_end(&mut printed).await;
         }
         let printed = String::from_utf8_lossy(&printed);
         match self.child.wait().await {
             Ok(status) if status.success() => None,
             _ if printed.contains(OUT_OF_MEMORY) => Some(out_of_memory_error(language)),
-            Ok(status) => {
-                Some(language.interrupted_error(&format!("its process failed with {status}")))
-            }
+            Ok(status) => Some(language.interrupted_error(&format!("its process failed with {status}"))),
             Err(error) => Some(language.interrupted_error(&error.to_string())),
         }
     }

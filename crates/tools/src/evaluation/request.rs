@@ -57,10 +57,7 @@ impl Language {
 
 impl Evaluation {
     /// Evaluates the program on this thread. `print` receives the lines that it prints.
-    pub(crate) fn evaluate(
-        self,
-        print: impl Fn(&str) + Send + Sync + 'static,
-    ) -> Result<Value, TaskError> {
+    pub(crate) fn evaluate(self, print: impl Fn(&str) + Send + Sync + 'static) -> Result<Value, TaskError> {
         let limit = Duration::from_millis(self.millis);
         match self.language {
             Language::Jq => run_jq(&self.program, self.input, Instant::now() + limit),

@@ -45,9 +45,7 @@ impl ResultBudget {
             Value::String(text) => self.charge(text.len(), depth),
             Value::Array(items) => {
                 self.charge(0, depth)?;
-                items
-                    .iter()
-                    .try_for_each(|item| self.charge_all(item, depth + 1))
+                items.iter().try_for_each(|item| self.charge_all(item, depth + 1))
             }
             Value::Object(entries) => {
                 self.charge(0, depth)?;

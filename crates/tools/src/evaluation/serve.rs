@@ -31,10 +31,7 @@ fn serve_requests() {
     limit_memory(initial);
     let mut requests = std::io::stdin().lock();
     let mut line = Vec::new();
-    while requests
-        .read_until(b'\n', &mut line)
-        .is_ok_and(|read| read > 0)
-    {
+    while requests.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
         let evaluation = serde_json::from_slice::<Evaluation>(&line);
         line = Vec::new();
         let result = match evaluation {

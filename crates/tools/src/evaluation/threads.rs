@@ -31,10 +31,7 @@ enum ThreadReuse {
 static IDLE_THREADS: Mutex<Vec<Sender<ThreadJob>>> = Mutex::new(Vec::new());
 
 /// Evaluates a program on a thread.
-pub(crate) async fn evaluate_on_thread(
-    evaluation: Evaluation,
-    log: &dyn LogSink,
-) -> Result<Value, TaskError> {
+pub(crate) async fn evaluate_on_thread(evaluation: Evaluation, log: &dyn LogSink) -> Result<Value, TaskError> {
     let language = evaluation.language;
     let (printed, mut lines) = mpsc::unbounded_channel::<String>();
     let work = move || {
@@ -99,9 +96,7 @@ fn assign_job(language: Language, mut job: ThreadJob) -> Result<(), TaskError> {
                 idle.push(own.clone());
             }
         })
-        .map_err(|error| {
-            language.interrupted_error(&format!("cannot start its thread: {error}"))
-        })?;
+        .map_err(|error| language.interrupted_error(&format!("cannot start its thread: {error}")))?;
     sender
         .send(job)
         .map_err(|_| language.interrupted_error("its thread ended"))
@@ -121,11 +116,6 @@ mod tests {
             .await
             .expect_err("the work panicked");
         assert_eq!(error.code, "JQ_ERROR");
-        assert_eq!(
-            run_on_thread(|| Ok(7), Language::Jq)
-                .await
-                .expect("it runs"),
-            7
-        );
+        assert_eq!(run_on_thread(|| Ok(7), Language::Jq).await.expect("it runs"), 7);
     }
 }

@@ -21,17 +21,12 @@ impl KindManifest {
     }
 
     /// Errors in the values of a call.
-    pub(crate) fn find_field_problems(
-        &self,
-        fields: &serde_json::Map<String, Value>,
-    ) -> Vec<String> {
+    pub(crate) fn find_field_problems(&self, fields: &serde_json::Map<String, Value>) -> Vec<String> {
         let given = fields.iter().filter(|(_, value)| !value.is_null());
         let mut faults: Vec<String> = given
             .filter_map(|(key, value)| self.find_problem(key, Some(value)))
             .collect();
-        faults.extend(
-            self.find_missing_keys(|key| fields.get(key).is_some_and(|value| !value.is_null())),
-        );
+        faults.extend(self.find_missing_keys(|key| fields.get(key).is_some_and(|value| !value.is_null())));
         faults
     }
 
@@ -46,10 +41,7 @@ impl KindManifest {
             } else {
                 keys.join(" ")
             };
-            return Some(format!(
-                "kind `{}` has no key `{key}` (its keys: {keys})",
-                self.name
-            ));
+            return Some(format!("kind `{}` has no key `{key}` (its keys: {keys})", self.name));
         };
         let value = value?;
         let is_right = known.type_.accepts(value);

@@ -97,11 +97,7 @@ pub fn load_manifests(dir: &Path) -> Result<Vec<KindManifest>, ManifestError> {
     for entry in std::fs::read_dir(dir).map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
         let inner = path.join("tool.toml");
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "toml")
-            && path.is_file()
-        {
+        if path.extension().is_some_and(|extension| extension == "toml") && path.is_file() {
             files.push(path);
         } else if inner.is_file() {
             files.push(inner);

@@ -49,16 +49,8 @@ pub(super) enum ProcessReply {
 }
 
 impl ToolProcess {
-    pub(super) fn start(
-        manifest: &KindManifest,
-        env: &BTreeMap<String, String>,
-    ) -> Result<Self, StartError> {
-        let args: Vec<&str> = manifest
-            .command
-            .iter()
-            .skip(1)
-            .map(String::as_str)
-            .collect();
+    pub(super) fn start(manifest: &KindManifest, env: &BTreeMap<String, String>) -> Result<Self, StartError> {
+        let args: Vec<&str> = manifest.command.iter().skip(1).map(String::as_str).collect();
         let program = ProgramSpec {
             path: &manifest.program_path(),
             args: &args,
@@ -83,12 +75,7 @@ impl ToolProcess {
     }
 
     /// Runs one call. The process can be reused only after `ProcessReply::Answered`.
-    pub(super) async fn run(
-        &mut self,
-        call: &Call,
-        stop: &CancellationToken,
-        log: &dyn LogSink,
-    ) -> ProcessReply {
+    pub(super) async fn run(&mut self, call: &Call, stop: &CancellationToken, log: &dyn LogSink) -> ProcessReply {
         self.calls += 1;
         let id = self.calls;
         let asked = CallLine {
@@ -104,25 +91,16 @@ impl ToolProcess {
             limit = wait_for_timeout(call.timeout.total) => ProcessReply::TimedOut(limit),
         };
         let reply = match reply {
-            ProcessReply::Stopped | ProcessReply::TimedOut(_) => {
-                self.cancel(id, reply, &mut talk).await
-            }
+            ProcessReply::Stopped | ProcessReply::TimedOut(_) => self.cancel(id, reply, &mut talk).await,
             reply => reply,
         };
-        self.group
-            .stderr
-            .drain(&mut talk.stderr, LogStream::Stderr, log);
+        self.group.stderr.drain(&mut talk.stderr, LogStream::Stderr, log);
         talk.finish();
         reply
     }
 
     /// Cancels the call. If the process still returns a successful outcome, that counts and the process is kept.
-    async fn cancel(
-        &mut self,
-        id: u64,
-        reply: ProcessReply,
-        talk: &mut CallTranscript<'_>,
-    ) -> ProcessReply {
+    async fn cancel(&mut self, id: u64, reply: ProcessReply, talk: &mut CallTranscript<'_>) -> ProcessReply {
         let asked = CallLine {
             id,
             call: None,
@@ -130,9 +108,7 @@ impl ToolProcess {
         };
         let answer = tokio::time::timeout(CANCEL_GRACE, self.exchange(&asked, talk)).await;
         match answer {
-            Ok(ProcessReply::Completed(outcome)) if outcome.is_ok() => {
-                ProcessReply::Completed(outcome)
-            }
+            Ok(ProcessReply::Completed(outcome)) if outcome.is_ok() => ProcessReply::Completed(outcome),
             _ => {
                 self.group.kill();
                 reply
@@ -140,11 +116,7 @@ impl ToolProcess {
         }
     }
 
-    async fn exchange(
-        &mut self,
-        asked: &CallLine<'_>,
-        talk: &mut CallTranscript<'_>,
-    ) -> ProcessReply {
+    async fn exchange(&mut self, asked: &CallLine<'_>, talk: &mut CallTranscript<'_>) -> ProcessReply {
         let Self {
             group,
             stdin,
@@ -160,9 +132,7 @@ impl ToolProcess {
                 return reply;
             }
             if held.len() > LINE_BYTES_MAX {
-                return ProcessReply::Malformed(format!(
-                    "a line longer than {LINE_BYTES_MAX} bytes"
-                ));
+                return ProcessReply::Malformed(format!("a line longer than {LINE_BYTES_MAX} bytes"));
             }
             tokio::select! {
                 sent = &mut sending, if !is_sent => match sent {
@@ -216,10 +186,7 @@ fn next_reply(held: &mut Vec<u8>, id: u64, talk: &mut CallTranscript<'_>) -> Opt
 
 fn describe_line_error(line: &[u8], error: &serde_json::Error) -> String {
     let text = String::from_utf8_lossy(&line[..line.len().min(200)]);
-    format!(
-        "`{}`, which is not a valid response: {error}",
-        text.trim_end()
-    )
+    format!("`{}`, which is not a valid response: {error}", text.trim_end())
 }
 
 fn to_json_line(asked: &impl Serialize) -> Vec<u8> {

@@ -44,10 +44,7 @@ pub(super) struct ReplyLine {
 #[serde(untagged)]
 pub(super) enum LogEntry {
     Text(String),
-    Line {
-        text: String,
-        stream: Option<String>,
-    },
+    Line { text: String, stream: Option<String> },
 }
 
 /// Outcome that the process returns.

@@ -96,21 +96,14 @@ async fn what_it_logs_is_logged() {
     assert_eq!(lines.lines_of(LogStream::Stdout), ["one"]);
     let mut errors = lines.lines_of(LogStream::Stderr);
     errors.sort();
-    assert_eq!(
-        errors,
-        ["three", "two"],
-        "stderr and log lines arrive separately"
-    );
+    assert_eq!(errors, ["three", "two"], "stderr and log lines arrive separately");
 }
 
 #[tokio::test]
 async fn a_failure_is_what_it_says() {
     let outcome = run_tool(&external_tool(), call_doing("fail")).await;
     let failed = expect_error(&outcome);
-    assert_eq!(
-        (failed.kind, failed.code.as_str()),
-        (ErrorKind::RateLimit, "CRM_BUSY")
-    );
+    assert_eq!((failed.kind, failed.code.as_str()), (ErrorKind::RateLimit, "CRM_BUSY"));
     assert!(failed.retryable && failed.details["wait"] == 5);
     let outcome = run_tool(&external_tool(), call_doing("odd")).await;
     assert_eq!(expect_error(&outcome).code, "TOOL_FAILED");
@@ -195,18 +188,13 @@ async fn no_more_processes_run_than_the_manifest_says() {
         let tool = tool.clone();
         async move {
             expect_result(
-                tool.call(
-                    call_doing("echo"),
-                    CancellationToken::new(),
-                    &DiscardingLogSink,
-                )
-                .await,
+                tool.call(call_doing("echo"), CancellationToken::new(), &DiscardingLogSink)
+                    .await,
             )
         }
     });
     let all = futures_util::future::join_all(calls).await;
-    let pids: std::collections::BTreeSet<u64> =
-        all.iter().map(|one| one["pid"].as_u64().unwrap()).collect();
+    let pids: std::collections::BTreeSet<u64> = all.iter().map(|one| one["pid"].as_u64().unwrap()).collect();
     assert!(pids.len() <= 2, "{pids:?}");
     assert_eq!(MARKER_VARIABLE, "NOETL_PROCESS");
 }
@@ -220,26 +208,14 @@ fn a_directory_of_manifests_is_read_and_its_mistakes_are_named() {
     std::fs::write(dir.path().join("b.toml"), good.replace("x-a", "x-b")).unwrap();
     std::fs::write(dir.path().join("README.md"), "no manifest").unwrap();
     let found = load_manifests(dir.path()).unwrap();
-    let names: Vec<&str> = found
-        .iter()
-        .map(|manifest| manifest.name.as_str())
-        .collect();
+    let names: Vec<&str> = found.iter().map(|manifest| manifest.name.as_str()).collect();
     assert_eq!(names, ["x-a", "x-b"]);
     assert_eq!(found[0].program_path(), dir.path().join("a/./a"));
     for (text, word) in [
         (good, "already"),
-        (
-            "name = 'python'\ncommand = ['a']\nversion = '1'",
-            "must be `x-`",
-        ),
-        (
-            "name = 'x-c'\ncommand = []\nversion = '1'",
-            "must name a program",
-        ),
-        (
-            "name = 'x-c'\ncommand = ['a']\nversion = '1'\ncolour = 1",
-            "colour",
-        ),
+        ("name = 'python'\ncommand = ['a']\nversion = '1'", "must be `x-`"),
+        ("name = 'x-c'\ncommand = []\nversion = '1'", "must name a program"),
+        ("name = 'x-c'\ncommand = ['a']\nversion = '1'\ncolour = 1", "colour"),
     ] {
         std::fs::write(dir.path().join("c.toml"), text).unwrap();
         let message = load_manifests(dir.path()).unwrap_err().to_string();

@@ -39,12 +39,7 @@ impl Tool for ExternalTool {
 
     async fn run(&self, call: Call, stop: &CancellationToken, log: &dyn LogSink) -> ToolResult {
         let call = &call;
-        if let Some(fault) = self
-            .manifest
-            .find_field_problems(&call.fields)
-            .into_iter()
-            .next()
-        {
+        if let Some(fault) = self.manifest.find_field_problems(&call.fields).into_iter().next() {
             return Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", fault));
         }
         let _slot = tokio::select! {

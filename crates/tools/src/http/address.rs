@@ -38,8 +38,7 @@ const LOOPBACK: AddressClass = AddressClass::Private("a loopback address");
 const PRIVATE: AddressClass = AddressClass::Private("a private address");
 const RESERVED: AddressClass = AddressClass::Private("a reserved address");
 const TRANSITION: AddressClass = AddressClass::Private("an IPv6 transition address");
-const NOT_ONE_HOST: AddressClass =
-    AddressClass::Forbidden("a multicast, broadcast or reserved address");
+const NOT_ONE_HOST: AddressClass = AddressClass::Forbidden("a multicast, broadcast or reserved address");
 
 /// The class of an address.
 pub(crate) fn classify(address: IpAddr) -> AddressClass {
@@ -52,9 +51,7 @@ pub(crate) fn classify(address: IpAddr) -> AddressClass {
 /// Whether a host name belongs to a metadata service.
 pub(crate) fn is_metadata_name(host: &str) -> bool {
     let host = host.trim_end_matches('.');
-    METADATA_NAMES
-        .iter()
-        .any(|name| host.eq_ignore_ascii_case(name))
+    METADATA_NAMES.iter().any(|name| host.eq_ignore_ascii_case(name))
 }
 
 fn classify_v4(address: Ipv4Addr) -> AddressClass {
@@ -112,9 +109,9 @@ fn classify_by_form(address: Ipv6Addr) -> AddressClass {
         | [0x3fff, 0..=0xfff, ..]
         | [0x5f00, ..] => RESERVED,
         // Of the remaining space, only 2000::/3 and the forms that embed an IPv4 address are in use.
-        [0, 0, 0, 0, 0, 0 | 0xffff, ..]
-        | [0, 0, 0, 0, 0xffff, 0, ..]
-        | [0x64, 0xff9b, 0, 0, 0, 0, ..] => AddressClass::Public,
+        [0, 0, 0, 0, 0, 0 | 0xffff, ..] | [0, 0, 0, 0, 0xffff, 0, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] => {
+            AddressClass::Public
+        }
         _ if (first & 0xe000) == 0x2000 => AddressClass::Public,
         _ => RESERVED,
     }

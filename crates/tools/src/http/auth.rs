@@ -75,9 +75,8 @@ pub(crate) fn basic_header(user: &str, password: &str) -> Result<HeaderValue, Ta
 
 /// A header value that is hidden in debug output.
 pub(crate) fn secret_header_value(value: &str) -> Result<HeaderValue, TaskError> {
-    let mut value = HeaderValue::from_str(value).map_err(|_| {
-        invalid_auth_error("the credential contains characters that are not allowed in a header")
-    })?;
+    let mut value = HeaderValue::from_str(value)
+        .map_err(|_| invalid_auth_error("the credential contains characters that are not allowed in a header"))?;
     value.set_sensitive(true);
     Ok(value)
 }
@@ -94,10 +93,7 @@ fn api_key_auth(auth: &Map<String, Value>) -> Result<HttpAuth, TaskError> {
             let name = parse_header_name(name.as_deref().unwrap_or("X-API-Key"))?;
             let prefix = auth_text(auth, &["prefix"]).map(|prefix| format!("{prefix} "));
             let value = format!("{}{value}", prefix.unwrap_or_default());
-            Ok(HttpAuth::Headers(vec![(
-                name,
-                secret_header_value(&value)?,
-            )]))
+            Ok(HttpAuth::Headers(vec![(name, secret_header_value(&value)?)]))
         }
         Some(other) => Err(invalid_auth_error(format!(
             "invalid `auth.in: {other}`; use `header` or `query`"
@@ -107,19 +103,12 @@ fn api_key_auth(auth: &Map<String, Value>) -> Result<HttpAuth, TaskError> {
 
 fn header_auth(auth: &Map<String, Value>) -> Result<HttpAuth, TaskError> {
     let Some(Value::Object(given)) = auth.get("headers") else {
-        return Err(invalid_auth_error(
-            "`auth.headers` is required and must be a map",
-        ));
+        return Err(invalid_auth_error("`auth.headers` is required and must be a map"));
     };
-    let headers = given.iter().map(|(name, value)| {
-        Ok((
-            parse_header_name(name)?,
-            secret_header_value(&scalar_text(value))?,
-        ))
-    });
-    Ok(HttpAuth::Headers(
-        headers.collect::<Result<_, TaskError>>()?,
-    ))
+    let headers = given
+        .iter()
+        .map(|(name, value)| Ok((parse_header_name(name)?, secret_header_value(&scalar_text(value))?)));
+    Ok(HttpAuth::Headers(headers.collect::<Result<_, TaskError>>()?))
 }
 
 fn parse_header_name(name: &str) -> Result<HeaderName, TaskError> {

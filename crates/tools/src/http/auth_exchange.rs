@@ -41,9 +41,7 @@ impl<'a> AuthExchange<'a> {
         }
         if let HttpAuth::Oauth(grant) = self.auth {
             let tokens = &self.clients.tokens;
-            let token = tokens
-                .token(grant, self.clients, self.timeouts, None)
-                .await?;
+            let token = tokens.token(grant, self.clients, self.timeouts, None).await?;
             request.set_authorization(bearer_header(&token)?);
             self.token = Some(token);
         }
@@ -67,9 +65,7 @@ impl<'a> AuthExchange<'a> {
                 drop(sent);
                 let refused = self.token.as_deref();
                 let tokens = &self.clients.tokens;
-                let token = tokens
-                    .token(grant, self.clients, self.timeouts, refused)
-                    .await?;
+                let token = tokens.token(grant, self.clients, self.timeouts, refused).await?;
                 request.set_authorization(bearer_header(&token)?);
                 Ok(None)
             }

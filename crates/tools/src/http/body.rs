@@ -31,10 +31,7 @@ pub(crate) async fn build_body(
     content_type: Option<&str>,
     forbidden: &[PathBuf],
 ) -> Result<Option<RequestBody>, TaskError> {
-    let given: Vec<&str> = BODY_KEYS
-        .into_iter()
-        .filter(|key| call.field(key).is_some())
-        .collect();
+    let given: Vec<&str> = BODY_KEYS.into_iter().filter(|key| call.field(key).is_some()).collect();
     if let [first, second, ..] = given[..] {
         return Err(invalid_body_error(format!(
             "`{first}` and `{second}` are mutually exclusive: a request has one body"
@@ -160,9 +157,7 @@ async fn read_file_part(
         (scalar_text(content).into_bytes(), None)
     } else if let Some(encoded) = text("content_base64") {
         let bytes = STANDARD.decode(encoded).map_err(|error| {
-            invalid_body_error(format!(
-                "`files.{name}.content_base64` is not valid base64: {error}"
-            ))
+            invalid_body_error(format!("`files.{name}.content_base64` is not valid base64: {error}"))
         })?;
         (bytes, None)
     } else {

@@ -88,11 +88,7 @@ impl HttpClients {
     }
 
     /// Sends one request, which is not redirected, to an address that may be reached.
-    pub async fn send(
-        &self,
-        request: &HttpRequest,
-        pace: PeerTimeouts,
-    ) -> Result<PendingResponse, TaskError> {
+    pub async fn send(&self, request: &HttpRequest, pace: PeerTimeouts) -> Result<PendingResponse, TaskError> {
         let checked = self.guard.check_url(&request.url);
         checked.map_err(|error| blocked_error(&error))?;
         let turn = self.host_limiter.acquire(&request.url).await;
@@ -114,10 +110,7 @@ impl HttpClients {
         };
         let response = sent.map_err(|error| classify_error(&error))?;
         self.check_headers(response.headers())?;
-        Ok(PendingResponse {
-            response,
-            permit: turn,
-        })
+        Ok(PendingResponse { response, permit: turn })
     }
 
     /// The text at an address, for scripts.
@@ -152,10 +145,7 @@ impl HttpClients {
 
     /// The client for these options, made on first use.
     fn client(&self, options: ConnectOptions, port: Option<u16>) -> Result<Client, TaskError> {
-        let mut clients = self
-            .by_options
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut clients = self.by_options.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = clients.get(&(options, port)) {
             return Ok(client.clone());
         }
@@ -164,11 +154,7 @@ impl HttpClients {
         Ok(client)
     }
 
-    fn build_client(
-        &self,
-        options: ConnectOptions,
-        port: Option<u16>,
-    ) -> Result<Client, TaskError> {
+    fn build_client(&self, options: ConnectOptions, port: Option<u16>) -> Result<Client, TaskError> {
         install_provider();
         let builder = trust(Client::builder(), &self.authorities.0);
         let built = builder
@@ -203,11 +189,7 @@ impl HttpClients {
             return Ok(());
         }
         let message = format!("the response has {size} bytes of headers");
-        Err(TaskError::new(
-            ErrorKind::Schema,
-            "HTTP_HEADERS_TOO_LARGE",
-            message,
-        ))
+        Err(TaskError::new(ErrorKind::Schema, "HTTP_HEADERS_TOO_LARGE", message))
     }
 }
 
@@ -236,11 +218,7 @@ pub(crate) fn guarded_client(
         .build();
     built.map_err(|error| {
         let message = format!("the client of a bucket cannot be made: {error}");
-        unmade(TaskError::new(
-            ErrorKind::Connection,
-            "OBJECT_UNAVAILABLE",
-            message,
-        ))
+        unmade(TaskError::new(ErrorKind::Connection, "OBJECT_UNAVAILABLE", message))
     })
 }
 
@@ -263,9 +241,7 @@ pub(crate) fn blocked_error(error: &BlockedAddress) -> TaskError {
         BlockedAddress::Address { .. } => {
             "; to allow it, add it to NOETL_HTTP_ALLOW on the worker (metadata addresses are always blocked)"
         }
-        BlockedAddress::EngineAddress { .. } => {
-            "; to allow it, add it with its port to NOETL_HTTP_ALLOW on the worker"
-        }
+        BlockedAddress::EngineAddress { .. } => "; to allow it, add it with its port to NOETL_HTTP_ALLOW on the worker",
         BlockedAddress::Scheme(_) | BlockedAddress::Metadata(_) | BlockedAddress::NoHost => "",
     };
     let message = format!("{error}{remedy}");

@@ -53,9 +53,7 @@ pub async fn store_envelope(
     let (written, kept) = tokio::join!(write_envelope(around, form, body, out), keeping);
     match (written, kept) {
         (_, Ok(reference)) => Ok(reference),
-        (Err(error), Err(_)) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(scratch_error(&error))
-        }
+        (Err(error), Err(_)) if error.kind() != io::ErrorKind::BrokenPipe => Err(scratch_error(&error)),
         (_, Err(error)) => Err(store_error(&error)),
     }
 }
@@ -72,20 +70,14 @@ async fn write_envelope(
     let open = before.strip_suffix('}').unwrap_or(&before);
     let rest = after.strip_prefix('{').unwrap_or(&after);
     let quote = if form == BodyEncoding::Json { "" } else { "\"" };
-    out.write_all(format!("{open},\"data\":{quote}").as_bytes())
-        .await?;
+    out.write_all(format!("{open},\"data\":{quote}").as_bytes()).await?;
     write_body(form, body, &mut out).await?;
     let comma = if rest == "}" { "" } else { "," };
-    out.write_all(format!("{quote}{comma}{rest}").as_bytes())
-        .await?;
+    out.write_all(format!("{quote}{comma}{rest}").as_bytes()).await?;
     out.shutdown().await
 }
 
-async fn write_body(
-    form: BodyEncoding,
-    mut body: File,
-    out: &mut (impl AsyncWrite + Unpin),
-) -> io::Result<()> {
+async fn write_body(form: BodyEncoding, mut body: File, out: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
     let mut piece = Vec::with_capacity(READ_BYTES);
     let mut is_first = true;
     loop {
@@ -108,11 +100,7 @@ async fn write_body(
             }
             BodyEncoding::Text => {
                 let mark: &[u8] = if is_first { b"\xef\xbb\xbf" } else { b"" };
-                let skipped = if piece.starts_with(mark) {
-                    mark.len()
-                } else {
-                    0
-                };
+                let skipped = if piece.starts_with(mark) { mark.len() } else { 0 };
                 let (text, used) = decode_lossy(&piece[skipped..], is_last);
                 out.write_all(&escape_json(&text)).await?;
                 skipped + used

@@ -88,37 +88,23 @@ impl AddressGuard {
     /// Port of a URL, if a rule depends on it.
     pub(crate) fn relevant_port(&self, url: &Url) -> Option<u16> {
         let port = url.port_or_known_default()?;
-        let is_own = self
-            .protected_addresses
-            .iter()
-            .any(|own| own.port() == port);
-        let is_hole = self
-            .allowed_targets
-            .iter()
-            .any(|hole| hole.port == Some(port));
+        let is_own = self.protected_addresses.iter().any(|own| own.port() == port);
+        let is_hole = self.allowed_targets.iter().any(|hole| hole.port == Some(port));
         (is_own || is_hole).then_some(port)
     }
 
     /// Checks one address of a host.
-    pub(crate) fn check_address(
-        &self,
-        host: &str,
-        address: IpAddr,
-        port: Option<u16>,
-    ) -> Result<(), BlockedAddress> {
+    pub(crate) fn check_address(&self, host: &str, address: IpAddr, port: Option<u16>) -> Result<(), BlockedAddress> {
         let address = address.to_canonical();
         let class = classify(address);
         if let AddressClass::Forbidden(class) = class {
             return Err(blocked_address(host, address, class));
         }
         let mut holes = self.allowed_targets.iter();
-        let mut holes_here = holes
-            .clone()
-            .filter(|hole| hole.matches(host, address, port));
+        let mut holes_here = holes.clone().filter(|hole| hole.matches(host, address, port));
         if let Some(port) = port.filter(|port| self.is_protected(address, *port)) {
             // Only an entry with a port opens an address of NoETL itself.
-            let is_open =
-                holes.any(|hole| hole.port.is_some() && hole.matches(host, address, Some(port)));
+            let is_open = holes.any(|hole| hole.port.is_some() && hole.matches(host, address, Some(port)));
             return if is_open {
                 Ok(())
             } else {
@@ -135,10 +121,7 @@ impl AddressGuard {
     }
 
     fn is_protected(&self, address: IpAddr, port: u16) -> bool {
-        let mut own = self
-            .protected_addresses
-            .iter()
-            .filter(|own| own.port() == port);
+        let mut own = self.protected_addresses.iter().filter(|own| own.port() == port);
         own.any(|own| {
             let own = own.ip().to_canonical();
             own == address

@@ -79,9 +79,8 @@ struct TokenResponse {
 impl OauthGrant {
     /// Reads a credential of type oauth2.
     pub(crate) fn from_auth(auth: &Map<String, Value>) -> Result<Self, TaskError> {
-        let token_url = Url::parse(&require_auth_text(auth, &["token_url"])?).map_err(|error| {
-            invalid_auth_error(format!("`auth.token_url` is not a valid URL: {error}"))
-        })?;
+        let token_url = Url::parse(&require_auth_text(auth, &["token_url"])?)
+            .map_err(|error| invalid_auth_error(format!("`auth.token_url` is not a valid URL: {error}")))?;
         let manner = match auth_text(auth, &["client_auth", "auth_method"]).as_deref() {
             None => None,
             Some("post" | "client_secret_post" | "body") => Some(CredentialPlacement::Body),
@@ -92,9 +91,7 @@ impl OauthGrant {
             }
         };
         let scope = match auth.get("scope").or_else(|| auth.get("scopes")) {
-            Some(Value::Array(scopes)) => {
-                Some(scopes.iter().map(scalar_text).collect::<Vec<_>>().join(" "))
-            }
+            Some(Value::Array(scopes)) => Some(scopes.iter().map(scalar_text).collect::<Vec<_>>().join(" ")),
             Some(Value::String(scope)) => Some(scope.clone()),
             _ => None,
         };
@@ -108,17 +105,11 @@ impl OauthGrant {
             audience: auth_text(auth, &["audience"]),
             refresh_token: auth_text(auth, &["refresh_token"]),
             placement: manner,
-            extra: extra
-                .map(|(key, value)| (key.clone(), scalar_text(value)))
-                .collect(),
+            extra: extra.map(|(key, value)| (key.clone(), scalar_text(value))).collect(),
         })
     }
 
-    fn token_request(
-        &self,
-        refresh: Option<&str>,
-        manner: CredentialPlacement,
-    ) -> Result<HttpRequest, TaskError> {
+    fn token_request(&self, refresh: Option<&str>, manner: CredentialPlacement) -> Result<HttpRequest, TaskError> {
         let mut fields: Vec<(&str, &str)> = match refresh {
             Some(token) => vec![("grant_type", "refresh_token"), ("refresh_token", token)],
             None => vec![("grant_type", "client_credentials")],
@@ -134,10 +125,7 @@ impl OauthGrant {
         let mut request = HttpRequest::new_internal(Method::POST, self.token_url.clone());
         match manner {
             CredentialPlacement::Header => {
-                let (user, password) = (
-                    encode_component(&self.client_id),
-                    encode_component(&self.client_secret),
-                );
+                let (user, password) = (encode_component(&self.client_id), encode_component(&self.client_secret));
                 request.set_authorization(basic_header(&user, &password)?);
             }
             CredentialPlacement::Body => {
@@ -205,11 +193,9 @@ async fn request_token(
     refresh: Option<&str>,
 ) -> Result<OauthToken, TaskError> {
     let first = grant.placement.unwrap_or(CredentialPlacement::Body);
-    let (status, body) =
-        send_token_request(&grant.token_request(refresh, first)?, clients, pace).await?;
+    let (status, body) = send_token_request(&grant.token_request(refresh, first)?, clients, pace).await?;
     let is_refused = matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED);
-    let is_about_the_client =
-        refusal_reason(&body).is_none_or(|reason| reason.starts_with("invalid_client"));
+    let is_about_the_client = refusal_reason(&body).is_none_or(|reason| reason.starts_with("invalid_client"));
     if !(is_refused && is_about_the_client && grant.placement.is_none()) {
         return parse_token(status, &body);
     }
@@ -232,27 +218,19 @@ async fn send_token_request(
     let sent = sent.map_err(|error| error.with_detail("sent", false))?;
     let status = sent.response.status();
     let body = receive::read_bytes(sent.response, RESPONSE_BYTES_MAX).await;
-    Ok((
-        status,
-        body.map_err(|error| error.with_detail("sent", false))?,
-    ))
+    Ok((status, body.map_err(|error| error.with_detail("sent", false))?))
 }
 
 fn parse_token(status: StatusCode, body: &[u8]) -> Result<OauthToken, TaskError> {
     if !status.is_success() {
         let reason = refusal_reason(body).map(|reason| format!(": {reason}"));
-        let message = format!(
-            "the token endpoint returned {status}{}",
-            reason.unwrap_or_default()
-        );
+        let message = format!("the token endpoint returned {status}{}", reason.unwrap_or_default());
         let kind = match error_kind(status) {
             ErrorKind::ServerError => ErrorKind::ServerError,
             ErrorKind::RateLimit => ErrorKind::RateLimit,
             _ => ErrorKind::Auth,
         };
-        return Err(
-            TaskError::new(kind, "OAUTH_TOKEN", message).with_detail("status", status.as_u16())
-        );
+        return Err(TaskError::new(kind, "OAUTH_TOKEN", message).with_detail("status", status.as_u16()));
     }
     let answer: TokenResponse = serde_json::from_slice(body).map_err(|_| {
         let message = "the token endpoint's response is not JSON with an `access_token`";

@@ -63,10 +63,7 @@ struct Utf8Check {
 }
 
 /// Reads a decompressed body within its limits.
-pub(crate) async fn receive_body(
-    mut response: Response,
-    bounds: BodyLimits<'_>,
-) -> Result<ReceivedBody, TaskError> {
+pub(crate) async fn receive_body(mut response: Response, bounds: BodyLimits<'_>) -> Result<ReceivedBody, TaskError> {
     let mut held = BytesMut::new();
     while let Some(chunk) = next_chunk(&mut response, bounds.read_timeout).await? {
         if held.len() + chunk.len() <= bounds.memory_bytes_max {
@@ -111,10 +108,7 @@ pub(crate) async fn read_bytes(response: Response, bytes_max: usize) -> Result<B
     }
 }
 
-async fn next_chunk(
-    response: &mut Response,
-    read: Option<Duration>,
-) -> Result<Option<Bytes>, TaskError> {
+async fn next_chunk(response: &mut Response, read: Option<Duration>) -> Result<Option<Bytes>, TaskError> {
     let next = response.chunk();
     let chunk = match read {
         None => next.await,
@@ -128,8 +122,7 @@ async fn next_chunk(
 impl SpooledBody {
     /// Creates an unnamed file in `dir`.
     pub fn create(dir: &Path, space: &SpaceWatch) -> Result<Self, TaskError> {
-        let file =
-            scratch_files::create_unnamed_file(dir).map_err(|error| scratch_error(&error))?;
+        let file = scratch_files::create_unnamed_file(dir).map_err(|error| scratch_error(&error))?;
         Ok(Self {
             file: SpoolFile::new(file, dir).with_watch(space),
             bytes: 0,
@@ -168,8 +161,7 @@ impl SpooledBody {
     /// Returns the file, positioned at its start.
     pub fn into_file(self) -> Result<File, TaskError> {
         let file = self.file.into_file();
-        file.map(File::from_std)
-            .map_err(|error| store_error(&error))
+        file.map(File::from_std).map_err(|error| store_error(&error))
     }
 }
 

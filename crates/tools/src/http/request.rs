@@ -6,8 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use model::outcome::{ErrorKind, TaskError};
 use reqwest::header::{
-    AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue,
-    PROXY_AUTHORIZATION,
+    AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHORIZATION,
 };
 use reqwest::{Method, StatusCode, Url};
 use serde_json::Value;
@@ -251,10 +250,7 @@ fn parse_status_range(text: &str) -> Option<(u16, u16)> {
 }
 
 fn parse_method(call: &Call) -> Result<Method, TaskError> {
-    let text = call
-        .text_field("method")?
-        .unwrap_or("GET")
-        .to_ascii_uppercase();
+    let text = call.text_field("method")?.unwrap_or("GET").to_ascii_uppercase();
     Method::from_bytes(text.as_bytes())
         .map_err(|_| invalid_field_error("method", &format!("`{text}` is not an HTTP method")))
 }
@@ -267,8 +263,7 @@ fn parse_url(call: &Call) -> Result<Url, TaskError> {
             .ok_or_else(|| call.missing_key_error("url", "set the URL to call"))?,
     };
     let mut url = Url::parse(text.trim()).map_err(|error| {
-        let message =
-            format!("`{text}` is not a valid URL: {error}; it must begin with http:// or https://");
+        let message = format!("`{text}` is not a valid URL: {error}; it must begin with http:// or https://");
         invalid_field_error("url", &message)
     })?;
     if let Some(params) = call.map_field("params")? {
@@ -290,13 +285,10 @@ pub fn parse_headers(call: &Call) -> Result<HeaderMap, TaskError> {
         if value.is_null() {
             continue;
         }
-        let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| {
-            invalid_field_error("headers", &format!("`{name}` is not a valid header name"))
-        })?;
+        let header = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| invalid_field_error("headers", &format!("`{name}` is not a valid header name")))?;
         let value = HeaderValue::from_str(&body::scalar_text(value)).map_err(|_| {
-            let message = format!(
-                "the value of `{name}` contains characters that are not allowed in a header"
-            );
+            let message = format!("the value of `{name}` contains characters that are not allowed in a header");
             invalid_field_error("headers", &message)
         })?;
         headers.append(header, value);
@@ -305,10 +297,5 @@ pub fn parse_headers(call: &Call) -> Result<HeaderMap, TaskError> {
 }
 
 fn invalid_field_error(key: &str, message: &str) -> TaskError {
-    TaskError::new(
-        ErrorKind::Schema,
-        "TOOL_INPUT",
-        format!("`{key}`: {message}"),
-    )
-    .with_detail("key", key)
+    TaskError::new(ErrorKind::Schema, "TOOL_INPUT", format!("`{key}`: {message}")).with_detail("key", key)
 }

@@ -45,19 +45,13 @@ struct DecodedBody {
 
 impl ReceivedResponse {
     /// Builds the outcome of the call. A body in a file is streamed to the result store through `keeper`.
-    pub(crate) async fn into_outcome(
-        mut self,
-        manner: &RequestOptions,
-        keeper: Option<&ResultWriter>,
-    ) -> Outcome {
+    pub(crate) async fn into_outcome(mut self, manner: &RequestOptions, keeper: Option<&ResultWriter>) -> Outcome {
         let facets = self.facets();
         let body = std::mem::replace(&mut self.body, Ok(ReceivedBody::InMemory(Bytes::new())));
         let outcome = match (body, keeper) {
             (Err(error), _) => Err(error),
             (Ok(ReceivedBody::InMemory(body)), _) => self.in_memory_outcome(&body, manner),
-            (Ok(ReceivedBody::Spooled(spool)), Some(keeper)) => {
-                self.spooled_outcome(spool, manner, keeper).await
-            }
+            (Ok(ReceivedBody::Spooled(spool)), Some(keeper)) => self.spooled_outcome(spool, manner, keeper).await,
             (Ok(ReceivedBody::Spooled(_)), None) => {
                 unreachable!("a body is only spooled if there is a keeper")
             }
@@ -65,11 +59,7 @@ impl ReceivedResponse {
         outcome.unwrap_or_else(Outcome::error).with_facets(facets)
     }
 
-    fn in_memory_outcome(
-        &self,
-        body: &Bytes,
-        manner: &RequestOptions,
-    ) -> Result<Outcome, TaskError> {
+    fn in_memory_outcome(&self, body: &Bytes, manner: &RequestOptions) -> Result<Outcome, TaskError> {
         let content_type = self.content_type();
         if !manner.is_ok(self.status) {
             // For a failed status, report the status even if the body cannot be decoded.
@@ -118,10 +108,7 @@ impl ReceivedResponse {
     fn status_error(&self, size: usize, decoded: DecodedBody) -> TaskError {
         let status = self.status;
         let code = format!("HTTP_{}", status.as_u16());
-        let message = format!(
-            "{} returned {status}",
-            display_url(&without_query(&self.url))
-        );
+        let message = format!("{} returned {status}", display_url(&without_query(&self.url)));
         let mut error = TaskError::new(error_kind(status), code, message);
         error.retryable = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
         error = error.with_detail("status", status.as_u16());
@@ -183,13 +170,9 @@ impl ReceivedResponse {
                 Ok(()) => BodyEncoding::Json,
                 Err(error) => return Ok((text, Some(mislabelled_warning(&error.to_string())))),
             },
-            (BodyFormat::Auto, BodyType::Unknown) if spool.check_json().is_ok() => {
-                BodyEncoding::Json
-            }
+            (BodyFormat::Auto, BodyType::Unknown) if spool.check_json().is_ok() => BodyEncoding::Json,
             (BodyFormat::Auto, BodyType::Unknown) if spool.is_utf8() => BodyEncoding::Text,
-            (BodyFormat::Auto, BodyType::Unknown | BodyType::Binary) | (BodyFormat::Binary, _) => {
-                BodyEncoding::Base64
-            }
+            (BodyFormat::Auto, BodyType::Unknown | BodyType::Binary) | (BodyFormat::Binary, _) => BodyEncoding::Base64,
         };
         Ok((form, None))
     }
@@ -202,8 +185,7 @@ impl ReceivedResponse {
 
     fn not_json_error(&self, problem: &str) -> TaskError {
         let message = format!("response body is not valid JSON: {problem}");
-        TaskError::new(ErrorKind::Parse, "HTTP_JSON", message)
-            .with_detail("status", self.status.as_u16())
+        TaskError::new(ErrorKind::Parse, "HTTP_JSON", message).with_detail("status", self.status.as_u16())
     }
 }
 
@@ -219,9 +201,7 @@ pub(crate) enum BodyType {
 impl BodyType {
     pub(crate) fn from_content_type(content_type: &str) -> Self {
         let essence = content_type.split(';').next().unwrap_or("").trim();
-        let is_text = essence.starts_with("text/")
-            || essence.ends_with("+xml")
-            || TEXT_TYPES.contains(&essence);
+        let is_text = essence.starts_with("text/") || essence.ends_with("+xml") || TEXT_TYPES.contains(&essence);
         if essence.ends_with("/json") || essence.ends_with("+json") {
             Self::Json
         } else if is_text {
@@ -353,10 +333,7 @@ fn without_query(url: &Url) -> Url {
     url
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "microseconds of a call fit a double"
-)]
+#[expect(clippy::cast_precision_loss, reason = "microseconds of a call fit a double")]
 fn elapsed_millis(elapsed: Duration) -> f64 {
     elapsed.as_micros() as f64 / 1_000.0
 }

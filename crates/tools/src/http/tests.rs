@@ -38,10 +38,7 @@ impl TestHttpServer {
                 tokio::spawn(serve(stream, log.clone(), own.clone()));
             }
         });
-        Self {
-            base,
-            requests: seen,
-        }
+        Self { base, requests: seen }
     }
 
     fn call(&self, path: &str, mut fields: Value) -> Call {
@@ -66,10 +63,7 @@ async fn serve(mut stream: TcpStream, log: Arc<Mutex<Vec<String>>>, own: String)
             log.push(request);
             log.len()
         };
-        if send_response(&mut stream, &path, &own, count)
-            .await
-            .is_err()
-        {
+        if send_response(&mut stream, &path, &own, count).await.is_err() {
             return;
         }
     }
@@ -98,16 +92,10 @@ async fn read_request(stream: &mut TcpStream) -> Option<String> {
     }
 }
 
-async fn send_response(
-    stream: &mut TcpStream,
-    path: &str,
-    own: &str,
-    count: usize,
-) -> std::io::Result<()> {
+async fn send_response(stream: &mut TcpStream, path: &str, own: &str, count: usize) -> std::io::Result<()> {
     let with = |status: &str, headers: &str, body: &[u8]| {
         let length = body.len();
-        let mut all =
-            format!("HTTP/1.1 {status}\r\n{headers}content-length: {length}\r\n\r\n").into_bytes();
+        let mut all = format!("HTTP/1.1 {status}\r\n{headers}content-length: {length}\r\n\r\n").into_bytes();
         all.extend_from_slice(body);
         all
     };
@@ -134,22 +122,11 @@ async fn send_response(
         "/once" => with("302 Found", "location: /json\r\n", b""),
         "/away" => with(
             "307 Temporary",
-            &format!(
-                "location: {}/json\r\n",
-                own.replace("127.0.0.1", "localhost")
-            ),
+            &format!("location: {}/json\r\n", own.replace("127.0.0.1", "localhost")),
             b"",
         ),
-        "/metadata" => with(
-            "302 Found",
-            "location: http://169.254.169.254/latest\r\n",
-            b"",
-        ),
-        "/headers" => with(
-            "200 OK",
-            &format!("x-long: {}\r\n", "x".repeat(200_000)),
-            b"",
-        ),
+        "/metadata" => with("302 Found", "location: http://169.254.169.254/latest\r\n", b""),
+        "/headers" => with("200 OK", &format!("x-long: {}\r\n", "x".repeat(200_000)), b""),
         "/bomb" => with("200 OK", "content-encoding: gzip\r\n", &compressed_bomb()),
         "/endless" => {
             stream
@@ -240,10 +217,7 @@ async fn a_body_is_read_by_its_type() {
     assert_eq!(answer["headers"]["content-type"], "application/json");
     assert_eq!(answer["url"], format!("{}/json", server.base));
     assert!(answer["elapsed_ms"].as_f64().unwrap() > 0.0);
-    assert_eq!(
-        expect_result(get_outcome(&server, "/text").await)["data"],
-        "hello"
-    );
+    assert_eq!(expect_result(get_outcome(&server, "/text").await)["data"], "hello");
     let bytes = expect_result(get_outcome(&server, "/bytes").await);
     assert_eq!(
         (&bytes["data"], &bytes["encoding"]),
@@ -253,25 +227,11 @@ async fn a_body_is_read_by_its_type() {
         expect_result(get_outcome(&server, "/untyped").await)["data"],
         json!({"b": 2})
     );
-    assert_eq!(
-        expect_result(get_outcome(&server, "/broken").await)["data"],
-        "{\"a\":"
-    );
-    assert_eq!(
-        expect_result(get_outcome(&server, "/empty").await)["data"],
-        Value::Null
-    );
-    let asked = run_tool(
-        &http_tool(),
-        server.call("/json", json!({"response_type": "text"})),
-    )
-    .await;
+    assert_eq!(expect_result(get_outcome(&server, "/broken").await)["data"], "{\"a\":");
+    assert_eq!(expect_result(get_outcome(&server, "/empty").await)["data"], Value::Null);
+    let asked = run_tool(&http_tool(), server.call("/json", json!({"response_type": "text"}))).await;
     assert_eq!(expect_result(asked)["data"], "{\"a\": [1]}");
-    let wrong = run_tool(
-        &http_tool(),
-        server.call("/text", json!({"response_type": "json"})),
-    )
-    .await;
+    let wrong = run_tool(&http_tool(), server.call("/text", json!({"response_type": "json"}))).await;
     assert_eq!(expect_error(&wrong).code, "HTTP_JSON");
 }
 
@@ -295,24 +255,19 @@ async fn statuses_become_kinds_of_error() {
     let busy = get_outcome(&server, "/busy").await;
     assert_eq!(busy.facets().http.as_ref().unwrap()["retry_after"], 7.0);
     assert_eq!(expect_error(&busy).details["data"], json!({"why": 1}));
-    let fine = run_tool(
-        &http_tool(),
-        server.call("/gone", json!({"ok_status": ["2xx", 404]})),
-    )
-    .await;
+    let fine = run_tool(&http_tool(), server.call("/gone", json!({"ok_status": ["2xx", 404]}))).await;
     assert_eq!(expect_result(fine)["status_code"], 404);
-    let strict = run_tool(
-        &http_tool(),
-        server.call("/json", json!({"ok_status": 201})),
-    )
-    .await;
+    let strict = run_tool(&http_tool(), server.call("/json", json!({"ok_status": 201}))).await;
     assert_eq!(expect_error(&strict).code, "HTTP_200");
 }
 
 #[tokio::test]
 async fn files_and_the_fields_of_a_form_are_sent_as_one_form() {
     let server = TestHttpServer::start().await;
-    let fields = server.call("/f", json!({"method": "POST", "files": {"f": {"content": "body"}}, "form": {"k": ["v", "w"], "none": null}}));
+    let fields = server.call(
+        "/f",
+        json!({"method": "POST", "files": {"f": {"content": "body"}}, "form": {"k": ["v", "w"], "none": null}}),
+    );
     expect_result(run_tool(&http_tool(), fields).await);
     let seen = server.last_request();
     for part in [
@@ -356,34 +311,29 @@ async fn everything_given_is_sent() {
     ] {
         assert!(seen.contains(part), "{part} in {seen}");
     }
-    let form = server.call("/f", json!({"method": "PUT", "form": {"a b": "c&d"}, "auth": {"type": "basic", "username": "u", "password": "p"}}));
-    expect_result(run_tool(&http_tool(), form).await);
-    assert!(
-        server.last_request().contains("a+b=c%26d")
-            && server.last_request().contains("authorization: Basic dTpw")
+    let form = server.call(
+        "/f",
+        json!({"method": "PUT", "form": {"a b": "c&d"}, "auth": {"type": "basic", "username": "u", "password": "p"}}),
     );
-    let files = server.call("/f", json!({"method": "POST", "files": {"f": {"content": "body", "filename": "a.txt"}}, "data": {"k": "v"}}));
+    expect_result(run_tool(&http_tool(), form).await);
+    assert!(server.last_request().contains("a+b=c%26d") && server.last_request().contains("authorization: Basic dTpw"));
+    let files = server.call(
+        "/f",
+        json!({"method": "POST", "files": {"f": {"content": "body", "filename": "a.txt"}}, "data": {"k": "v"}}),
+    );
     expect_result(run_tool(&http_tool(), files).await);
     assert!(
-        server
-            .last_request()
-            .contains("name=\"f\"; filename=\"a.txt\"")
+        server.last_request().contains("name=\"f\"; filename=\"a.txt\"")
             && server.last_request().contains("name=\"k\"\r\n\r\nv\r\n")
     );
     let two = server.call("/f", json!({"method": "POST", "json": 1, "body": "x"}));
-    assert_eq!(
-        expect_error(&run_tool(&http_tool(), two).await).code,
-        "TOOL_INPUT"
-    );
+    assert_eq!(expect_error(&run_tool(&http_tool(), two).await).code, "TOOL_INPUT");
     let key = server.call(
         "/f",
         json!({"auth": {"type": "api_key", "in": "query", "name": "k", "value": "s"}}),
     );
     expect_result(run_tool(&http_tool(), key).await);
-    assert!(
-        server.last_request().starts_with("GET /f?k=s ")
-            && !server.last_request().contains("idempotency-key")
-    );
+    assert!(server.last_request().starts_with("GET /f?k=s ") && !server.last_request().contains("idempotency-key"));
 }
 
 #[tokio::test]
@@ -391,11 +341,7 @@ async fn redirects_are_followed_up_to_a_bound() {
     let server = TestHttpServer::start().await;
     let followed = expect_result(get_outcome(&server, "/once").await);
     assert_eq!(followed["url"], format!("{}/json", server.base));
-    let stays = run_tool(
-        &http_tool(),
-        server.call("/once", json!({"follow_redirects": false})),
-    )
-    .await;
+    let stays = run_tool(&http_tool(), server.call("/once", json!({"follow_redirects": false}))).await;
     assert_eq!(expect_result(stays)["status_code"], 302);
     assert_eq!(
         expect_error(&get_outcome(&server, "/loop").await).code,
@@ -415,14 +361,8 @@ async fn credentials_stay_at_their_origin() {
     let first = server.requests.lock().unwrap()[0].clone();
     let last = server.last_request();
     assert!(first.contains("x-key: s3cret") && first.contains("cookie: c=1"));
-    assert!(
-        last.starts_with("GET /json") && last.contains("x-open: o"),
-        "{last}"
-    );
-    assert!(
-        !last.contains("s3cret") && !last.contains("cookie"),
-        "{last}"
-    );
+    assert!(last.starts_with("GET /json") && last.contains("x-open: o"), "{last}");
+    assert!(!last.contains("s3cret") && !last.contains("cookie"), "{last}");
 }
 
 #[tokio::test]
@@ -447,10 +387,7 @@ async fn a_bad_peer_costs_no_more_than_the_bounds() {
     for path in ["/loris", "/silent"] {
         let mut slow = server.call(path, json!({}));
         slow.timeout.total = Some(Duration::from_millis(200));
-        assert_eq!(
-            expect_error(&run_tool(&http_tool(), slow).await).code,
-            "TIMEOUT"
-        );
+        assert_eq!(expect_error(&run_tool(&http_tool(), slow).await).code, "TIMEOUT");
         let mut quiet = server.call(path, json!({}));
         quiet.timeout.connect = Some(Duration::from_millis(200));
         quiet.timeout.read = Some(Duration::from_millis(100));
@@ -466,22 +403,11 @@ async fn a_peer_that_is_not_there_is_a_connection_error() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     drop(listener);
-    let outcome = run_tool(
-        &http_tool(),
-        build_call("http", json!({"url": url}), json!({})),
-    )
-    .await;
+    let outcome = run_tool(&http_tool(), build_call("http", json!({"url": url}), json!({}))).await;
     assert_eq!(expect_error(&outcome).code, "HTTP_CONNECT");
     assert!(expect_error(&outcome).retryable);
-    let name = build_call(
-        "http",
-        json!({"url": "http://no-such-host.invalid/"}),
-        json!({}),
-    );
-    assert_eq!(
-        expect_error(&run_tool(&http_tool(), name).await).code,
-        "HTTP_CONNECT"
-    );
+    let name = build_call("http", json!({"url": "http://no-such-host.invalid/"}), json!({}));
+    assert_eq!(expect_error(&run_tool(&http_tool(), name).await).code, "HTTP_CONNECT");
 }
 
 #[tokio::test]
@@ -491,11 +417,7 @@ async fn private_addresses_are_refused_where_the_configuration_says_so() {
     let literal = run_tool(&closed, server.call("/json", json!({}))).await;
     assert_eq!(expect_error(&literal).code, "HTTP_ADDRESS_BLOCKED");
     let named = server.base.replace("127.0.0.1", "localhost");
-    let named = run_tool(
-        &closed,
-        build_call("http", json!({"url": named}), json!({})),
-    )
-    .await;
+    let named = run_tool(&closed, build_call("http", json!({"url": named}), json!({}))).await;
     assert_eq!(expect_error(&named).code, "HTTP_ADDRESS_BLOCKED");
     assert_eq!(server.request_count(), 0);
 }
@@ -514,19 +436,13 @@ async fn a_stop_ends_the_call() {
 #[tokio::test]
 async fn the_tool_tries_again_only_when_told() {
     let server = TestHttpServer::start().await;
-    assert_eq!(
-        expect_error(&get_outcome(&server, "/flaky").await).code,
-        "HTTP_500"
-    );
+    assert_eq!(expect_error(&get_outcome(&server, "/flaky").await).code, "HTTP_500");
     let mut patient = server.call("/flaky", json!({}));
     patient.spec = json!({"retry": {"attempts": 3, "delay": 0.01}})
         .as_object()
         .unwrap()
         .clone();
-    assert_eq!(
-        expect_result(run_tool(&http_tool(), patient).await)["data"],
-        1
-    );
+    assert_eq!(expect_result(run_tool(&http_tool(), patient).await)["data"], 1);
     assert_eq!(server.request_count(), 3);
 }
 

@@ -64,10 +64,7 @@ impl HttpTool {
         self
     }
 
-    async fn prepare_exchange<'a>(
-        &self,
-        call: &'a Call,
-    ) -> Result<(CallExchange<'a>, HttpRequest), TaskError> {
+    async fn prepare_exchange<'a>(&self, call: &'a Call) -> Result<(CallExchange<'a>, HttpRequest), TaskError> {
         let manner = RequestOptions::new(call, &self.clients.limits)?;
         let auth = HttpAuth::from_call(call)?;
         let mut request = HttpRequest::new(call, &self.forbidden).await?;
@@ -82,12 +79,7 @@ impl HttpTool {
         Ok((exchange, request))
     }
 
-    async fn run_with_retries(
-        &self,
-        exchange: &CallExchange<'_>,
-        request: &HttpRequest,
-        retry: &HttpRetry,
-    ) -> Outcome {
+    async fn run_with_retries(&self, exchange: &CallExchange<'_>, request: &HttpRequest, retry: &HttpRetry) -> Outcome {
         let mut attempt = 1;
         loop {
             let outcome = match self.send_and_receive(exchange, request.clone()).await {
@@ -112,8 +104,7 @@ impl HttpTool {
     pub async fn open_response(&self, call: &Call) -> Result<Response, TaskError> {
         let (exchange, request) = self.prepare_exchange(call).await?;
         let started = Instant::now();
-        let (PendingResponse { response, .. }, request) =
-            self.send_following_redirects(&exchange, request).await?;
+        let (PendingResponse { response, .. }, request) = self.send_following_redirects(&exchange, request).await?;
         let manner = &exchange.options;
         if manner.is_ok(response.status()) {
             return Ok(response);
@@ -139,13 +130,8 @@ impl HttpTool {
         request: HttpRequest,
     ) -> Result<ReceivedResponse, TaskError> {
         let started = Instant::now();
-        let (
-            PendingResponse {
-                response,
-                permit: turn,
-            },
-            request,
-        ) = self.send_following_redirects(exchange, request).await?;
+        let (PendingResponse { response, permit: turn }, request) =
+            self.send_following_redirects(exchange, request).await?;
         let (status, headers) = (response.status(), response.headers().clone());
         let bounds = self.body_limits(exchange, status);
         let body = receive_body(response, bounds).await;
@@ -166,9 +152,7 @@ impl HttpTool {
         mut request: HttpRequest,
     ) -> Result<(PendingResponse, HttpRequest), TaskError> {
         let CallExchange {
-            options: manner,
-            auth,
-            ..
+            options: manner, auth, ..
         } = exchange;
         let pace = manner.timeouts();
         let mut proof = AuthExchange::new(auth, &self.clients, pace);
@@ -197,22 +181,13 @@ impl HttpTool {
     }
 
     /// Size limits for the body of a response.
-    fn body_limits<'a>(
-        &'a self,
-        exchange: &'a CallExchange<'_>,
-        status: StatusCode,
-    ) -> BodyLimits<'a> {
+    fn body_limits<'a>(&'a self, exchange: &'a CallExchange<'_>, status: StatusCode) -> BodyLimits<'a> {
         let CallExchange {
-            options: manner,
-            call,
-            ..
+            options: manner, call, ..
         } = exchange;
         let limits = &self.clients.limits;
         let inline = call.inline_bytes_max.max(ERROR_BODY_BYTES_MAX);
-        let can_stream = call
-            .result_writer
-            .as_ref()
-            .is_some_and(ResultWriter::can_stream);
+        let can_stream = call.result_writer.as_ref().is_some_and(ResultWriter::can_stream);
         let (held_bytes_max, more) = if !manner.is_ok(status) {
             (inline, OversizePolicy::Truncate)
         } else if can_stream {
@@ -270,9 +245,7 @@ impl HttpRetry {
             Some(Value::Number(attempts)) => retry.attempts = clamp_attempts(attempts),
             Some(Value::Object(map)) => {
                 let attempts = map.get("attempts").or_else(|| map.get("max_attempts"));
-                retry.attempts = attempts
-                    .and_then(Value::as_number)
-                    .map_or(3, clamp_attempts);
+                retry.attempts = attempts.and_then(Value::as_number).map_or(3, clamp_attempts);
                 if let Some(delay) = map.get("delay").and_then(Value::as_f64) {
                     let delay = delay.clamp(0.0, RETRY_DELAY_MAX.as_secs_f64());
                     retry.delay = Duration::from_secs_f64(delay);
@@ -295,10 +268,7 @@ impl HttpRetry {
         };
         let asked = facets.http.as_ref().and_then(|h| h["retry_after"].as_f64());
         let asked = Duration::try_from_secs_f64(asked.unwrap_or(0.0)).unwrap_or_default();
-        self.delay
-            .saturating_mul(factor)
-            .max(asked)
-            .min(RETRY_DELAY_MAX)
+        self.delay.saturating_mul(factor).max(asked).min(RETRY_DELAY_MAX)
     }
 }
 

@@ -36,12 +36,12 @@ mod linux {
     use std::path::{Path, PathBuf};
 
     use landlock::{
-        ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, Ruleset, RulesetAttr,
-        RulesetCreatedAttr, RulesetError, RulesetStatus, Scope, path_beneath_rules,
+        ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr,
+        RulesetError, RulesetStatus, Scope, path_beneath_rules,
     };
     use seccompiler::{
-        BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-        SeccompRule, TargetArch,
+        BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+        TargetArch,
     };
 
     use super::{SandboxRules, io};
@@ -80,13 +80,7 @@ mod linux {
     ];
 
     /// Harmless devices.
-    const DEVICE_PATHS: [&str; 5] = [
-        "/dev/null",
-        "/dev/zero",
-        "/dev/full",
-        "/dev/random",
-        "/dev/urandom",
-    ];
+    const DEVICE_PATHS: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
     /// Denied system calls: they affect other processes, the kernel or the machine, or bypass the other rules.
     const DENIED_CALLS: &[libc::c_long] = &[
@@ -186,9 +180,7 @@ mod linux {
 
     pub(in crate::isolation) fn landlock_version() -> u32 {
         let versions = [ABI::V1, ABI::V2, ABI::V3, ABI::V4, ABI::V5, ABI::V6];
-        let supported = versions
-            .iter()
-            .take_while(|version| supports_abi(**version));
+        let supported = versions.iter().take_while(|version| supports_abi(**version));
         u32::try_from(supported.count()).unwrap_or(0)
     }
 
@@ -228,10 +220,7 @@ mod linux {
 
     /// System calls to deny with this version of Landlock.
     fn denied_calls(network: bool, landlock: u32) -> Result<SeccompRules, seccompiler::Error> {
-        let mut rules: SeccompRules = DENIED_CALLS
-            .iter()
-            .map(|call| (*call, Vec::new()))
-            .collect();
+        let mut rules: SeccompRules = DENIED_CALLS.iter().map(|call| (*call, Vec::new())).collect();
         if landlock < LANDLOCK_TRUNCATE_VERSION {
             // These versions do not restrict `truncate`; a file opened for writing can still be emptied.
             rules.insert(libc::SYS_truncate, Vec::new());
@@ -248,19 +237,12 @@ mod linux {
         Ok(rules)
     }
 
-    fn argument_rule(
-        argument: u8,
-        operation: SeccompCmpOp,
-        value: u64,
-    ) -> Result<SeccompRule, seccompiler::Error> {
+    fn argument_rule(argument: u8, operation: SeccompCmpOp, value: u64) -> Result<SeccompRule, seccompiler::Error> {
         let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operation, value)?;
         Ok(SeccompRule::new(vec![condition])?)
     }
 
-    fn compile_filter(
-        rules: SeccompRules,
-        action: SeccompAction,
-    ) -> Result<BpfProgram, seccompiler::Error> {
+    fn compile_filter(rules: SeccompRules, action: SeccompAction) -> Result<BpfProgram, seccompiler::Error> {
         let machine = TargetArch::try_from(std::env::consts::ARCH)?;
         let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, machine)?;
         Ok(filter.try_into()?)

@@ -77,8 +77,7 @@ impl ResourceLimits {
     fn parse(call: &Call, asked: &Map<String, Value>) -> Result<Self, TaskError> {
         let mut limits = Vec::new();
         for (key, value) in asked.iter().filter(|(_, value)| !value.is_null()) {
-            let Some((_, resource, unit)) = RESOURCE_KEYS.iter().find(|(known, ..)| known == key)
-            else {
+            let Some((_, resource, unit)) = RESOURCE_KEYS.iter().find(|(known, ..)| known == key) else {
                 let known = RESOURCE_KEYS.map(|(known, ..)| known).join(", ");
                 let message = format!("unknown key `spec.resources.{key}`; use {known}");
                 return Err(isolation_unavailable_error(message).with_detail("key", key.as_str()));
@@ -88,7 +87,8 @@ impl ResourceLimits {
                 call.wrong_type_error(&key, unit.expected(), value)
             })?;
             if *resource == Resource::Nproc && rustix::process::geteuid().is_root() {
-                let message = "`spec.resources.processes` has no effect for root; run the worker as another user, or remove it";
+                let message =
+                    "`spec.resources.processes` has no effect for root; run the worker as another user, or remove it";
                 return Err(isolation_unavailable_error(message).with_detail("key", key.as_str()));
             }
             limits.push(ResourceLimit {

@@ -74,11 +74,7 @@ impl fmt::Display for SandboxLevel {
 
 impl Sandbox {
     /// Reads the sandbox of a call and raises it to the `demanded` level; an error if this machine does not support it.
-    pub(crate) fn from_call(
-        call: &Call,
-        demanded: SandboxLevel,
-        abilities: SandboxSupport,
-    ) -> Result<Self, TaskError> {
+    pub(crate) fn from_call(call: &Call, demanded: SandboxLevel, abilities: SandboxSupport) -> Result<Self, TaskError> {
         let asked = match call.spec.get("sandbox") {
             None | Some(Value::Null | Value::Bool(false)) => Self::default(),
             Some(Value::Bool(true)) => Self::at_level(SandboxLevel::Strict),
@@ -88,8 +84,7 @@ impl Sandbox {
                 return Err(call.wrong_type_error("spec.sandbox", "a level or a map", other));
             }
         };
-        let opens =
-            asked.has_network || !asked.read_paths.is_empty() || !asked.write_paths.is_empty();
+        let opens = asked.has_network || !asked.read_paths.is_empty() || !asked.write_paths.is_empty();
         if opens && demanded == SandboxLevel::Strict {
             let message = "this deployment requires `strict`, which a playbook cannot relax: \
                  remove `read`, `write` and `network` from `spec.sandbox`";
@@ -182,11 +177,7 @@ fn parse_level(name: &str) -> Result<SandboxLevel, TaskError> {
     })
 }
 
-fn parse_paths(
-    call: &Call,
-    map: &Map<String, Value>,
-    key: &str,
-) -> Result<Vec<PathBuf>, TaskError> {
+fn parse_paths(call: &Call, map: &Map<String, Value>, key: &str) -> Result<Vec<PathBuf>, TaskError> {
     let wanted = "a list of paths";
     let full_key = format!("spec.sandbox.{key}");
     let listed = match map.get(key) {

@@ -29,17 +29,14 @@ impl SandboxSupport {
         *FOUND.get_or_init(|| Self {
             no_new_privileges: cfg!(target_os = "linux"),
             landlock: enforce::landlock_version(),
-            seccomp: enforce::can_filter()
-                && Path::new("/proc/sys/kernel/seccomp/actions_avail").exists(),
+            seccomp: enforce::can_filter() && Path::new("/proc/sys/kernel/seccomp/actions_avail").exists(),
         })
     }
 
     /// Highest supported level.
     pub fn highest_level(self) -> SandboxLevel {
         let levels = [SandboxLevel::Strict, SandboxLevel::Basic];
-        let given = levels
-            .into_iter()
-            .find(|level| self.missing_for(*level).is_empty());
+        let given = levels.into_iter().find(|level| self.missing_for(*level).is_empty());
         given.unwrap_or_default()
     }
 

@@ -29,8 +29,7 @@ fn python_call(code: &str, knobs: Value) -> Call {
 
 #[tokio::test]
 async fn a_shell_and_what_it_starts_have_their_limits() {
-    let knobs =
-        json!({"resources": {"open_files": 77, "file_size": "1MiB", "memory": "2GiB", "cpu": 30}});
+    let knobs = json!({"resources": {"open_files": 77, "file_size": "1MiB", "memory": "2GiB", "cpu": 30}});
     let script = "ulimit -n; sh -c 'ulimit -Hn'; ulimit -t; ulimit -v; ulimit -f";
     let outcome = expect_result(run_kind("shell", shell_call(script, knobs)).await);
     assert_eq!(outcome["stdout"], "77\n77\n30\n2097152\n2048\n");
@@ -43,10 +42,7 @@ async fn a_shell_with_limits_still_reads_its_input() {
     let knobs = json!({"resources": {"open_files": 77}});
     let mut call = shell_call("cat", knobs.clone());
     call.fields.insert("stdin".to_owned(), json!("one\ntwo\n"));
-    assert_eq!(
-        expect_result(run_kind("shell", call).await)["stdout"],
-        "one\ntwo\n"
-    );
+    assert_eq!(expect_result(run_kind("shell", call).await)["stdout"], "one\ntwo\n");
     assert_eq!(
         expect_result(run_kind("shell", shell_call("cat", knobs)).await)["stdout"],
         ""
@@ -59,30 +55,20 @@ async fn a_busy_command_is_stopped_when_its_time_is_used_up() {
     let outcome = run_kind("shell", shell_call("while :; do :; done", knobs)).await;
     let error = expect_error(&outcome);
     assert_eq!(error.code, "SHELL_KILLED");
-    assert!(
-        error.message.contains("spec.resources.cpu"),
-        "{}",
-        error.message
-    );
+    assert!(error.message.contains("spec.resources.cpu"), "{}", error.message);
 }
 
 #[tokio::test]
 async fn python_with_limits_does_not_share_an_interpreter() {
     let tool = Registry::builtin(Config::default()).get("python").unwrap();
     let tool: &dyn Tool = tool.as_ref();
-    let code =
-        "import os, resource\nresult = [os.getpid(), resource.getrlimit(resource.RLIMIT_AS)[0]]";
+    let code = "import os, resource\nresult = [os.getpid(), resource.getrlimit(resource.RLIMIT_AS)[0]]";
     let limited = json!({"resources": {"memory": "1GiB"}});
     let mut seen = Vec::new();
     for knobs in [json!({}), limited.clone(), limited, json!({})] {
-        seen.push(expect_result(
-            testing::run_tool(tool, python_call(code, knobs)).await,
-        ));
+        seen.push(expect_result(testing::run_tool(tool, python_call(code, knobs)).await));
     }
-    assert_eq!(
-        seen[0], seen[3],
-        "calls without limits use the warm interpreter"
-    );
+    assert_eq!(seen[0], seen[3], "calls without limits use the warm interpreter");
     assert_eq!((&seen[0][1], &seen[1][1]), (&json!(-1), &json!(1 << 30)));
     assert_ne!(seen[0][0], seen[1][0]);
     assert_ne!(seen[1][0], seen[2][0]);
@@ -91,11 +77,7 @@ async fn python_with_limits_does_not_share_an_interpreter() {
 #[tokio::test]
 async fn memory_that_is_not_there_is_an_exception() {
     let knobs = json!({"resources": {"memory": "512MiB"}});
-    let outcome = run_kind(
-        "python",
-        python_call("result = len(b'x' * (1 << 30))", knobs),
-    )
-    .await;
+    let outcome = run_kind("python", python_call("result = len(b'x' * (1 << 30))", knobs)).await;
     assert_eq!(expect_error(&outcome).code, "PYTHON_MEMORY_ERROR");
 }
 
@@ -110,17 +92,9 @@ async fn what_cannot_be_had_fails_the_task_before_it_runs() {
         json!({"resources": {"gpu": 1}}),
     ] {
         let outcome = run_kind("shell", shell_call(&script, knobs.clone())).await;
-        assert_eq!(
-            expect_error(&outcome).code,
-            "ISOLATION_UNAVAILABLE",
-            "{knobs}"
-        );
+        assert_eq!(expect_error(&outcome).code, "ISOLATION_UNAVAILABLE", "{knobs}");
         let outcome = run_kind("python", python_call("result = 1", knobs.clone())).await;
-        assert_eq!(
-            expect_error(&outcome).code,
-            "ISOLATION_UNAVAILABLE",
-            "{knobs}"
-        );
+        assert_eq!(expect_error(&outcome).code, "ISOLATION_UNAVAILABLE", "{knobs}");
     }
     assert_eq!(std::fs::read_to_string(file.path()).unwrap(), "");
     for knobs in [
@@ -191,10 +165,7 @@ async fn each_level_takes_away_what_it_says() {
         ["yes", "yes", "yes", "yes", "yes", "held"]
     );
     let here = SandboxSupport::detect();
-    assert!(
-        here.landlock >= 1 && here.seccomp,
-        "this machine supports it: {here:?}"
-    );
+    assert!(here.landlock >= 1 && here.seccomp, "this machine supports it: {here:?}");
     let strict = probe_sandbox(json!("strict")).await;
     assert_eq!(strict[..3], ["no", "no", "yes"], "only its own files");
     // Landlock restricts signals from version 6 on.
@@ -222,15 +193,10 @@ result = [tried(lambda: open(playbook)), tried(lambda: socket.socket()), os.getc
 ";
     let file = tempfile::NamedTempFile::new_in("/var/tmp").unwrap();
     let mut asked = python_call(code, json!({"sandbox": "strict"}));
-    asked
-        .input
-        .insert("playbook".to_owned(), json!(file.path()));
+    asked.input.insert("playbook".to_owned(), json!(file.path()));
     let denied = "PermissionError";
     let wanted = json!([denied, denied, true, denied, denied]);
-    assert_eq!(
-        expect_result(run_kind("python", asked.clone()).await),
-        wanted
-    );
+    assert_eq!(expect_result(run_kind("python", asked.clone()).await), wanted);
     let opened = json!({"sandbox": {"read": [file.path()], "network": true}});
     asked.spec = opened.as_object().unwrap().clone();
     let wanted = json!(["yes", "yes", true, denied, denied]);
@@ -248,10 +214,7 @@ async fn a_warm_interpreter_of_a_level_has_a_fresh_directory_for_each_call() {
     }
     assert_eq!(seen[0][0], seen[1][0], "one interpreter within a level");
     assert_ne!(seen[1][0], seen[2][0], "another one for another level");
-    let dirs: Vec<&Path> = seen
-        .iter()
-        .map(|one| Path::new(one[1].as_str().unwrap()))
-        .collect();
+    let dirs: Vec<&Path> = seen.iter().map(|one| Path::new(one[1].as_str().unwrap())).collect();
     assert_ne!(dirs[0].parent(), dirs[1].parent());
     assert!(
         !dirs[0].exists() && !dirs[1].exists(),
@@ -270,18 +233,10 @@ fn a_machine_that_lacks_what_a_level_needs_is_named() {
     let asked = shell_call("", json!({"sandbox": "strict"}));
     let error = Sandbox::from_call(&asked, SandboxLevel::None, bare).unwrap_err();
     assert_eq!(error.code, "ISOLATION_UNAVAILABLE");
-    assert!(
-        error.message.contains("needs Landlock"),
-        "{}",
-        error.message
-    );
+    assert!(error.message.contains("needs Landlock"), "{}", error.message);
     let demanded = Sandbox::from_call(&shell_call("", json!({})), SandboxLevel::Strict, bare);
     assert_eq!(demanded.unwrap_err().code, "ISOLATION_UNAVAILABLE");
-    let basic = Sandbox::from_call(
-        &shell_call("", json!({"sandbox": "basic"})),
-        SandboxLevel::None,
-        bare,
-    );
+    let basic = Sandbox::from_call(&shell_call("", json!({"sandbox": "basic"})), SandboxLevel::None, bare);
     assert_eq!(basic.unwrap().level, SandboxLevel::Basic);
 }
 
@@ -292,9 +247,7 @@ fn a_playbook_cannot_lower_or_open_what_the_deployment_demands() {
         landlock: 6,
         seccomp: true,
     };
-    let of = |sandbox: Value, demanded| {
-        Sandbox::from_call(&shell_call("", json!({"sandbox": sandbox})), demanded, all)
-    };
+    let of = |sandbox: Value, demanded| Sandbox::from_call(&shell_call("", json!({"sandbox": sandbox})), demanded, all);
     assert_eq!(
         of(json!("none"), SandboxLevel::Strict).unwrap().level,
         SandboxLevel::Strict
@@ -303,11 +256,7 @@ fn a_playbook_cannot_lower_or_open_what_the_deployment_demands() {
         of(json!("strict"), SandboxLevel::Basic).unwrap().level,
         SandboxLevel::Strict
     );
-    for opened in [
-        json!({"network": true}),
-        json!({"write": ["/"]}),
-        json!({"read": "/"}),
-    ] {
+    for opened in [json!({"network": true}), json!({"write": ["/"]}), json!({"read": "/"})] {
         assert!(of(opened.clone(), SandboxLevel::Basic).is_ok());
         let error = of(opened, SandboxLevel::Strict).unwrap_err();
         assert_eq!(error.code, "ISOLATION_UNAVAILABLE");

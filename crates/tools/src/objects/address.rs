@@ -53,9 +53,7 @@ impl ObjectAddress {
             let (bucket, key) = split(rest);
             return Some(Self::S3 { bucket, key });
         }
-        let google = uri
-            .strip_prefix("gs://")
-            .or_else(|| uri.strip_prefix("gcs://"));
+        let google = uri.strip_prefix("gs://").or_else(|| uri.strip_prefix("gcs://"));
         if let Some(rest) = google {
             let (bucket, key) = split(rest);
             return Some(Self::Gcs { bucket, key });
@@ -65,21 +63,13 @@ impl ObjectAddress {
     }
 
     /// The place, reached with a credential where it needs one.
-    pub async fn open(
-        self,
-        auth: Option<&Value>,
-        reach: &ObjectAccess,
-    ) -> Result<ObjectLocation, TaskError> {
+    pub async fn open(self, auth: Option<&Value>, reach: &ObjectAccess) -> Result<ObjectLocation, TaskError> {
         match self {
-            Self::File(file) => Ok(ObjectLocation::File(files::check_allowed(
-                file,
-                &reach.forbidden,
-            )?)),
+            Self::File(file) => Ok(ObjectLocation::File(files::check_allowed(file, &reach.forbidden)?)),
             Self::S3 { bucket, key } => {
                 check_bucket_name(&bucket)?;
                 let config = credential::s3_config(bucket, auth)?;
-                let client =
-                    guarded_bucket_client(config.endpoint.as_deref(), &reach.guard).await?;
+                let client = guarded_bucket_client(config.endpoint.as_deref(), &reach.guard).await?;
                 let bucket = Bucket::s3(&config, SILENCE_MAX, client);
                 let bucket = bucket.map_err(|error| invalid_config_error(&error))?;
                 Ok(ObjectLocation::Object { bucket, key })
@@ -109,10 +99,7 @@ impl ObjectLocation {
     /// What is known of it.
     pub async fn head(&self) -> Result<ObjectSummary, TaskError> {
         match self {
-            Self::Object { bucket, key } => bucket
-                .head(key)
-                .await
-                .map_err(|error| bucket_task_error(&error)),
+            Self::Object { bucket, key } => bucket.head(key).await.map_err(|error| bucket_task_error(&error)),
             Self::File(file) => files::head(file).await,
         }
     }
@@ -120,10 +107,7 @@ impl ObjectLocation {
     /// Removes it.
     pub(crate) async fn delete(&self) -> Result<bool, TaskError> {
         match self {
-            Self::Object { bucket, key } => bucket
-                .delete(key)
-                .await
-                .map_err(|error| bucket_task_error(&error)),
+            Self::Object { bucket, key } => bucket.delete(key).await.map_err(|error| bucket_task_error(&error)),
             Self::File(file) => files::delete(file).await,
         }
     }
@@ -167,10 +151,7 @@ fn check_bucket_name(bucket: &str) -> Result<(), TaskError> {
 }
 
 /// What asks a bucket: it reaches no address that `http` may not reach either, whatever a name leads to by then.
-async fn guarded_bucket_client(
-    endpoint: Option<&str>,
-    guard: &Arc<AddressGuard>,
-) -> Result<Client, TaskError> {
+async fn guarded_bucket_client(endpoint: Option<&str>, guard: &Arc<AddressGuard>) -> Result<Client, TaskError> {
     let url = match endpoint {
         Some(endpoint) => Some(check_endpoint(endpoint, guard).await?),
         None => None,
@@ -188,14 +169,8 @@ async fn check_endpoint(endpoint: &str, guard: &AddressGuard) -> Result<Url, Tas
         )
     };
     let url = Url::parse(endpoint).map_err(|_| blocked("it is no URL".to_owned()))?;
-    guard
-        .check_url(&url)
-        .map_err(|why| blocked(why.to_string()))?;
-    let host = url
-        .host_str()
-        .unwrap_or_default()
-        .trim_matches(['[', ']'])
-        .to_owned();
+    guard.check_url(&url).map_err(|why| blocked(why.to_string()))?;
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
     let port = url.port_or_known_default().unwrap_or(443);
     let addresses = tokio::net::lookup_host((host.as_str(), port)).await;
     let addresses = addresses.map_err(|error| {

@@ -18,12 +18,7 @@ const S3_KEYS: [(&str, &[&str]); 3] = [
     ),
     (
         "aws_secret_access_key",
-        &[
-            "secret_access_key",
-            "aws_secret_access_key",
-            "secret_key",
-            "secret",
-        ],
+        &["secret_access_key", "aws_secret_access_key", "secret_key", "secret"],
     ),
     ("aws_session_token", &["session_token", "aws_session_token"]),
 ];
@@ -46,13 +41,8 @@ pub(super) fn s3_config(bucket: String, auth: Option<&Value>) -> Result<S3Config
     let region = auth_text(auth, &["region", "aws_region"]);
     let region = region.unwrap_or_else(|| "us-east-1".to_owned());
     // The region becomes part of a host name.
-    if !region
-        .chars()
-        .all(|c| c.is_ascii_alphanumeric() || c == '-')
-    {
-        return Err(invalid_auth_error(
-            "`region` may only contain letters, digits and `-`",
-        ));
+    if !region.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') {
+        return Err(invalid_auth_error("`region` may only contain letters, digits and `-`"));
     }
     Ok(S3Config {
         bucket,
@@ -66,12 +56,7 @@ pub(super) fn s3_config(bucket: String, auth: Option<&Value>) -> Result<S3Config
 pub(super) fn gcs_endpoint(auth: Option<&Value>) -> Result<GcsEndpoint, TaskError> {
     let auth = auth_map(auth)?;
     let endpoint = auth_text(auth, &["endpoint", "endpoint_url", "url"]);
-    let key = [
-        "service_account",
-        "service_account_json",
-        "key",
-        "credentials",
-    ];
+    let key = ["service_account", "service_account_json", "key", "credentials"];
     let key = key.iter().find_map(|name| auth.get(*name));
     let key = match key {
         Some(Value::Object(key)) => Some(Value::Object(key.clone()).to_string()),
@@ -94,9 +79,7 @@ pub(super) fn gcs_endpoint(auth: Option<&Value>) -> Result<GcsEndpoint, TaskErro
         (Some(token), _) => GcsIdentity::Token(SecretString::new(token)),
         (None, Some(_)) => GcsIdentity::Anonymous,
         (None, None) => {
-            return Err(invalid_auth_error(
-                "set `service_account` or `access_token`",
-            ));
+            return Err(invalid_auth_error("set `service_account` or `access_token`"));
         }
     };
     Ok(GcsEndpoint { endpoint, identity })
@@ -104,8 +87,8 @@ pub(super) fn gcs_endpoint(auth: Option<&Value>) -> Result<GcsEndpoint, TaskErro
 
 /// Endpoint in a service account's key, if it is not Google's; it is treated like an explicit endpoint.
 fn key_endpoint(key: &str) -> Result<Option<String>, TaskError> {
-    let key: Value = serde_json::from_str(key)
-        .map_err(|_| invalid_auth_error("`service_account` is not valid JSON"))?;
+    let key: Value =
+        serde_json::from_str(key).map_err(|_| invalid_auth_error("`service_account` is not valid JSON"))?;
     match key.get("gcs_base_url") {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(url)) => Ok(Some(url.clone())),
@@ -132,9 +115,7 @@ fn auth_map(auth: Option<&Value>) -> Result<&Map<String, Value>, TaskError> {
 }
 
 fn auth_text(auth: &Map<String, Value>, keys: &[&str]) -> Option<String> {
-    let found = keys
-        .iter()
-        .find_map(|key| auth.get(*key).and_then(Value::as_str));
+    let found = keys.iter().find_map(|key| auth.get(*key).and_then(Value::as_str));
     found.filter(|text| !text.is_empty()).map(str::to_owned)
 }
 

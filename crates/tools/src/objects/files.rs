@@ -25,10 +25,7 @@ pub(super) async fn head(file: &Path) -> Result<ObjectSummary, TaskError> {
 }
 
 /// Opens a file, or a part of it.
-pub(super) async fn get(
-    file: &Path,
-    range: Option<std::ops::Range<u64>>,
-) -> Result<ObjectStream, TaskError> {
+pub(super) async fn get(file: &Path, range: Option<std::ops::Range<u64>>) -> Result<ObjectStream, TaskError> {
     let found = head(file).await?;
     let range = range.unwrap_or(0..found.bytes);
     let start = range.start.min(found.bytes);
@@ -65,18 +62,12 @@ pub(super) async fn put(file: &Path, body: BodySource<'_>) -> Result<ObjectSumma
             .map_err(io::Error::other)??;
         Ok(())
     };
-    written
-        .await
-        .map_err(|error: io::Error| io_error(file, &error))?;
+    written.await.map_err(|error: io::Error| io_error(file, &error))?;
     head(file).await
 }
 
 /// Lists the files whose paths have this prefix, sorted by path.
-pub(super) async fn list(
-    prefix: &Path,
-    after: Option<&str>,
-    limit: usize,
-) -> Result<ObjectPage, TaskError> {
+pub(super) async fn list(prefix: &Path, after: Option<&str>, limit: usize) -> Result<ObjectPage, TaskError> {
     let begin = prefix.to_string_lossy().into_owned();
     let after = after.map(str::to_owned);
     let (prefix, shown) = (prefix.to_owned(), prefix.to_owned());
@@ -104,15 +95,11 @@ pub(super) async fn list(
         files.retain(|file| after.as_ref().is_none_or(|after| file_uri(file) > *after));
         let has_more = files.len() > limit;
         files.truncate(limit);
-        let objects = files
-            .iter()
-            .map(|file| Ok(file_summary(file, &file.metadata()?)));
+        let objects = files.iter().map(|file| Ok(file_summary(file, &file.metadata()?)));
         let objects = objects.collect::<io::Result<Vec<_>>>()?;
         Ok::<_, io::Error>(ObjectPage { objects, has_more })
     });
-    let walked = walked
-        .await
-        .unwrap_or_else(|error| Err(io::Error::other(error)));
+    let walked = walked.await.unwrap_or_else(|error| Err(io::Error::other(error)));
     walked.map_err(|error| io_error(&shown, &error))
 }
 
@@ -142,12 +129,7 @@ fn file_summary(file: &Path, meta: &std::fs::Metadata) -> ObjectSummary {
         uri: file_uri(file),
         bytes: meta.len(),
         // Changes with the content, like the ETag of a bucket.
-        etag: Some(format!(
-            "\"{:x}-{:x}-{:x}\"",
-            meta.ino(),
-            meta.mtime_nsec(),
-            meta.len()
-        )),
+        etag: Some(format!("\"{:x}-{:x}-{:x}\"", meta.ino(), meta.mtime_nsec(), meta.len())),
         modified: seconds.map(|time| time.to_string()),
         content_type: None,
     }
@@ -159,9 +141,7 @@ fn io_error(file: &Path, error: &io::Error) -> TaskError {
     }
     let (kind, code) = match error.kind() {
         io::ErrorKind::NotFound => (ErrorKind::NotFound, "FILE_NOT_FOUND"),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            (ErrorKind::Storage, "STORAGE_FULL")
-        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => (ErrorKind::Storage, "STORAGE_FULL"),
         _ => (ErrorKind::Storage, "FILE_UNUSABLE"),
     };
     TaskError::new(kind, code, format!("`{}`: {error}", file.display()))

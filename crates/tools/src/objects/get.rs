@@ -44,15 +44,11 @@ impl Format {
 }
 
 /// Opens an object or file for reading.
-pub async fn open_object(
-    place: &ObjectLocation,
-    range: Option<Range<u64>>,
-) -> Result<ObjectStream, TaskError> {
+pub async fn open_object(place: &ObjectLocation, range: Option<Range<u64>>) -> Result<ObjectStream, TaskError> {
     match place {
-        ObjectLocation::Object { bucket, key } => bucket
-            .get(key, range)
-            .await
-            .map_err(|error| bucket_task_error(&error)),
+        ObjectLocation::Object { bucket, key } => {
+            bucket.get(key, range).await.map_err(|error| bucket_task_error(&error))
+        }
         ObjectLocation::File(file) => files::get(file, range).await,
     }
 }
@@ -71,10 +67,7 @@ pub(super) async fn get_object(
         range,
         chunks: mut pieces,
     } = open_object(place, range).await?;
-    let keeper = call
-        .result_writer
-        .as_ref()
-        .filter(|keeper| keeper.can_stream());
+    let keeper = call.result_writer.as_ref().filter(|keeper| keeper.can_stream());
     let held_bytes_max = keeper.map_or(BUFFERED_BYTES_MAX, |_| call.inline_bytes_max);
     let mut before = match to_json(&found) {
         Value::Object(map) => map,
@@ -92,10 +85,7 @@ pub(super) async fn get_object(
             continue;
         }
         let Some(keeper) = keeper else {
-            return Err(object_too_large_error(
-                &found.uri,
-                BUFFERED_BYTES_MAX as u64,
-            ));
+            return Err(object_too_large_error(&found.uri, BUFFERED_BYTES_MAX as u64));
         };
         let mut spool = SpooledBody::create(&reach.scratch_dir, &SpaceWatch::default())?;
         let begun = std::mem::take(&mut held);
@@ -141,23 +131,15 @@ async fn spooled_result(
 ) -> Result<Outcome, TaskError> {
     let form = match (format, kind) {
         (Format::Json, _) => {
-            spool
-                .check_json()
-                .map_err(|error| not_json_error(&error.to_string()))?;
+            spool.check_json().map_err(|error| not_json_error(&error.to_string()))?;
             BodyEncoding::Json
         }
         (Format::Text, _) | (Format::Auto, BodyType::Text) => BodyEncoding::Text,
-        (Format::Auto, BodyType::Json | BodyType::Unknown) if spool.check_json().is_ok() => {
-            BodyEncoding::Json
-        }
+        (Format::Auto, BodyType::Json | BodyType::Unknown) if spool.check_json().is_ok() => BodyEncoding::Json,
         (Format::Auto, BodyType::Json | BodyType::Unknown) if spool.is_utf8() => BodyEncoding::Text,
         _ => BodyEncoding::Base64,
     };
-    let encoding = if form == BodyEncoding::Base64 {
-        "base64"
-    } else {
-        "none"
-    };
+    let encoding = if form == BodyEncoding::Base64 { "base64" } else { "none" };
     let after = Map::from_iter([("encoding".to_owned(), Value::from(encoding))]);
     let reference = store_envelope(EnvelopeFields { before, after }, form, spool, keeper).await?;
     Ok(Outcome::Ok(Success {
@@ -168,26 +150,13 @@ async fn spooled_result(
 
 /// Type of an object, by its content type, else by its file extension.
 fn body_type(uri: &str, content_type: Option<&str>) -> BodyType {
-    let vague = [
-        "application/octet-stream",
-        "binary/octet-stream",
-        "application/binary",
-    ];
-    let said = content_type
-        .filter(|said| !vague.contains(said))
-        .unwrap_or("");
+    let vague = ["application/octet-stream", "binary/octet-stream", "application/binary"];
+    let said = content_type.filter(|said| !vague.contains(said)).unwrap_or("");
     let ending = uri.rsplit('.').next().unwrap_or("").to_ascii_lowercase();
-    match (
-        BodyType::from_content_type(&said.to_ascii_lowercase()),
-        ending.as_str(),
-    ) {
+    match (BodyType::from_content_type(&said.to_ascii_lowercase()), ending.as_str()) {
         (BodyType::Unknown, "json") => BodyType::Json,
-        (BodyType::Unknown, "csv" | "txt" | "ndjson" | "jsonl" | "yaml" | "yml" | "xml") => {
-            BodyType::Text
-        }
-        (BodyType::Unknown, "parquet" | "gz" | "zst" | "zip" | "png" | "jpg" | "pdf") => {
-            BodyType::Binary
-        }
+        (BodyType::Unknown, "csv" | "txt" | "ndjson" | "jsonl" | "yaml" | "yml" | "xml") => BodyType::Text,
+        (BodyType::Unknown, "parquet" | "gz" | "zst" | "zip" | "png" | "jpg" | "pdf") => BodyType::Binary,
         (said, _) => said,
     }
 }
@@ -230,7 +199,6 @@ fn broken_object_error(uri: &str, error: &std::io::Error) -> TaskError {
 }
 
 fn object_too_large_error(uri: &str, bytes_max: u64) -> TaskError {
-    let message =
-        format!("`{uri}` exceeds the limit of {bytes_max} bytes; read a part of it with `range`");
+    let message = format!("`{uri}` exceeds the limit of {bytes_max} bytes; read a part of it with `range`");
     TaskError::new(ErrorKind::Storage, "BODY_TOO_LARGE", message)
 }

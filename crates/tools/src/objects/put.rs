@@ -19,43 +19,29 @@ pub enum ObjectContent {
     /// All bytes, with their content type.
     Bytes(Bytes, &'static str),
     /// A stream to read to its end.
-    Stream(
-        Box<dyn tokio::io::AsyncRead + Send + Unpin>,
-        Option<&'static str>,
-    ),
+    Stream(Box<dyn tokio::io::AsyncRead + Send + Unpin>, Option<&'static str>),
 }
 
 const JSON_TYPE: &str = "application/json";
 const TEXT_TYPE: &str = "text/plain; charset=utf-8";
 
 /// Content from `data` or `source`.
-pub(super) async fn read_content(
-    call: &Call,
-    reach: &ObjectAccess,
-) -> Result<ObjectContent, TaskError> {
+pub(super) async fn read_content(call: &Call, reach: &ObjectAccess) -> Result<ObjectContent, TaskError> {
     if let Some(data) = call.fields.get("data") {
         return Ok(value_content(data));
     }
     match call.field("source") {
-        None => Err(call.missing_key_error(
-            "source",
-            "set it to the data, a file:// URI, or a step's result",
-        )),
+        None => Err(call.missing_key_error("source", "set it to the data, a file:// URI, or a step's result")),
         Some(Value::String(text)) if text.starts_with("file://") => {
             let path = text.strip_prefix("file://").unwrap_or(text);
             let file = check_allowed(call.resolve_path(path), &reach.forbidden)?;
             let opened = files::get(&file, None).await?;
-            Ok(ObjectContent::Stream(
-                Box::new(StreamReader::new(opened.chunks)),
-                None,
-            ))
+            Ok(ObjectContent::Stream(Box::new(StreamReader::new(opened.chunks)), None))
         }
         Some(Value::String(text)) if text.starts_with(SCHEME) => {
             let access = call.access.as_ref().ok_or_else(no_access_error)?;
             match access.resolver.resolve(text).await? {
-                ResolvedRef::Body(reference) => {
-                    body_content(call, &BodyPath::whole_body(*reference)).await
-                }
+                ResolvedRef::Body(reference) => body_content(call, &BodyPath::whole_body(*reference)).await,
                 ResolvedRef::Value(found) => Ok(value_content(&found.to_value())),
             }
         }
@@ -102,11 +88,7 @@ async fn body_content(call: &Call, bound: &BodyPath) -> Result<ObjectContent, Ta
             Some(JSON_TYPE),
         ));
     }
-    let reading = access
-        .body_store
-        .read(reference, None)
-        .await
-        .map_err(failed)?;
+    let reading = access.body_store.read(reference, None).await.map_err(failed)?;
     let kind = if is_json { JSON_TYPE } else { TEXT_TYPE };
     Ok(ObjectContent::Stream(
         Box::new(StreamReader::new(reading.chunks)),
@@ -115,27 +97,17 @@ async fn body_content(call: &Call, bound: &BodyPath) -> Result<ObjectContent, Ta
 }
 
 /// A string inside a stored result, without its quotes.
-async fn text_content(
-    mut pieces: ByteStream,
-    reference: &ResultRef,
-) -> Result<ObjectContent, TaskError> {
+async fn text_content(mut pieces: ByteStream, reference: &ResultRef) -> Result<ObjectContent, TaskError> {
     let mut held = Vec::new();
     while let Some(piece) = pieces.next().await {
-        let piece =
-            piece.map_err(|error| read_error(&results::Error::Interrupted(error), reference))?;
+        let piece = piece.map_err(|error| read_error(&results::Error::Interrupted(error), reference))?;
         held.extend_from_slice(&piece);
         if held.len() as u64 > IN_MEMORY_BYTES_MAX {
             let message = "a text inside a result is too large to load into memory; store it as a separate result";
-            return Err(TaskError::new(
-                ErrorKind::Storage,
-                "BODY_TOO_LARGE",
-                message,
-            ));
+            return Err(TaskError::new(ErrorKind::Storage, "BODY_TOO_LARGE", message));
         }
     }
-    Ok(value_content(
-        &serde_json::from_slice(&held).unwrap_or_default(),
-    ))
+    Ok(value_content(&serde_json::from_slice(&held).unwrap_or_default()))
 }
 
 /// Writes the content.

@@ -56,10 +56,7 @@ impl ObjectsTool {
         if let Some(address) = address.filter(|_| is_own) {
             address.open(call.field("auth"), &self.object_access).await
         } else {
-            let message = format!(
-                "`{uri}` is not a valid URI for a `{}` task; use {example}",
-                call.kind
-            );
+            let message = format!("`{uri}` is not a valid URI for a `{}` task; use {example}", call.kind);
             Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with_detail("key", "uri"))
         }
     }
@@ -90,20 +87,14 @@ pub(crate) async fn run_action(
         }
         "presign" => presign_object(call, place).await,
         other => {
-            let message =
-                format!("invalid `action: {other}`; use get, put, head, list, delete or presign");
-            Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message)
-                .with_detail("key", "action"))
+            let message = format!("invalid `action: {other}`; use get, put, head, list, delete or presign");
+            Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with_detail("key", "action"))
         }
     }
     .map(Outcome::ok)
 }
 
-async fn put_object(
-    call: &Call,
-    place: &ObjectLocation,
-    reach: &ObjectAccess,
-) -> Result<Value, TaskError> {
+async fn put_object(call: &Call, place: &ObjectLocation, reach: &ObjectAccess) -> Result<Value, TaskError> {
     let content = put::read_content(call, reach).await?;
     let found = put::put_content(place, content, call.text_field("content_type")?).await?;
     Ok(to_json(&found))
@@ -114,9 +105,7 @@ async fn list_objects(call: &Call, place: &ObjectLocation) -> Result<Value, Task
         None => LISTED_DEFAULT,
         Some(value) => {
             let wanted = format!("a number from 1 to {LISTED_MAX}");
-            let limit = value
-                .as_u64()
-                .filter(|limit| (1..=LISTED_MAX).contains(limit));
+            let limit = value.as_u64().filter(|limit| (1..=LISTED_MAX).contains(limit));
             limit.ok_or_else(|| call.wrong_type_error("limit", &wanted, value))?
         }
     };
@@ -133,20 +122,13 @@ async fn list_objects(call: &Call, place: &ObjectLocation) -> Result<Value, Task
         ObjectLocation::File(file) => files::list(file, after, limit).await?,
     };
     let ObjectPage { objects, has_more } = listed;
-    let next = objects
-        .last()
-        .filter(|_| has_more)
-        .map(|last| last.uri.clone());
+    let next = objects.last().filter(|_| has_more).map(|last| last.uri.clone());
     let shown: Vec<Value> = objects.iter().map(to_json).collect();
     Ok(json!({"uri": place.uri(), "count": shown.len(), "objects": shown, "next": next}))
 }
 
 async fn presign_object(call: &Call, place: &ObjectLocation) -> Result<Value, TaskError> {
-    let is_put = match call
-        .text_field("method")?
-        .map(str::to_ascii_uppercase)
-        .as_deref()
-    {
+    let is_put = match call.text_field("method")?.map(str::to_ascii_uppercase).as_deref() {
         None | Some("GET") => false,
         Some("PUT") => true,
         Some(other) => {
@@ -156,20 +138,13 @@ async fn presign_object(call: &Call, place: &ObjectLocation) -> Result<Value, Ta
     let valid = match call.field("expires") {
         None => SIGNED_VALIDITY,
         Some(value) => {
-            let valid = duration::parse(value)
-                .filter(|valid| !valid.is_zero() && *valid <= SIGNED_VALIDITY_MAX);
-            valid.ok_or_else(|| {
-                call.wrong_type_error("expires", "a duration of at most 7 days", value)
-            })?
+            let valid = duration::parse(value).filter(|valid| !valid.is_zero() && *valid <= SIGNED_VALIDITY_MAX);
+            valid.ok_or_else(|| call.wrong_type_error("expires", "a duration of at most 7 days", value))?
         }
     };
     let ObjectLocation::Object { bucket, key } = place else {
         let message = "`presign` is only supported for objects in buckets, not for files";
-        return Err(TaskError::new(
-            ErrorKind::ClientError,
-            "TOOL_INPUT",
-            message,
-        ));
+        return Err(TaskError::new(ErrorKind::ClientError, "TOOL_INPUT", message));
     };
     let url = bucket.presign(key, is_put, valid).await;
     let url = url.map_err(|error| bucket_task_error(&error))?;

@@ -51,9 +51,7 @@ pub(super) async fn run_once(
     let table = ensure_table(client).await?;
     let key: &str = &call.idempotency_key;
     client.batch_execute("BEGIN").await?;
-    let insert = format!(
-        "INSERT INTO {table} (idempotency_key) VALUES ($1) ON CONFLICT (idempotency_key) DO NOTHING"
-    );
+    let insert = format!("INSERT INTO {table} (idempotency_key) VALUES ($1) ON CONFLICT (idempotency_key) DO NOTHING");
     if client.execute(&insert, &[&key]).await? == 0 {
         let recorded = recorded_outcome(client, &table, key).await?;
         client.batch_execute("ROLLBACK").await?;
@@ -61,9 +59,7 @@ pub(super) async fn run_once(
     }
     let answers = run::run_statements(client, statements, &mut spool).await?;
     // Store a large result before the marker refers to it.
-    let outcome = spool
-        .into_outcome(&answers, call.result_writer.as_ref())
-        .await?;
+    let outcome = spool.into_outcome(&answers, call.result_writer.as_ref()).await?;
     let update = format!("UPDATE {table} SET result = $2::text::json WHERE idempotency_key = $1");
     let record = outcome_record(&outcome).to_string();
     client.execute(&update, &[&key, &record]).await?;
@@ -98,11 +94,7 @@ async fn ensure_table(client: &Client) -> Result<String, PostgresError> {
 }
 
 /// Result of an earlier attempt.
-async fn recorded_outcome(
-    client: &Client,
-    table: &str,
-    key: &str,
-) -> Result<Outcome, PostgresError> {
+async fn recorded_outcome(client: &Client, table: &str, key: &str) -> Result<Outcome, PostgresError> {
     let select = format!("SELECT result::text FROM {table} WHERE idempotency_key = $1");
     let row = client.query_one(&select, &[&key]).await?;
     let text: Option<String> = row.get(0);
@@ -116,9 +108,7 @@ async fn recorded_outcome(
         reference: reference.map(Box::new),
         ..Success::default()
     });
-    outcome
-        .meta_mut()
-        .insert("recorded".to_owned(), Value::Bool(true));
+    outcome.meta_mut().insert("recorded".to_owned(), Value::Bool(true));
     Ok(outcome)
 }
 

@@ -39,10 +39,7 @@ impl From<TaskError> for PostgresError {
 
 impl From<tokio_postgres::Error> for PostgresError {
     fn from(error: tokio_postgres::Error) -> Self {
-        Self::Server {
-            error,
-            statement: None,
-        }
+        Self::Server { error, statement: None }
     }
 }
 
@@ -51,10 +48,7 @@ impl PostgresError {
     pub(super) fn into_outcome(self) -> Outcome {
         match self {
             Self::Task(error) => Outcome::error(*error),
-            Self::Server {
-                error,
-                statement: spot,
-            } => match error.as_db_error() {
+            Self::Server { error, statement: spot } => match error.as_db_error() {
                 Some(db) => server_error_outcome(db, spot.as_ref()),
                 None => Outcome::error(connection_lost_error(&error)),
             },
@@ -200,9 +194,7 @@ fn classify(state: &str) -> (ErrorKind, bool) {
         "40001" | "40P01" => (ErrorKind::DbDeadlock, true),
         "57014" | "25P03" | "25P04" => (ErrorKind::DbTimeout, false),
         "55P03" => (ErrorKind::DbTimeout, true),
-        "40003" | "53300" | "57P01" | "57P02" | "57P03" | "57P05" => {
-            (ErrorKind::DbConnection, true)
-        }
+        "40003" | "53300" | "57P01" | "57P02" | "57P03" | "57P05" => (ErrorKind::DbConnection, true),
         "42501" => (ErrorKind::Auth, false),
         "3D000" | "3F000" | "P0002" | "58P01" => (ErrorKind::NotFound, false),
         _ => match state.get(..2).unwrap_or_default() {
@@ -220,9 +212,7 @@ fn classify(state: &str) -> (ErrorKind, bool) {
 fn remedy(state: &str, has_values: bool) -> &'static str {
     match state {
         "42601" if has_values => "; a table or column name needs `| ident`",
-        "22P02" | "42804" | "42883" if has_values => {
-            "; check the type of the value, or add a cast such as `::text`"
-        }
+        "22P02" | "42804" | "42883" if has_values => "; check the type of the value, or add a cast such as `::text`",
         "42P18" => "; add a cast such as `::text` to the value",
         "42P01" | "3F000" => "; check the name, or set `schema`",
         "28P01" | "28000" => "; check the user and password of the credential",

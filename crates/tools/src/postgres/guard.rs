@@ -41,10 +41,7 @@ pub(super) async fn check_target(
         "`{place}` is the database of a NoETL store and cannot be used by tasks; use a separate database for your \
          data, or allow it with NOETL_POSTGRES_ALLOW"
     );
-    Ok(Err(TaskError::new(
-        ErrorKind::Auth,
-        "DATABASE_FORBIDDEN",
-        message,
-    )
-    .with_detail("sent", false)))
+    Ok(Err(
+        TaskError::new(ErrorKind::Auth, "DATABASE_FORBIDDEN", message).with_detail("sent", false)
+    ))
 }

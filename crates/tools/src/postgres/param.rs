@@ -11,11 +11,7 @@ use tokio_postgres::types::{Format, IsNull, Kind, ToSql, Type, to_sql_checked};
 pub(super) struct SqlParam<'a>(pub(super) &'a Value);
 
 impl ToSql for SqlParam<'_> {
-    fn to_sql(
-        &self,
-        type_: &Type,
-        out: &mut BytesMut,
-    ) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+    fn to_sql(&self, type_: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
         match param_text(self.0, type_) {
             None => Ok(IsNull::Yes),
             Some(text) => {
@@ -62,9 +58,7 @@ fn param_text(value: &Value, type_: &Type) -> Option<String> {
         }
         (Kind::Composite(fields), Value::Array(items)) => {
             let fields = fields.iter().enumerate();
-            row_text(fields.map(|(at, field)| {
-                param_text(items.get(at).unwrap_or(&Value::Null), field.type_())
-            }))
+            row_text(fields.map(|(at, field)| param_text(items.get(at).unwrap_or(&Value::Null), field.type_())))
         }
         _ => plain_param_text(value, type_),
     })
@@ -126,14 +120,8 @@ mod tests {
             of(json!(["a\"b", null, "c\\d"]), Type::TEXT_ARRAY).unwrap(),
             r#"{"a\"b",NULL,"c\\d"}"#
         );
-        assert_eq!(
-            of(json!([[1], [2]]), Type::INT4_ARRAY).unwrap(),
-            r#"{{"1"},{"2"}}"#
-        );
-        assert_eq!(
-            of(json!([1, {"a": 2}]), Type::JSONB).unwrap(),
-            r#"[1,{"a":2}]"#
-        );
+        assert_eq!(of(json!([[1], [2]]), Type::INT4_ARRAY).unwrap(), r#"{{"1"},{"2"}}"#);
+        assert_eq!(of(json!([1, {"a": 2}]), Type::JSONB).unwrap(), r#"[1,{"a":2}]"#);
         assert_eq!(of(json!([[1]]), Type::JSONB_ARRAY).unwrap(), r#"{"[1]"}"#);
         assert_eq!(of(Value::Null, Type::JSONB), None);
     }
@@ -147,13 +135,7 @@ mod tests {
 
     #[test]
     fn text_for_bytea_is_its_bytes_unless_it_is_hexadecimal() {
-        assert_eq!(
-            param_text(&json!("hi\\"), &Type::BYTEA).unwrap(),
-            "\\x68695c"
-        );
-        assert_eq!(
-            param_text(&json!("\\x00ff"), &Type::BYTEA).unwrap(),
-            "\\x00ff"
-        );
+        assert_eq!(param_text(&json!("hi\\"), &Type::BYTEA).unwrap(), "\\x68695c");
+        assert_eq!(param_text(&json!("\\x00ff"), &Type::BYTEA).unwrap(), "\\x00ff");
     }
 }

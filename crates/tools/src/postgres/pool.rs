@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use model::outcome::{ErrorKind, TaskError};
 use postgres::{
-    ConnectError, ConnectTarget, ConnectionPool, Connector, PlanMode, PoolOptions, PooledSession,
-    QueryError, RESPONSE_MAX,
+    ConnectError, ConnectTarget, ConnectionPool, Connector, PlanMode, PoolOptions, PooledSession, QueryError,
+    RESPONSE_MAX,
 };
 use tokio::time::timeout;
 use tokio_postgres::{CancelToken, Client};
@@ -49,11 +49,7 @@ impl PostgresPools {
     }
 
     /// A connection that works and does not lead to the database of a store.
-    pub async fn acquire(
-        &self,
-        target: ConnectTarget,
-        connect_max: Duration,
-    ) -> Result<PooledConnection, TaskError> {
+    pub async fn acquire(&self, target: ConnectTarget, connect_max: Duration) -> Result<PooledConnection, TaskError> {
         let location = target.location();
         let pool = self.pool(target)?;
         let acquired = pool.acquire(connect_max).await;
@@ -79,17 +75,12 @@ impl PostgresPools {
         }
         let location = target.location();
         let roots = || system_certificates().map(<[_]>::to_vec);
-        let connector =
-            Connector::with_system_roots(target, roots).map_err(|error| match find_shortage_in(
-                &error.to_string(),
-            ) {
+        let connector = Connector::with_system_roots(target, roots).map_err(|error| {
+            match find_shortage_in(&error.to_string()) {
                 Some(shortage) => exhausted_error(&shortage),
-                None => TaskError::new(
-                    ErrorKind::Auth,
-                    "AUTH_INVALID",
-                    format!("{location}: {error}"),
-                ),
-            })?;
+                None => TaskError::new(ErrorKind::Auth, "AUTH_INVALID", format!("{location}: {error}")),
+            }
+        })?;
         let options = PoolOptions {
             size: self.config.connections_max.max(1),
             permit_wait_max: PERMIT_WAIT_MAX,
@@ -100,10 +91,7 @@ impl PostgresPools {
         };
         let pool = Arc::new(ConnectionPool::new(connector, options));
         pools.push(pool.clone());
-        tokio::spawn(close_idle(
-            Arc::downgrade(&self.pools),
-            self.config.idle_max,
-        ));
+        tokio::spawn(close_idle(Arc::downgrade(&self.pools), self.config.idle_max));
         Ok(pool)
     }
 }
@@ -114,11 +102,7 @@ fn acquire_error(error: QueryError, location: &str) -> TaskError {
         QueryError::ConnectFailed(ConnectError::TimedOut(_)) => connect_timeout_error(location),
         other => TaskError {
             retryable: true,
-            ..TaskError::new(
-                ErrorKind::DbConnection,
-                "PG_CONNECT",
-                format!("{location}: {other}"),
-            )
+            ..TaskError::new(ErrorKind::DbConnection, "PG_CONNECT", format!("{location}: {other}"))
         }
         .with_detail("sent", false),
     }

@@ -6,9 +6,7 @@ use model::outcome::{ErrorKind, Outcome, Success, TaskError};
 use results::{ResultWriter, SpoolFile};
 use serde_json::{Value, json};
 use tokio::fs::File;
-use tokio::io::{
-    AsyncReadExt as _, AsyncSeekExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream,
-};
+use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream};
 
 use crate::call::{Call, scratch_error, store_error};
 use crate::scratch_files;
@@ -45,10 +43,7 @@ pub(super) struct StatementAnswer {
 
 impl RowSpool {
     pub(super) fn new(call: &Call, dir: PathBuf) -> Self {
-        let is_streaming = call
-            .result_writer
-            .as_ref()
-            .is_some_and(ResultWriter::can_stream);
+        let is_streaming = call.result_writer.as_ref().is_some_and(ResultWriter::can_stream);
         Self {
             pending: Vec::new(),
             file: None,
@@ -94,8 +89,7 @@ impl RowSpool {
     /// Writes the buffered bytes to the file; waits for space if the disk is full.
     async fn flush(&mut self) -> Result<(), TaskError> {
         if self.file.is_none() {
-            let file = scratch_files::create_unnamed_file(&self.dir)
-                .map_err(|error| scratch_error(&error))?;
+            let file = scratch_files::create_unnamed_file(&self.dir).map_err(|error| scratch_error(&error))?;
             self.file = Some(SpoolFile::new(file, &self.dir));
         }
         let file = self.file.as_mut().expect("the file was created above");
@@ -115,8 +109,7 @@ impl RowSpool {
             write_result(answers, &mut RowSource::Memory(&self.pending), &mut text)
                 .await
                 .map_err(|error| scratch_error(&error))?;
-            let result: Value =
-                serde_json::from_slice(&text).map_err(|error| unreadable_error(&error))?;
+            let result: Value = serde_json::from_slice(&text).map_err(|error| unreadable_error(&error))?;
             return Ok(Outcome::ok(result));
         };
         self.flush().await?;
@@ -132,9 +125,7 @@ impl RowSpool {
                 reference: Some(Box::new(reference)),
                 ..Success::default()
             })),
-            (Err(error), Err(_)) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-                Err(scratch_error(&error))
-            }
+            (Err(error), Err(_)) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(scratch_error(&error)),
             (_, Err(error)) => Err(store_error(&error)),
         }
     }
@@ -146,11 +137,7 @@ enum RowSource<'a> {
     File(&'a mut File),
 }
 
-async fn write_all(
-    answers: &[StatementAnswer],
-    file: &mut File,
-    mut out: DuplexStream,
-) -> std::io::Result<()> {
+async fn write_all(answers: &[StatementAnswer], file: &mut File, mut out: DuplexStream) -> std::io::Result<()> {
     write_result(answers, &mut RowSource::File(file), &mut out).await?;
     out.shutdown().await
 }
@@ -161,18 +148,14 @@ async fn write_result(
     source: &mut RowSource<'_>,
     out: &mut (impl AsyncWrite + Unpin),
 ) -> std::io::Result<()> {
-    let last = answers
-        .iter()
-        .rev()
-        .find(|answer| !answer.columns.is_empty());
+    let last = answers.iter().rev().find(|answer| !answer.columns.is_empty());
     let affected: u64 = answers.iter().map(|answer| answer.affected_rows).sum();
     out.write_all(b"{").await?;
     if let Some(last) = last.or(answers.last()) {
         write_answer(last, affected, source, out).await?;
     }
     for (index, answer) in answers.iter().enumerate() {
-        out.write_all(format!(",\"command_{index}\":{{").as_bytes())
-            .await?;
+        out.write_all(format!(",\"command_{index}\":{{").as_bytes()).await?;
         write_answer(answer, answer.affected_rows, source, out).await?;
         out.write_all(b"}").await?;
     }
@@ -186,9 +169,7 @@ async fn write_answer(
     out: &mut (impl AsyncWrite + Unpin),
 ) -> std::io::Result<()> {
     let (columns, count) = (json!(answer.columns), answer.row_count);
-    let head = format!(
-        "\"columns\":{columns},\"row_count\":{count},\"affected_rows\":{affected_rows},\"rows\":["
-    );
+    let head = format!("\"columns\":{columns},\"row_count\":{count},\"affected_rows\":{affected_rows},\"rows\":[");
     out.write_all(head.as_bytes()).await?;
     match source {
         RowSource::Memory(text) => {
@@ -209,8 +190,7 @@ fn to_index(at: u64) -> usize {
 }
 
 fn rows_too_large_error(bytes_max: u64) -> TaskError {
-    let message =
-        format!("rows exceed the limit of {bytes_max} bytes; select fewer rows or columns");
+    let message = format!("rows exceed the limit of {bytes_max} bytes; select fewer rows or columns");
     TaskError::new(ErrorKind::Schema, "LIMIT_RESULT", message)
 }
 

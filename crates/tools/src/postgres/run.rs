@@ -60,9 +60,7 @@ pub(super) fn transaction_change(statement: &SqlStatement) -> Option<AuthorTrans
         ["COMMIT" | "END" | "ROLLBACK" | "ABORT", .., "CHAIN"] if !words.contains(&"NO") => {
             Some(AuthorTransaction::Open)
         }
-        ["PREPARE", "TRANSACTION", ..] | ["COMMIT" | "END" | "ROLLBACK" | "ABORT", ..] => {
-            Some(AuthorTransaction::None)
-        }
+        ["PREPARE", "TRANSACTION", ..] | ["COMMIT" | "END" | "ROLLBACK" | "ABORT", ..] => Some(AuthorTransaction::None),
         _ => None,
     }
 }
@@ -114,9 +112,7 @@ async fn run_statement(
     };
     if index > 0 && spot.sent.text.contains('\\') {
         // An earlier statement may have changed `standard_conforming_strings`; escaped values depend on it.
-        client
-            .batch_execute(crate::postgres::session::SESSION_SETTINGS)
-            .await?;
+        client.batch_execute(crate::postgres::session::SESSION_SETTINGS).await?;
     }
     let separate = binds.then(|| statement.text_with_separate_params());
     let prepared = prepare_with_fallback(client, &spot.sent, separate.flatten()).await;
@@ -125,12 +121,7 @@ async fn run_statement(
     if wanted != params.len() {
         return Err(unbound_error(wanted, params.len()).into());
     }
-    let columns = unique_names(
-        prepared
-            .columns()
-            .iter()
-            .map(|column| column.name().to_owned()),
-    );
+    let columns = unique_names(prepared.columns().iter().map(|column| column.name().to_owned()));
     let start = spool.position();
     let mut row_count = 0;
     let stream = client.query_raw(&prepared, params.iter().map(SqlParam));
@@ -178,11 +169,7 @@ async fn prepare_with_fallback(
 }
 
 /// Prepares a statement. If the server cannot infer the type of a value, the value's own type is used.
-async fn prepare(
-    client: &Client,
-    text: &str,
-    params: &[Value],
-) -> Result<Prepared, tokio_postgres::Error> {
+async fn prepare(client: &Client, text: &str, params: &[Value]) -> Result<Prepared, tokio_postgres::Error> {
     let mut types: Vec<Type> = Vec::new();
     for _ in 0..=params.len() {
         let error = match client.prepare_typed(text, &types).await {
@@ -231,7 +218,6 @@ fn write_row(row: &Row, columns: &[String], out: &mut Vec<u8>) -> Result<(), Pos
 }
 
 fn unbound_error(wanted: usize, given: usize) -> TaskError {
-    let message =
-        format!("the statement has {wanted} placeholders, but {given} values were passed");
+    let message = format!("the statement has {wanted} placeholders, but {given} values were passed");
     TaskError::new(ErrorKind::Schema, "SQL_BIND", message)
 }

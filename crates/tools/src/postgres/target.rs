@@ -72,10 +72,7 @@ pub fn target_from_auth(auth: &Map<String, Value>) -> Result<ConnectTarget, Task
 }
 
 /// First of these keys that is set, as text.
-fn optional_auth_text(
-    auth: &Map<String, Value>,
-    keys: &[&str],
-) -> Result<Option<String>, TaskError> {
+fn optional_auth_text(auth: &Map<String, Value>, keys: &[&str]) -> Result<Option<String>, TaskError> {
     let found = keys.iter().find_map(|key| Some((key, auth.get(*key)?)));
     match found {
         None | Some((_, Value::Null)) => Ok(None),

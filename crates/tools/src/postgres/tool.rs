@@ -10,9 +10,7 @@ use language::playbook::Effect;
 use model::outcome::Outcome;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{
-    Call, LogSink, Tool, ToolResult, cancelled_error, timeout_error, wait_for_timeout,
-};
+use crate::call::{Call, LogSink, Tool, ToolResult, cancelled_error, timeout_error, wait_for_timeout};
 use crate::postgres::failure::{PostgresError, connect_timeout_error, timeout_outcome};
 use crate::postgres::pool::{PooledConnection, PostgresPools};
 use crate::postgres::rows::RowSpool;
@@ -93,9 +91,7 @@ impl PostgresTool {
             let done = run::run_statements(lease.client(), statements, &mut spool).await;
             done.map(|answers| StatementsEnd::Answers(answers, spool))
         };
-        let is_well = done
-            .as_ref()
-            .map_or_else(PostgresError::is_server_error, |_| true);
+        let is_well = done.as_ref().map_or_else(PostgresError::is_server_error, |_| true);
         if is_well && is_reusable && !hold.is_interrupted.load(Ordering::Relaxed) {
             hold.is_released.store(true, Ordering::Relaxed);
             lease.release();
@@ -103,9 +99,7 @@ impl PostgresTool {
         match done? {
             StatementsEnd::Outcome(outcome) => Ok(*outcome),
             StatementsEnd::Answers(answers, spool) => {
-                let outcome = spool
-                    .into_outcome(&answers, call.result_writer.as_ref())
-                    .await;
+                let outcome = spool.into_outcome(&answers, call.result_writer.as_ref()).await;
                 Ok(outcome?)
             }
         }
@@ -154,9 +148,7 @@ impl Tool for PostgresTool {
         Ok(match (ended, why) {
             // The statements finished before the interruption took effect.
             (Ok(Ok(outcome)), _) => outcome,
-            (Ok(Err(failure)), InterruptReason::Timeout(limit)) if failure.is_cancelled() => {
-                timeout_outcome(limit)
-            }
+            (Ok(Err(failure)), InterruptReason::Timeout(limit)) if failure.is_cancelled() => timeout_outcome(limit),
             (Ok(Err(failure)), _) if !failure.is_cancelled() => failure.into_outcome(),
             (_, InterruptReason::Stop) => Outcome::error(cancelled_error()),
             (_, InterruptReason::Timeout(limit)) => Outcome::error(timeout_error(limit)),

@@ -16,10 +16,9 @@ use crate::python::context::{PythonContext, PythonReader, StringLiteral};
 
 /// Keywords, which cannot be names.
 const KEYWORDS: &[&str] = &[
-    "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue",
-    "def", "del", "elif", "else", "except", "finally", "for", "from", "global", "if", "import",
-    "in", "is", "lambda", "nonlocal", "not", "or", "pass", "raise", "return", "try", "while",
-    "with", "yield",
+    "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del",
+    "elif", "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is", "lambda", "nonlocal",
+    "not", "or", "pass", "raise", "return", "try", "while", "with", "yield",
 ];
 
 /// Builds the code of some pieces.
@@ -34,17 +33,12 @@ pub fn python_code(pieces: &[CodePiece]) -> Result<String, TaskError> {
             }
             Piece::Value(value) => {
                 let read = || serde_json::from_str(value.as_str()?).ok();
-                let is_literal = matches!(
-                    reader.context(),
-                    PythonContext::Code | PythonContext::Field { .. }
-                );
+                let is_literal = matches!(reader.context(), PythonContext::Code | PythonContext::Field { .. });
                 let json: Option<Value> = (*is_json && is_literal).then(read).flatten();
                 place_value(json.as_ref().unwrap_or(value), &mut reader, &mut code)?;
                 // A quote directly after an empty string would begin a triple-quoted literal.
                 let mut next = pieces[at + 1..].iter().filter_map(piece_text);
-                let is_quoted = next
-                    .next()
-                    .is_some_and(|text| text.starts_with(['\'', '"']));
+                let is_quoted = next.next().is_some_and(|text| text.starts_with(['\'', '"']));
                 if reader.context() == PythonContext::Code && code.ends_with('\'') && is_quoted {
                     code.push(' ');
                 }
@@ -66,11 +60,7 @@ fn piece_text(piece: &CodePiece) -> Option<&str> {
     }
 }
 
-fn place_value(
-    value: &Value,
-    reader: &mut PythonReader,
-    code: &mut String,
-) -> Result<(), TaskError> {
+fn place_value(value: &Value, reader: &mut PythonReader, code: &mut String) -> Result<(), TaskError> {
     match reader.context() {
         PythonContext::Code => return place_in_code(value, reader, code),
         PythonContext::Field { is_text } => code.push_str(&field_text(value, is_text)?),
@@ -111,15 +101,10 @@ fn with_escaped_quotes(tail: &str, literal: StringLiteral) -> String {
     out
 }
 
-fn place_in_code(
-    value: &Value,
-    reader: &mut PythonReader,
-    code: &mut String,
-) -> Result<(), TaskError> {
+fn place_in_code(value: &Value, reader: &mut PythonReader, code: &mut String) -> Result<(), TaskError> {
     let is_number = value.as_u64().is_some();
     if reader.is_in_word() && !is_number {
-        let message =
-            "a value cannot be part of a name; mark it with `| ident`, or pass it under `input`";
+        let message = "a value cannot be part of a name; mark it with `| ident`, or pass it under `input`";
         return Err(refused_error(message));
     }
     let literal = python_literal(value);
@@ -185,9 +170,8 @@ fn spaced_json(value: &Value) -> String {
             format!("[{}]", items.join(", "))
         }
         Value::Object(map) => {
-            let pair = |(key, value): (&String, &Value)| {
-                format!("{}: {}", Value::from(key.as_str()), spaced_json(value))
-            };
+            let pair =
+                |(key, value): (&String, &Value)| format!("{}: {}", Value::from(key.as_str()), spaced_json(value));
             let pairs: Vec<_> = map.iter().map(pair).collect();
             format!("{{{}}}", pairs.join(", "))
         }
@@ -210,9 +194,7 @@ fn python_literal(value: &Value) -> String {
             format!("[{}]", items.join(", "))
         }
         Value::Object(map) => {
-            let pair = |(key, value): (&String, &Value)| {
-                format!("{}: {}", quote_text(key), python_literal(value))
-            };
+            let pair = |(key, value): (&String, &Value)| format!("{}: {}", quote_text(key), python_literal(value));
             let pairs: Vec<_> = map.iter().map(pair).collect();
             format!("{{{}}}", pairs.join(", "))
         }

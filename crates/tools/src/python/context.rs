@@ -22,10 +22,7 @@ pub(crate) enum PythonContext {
 
 /// Form of a string literal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "the letters of a prefix combine freely"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "the letters of a prefix combine freely")]
 pub(crate) struct StringLiteral {
     /// Its quote character.
     pub(crate) quote: char,
@@ -45,9 +42,7 @@ impl StringLiteral {
     /// The literal that a prefix and a quote open; `None` if the word is not a prefix.
     fn from_prefix(prefix: &str, quote: char, is_triple: bool) -> Option<Self> {
         let prefix = prefix.to_ascii_lowercase();
-        let known = [
-            "", "r", "u", "b", "f", "t", "br", "rb", "fr", "rf", "tr", "rt",
-        ];
+        let known = ["", "r", "u", "b", "f", "t", "br", "rb", "fr", "rf", "tr", "rt"];
         known.contains(&prefix.as_str()).then(|| Self {
             quote,
             is_triple,
@@ -60,9 +55,7 @@ impl StringLiteral {
 
     /// Closing quotes.
     pub(crate) fn closing_quote(self) -> String {
-        self.quote
-            .to_string()
-            .repeat(if self.is_triple { 3 } else { 1 })
+        self.quote.to_string().repeat(if self.is_triple { 3 } else { 1 })
     }
 
     /// Prefix and opening quotes of another literal of this form.
@@ -70,12 +63,8 @@ impl StringLiteral {
         let raw = if self.is_raw { "r" } else { "" };
         let kind = match self {
             Self { is_bytes: true, .. } => "b",
-            Self {
-                is_template: true, ..
-            } => "t",
-            Self {
-                has_fields: true, ..
-            } => "f",
+            Self { is_template: true, .. } => "t",
+            Self { has_fields: true, .. } => "f",
             _ => "",
         };
         format!("{kind}{raw}{}", self.closing_quote())
@@ -108,24 +97,15 @@ pub(crate) struct PythonReader {
 impl PythonReader {
     /// Current context.
     pub(crate) fn context(&self) -> PythonContext {
-        let in_field = |open: &OpenPythonConstruct| {
-            matches!(
-                open,
-                OpenPythonConstruct::Field(_) | OpenPythonConstruct::Format
-            )
-        };
+        let in_field =
+            |open: &OpenPythonConstruct| matches!(open, OpenPythonConstruct::Field(_) | OpenPythonConstruct::Format);
         match self.open_constructs.last() {
             Some(OpenPythonConstruct::Comment) => PythonContext::Comment,
             open if self.open_constructs.iter().any(in_field) => PythonContext::Field {
-                is_text: matches!(
-                    open,
-                    Some(OpenPythonConstruct::Text(_) | OpenPythonConstruct::Format)
-                ),
+                is_text: matches!(open, Some(OpenPythonConstruct::Text(_) | OpenPythonConstruct::Format)),
             },
             Some(OpenPythonConstruct::Text(literal)) => PythonContext::Text(*literal),
-            None | Some(OpenPythonConstruct::Field(_) | OpenPythonConstruct::Format) => {
-                PythonContext::Code
-            }
+            None | Some(OpenPythonConstruct::Field(_) | OpenPythonConstruct::Format) => PythonContext::Code,
         }
     }
 
@@ -244,8 +224,7 @@ impl PythonReader {
         };
         self.word.clear();
         self.open_constructs.pop();
-        self.open_constructs
-            .push(OpenPythonConstruct::Field(deeper));
+        self.open_constructs.push(OpenPythonConstruct::Field(deeper));
         1
     }
 
@@ -254,10 +233,8 @@ impl PythonReader {
             let is_triple = ahead.starts_with(&[c, c]);
             let prefix = std::mem::take(&mut self.word);
             let plain = || StringLiteral::from_prefix("", c, is_triple);
-            if let Some(literal) = StringLiteral::from_prefix(&prefix, c, is_triple).or_else(plain)
-            {
-                self.open_constructs
-                    .push(OpenPythonConstruct::Text(literal));
+            if let Some(literal) = StringLiteral::from_prefix(&prefix, c, is_triple).or_else(plain) {
+                self.open_constructs.push(OpenPythonConstruct::Text(literal));
                 self.tail = 0;
             }
             return if is_triple { 3 } else { 1 };

@@ -10,9 +10,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::code::python_code;
-use crate::corpus::{
-    Case, all_cases, cases_from, check_marked_values, code_pieces as pieces, json_pieces, report,
-};
+use crate::corpus::{Case, all_cases, cases_from, check_marked_values, code_pieces as pieces, json_pieces, report};
 
 /// What an attacker sends.
 const ATTACKS: &[&str] = &[
@@ -204,10 +202,7 @@ fn check_cases(cases: &[Case]) {
         let code = &pair["attack"];
         (!difference.is_empty()).then(|| format!("{code}: {difference}"))
     };
-    report(
-        cases,
-        pairs.iter().zip(find_differences(&pairs)).map(problem),
-    );
+    report(cases, pairs.iter().zip(find_differences(&pairs)).map(problem));
 }
 
 #[test]
@@ -229,8 +224,7 @@ proptest! {
 
 #[test]
 fn values_are_python_literals_outside_of_quotes() {
-    let value =
-        json!({"n": null, "t": true, "f": false, "i": -5, "x": 1.5, "s": "it's", "l": [1, "a"]});
+    let value = json!({"n": null, "t": true, "f": false, "i": -5, "x": 1.5, "s": "it's", "l": [1, "a"]});
     assert_eq!(
         place_attack("v = @", &value),
         "v = {'n': None, 't': True, 'f': False, 'i': (-5), 'x': 1.5, 's': 'it\\'s', 'l': [1, 'a']}"
@@ -246,20 +240,14 @@ fn values_are_python_literals_outside_of_quotes() {
 #[test]
 fn json_is_a_literal_outside_of_quotes_and_a_text_inside() {
     let json = |place: &str, text: &str| python_code(&json_pieces(place, text)).unwrap();
-    assert_eq!(
-        json("v = @", "{\"a\": [true, null]}"),
-        "v = {'a': [True, None]}"
-    );
+    assert_eq!(json("v = @", "{\"a\": [true, null]}"), "v = {'a': [True, None]}");
     assert_eq!(json("v = @", "\"x\""), "v = 'x'");
     assert_eq!(json("v = '@'", "\"x\""), "v = '\"x\"'");
 }
 
 #[test]
 fn lines_stay_where_they_are() {
-    let code = place_attack(
-        "a = '@'\nb = r'''@'''\n# @\nc = @\nd = 1",
-        &json!("x\ny\r\nz"),
-    );
+    let code = place_attack("a = '@'\nb = r'''@'''\n# @\nc = @\nd = 1", &json!("x\ny\r\nz"));
     assert_eq!(code.lines().count(), 5);
 }
 
@@ -281,10 +269,5 @@ fn what_cannot_be_placed_is_refused() {
 
 #[test]
 fn marked_values_are_names_and_programs() {
-    check_marked_values(
-        python_code,
-        "x = 1",
-        "rows",
-        &["x y", "1x", "import", "", "x\n"],
-    );
+    check_marked_values(python_code, "x = 1", "rows", &["x y", "1x", "import", "", "x\n"]);
 }

@@ -57,8 +57,7 @@ impl CodeRequirements {
     fn add(&mut self, text: &str) -> Result<(), TaskError> {
         let text = text.trim();
         // Text that begins with a dash is a pip option, not a requirement.
-        let is_plain =
-            !text.is_empty() && !text.starts_with('-') && !text.chars().any(char::is_control);
+        let is_plain = !text.is_empty() && !text.starts_with('-') && !text.chars().any(char::is_control);
         if !is_plain {
             return Err(invalid_libs_error(format!(
                 "invalid requirement `{text}`; use a form such as `requests==2.31`"
@@ -71,24 +70,18 @@ impl CodeRequirements {
     /// Checks the version of an interpreter and removes requirements that are standard modules.
     pub(crate) fn reduce_for(mut self, facts: &InterpreterFacts) -> Result<Self, TaskError> {
         if let Some(wanted) = self.python.take() {
-            let specifiers = VersionSpecifiers::parse(&wanted).ok_or_else(|| {
-                invalid_libs_error(format!("invalid `requires-python`: `{wanted}`"))
-            })?;
+            let specifiers = VersionSpecifiers::parse(&wanted)
+                .ok_or_else(|| invalid_libs_error(format!("invalid `requires-python`: `{wanted}`")))?;
             if !specifiers.matches(facts.version) {
                 let version = facts.version_text();
                 let message = format!(
                     "the code requires Python {wanted}, but `{}` is {version}; set NOETL_PYTHON on the worker",
                     facts.executable.display()
                 );
-                return Err(TaskError::new(
-                    ErrorKind::ClientError,
-                    "PYTHON_VERSION",
-                    message,
-                ));
+                return Err(TaskError::new(ErrorKind::ClientError, "PYTHON_VERSION", message));
             }
         }
-        self.requirements
-            .retain(|name| !facts.modules.contains(name));
+        self.requirements.retain(|name| !facts.modules.contains(name));
         Ok(self)
     }
 }
@@ -107,9 +100,7 @@ fn parse_inline_metadata(code: &str) -> Result<Option<InlineMetadata>, TaskError
     if !code.contains("# /// script") {
         return Ok(None);
     }
-    let mut lines = code
-        .lines()
-        .skip_while(|line| line.trim_end() != "# /// script");
+    let mut lines = code.lines().skip_while(|line| line.trim_end() != "# /// script");
     if lines.next().is_none() {
         return Ok(None);
     }
@@ -119,10 +110,7 @@ fn parse_inline_metadata(code: &str) -> Result<Option<InlineMetadata>, TaskError
         if line == "# ///" {
             let block = toml::from_str(&text);
             return block.map(Some).map_err(|error| {
-                invalid_libs_error(format!(
-                    "cannot parse the `# /// script` block: {}",
-                    error.message()
-                ))
+                invalid_libs_error(format!("cannot parse the `# /// script` block: {}", error.message()))
             });
         }
         let Some(rest) = line.strip_prefix('#') else {
@@ -158,21 +146,13 @@ mod tests {
         let found = parse_needs(json!(["six", "attrs==23.1"]), code).unwrap();
         assert_eq!(found.requirements, ["attrs==23.1", "numpy>1", "six"]);
         assert_eq!(found.python.as_deref(), Some(">=3.8"));
-        assert!(
-            parse_needs(json!({"m": "math"}), "return 1")
-                .unwrap()
-                .is_empty()
-        );
+        assert!(parse_needs(json!({"m": "math"}), "return 1").unwrap().is_empty());
     }
 
     #[test]
     fn options_of_pip_are_no_requirements() {
         for text in ["--index-url=http://x", "-e .", "", "a\nb"] {
-            assert_eq!(
-                parse_needs(json!([text]), "").unwrap_err().code,
-                "TOOL_INPUT",
-                "{text}"
-            );
+            assert_eq!(parse_needs(json!([text]), "").unwrap_err().code, "TOOL_INPUT", "{text}");
         }
     }
 
@@ -182,20 +162,13 @@ mod tests {
             "# /// script\n# dependencies = [\n# ///\n",
             "# /// script\n# dependencies = []\nx = 1\n",
         ] {
-            assert_eq!(
-                parse_needs(json!(null), code).unwrap_err().code,
-                "TOOL_INPUT",
-                "{code}"
-            );
+            assert_eq!(parse_needs(json!(null), code).unwrap_err().code, "TOOL_INPUT", "{code}");
         }
     }
 
     #[test]
     fn only_a_bare_name_is_imported() {
-        assert_eq!(
-            module_name("python-dateutil").as_deref(),
-            Some("python_dateutil")
-        );
+        assert_eq!(module_name("python-dateutil").as_deref(), Some("python_dateutil"));
         assert_eq!(module_name("six>=1"), None);
         assert_eq!(module_name("a[b]"), None);
     }

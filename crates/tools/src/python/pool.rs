@@ -44,9 +44,7 @@ impl InterpreterPool {
     pub(crate) fn new(config: &PythonConfig, env: BTreeMap<String, String>) -> Self {
         Self {
             call_permits: Semaphore::new(config.pool_max.max(1)),
-            start_permits: Semaphore::new(
-                std::thread::available_parallelism().map_or(1, NonZero::get),
-            ),
+            start_permits: Semaphore::new(std::thread::available_parallelism().map_or(1, NonZero::get)),
             returned: Notify::new(),
             idle: Mutex::default(),
             idle_max: config.pool_max.max(1),

@@ -146,12 +146,8 @@ impl Interpreter {
             }
         };
         let reply = self.end_if_unusable(reply).await;
-        self.group
-            .stdout
-            .drain(&mut outputs.stdout, LogStream::Stdout, log);
-        self.group
-            .stderr
-            .drain(&mut outputs.stderr, LogStream::Stderr, log);
+        self.group.stdout.drain(&mut outputs.stdout, LogStream::Stdout, log);
+        self.group.stderr.drain(&mut outputs.stderr, LogStream::Stderr, log);
         for capture in [outputs.stdout, outputs.stderr].into_iter().flatten() {
             capture.finish(log);
         }

@@ -77,13 +77,8 @@ fn runner_libs(call: &Call) -> Result<Option<Value>, TaskError> {
         Some(Value::Object(map)) if map.is_empty() => Ok(None),
         Some(Value::Object(map)) => Ok(Some(Value::Object(map.clone()))),
         Some(Value::Array(list)) => {
-            let names = list
-                .iter()
-                .filter_map(Value::as_str)
-                .filter_map(module_name);
-            let map: Map<String, Value> = names
-                .map(|name| (name.clone(), json!({"try": name})))
-                .collect();
+            let names = list.iter().filter_map(Value::as_str).filter_map(module_name);
+            let map: Map<String, Value> = names.map(|name| (name.clone(), json!({"try": name}))).collect();
             Ok((!map.is_empty()).then_some(Value::Object(map)))
         }
         Some(other) => {
@@ -98,9 +93,7 @@ pub(crate) fn inline_source(call: &Call) -> Result<Option<CodeSource>, TaskError
     let Some(code) = call.text_field("code")? else {
         return match call.field("script") {
             Some(_) => Ok(None),
-            None => {
-                Err(call.missing_key_error("code", "set it to the code to run, or set `script`"))
-            }
+            None => Err(call.missing_key_error("code", "set it to the code to run, or set `script`")),
         };
     };
     Ok(Some(CodeSource {

@@ -56,9 +56,7 @@ pub(crate) fn reply_outcome(reply: RunnerReply, file: &str) -> (Outcome, bool) {
         RunnerReply::TooLarge(limit) => TaskError::new(
             ErrorKind::Schema,
             "LIMIT_RESULT",
-            format!(
-                "result exceeds the limit of {limit} bytes; write it to a file and return its path"
-            ),
+            format!("result exceeds the limit of {limit} bytes; write it to a file and return its path"),
         ),
         RunnerReply::TimedOut(limit) => timeout_error(limit),
         RunnerReply::Stopped => cancelled_error(),

@@ -85,10 +85,7 @@ impl InterpreterFinder<'_> {
             return Ok((None, housed));
         }
         let confines = (self.rules_for)(&housed.read_dirs);
-        let facts = self
-            .facts_cache
-            .facts_of(python, self.env, &confines)
-            .await?;
+        let facts = self.facts_cache.facts_of(python, self.env, &confines).await?;
         Ok((Some(facts), housed))
     }
 }

@@ -13,9 +13,7 @@ use crate::http::HttpClients;
 use crate::isolation::SandboxLevel;
 use crate::python::PythonTool;
 use crate::registry::{HttpLimits, PythonConfig};
-use crate::testing::{
-    RecordedLogLines, build_call, expect_error, expect_result, run_tool, wait_until_gone,
-};
+use crate::testing::{RecordedLogLines, build_call, expect_error, expect_result, run_tool, wait_until_gone};
 use model::task_log::LogStream;
 
 fn python_tool() -> PythonTool {
@@ -31,30 +29,15 @@ fn tool_with(config: PythonConfig) -> PythonTool {
         .filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)));
     let network = crate::network::NetworkConfig::default();
     let clients = Arc::new(HttpClients::new(HttpLimits::default(), &network));
-    PythonTool::new(
-        &config,
-        env.collect::<BTreeMap<_, _>>(),
-        clients,
-        SandboxLevel::None,
-    )
+    PythonTool::new(&config, env.collect::<BTreeMap<_, _>>(), clients, SandboxLevel::None)
 }
 
 async fn run_value(code: &str, input: Value) -> Value {
-    expect_result(
-        run_tool(
-            &python_tool(),
-            build_call("python", json!({"code": code}), input),
-        )
-        .await,
-    )
+    expect_result(run_tool(&python_tool(), build_call("python", json!({"code": code}), input)).await)
 }
 
 async fn run_failure(code: &str) -> Outcome {
-    run_tool(
-        &python_tool(),
-        build_call("python", json!({"code": code}), json!({})),
-    )
-    .await
+    run_tool(&python_tool(), build_call("python", json!({"code": code}), json!({}))).await
 }
 
 #[tokio::test]
@@ -63,10 +46,7 @@ async fn the_three_styles_give_their_result() {
         run_value("result = {'a': x + 1}", json!({"x": 1})).await,
         json!({"a": 2})
     );
-    assert_eq!(
-        run_value("if x:\n    return x * 2\n", json!({"x": 4})).await,
-        json!(8)
-    );
+    assert_eq!(run_value("if x:\n    return x * 2\n", json!({"x": 4})).await, json!(8));
     assert_eq!(
         run_value("def main(x, y=5):\n    return x + y", json!({"x": 1})).await,
         json!(6)
@@ -84,11 +64,7 @@ async fn the_three_styles_give_their_result() {
         json!({"x": 3})
     );
     assert_eq!(
-        run_value(
-            "import asyncio\nawait asyncio.sleep(0)\nreturn x",
-            json!({"x": 3})
-        )
-        .await,
+        run_value("import asyncio\nawait asyncio.sleep(0)\nreturn x", json!({"x": 3})).await,
         json!(3)
     );
 }
@@ -96,14 +72,8 @@ async fn the_three_styles_give_their_result() {
 #[tokio::test]
 async fn an_input_may_be_called_result() {
     let input = json!({"result": [1, 2]});
-    assert_eq!(
-        run_value("return len(result)", input.clone()).await,
-        json!(2)
-    );
-    assert_eq!(
-        run_value("result = len(result)", input.clone()).await,
-        json!(2)
-    );
+    assert_eq!(run_value("return len(result)", input.clone()).await, json!(2));
+    assert_eq!(run_value("result = len(result)", input.clone()).await, json!(2));
     assert_eq!(
         run_value("def main(result):\n    return len(result)", input.clone()).await,
         json!(2)
@@ -128,11 +98,7 @@ async fn a_top_level_return_sees_functions_and_their_globals() {
 #[tokio::test]
 async fn context_is_built_only_for_code_that_names_it() {
     let tool = python_tool();
-    let mut asking = build_call(
-        "python",
-        json!({"code": "return context['execution_id']"}),
-        json!({}),
-    );
+    let mut asking = build_call("python", json!({"code": "return context['execution_id']"}), json!({}));
     asking.context = Arc::new(|| json!({"execution_id": "7"}));
     assert_eq!(expect_result(run_tool(&tool, asking).await), json!("7"));
     let mut silent = build_call("python", json!({"code": "return 1"}), json!({}));
@@ -184,15 +150,10 @@ async fn prints_never_touch_the_result() {
     let code = "import os, subprocess, sys\nprint('one')\nos.write(1, b'two\\n')\nsubprocess.run(['sh', '-c', 'echo three; echo four >&2'])\nprint('{\"result\": 0}', file=sys.stderr)\nreturn 'ok'";
     let lines = RecordedLogLines::default();
     let call = build_call("python", json!({"code": code}), json!({}));
-    let outcome = python_tool()
-        .call(call, CancellationToken::new(), &lines)
-        .await;
+    let outcome = python_tool().call(call, CancellationToken::new(), &lines).await;
     assert_eq!(expect_result(outcome), json!("ok"));
     assert_eq!(lines.lines_of(LogStream::Stdout), ["one", "two", "three"]);
-    assert_eq!(
-        lines.lines_of(LogStream::Stderr),
-        ["four", "{\"result\": 0}"]
-    );
+    assert_eq!(lines.lines_of(LogStream::Stderr), ["four", "{\"result\": 0}"]);
 }
 
 #[tokio::test]
@@ -200,9 +161,7 @@ async fn a_flood_of_output_does_not_block_the_code() {
     let code = "for i in range(200000):\n    print('x' * 50)\nreturn 'done'";
     let lines = RecordedLogLines::default();
     let call = build_call("python", json!({"code": code}), json!({}));
-    let outcome = python_tool()
-        .call(call, CancellationToken::new(), &lines)
-        .await;
+    let outcome = python_tool().call(call, CancellationToken::new(), &lines).await;
     assert_eq!(expect_result(outcome), json!("done"));
     let lines = lines.lines_of(LogStream::Stdout);
     assert!(lines.len() < 30_000, "{}", lines.len());
@@ -266,17 +225,9 @@ async fn every_way_to_die_is_an_outcome_and_the_next_call_works() {
         ("import missing_module_x", "PYTHON_MODULE_NOT_FOUND_ERROR"),
         ("def f():\n    f()\nf()", "PYTHON_RECURSION_ERROR"),
     ] {
-        let outcome = run_tool(
-            &tool,
-            build_call("python", json!({"code": code}), json!({})),
-        )
-        .await;
+        let outcome = run_tool(&tool, build_call("python", json!({"code": code}), json!({}))).await;
         assert_eq!(expect_error(&outcome).code, wanted, "{code}");
-        let next = run_tool(
-            &tool,
-            build_call("python", json!({"code": "return 1"}), json!({})),
-        )
-        .await;
+        let next = run_tool(&tool, build_call("python", json!({"code": "return 1"}), json!({}))).await;
         assert_eq!(expect_result(next), json!(1), "after {code}");
     }
 }
@@ -373,11 +324,7 @@ async fn a_timeout_kills_the_code_and_its_children() {
     assert!(expect_error(&outcome).retryable);
     let pid = std::fs::read_to_string(folder.path().join("pid")).unwrap();
     wait_until_gone(&pid).await;
-    let next = run_tool(
-        &tool,
-        build_call("python", json!({"code": "return 1"}), json!({})),
-    )
-    .await;
+    let next = run_tool(&tool, build_call("python", json!({"code": "return 1"}), json!({}))).await;
     assert_eq!(expect_result(next), json!(1));
 }
 
@@ -407,13 +354,7 @@ async fn an_interpreter_is_reused_until_it_has_done_its_share() {
         calls_max: 2,
         ..PythonConfig::default()
     });
-    let pid = || {
-        build_call(
-            "python",
-            json!({"code": "import os\nreturn os.getpid()"}),
-            json!({}),
-        )
-    };
+    let pid = || build_call("python", json!({"code": "import os\nreturn os.getpid()"}), json!({}));
     let first = expect_result(run_tool(&tool, pid()).await);
     assert_eq!(expect_result(run_tool(&tool, pid()).await), first);
     assert_ne!(expect_result(run_tool(&tool, pid()).await), first);
@@ -434,11 +375,7 @@ async fn a_missing_interpreter_says_what_to_install() {
 #[tokio::test]
 async fn a_script_is_read_from_a_file() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(
-        folder.path().join("s.py"),
-        "def main(x):\n    return 1 / x\n",
-    )
-    .unwrap();
+    std::fs::write(folder.path().join("s.py"), "def main(x):\n    return 1 / x\n").unwrap();
     for script in [
         json!("s.py"),
         json!({"uri": "file://s.py"}),
@@ -450,15 +387,9 @@ async fn a_script_is_read_from_a_file() {
         assert_eq!(expect_error(&outcome).code, "PYTHON_ZERO_DIVISION_ERROR");
         assert_eq!(expect_error(&outcome).details["line"], 2);
     }
-    for (uri, code) in [
-        ("gs://b/s.py", "AUTH_INVALID"),
-        ("ftp://b/s.py", "SCRIPT_SOURCE"),
-    ] {
+    for (uri, code) in [("gs://b/s.py", "AUTH_INVALID"), ("ftp://b/s.py", "SCRIPT_SOURCE")] {
         let far = build_call("python", json!({"script": {"uri": uri}}), json!({}));
-        assert_eq!(
-            expect_error(&run_tool(&python_tool(), far).await).code,
-            code
-        );
+        assert_eq!(expect_error(&run_tool(&python_tool(), far).await).code, code);
     }
     let gone = build_call("python", json!({"script": "gone.py"}), json!({}));
     assert_eq!(
@@ -489,9 +420,7 @@ async fn what_is_printed_is_logged_while_the_code_runs() {
     let mut call = build_call("python", json!({"code": code}), json!({}));
     call.site.base_dir = dir.path().to_owned();
     call.timeout.total = Some(Duration::from_secs(30));
-    let outcome = python_tool()
-        .call(call, CancellationToken::new(), &log)
-        .await;
+    let outcome = python_tool().call(call, CancellationToken::new(), &log).await;
     assert_eq!(expect_result(outcome), json!(1));
     assert_eq!(log.1.lines_of(LogStream::Stdout), ["first", "last"]);
     assert_eq!(log.1.lines_of(LogStream::Stderr), ["err"]);

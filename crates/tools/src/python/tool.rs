@@ -89,10 +89,7 @@ impl PythonTool {
             return Ok(homeless(python));
         }
         let free = SandboxRules::default();
-        let facts = self
-            .facts_cache
-            .facts_of(&python, self.pool.env(), &free)
-            .await?;
+        let facts = self.facts_cache.facts_of(&python, self.pool.env(), &free).await?;
         let needs = needs.reduce_for(&facts)?;
         if needs.requirements.is_empty() {
             return Ok(homeless(python));
@@ -106,11 +103,7 @@ impl PythonTool {
         Ok(homeless(python))
     }
 
-    async fn load_source(
-        &self,
-        call: &Call,
-        stop: &CancellationToken,
-    ) -> Result<CodeSource, TaskError> {
+    async fn load_source(&self, call: &Call, stop: &CancellationToken) -> Result<CodeSource, TaskError> {
         if let Some(source) = inline_source(call)? {
             return Ok(source);
         }

@@ -89,9 +89,7 @@ impl RhaiReader {
     fn read(&mut self, c: char, ahead: &[char]) -> usize {
         match self.open.last().copied() {
             None => self.read_code(c, ahead),
-            Some(OpenRhaiConstruct::Interpolation(depth)) => {
-                self.read_interpolation(c, ahead, depth)
-            }
+            Some(OpenRhaiConstruct::Interpolation(depth)) => self.read_interpolation(c, ahead, depth),
             Some(OpenRhaiConstruct::String) => self.read_quoted(c, ahead, '"'),
             Some(OpenRhaiConstruct::Character) => self.read_quoted(c, ahead, '\''),
             Some(OpenRhaiConstruct::Interpolated) => self.read_interpolated(c, ahead),
@@ -102,9 +100,7 @@ impl RhaiReader {
                 }
                 1
             }
-            Some(OpenRhaiConstruct::BlockComment(depth)) => {
-                self.read_block_comment(c, ahead, depth)
-            }
+            Some(OpenRhaiConstruct::BlockComment(depth)) => self.read_block_comment(c, ahead, depth),
         }
     }
 

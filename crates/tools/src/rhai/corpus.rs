@@ -12,8 +12,7 @@ use serde_json::{Value, json};
 use super::program::rhai_script;
 use super::run_script;
 use crate::corpus::{
-    all_cases, cases_from, check, check_marked_values, code_pieces as pieces, json_pieces,
-    plain_values,
+    all_cases, cases_from, check, check_marked_values, code_pieces as pieces, json_pieces, plain_values,
 };
 
 /// The harmless value.
@@ -169,8 +168,7 @@ fn syntax_tree(script: &str) -> Result<String, String> {
 /// What is wrong with a place and an attack.
 fn find_problem(place: &str, attack: &str) -> Option<String> {
     let code = build_script(place, &json!(attack));
-    let expected =
-        syntax_tree(&build_script(place, &json!(HARMLESS))).expect("the place is a script");
+    let expected = syntax_tree(&build_script(place, &json!(HARMLESS))).expect("the place is a script");
     let inner = |text: &str| {
         let quoted = format!("{text:?}");
         quoted[1..quoted.len() - 1].to_owned()
@@ -227,10 +225,7 @@ fn a_value_in_code_is_that_value() {
 #[test]
 fn json_of_a_template_is_a_literal_in_code_and_a_text_in_quotes() {
     let json = |place: &str, text: &str| rhai_script(&json_pieces(place, text)).unwrap();
-    assert_eq!(
-        json("let v = @;", "{\"a\": [true]}"),
-        "let v = #{\"a\": [true]};"
-    );
+    assert_eq!(json("let v = @;", "{\"a\": [true]}"), "let v = #{\"a\": [true]};");
     assert_eq!(json("\"@\"", "\"x\""), "\"\\\"x\\\"\"");
 }
 
@@ -254,19 +249,11 @@ fn what_cannot_be_placed_is_refused() {
 
 #[test]
 fn marked_values_are_names_and_programs() {
-    check_marked_values(
-        rhai_script,
-        "1 + 1",
-        "rows",
-        &["x y", "1x", "let", "", "x\n", "x;"],
-    );
+    check_marked_values(rhai_script, "1 + 1", "rows", &["x y", "1x", "let", "", "x\n", "x;"]);
 }
 
 #[test]
 fn lines_stay_where_they_are() {
-    let code = build_script(
-        "let a = \"@\";\nlet b = `@`;\n// @\n/* @ */\n@",
-        &json!("x\ny\r\nz"),
-    );
+    let code = build_script("let a = \"@\";\nlet b = `@`;\n// @\n/* @ */\n@", &json!("x\ny\r\nz"));
     assert_eq!(code.lines().count(), 5);
 }

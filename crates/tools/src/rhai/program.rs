@@ -12,8 +12,7 @@ use serde_json::Value;
 
 use crate::rhai::context::{RhaiContext, RhaiReader};
 use crate::value_placement::{
-    ProgramPart, code_value, identifier, is_word_character, placement_error, plain_text,
-    program_parts,
+    ProgramPart, code_value, identifier, is_word_character, placement_error, plain_text, program_parts,
 };
 
 /// Keywords, which cannot be names.
@@ -58,8 +57,7 @@ const KEYWORDS: &[&str] = &[
 /// Builds the script of some pieces.
 pub fn rhai_script(pieces: &[CodePiece]) -> Result<String, TaskError> {
     let parts = program_parts(pieces, |value| {
-        let message =
-            "`| ident` requires a valid Rhai name: letters, digits and `_`, not a keyword";
+        let message = "`| ident` requires a valid Rhai name: letters, digits and `_`, not a keyword";
         let name = identifier(value, KEYWORDS).ok_or_else(|| refused_error(message))?;
         Ok(name.to_owned())
     })?;
@@ -70,10 +68,7 @@ pub fn rhai_script(pieces: &[CodePiece]) -> Result<String, TaskError> {
         match part {
             ProgramPart::Text(text) => {
                 let continues = |c: char| is_word_character(c) || matches!(c, '"' | '#');
-                if is_behind_value
-                    && reader.context() == RhaiContext::Code
-                    && text.starts_with(continues)
-                {
+                if is_behind_value && reader.context() == RhaiContext::Code && text.starts_with(continues) {
                     script.push(' ');
                 }
                 reader.read_text(text);
@@ -90,12 +85,7 @@ pub fn rhai_script(pieces: &[CodePiece]) -> Result<String, TaskError> {
     Ok(script)
 }
 
-fn place_value(
-    value: &Value,
-    is_json: bool,
-    reader: &RhaiReader,
-    script: &mut String,
-) -> Result<(), TaskError> {
+fn place_value(value: &Value, is_json: bool, reader: &RhaiReader, script: &mut String) -> Result<(), TaskError> {
     match reader.context() {
         RhaiContext::Code => return place_in_code(&code_value(value, is_json), reader, script),
         RhaiContext::String => {
@@ -169,9 +159,7 @@ fn rhai_literal(value: &Value) -> String {
             format!("[{}]", items.join(", "))
         }
         Value::Object(entries) => {
-            let entry = |(key, value): (&String, &Value)| {
-                format!("{}: {}", quote_text(key), rhai_literal(value))
-            };
+            let entry = |(key, value): (&String, &Value)| format!("{}: {}", quote_text(key), rhai_literal(value));
             let entries: Vec<_> = entries.iter().map(entry).collect();
             format!("#{{{}}}", entries.join(", "))
         }

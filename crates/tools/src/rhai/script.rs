@@ -105,9 +105,7 @@ fn task_error(error: &EvalAltResult, limit: Duration) -> TaskError {
     let position = cause.position();
     let task_error = match cause {
         EvalAltResult::ErrorTerminated(..) => timeout_error(limit),
-        EvalAltResult::ErrorParsing(what, _) => {
-            TaskError::new(ErrorKind::Parse, "RHAI_SYNTAX", what.to_string())
-        }
+        EvalAltResult::ErrorParsing(what, _) => TaskError::new(ErrorKind::Parse, "RHAI_SYNTAX", what.to_string()),
         EvalAltResult::ErrorTooManyOperations(_)
         | EvalAltResult::ErrorTooManyVariables(_)
         | EvalAltResult::ErrorTooManyModules(_)
@@ -118,9 +116,7 @@ fn task_error(error: &EvalAltResult, limit: Duration) -> TaskError {
         _ => TaskError::new(ErrorKind::Transform, "RHAI_ERROR", error.to_string()),
     };
     match (position.line(), position.position()) {
-        (Some(line), Some(column)) => task_error
-            .with_detail("line", line)
-            .with_detail("column", column),
+        (Some(line), Some(column)) => task_error.with_detail("line", line).with_detail("column", column),
         (Some(line), None) => task_error.with_detail("line", line),
         (None, _) => task_error,
     }
@@ -129,8 +125,9 @@ fn task_error(error: &EvalAltResult, limit: Duration) -> TaskError {
 /// Innermost error of nested function calls.
 fn innermost_error(error: &EvalAltResult) -> &EvalAltResult {
     match error {
-        EvalAltResult::ErrorInFunctionCall(_, _, inner, _)
-        | EvalAltResult::ErrorInModule(_, inner, _) => innermost_error(inner),
+        EvalAltResult::ErrorInFunctionCall(_, _, inner, _) | EvalAltResult::ErrorInModule(_, inner, _) => {
+            innermost_error(inner)
+        }
         other => other,
     }
 }

@@ -26,12 +26,7 @@ impl RhaiTool {
         Self { processes }
     }
 
-    async fn evaluate(
-        &self,
-        call: &mut Call,
-        stop: &CancellationToken,
-        log: &dyn LogSink,
-    ) -> Result<Value, TaskError> {
+    async fn evaluate(&self, call: &mut Call, stop: &CancellationToken, log: &dyn LogSink) -> Result<Value, TaskError> {
         let Some(code) = call.text_field("code")? else {
             return Err(call.missing_key_error("code", "set it to the script to run"));
         };
@@ -92,14 +87,8 @@ mod tests {
     async fn the_last_expression_is_the_result() {
         let code = "let t = 0; for n in items { t += n; } #{total: t, first: items[0], ok: input.items.len() == 2}";
         let outcome = eval_script(code, json!({"items": [1, 2]})).await;
-        assert_eq!(
-            expect_result(outcome),
-            json!({"total": 3, "first": 1, "ok": true})
-        );
-        assert_eq!(
-            expect_result(eval_script("let x = 1;", json!({})).await),
-            Value::Null
-        );
+        assert_eq!(expect_result(outcome), json!({"total": 3, "first": 1, "ok": true}));
+        assert_eq!(expect_result(eval_script("let x = 1;", json!({})).await), Value::Null);
     }
 
     #[tokio::test]
@@ -129,10 +118,7 @@ mod tests {
     async fn a_timeout_ends_the_script() {
         let mut endless = build_call("rhai", json!({"code": "loop { }"}), json!({}));
         endless.timeout.total = Some(Duration::from_millis(1));
-        assert_eq!(
-            expect_error(&run_tool(&rhai_tool(), endless).await).code,
-            "TIMEOUT"
-        );
+        assert_eq!(expect_error(&run_tool(&rhai_tool(), endless).await).code, "TIMEOUT");
     }
 
     #[tokio::test]

@@ -162,13 +162,7 @@ const BOTH_SHELLS: &[&str] = &["/bin/sh", "bash"];
 const BASH_ONLY: &[&str] = &["bash"];
 
 const CONTEXTS: &[AttackContext] = &[
-    context(
-        "bare",
-        "printf '%s' ",
-        "",
-        BOTH_SHELLS,
-        ExpectedOutput::Exact,
-    ),
+    context("bare", "printf '%s' ", "", BOTH_SHELLS, ExpectedOutput::Exact),
     context(
         "bare, as a part of a word",
         "printf '%s' pre",
@@ -218,13 +212,7 @@ const CONTEXTS: &[AttackContext] = &[
         BOTH_SHELLS,
         ExpectedOutput::Exact,
     ),
-    context(
-        "heredoc",
-        "cat <<EOF\n",
-        "\nEOF\n",
-        BOTH_SHELLS,
-        ExpectedOutput::Exact,
-    ),
+    context("heredoc", "cat <<EOF\n", "\nEOF\n", BOTH_SHELLS, ExpectedOutput::Exact),
     context(
         "heredoc, tabs stripped",
         "cat <<-EOF\n\tx",
@@ -260,13 +248,7 @@ const CONTEXTS: &[AttackContext] = &[
         BOTH_SHELLS,
         ExpectedOutput::Trimmed,
     ),
-    context(
-        "subshell",
-        "(printf '%s' ",
-        ")",
-        BOTH_SHELLS,
-        ExpectedOutput::Exact,
-    ),
+    context("subshell", "(printf '%s' ", ")", BOTH_SHELLS, ExpectedOutput::Exact),
     context(
         "condition",
         "if [ -n ",
@@ -281,20 +263,8 @@ const CONTEXTS: &[AttackContext] = &[
         BOTH_SHELLS,
         ExpectedOutput::Exact,
     ),
-    context(
-        "here-string",
-        "cat <<< ",
-        "",
-        BASH_ONLY,
-        ExpectedOutput::Exact,
-    ),
-    context(
-        "comment",
-        ": # ",
-        "\n:",
-        BOTH_SHELLS,
-        ExpectedOutput::Nothing,
-    ),
+    context("here-string", "cat <<< ", "", BASH_ONLY, ExpectedOutput::Exact),
+    context("comment", ": # ", "\n:", BOTH_SHELLS, ExpectedOutput::Nothing),
     context(
         "arithmetic",
         "printf '%s' $(( 1 + ",
@@ -337,18 +307,10 @@ impl AttackContext {
 
 fn shell_tool() -> ShellTool {
     let path = "/usr/local/bin:/usr/bin:/bin".to_owned();
-    ShellTool::new(
-        BTreeMap::from([("PATH".to_owned(), path)]),
-        SandboxLevel::None,
-    )
+    ShellTool::new(BTreeMap::from([("PATH".to_owned(), path)]), SandboxLevel::None)
 }
 
-async fn run_attack(
-    place: &AttackContext,
-    shell: &str,
-    value: &str,
-    dir: &Path,
-) -> Result<String, String> {
+async fn run_attack(place: &AttackContext, shell: &str, value: &str, dir: &Path) -> Result<String, String> {
     let pieces = vec![
         Piece::Text(place.before.to_owned()),
         Piece::Value(value.into()),
@@ -364,9 +326,7 @@ async fn run_pieces(pieces: Vec<Piece>, shell: &str, dir: &Path) -> Result<Strin
     call.fields = json!({"shell": shell}).as_object().unwrap().clone();
     let outcome = run_tool(&shell_tool(), call).await;
     match &outcome {
-        model::outcome::Outcome::Ok(success) => {
-            Ok(success.result["stdout"].as_str().unwrap().to_owned())
-        }
+        model::outcome::Outcome::Ok(success) => Ok(success.result["stdout"].as_str().unwrap().to_owned()),
         model::outcome::Outcome::Error(_) => Err(expect_error(&outcome).code.clone()),
     }
 }
@@ -406,12 +366,7 @@ async fn no_value_becomes_a_command_wherever_it_stands() {
     for place in CONTEXTS {
         faults.extend(run_attacks(place).await);
     }
-    assert!(
-        faults.is_empty(),
-        "{} faults:\n{}",
-        faults.len(),
-        faults.join("\n")
-    );
+    assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
 }
 
 #[tokio::test]
@@ -445,43 +400,22 @@ const COMBINED_ATTACKS: &[(&str, Result<&str, &str>)] = &[
     ("cat <<EOF\n‹EOF›\n‹touch @›\nEOF\n", Ok("EOF\ntouch @\n")),
     ("cat <<EOF\n‹E›‹OF›\n‹touch @›\nEOF\n", Ok("EOF\ntouch @\n")),
     ("cat <<EOF\nE‹OF›\n‹touch @›\nEOF\n", Ok("EOF\ntouch @\n")),
-    (
-        "cat <<-EOF\n\t‹EOF›\n\t‹touch @›\n\tEOF\n",
-        Ok("EOF\ntouch @\n"),
-    ),
+    ("cat <<-EOF\n\t‹EOF›\n\t‹touch @›\n\tEOF\n", Ok("EOF\ntouch @\n")),
     ("cat <<EOF\n‹EO›F‹›\n‹touch @›\nEOF\n", Ok("EOF\ntouch @\n")),
-    (
-        "cat <<A; cat <<B\n‹A›\nA\n‹B›\n‹touch @›\nB\n",
-        Ok("A\nB\ntouch @\n"),
-    ),
-    (
-        "cat <<EOF\n$(( ‹a[$(touch @)]› ))\nEOF\n",
-        Err(REFUSED_CODE),
-    ),
+    ("cat <<A; cat <<B\n‹A›\nA\n‹B›\n‹touch @›\nB\n", Ok("A\nB\ntouch @\n")),
+    ("cat <<EOF\n$(( ‹a[$(touch @)]› ))\nEOF\n", Err(REFUSED_CODE)),
     ("cat <<'EOF'\n‹EOF›\n‹touch @›\nEOF\n", Err(REFUSED_CODE)),
     ("cat <<'EOF'\n‹E›‹OF›\n‹touch @›\nEOF\n", Err(REFUSED_CODE)),
     ("cat <<'EOF'\nE‹OF›\n‹touch @›\nEOF\n", Err(REFUSED_CODE)),
     ("cat <<'EOF'\n‹EO›F\n‹touch @›\nEOF\n", Err(REFUSED_CODE)),
     ("cat <<'EOF'\n‹x\nE›‹OF\ntouch @›\nEOF\n", Err(REFUSED_CODE)),
     ("cat <<\\EOF\n‹›EOF\n‹touch @›\nEOF\n", Err(REFUSED_CODE)),
-    (
-        "cat <<-'EOF'\n\t‹EOF›\n‹touch @›\n\tEOF\n",
-        Err(REFUSED_CODE),
-    ),
+    ("cat <<-'EOF'\n\t‹EOF›\n‹touch @›\n\tEOF\n", Err(REFUSED_CODE)),
     ("cat <<''\n‹›\n‹touch @›\n\n", Err(REFUSED_CODE)),
-    (
-        "x=$(cat <<'EOF'\n‹EOF›); ‹touch @›\nEOF\n)",
-        Err(REFUSED_CODE),
-    ),
-    (
-        "x=`cat <<'EOF'\n‹`; touch @; echo `›\nEOF\n`",
-        Err(REFUSED_CODE),
-    ),
+    ("x=$(cat <<'EOF'\n‹EOF›); ‹touch @›\nEOF\n)", Err(REFUSED_CODE)),
+    ("x=`cat <<'EOF'\n‹`; touch @; echo `›\nEOF\n`", Err(REFUSED_CODE)),
     ("cat <<'EOF'\n‹EOF›-‹EOF› EOF\nEOF\n", Ok("EOF-EOF EOF\n")),
-    (
-        "x=`printf a # ‹`; touch @; echo `›\n`; printf %s $x",
-        Ok("a"),
-    ),
+    ("x=`printf a # ‹`; touch @; echo `›\n`; printf %s $x", Ok("a")),
 ];
 
 const REFUSED_CODE: &str = "SHELL_VALUE";
@@ -526,10 +460,7 @@ async fn a_value_in_the_environment_comes_through_exactly() {
             "printf '%s' \"$VALUE\"; sh -c 'printf %s \"$VALUE\"'",
             dir.path(),
         );
-        call.fields = json!({"env": {"VALUE": value}})
-            .as_object()
-            .unwrap()
-            .clone();
+        call.fields = json!({"env": {"VALUE": value}}).as_object().unwrap().clone();
         let result = crate::testing::expect_result(run_tool(&shell_tool(), call).await);
         assert_eq!(result["stdout"], format!("{value}{value}"));
         assert!(!canary.exists(), "{value:?}");

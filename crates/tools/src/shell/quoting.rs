@@ -75,9 +75,7 @@ impl ScriptScanner {
             };
         }
         match self.open_constructs.last() {
-            None | Some(OpenConstruct::Paren | OpenConstruct::Brace | OpenConstruct::Backtick) => {
-                QuoteContext::Bare
-            }
+            None | Some(OpenConstruct::Paren | OpenConstruct::Brace | OpenConstruct::Backtick) => QuoteContext::Bare,
             Some(OpenConstruct::Double) => QuoteContext::Double,
             Some(OpenConstruct::Single) => QuoteContext::Single,
             Some(OpenConstruct::Ansi) => QuoteContext::Ansi,
@@ -93,11 +91,7 @@ impl ScriptScanner {
 
     /// Whether a value ends a literal here-document, alone or together with the text next to it.
     pub(crate) fn is_ended_by_value(&self) -> bool {
-        self.is_ended_by_value
-            || self
-                .heredoc
-                .as_ref()
-                .is_some_and(Heredoc::is_spelled_by_value)
+        self.is_ended_by_value || self.heredoc.as_ref().is_some_and(Heredoc::is_spelled_by_value)
     }
 
     /// Records a value that is expanded: its line is not a delimiter, and its word continues.
@@ -185,9 +179,7 @@ impl ScriptScanner {
             '}' if self.open_constructs.last() == Some(&OpenConstruct::Brace) => {
                 self.open_constructs.pop();
             }
-            '#' if self.is_word_start()
-                && self.open_constructs.last() != Some(&OpenConstruct::Brace) =>
-            {
+            '#' if self.is_word_start() && self.open_constructs.last() != Some(&OpenConstruct::Brace) => {
                 self.open_constructs.push(OpenConstruct::Comment);
             }
             '\n' => self.start_heredoc(),
@@ -215,12 +207,8 @@ impl ScriptScanner {
     fn read_arithmetic(&mut self, c: char, ahead: &[char], depth: u32) -> usize {
         self.open_constructs.pop();
         match c {
-            '(' => self
-                .open_constructs
-                .push(OpenConstruct::Arithmetic(depth + 1)),
-            ')' if depth > 0 => self
-                .open_constructs
-                .push(OpenConstruct::Arithmetic(depth - 1)),
+            '(' => self.open_constructs.push(OpenConstruct::Arithmetic(depth + 1)),
+            ')' if depth > 0 => self.open_constructs.push(OpenConstruct::Arithmetic(depth - 1)),
             ')' if ahead.first() == Some(&')') => return 1,
             '$' => {
                 self.open_constructs.push(OpenConstruct::Arithmetic(depth));
@@ -272,8 +260,7 @@ impl ScriptScanner {
     }
 
     fn is_word_start(&self) -> bool {
-        self.previous
-            .is_none_or(|c| c.is_whitespace() || ";&|()`".contains(c))
+        self.previous.is_none_or(|c| c.is_whitespace() || ";&|()`".contains(c))
     }
 
     /// Reads `-`, blanks and the word after `<<`.

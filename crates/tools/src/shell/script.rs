@@ -13,8 +13,8 @@ use crate::shell::quoting::{QuoteContext, ScriptScanner};
 
 /// Reserved words of the shell.
 const RESERVED_WORDS: [&str; 17] = [
-    "if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while", "until", "for",
-    "in", "function", "select", "time", "coproc",
+    "if", "then", "else", "elif", "fi", "do", "done", "case", "esac", "while", "until", "for", "in", "function",
+    "select", "time", "coproc",
 ];
 
 /// Script to run.
@@ -44,11 +44,7 @@ pub(crate) fn build_script(commands: &[Vec<Piece>]) -> Result<ShellScript, TaskE
     })
 }
 
-fn build_command(
-    pieces: &[Piece],
-    variables: &mut String,
-    count: &mut usize,
-) -> Result<String, TaskError> {
+fn build_command(pieces: &[Piece], variables: &mut String, count: &mut usize) -> Result<String, TaskError> {
     let mut reader = ScriptScanner::default();
     let mut body = String::new();
     for piece in pieces {
@@ -74,9 +70,7 @@ fn build_command(
         }
     }
     if reader.is_ended_by_value() {
-        return Err(refused_error(
-            "a value would end the here-document that contains it",
-        ));
+        return Err(refused_error("a value would end the here-document that contains it"));
     }
     Ok(body)
 }

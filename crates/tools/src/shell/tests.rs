@@ -13,17 +13,12 @@ use tokio_util::sync::CancellationToken;
 use crate::call::{Call, LogSink, Tool};
 use crate::isolation::SandboxLevel;
 use crate::shell::ShellTool;
-use crate::testing::{
-    RecordedLogLines, command_call, expect_error, expect_result, run_tool, wait_until_gone,
-};
+use crate::testing::{RecordedLogLines, command_call, expect_error, expect_result, run_tool, wait_until_gone};
 use model::task_log::LogStream;
 
 fn shell_tool() -> ShellTool {
     let path = "/usr/local/bin:/usr/bin:/bin".to_owned();
-    ShellTool::new(
-        BTreeMap::from([("PATH".to_owned(), path)]),
-        SandboxLevel::None,
-    )
+    ShellTool::new(BTreeMap::from([("PATH".to_owned(), path)]), SandboxLevel::None)
 }
 
 fn shell_call(text: &str) -> Call {
@@ -32,8 +27,7 @@ fn shell_call(text: &str) -> Call {
 
 fn call_with_pieces(parts: &[Piece]) -> Call {
     let mut call = shell_call("");
-    call.pieces
-        .insert("command".to_owned(), vec![parts.to_vec()]);
+    call.pieces.insert("command".to_owned(), vec![parts.to_vec()]);
     call
 }
 
@@ -61,10 +55,7 @@ async fn a_command_gives_its_outputs_and_its_exit_code() {
 async fn another_exit_code_is_an_error_that_carries_the_outputs() {
     let outcome = run_tool(&shell_tool(), shell_call("echo why >&2; exit 3")).await;
     let failed = expect_error(&outcome);
-    assert_eq!(
-        (failed.code.as_str(), failed.retryable),
-        ("SHELL_EXIT", false)
-    );
+    assert_eq!((failed.code.as_str(), failed.retryable), ("SHELL_EXIT", false));
     assert_eq!(failed.details["exit_code"], 3);
     assert_eq!(failed.details["stderr"], "why\n");
 }
@@ -86,16 +77,7 @@ async fn only_declared_variables_are_seen() {
     let seen = run_stdout(call).await;
     for name in seen.split_whitespace() {
         assert!(
-            [
-                "MINE",
-                "NOETL_PROCESS",
-                "PATH",
-                "PWD",
-                "SHLVL",
-                "_",
-                "OLDPWD"
-            ]
-            .contains(&name),
+            ["MINE", "NOETL_PROCESS", "PATH", "PWD", "SHLVL", "_", "OLDPWD"].contains(&name),
             "{name}"
         );
     }
@@ -119,10 +101,7 @@ async fn another_shell_can_be_named() {
     call.fields = json!({"shell": "bash"}).as_object().unwrap().clone();
     assert_eq!(run_stdout(call).await, "3\n");
     let mut missing = shell_call("true");
-    missing.fields = json!({"shell": "no-such-shell"})
-        .as_object()
-        .unwrap()
-        .clone();
+    missing.fields = json!({"shell": "no-such-shell"}).as_object().unwrap().clone();
     let outcome = run_tool(&shell_tool(), missing).await;
     assert_eq!(expect_error(&outcome).code, "SHELL_START");
 }
@@ -130,10 +109,7 @@ async fn another_shell_can_be_named() {
 #[tokio::test]
 async fn a_child_left_behind_does_not_hold_the_call() {
     let started = Instant::now();
-    assert_eq!(
-        run_stdout(shell_call("sleep 600 & echo started")).await,
-        "started\n"
-    );
+    assert_eq!(run_stdout(shell_call("sleep 600 & echo started")).await, "started\n");
     assert!(started.elapsed() < Duration::from_secs(30));
 }
 
@@ -159,13 +135,7 @@ async fn run_stopped(script: &str) -> (Outcome, Duration) {
 async fn a_stop_ends_the_whole_group() {
     let (outcome, _) = run_stopped("sh -c 'sleep 600; true' & echo $!; wait").await;
     assert_eq!(expect_error(&outcome).kind, ErrorKind::Cancelled);
-    wait_until_gone(
-        expect_error(&outcome).details["stdout"]
-            .as_str()
-            .unwrap()
-            .trim(),
-    )
-    .await;
+    wait_until_gone(expect_error(&outcome).details["stdout"].as_str().unwrap().trim()).await;
 }
 
 #[tokio::test]
@@ -194,10 +164,7 @@ async fn a_flood_is_cut_in_the_middle() {
             &lines,
         )
         .await;
-    let stdout = expect_result(outcome)["stdout"]
-        .as_str()
-        .unwrap()
-        .to_owned();
+    let stdout = expect_result(outcome)["stdout"].as_str().unwrap().to_owned();
     assert!(stdout.len() < 1_100_000 && stdout.ends_with("end\n"));
     assert!(stdout.contains("bytes left out"));
 }
@@ -250,13 +217,7 @@ async fn text_marked_as_raw_is_run() {
 
 #[tokio::test]
 async fn only_numbers_stand_in_arithmetic() {
-    let add = |v: Value| {
-        call_with_pieces(&[
-            text_piece("echo $(( 1 + "),
-            Piece::Value(v),
-            text_piece(" ))"),
-        ])
-    };
+    let add = |v: Value| call_with_pieces(&[text_piece("echo $(( 1 + "), Piece::Value(v), text_piece(" ))")]);
     assert_eq!(run_stdout(add(json!(4))).await, "5\n");
     let outcome = run_tool(&shell_tool(), add(json!("a[$(touch /tmp/never)]"))).await;
     assert_eq!(expect_error(&outcome).code, "SHELL_VALUE");
@@ -264,13 +225,7 @@ async fn only_numbers_stand_in_arithmetic() {
 
 #[tokio::test]
 async fn a_value_cannot_end_a_quoted_here_document() {
-    let cat = |v: &str| {
-        call_with_pieces(&[
-            text_piece("cat <<'EOF'\n"),
-            value_piece(v),
-            text_piece("\nEOF\n"),
-        ])
-    };
+    let cat = |v: &str| call_with_pieces(&[text_piece("cat <<'EOF'\n"), value_piece(v), text_piece("\nEOF\n")]);
     assert_eq!(run_stdout(cat("$HOME `x`")).await, "$HOME `x`\n");
     let outcome = run_tool(&shell_tool(), cat("a\nEOF\ntouch /tmp/never")).await;
     assert_eq!(expect_error(&outcome).code, "SHELL_VALUE");
@@ -282,22 +237,13 @@ const CONTEXTS: [(&str, &str); 12] = [
     ("printf '<%s>' \"", "\""),
     ("printf '<%s>' '", "'"),
     ("printf '<%s>' ''", ""),
-    (
-        "printf '<%s>' \"$(printf %s ",
-        "; printf x)\" | sed '$s/x>$/>/'",
-    ),
-    (
-        "printf '<%s>' \"$(printf %s \"",
-        "\"; printf x)\" | sed '$s/x>$/>/'",
-    ),
+    ("printf '<%s>' \"$(printf %s ", "; printf x)\" | sed '$s/x>$/>/'"),
+    ("printf '<%s>' \"$(printf %s \"", "\"; printf x)\" | sed '$s/x>$/>/'"),
     ("# it's a \"comment\nprintf '<%s>' ", ""),
     ("printf '<'; cat <<EOF\n", "\nEOF\nprintf '>'"),
     ("printf '<'; cat <<-EOF | cat\n", "\nEOF\nprintf '>'"),
     ("x=", "; printf '<%s>' \"$x\""),
-    (
-        "printf %s \"a'b\"'c\"d'\\\" > /dev/null; printf '<%s>' ",
-        "",
-    ),
+    ("printf %s \"a'b\"'c\"d'\\\" > /dev/null; printf '<%s>' ", ""),
     ("printf '<%s>' ${UNSET:-", "}"),
 ];
 
@@ -342,21 +288,15 @@ impl LogSink for Release {
 async fn a_line_is_logged_while_the_command_runs_and_a_part_of_one_at_its_end() {
     let dir = tempfile::tempdir().unwrap();
     let log = Release(dir.path().join("go"), RecordedLogLines::default());
-    let script = "echo first; until [ -e go ]; do :; done; printf err >&2; printf part; head -c 40000 /dev/zero | tr '\\0' x";
+    let script =
+        "echo first; until [ -e go ]; do :; done; printf err >&2; printf part; head -c 40000 /dev/zero | tr '\\0' x";
     let mut call = command_call("shell", script, dir.path());
     call.timeout.total = Some(Duration::from_secs(30));
-    expect_result(
-        shell_tool()
-            .call(call, CancellationToken::new(), &log)
-            .await,
-    );
+    expect_result(shell_tool().call(call, CancellationToken::new(), &log).await);
     let lines = log.1.lines_of(LogStream::Stdout);
     assert_eq!(lines[0], "first");
     assert!(lines[1].starts_with("partxxx"));
-    assert!(
-        lines.iter().all(|line| line.len() <= 16 * 1024),
-        "long lines are split"
-    );
+    assert!(lines.iter().all(|line| line.len() <= 16 * 1024), "long lines are split");
     assert_eq!(lines[1..].concat().len(), 40_004, "no part of them is lost");
     assert_eq!(log.1.lines_of(LogStream::Stderr), ["err"]);
 }

@@ -36,10 +36,7 @@ pub(crate) struct ShellTool {
 
 impl ShellTool {
     pub(crate) fn new(env: BTreeMap<String, String>, sandbox_level_min: SandboxLevel) -> Self {
-        Self {
-            env,
-            sandbox_level_min,
-        }
+        Self { env, sandbox_level_min }
     }
 }
 
@@ -66,11 +63,7 @@ impl Tool for ShellTool {
             limits: &setup.limits,
             sandbox_rules: &setup.sandbox_rules,
         };
-        let piped = if input.is_some() {
-            Stdio::piped()
-        } else {
-            Stdio::null()
-        };
+        let piped = if input.is_some() { Stdio::piped() } else { Stdio::null() };
         let mut group = program.start(piped).map_err(failed)?;
         let (end, printed) = run_to_end(&mut group, input, call.timeout.total, stop, log).await;
         Ok(to_outcome(end, &printed))
@@ -100,10 +93,7 @@ fn build_stdin(call: &Call, limits: &ResourceLimits) -> Option<Vec<u8>> {
 }
 
 /// Temporary file for a script that cannot be an argument. Only its owner can read it; it is deleted after the call.
-fn write_script_file(
-    script: &ShellScript,
-    dir: Option<&Path>,
-) -> std::io::Result<Option<NamedTempFile>> {
+fn write_script_file(script: &ShellScript, dir: Option<&Path>) -> std::io::Result<Option<NamedTempFile>> {
     if script.text.len() <= ARGUMENT_BYTES_MAX && !script.has_values {
         return Ok(None);
     }
@@ -130,8 +120,7 @@ fn to_outcome(end: ProgramEnd, printed: &ProgramOutput) -> Outcome {
         ProgramEnd::Exited(Ok(status)) => match (status.code(), status.signal()) {
             (Some(code), _) => {
                 let message = format!("command exited with code {code}");
-                TaskError::new(ErrorKind::ClientError, "SHELL_EXIT", message)
-                    .with_detail("exit_code", code)
+                TaskError::new(ErrorKind::ClientError, "SHELL_EXIT", message).with_detail("exit_code", code)
             }
             (None, signal) => {
                 let signal = signal.unwrap_or_default();

@@ -75,8 +75,7 @@ pub fn bind_command(
         binder.is_behind_value = !matches!(piece, Piece::Text(_) | Piece::Raw(_));
     }
     let is_value = |piece: &Piece| matches!(piece, Piece::Value(_) | Piece::Ident(_));
-    let is_open =
-        matches!(binder.context, SqlContext::DollarQuoted(_)) || !binder.routine_bodies.is_empty();
+    let is_open = matches!(binder.context, SqlContext::DollarQuoted(_)) || !binder.routine_bodies.is_empty();
     if is_open && command.pieces.iter().any(is_value) {
         return Err(BindError::Place(
             "in a command whose dollar quotes do not end; it could end them",
@@ -118,11 +117,7 @@ pub(super) struct StatementBinder<'a> {
 
 impl StatementBinder<'_> {
     /// Reads the author's text, line by line of the template it comes from.
-    fn read_author_text(
-        &mut self,
-        text: &str,
-        origin: Option<&PieceOrigin>,
-    ) -> Result<(), BindError> {
+    fn read_author_text(&mut self, text: &str, origin: Option<&PieceOrigin>) -> Result<(), BindError> {
         let starts = origin.map_or(&[][..], |origin| &origin.lines);
         let mut rest = text;
         let mut read = 0;
@@ -181,9 +176,7 @@ impl StatementBinder<'_> {
                 }
             }
             let (next, length) = match &self.ended_context {
-                Some(ended) if self.context == SqlContext::Code && text[at] == '\'' => {
-                    (ended.clone(), 1)
-                }
+                Some(ended) if self.context == SqlContext::Code && text[at] == '\'' => (ended.clone(), 1),
                 _ => self.context.advance(&text[at..], self.code(), self.dialect),
             };
             let end = (at + length).min(text.len());
@@ -254,8 +247,7 @@ impl StatementBinder<'_> {
 
     /// Refuses a value where nobody knows how it would be read.
     pub(super) fn refuse_unclear(&self) -> Result<(), BindError> {
-        self.unclear
-            .map_or(Ok(()), |why| Err(BindError::Place(why)))
+        self.unclear.map_or(Ok(()), |why| Err(BindError::Place(why)))
     }
 
     /// Goes into the body of a routine, which is read as a statement is.
@@ -273,8 +265,7 @@ impl StatementBinder<'_> {
         let body = self.routine_bodies.leave(text)?;
         self.words = body.words;
         self.quotes = body.quotes;
-        self.quotes
-            .close(&body.tag, &mut self.text, &mut self.lines);
+        self.quotes.close(&body.tag, &mut self.text, &mut self.lines);
         self.code_start = self.text.len();
         self.context = SqlContext::Code;
         self.ended_context = None;
@@ -306,10 +297,7 @@ impl StatementBinder<'_> {
     /// Puts the author's placeholder at `at` under a number of ours; returns its length, or nothing if there is none.
     fn bind_placeholder(&mut self, text: &[char], at: usize) -> Result<usize, BindError> {
         let before = self.text.chars().next_back();
-        let word: String = text[at + 1..]
-            .iter()
-            .take_while(|c| is_word_character(**c))
-            .collect();
+        let word: String = text[at + 1..].iter().take_while(|c| is_word_character(**c)).collect();
         let is_number = !word.is_empty() && word.chars().all(|c| c.is_ascii_digit());
         let is_name = word.starts_with(|c: char| c.is_alphabetic() || c == '_');
         let sqlite = self.dialect == SqlDialect::Sqlite;
@@ -329,22 +317,14 @@ impl StatementBinder<'_> {
                 self.positional += 1;
                 self.params.by_number(self.positional, "?")
             }
-            '?' if (sqlite || duckdb) && is_number => {
-                self.params.by_number(word.parse().unwrap_or(0), &word)
-            }
+            '?' if (sqlite || duckdb) && is_number => self.params.by_number(word.parse().unwrap_or(0), &word),
             '$' if !sqlite && is_number && !before.is_some_and(is_word_character) => {
                 self.params.by_number(word.parse().unwrap_or(0), &word)
             }
-            ':' if !duckdb
-                && is_name
-                && before != Some(':')
-                && !before.is_some_and(is_word_character) =>
-            {
+            ':' if !duckdb && is_name && before != Some(':') && !before.is_some_and(is_word_character) => {
                 self.params.by_name(&word)
             }
-            '@' | '$' if sqlite && is_name && !before.is_some_and(is_word_character) => {
-                self.params.by_name(&word)
-            }
+            '@' | '$' if sqlite && is_name && !before.is_some_and(is_word_character) => self.params.by_name(&word),
             // A dollar may also open a quoted text, `$tag$ … $tag$`.
             '$' if duckdb
                 && is_name
@@ -412,9 +392,7 @@ impl StatementBinder<'_> {
         }
         let skipped = text.len() - text.trim_start().len();
         // A value may be all that stands at an end.
-        let skipped = slots
-            .first()
-            .map_or(skipped, |slot| skipped.min(slot.range.start));
+        let skipped = slots.first().map_or(skipped, |slot| skipped.min(slot.range.start));
         let end = text.trim_end().len();
         let end = slots.last().map_or(end, |slot| end.max(slot.range.end));
         let (words, verb) = words.into_words();

@@ -29,11 +29,7 @@ impl Default for OpenQuotes {
 
 impl OpenQuotes {
     pub(super) fn open(&mut self, start: usize, content: usize, kind: QuotedText) {
-        *self = Self {
-            start,
-            content,
-            kind,
-        };
+        *self = Self { start, content, kind };
     }
 
     /// What the text in them is.
@@ -44,10 +40,7 @@ impl OpenQuotes {
     /// Whether a comma stands before them, so that they are an argument of their own.
     pub(super) fn is_after_comma(&self, text: &str) -> bool {
         let before = text.get(..self.start).unwrap_or_default();
-        before
-            .trim_end_matches(['e', 'E'])
-            .trim_end()
-            .ends_with(',')
+        before.trim_end_matches(['e', 'E']).trim_end().ends_with(',')
     }
 
     /// Closes dollar quotes, with another tag if a value in them holds theirs.

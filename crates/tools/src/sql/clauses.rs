@@ -242,9 +242,7 @@ impl StatementClauses {
     }
 
     fn current_level(&mut self) -> &mut ClauseLevel {
-        self.levels
-            .last_mut()
-            .expect("the statement itself is a level")
+        self.levels.last_mut().expect("the statement itself is a level")
     }
 }
 

@@ -10,8 +10,7 @@ use crate::sql::sql_context::SqlContext;
 pub(super) fn is_wide_blank(c: char) -> bool {
     matches!(
         c,
-        '\u{a0}' | '\u{2000}'
-            ..='\u{200b}' | '\u{202f}' | '\u{205f}' | '\u{2060}' | '\u{3000}' | '\u{feff}'
+        '\u{a0}' | '\u{2000}'..='\u{200b}' | '\u{202f}' | '\u{205f}' | '\u{2060}' | '\u{3000}' | '\u{feff}'
     )
 }
 
@@ -32,8 +31,7 @@ pub(super) fn push_char(text: &mut String, place: &SqlContext, c: char) {
 pub(super) fn sql_argument(function: &str) -> Option<usize> {
     match function {
         "QUERY" => Some(0),
-        "POSTGRES_QUERY" | "POSTGRES_EXECUTE" | "MYSQL_QUERY" | "MYSQL_EXECUTE"
-        | "SQLITE_QUERY" => Some(1),
+        "POSTGRES_QUERY" | "POSTGRES_EXECUTE" | "MYSQL_QUERY" | "MYSQL_EXECUTE" | "SQLITE_QUERY" => Some(1),
         _ => None,
     }
 }

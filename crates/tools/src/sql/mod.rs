@@ -29,6 +29,4 @@ pub use error::BindError;
 pub use params::Params;
 pub use sql_context::SqlDialect;
 pub use statement::{SqlStatement, StatementText};
-pub use task::{
-    CommandTexts, bind_commands, bind_statements, memory_bytes, quoted_texts, unique_names,
-};
+pub use task::{CommandTexts, bind_commands, bind_statements, memory_bytes, quoted_texts, unique_names};

@@ -7,10 +7,7 @@ pub(super) fn follows_dot(text: &str) -> bool {
     let Some(head) = text.strip_suffix('.') else {
         return false;
     };
-    let last_word = head
-        .rsplit(|c| !is_word_character(c))
-        .next()
-        .unwrap_or_default();
+    let last_word = head.rsplit(|c| !is_word_character(c)).next().unwrap_or_default();
     let ends_in_name = head.ends_with(|c: char| is_word_character(c) || "\"`])".contains(c));
     let is_number = !last_word.is_empty() && last_word.chars().all(|c| c.is_ascii_digit());
     ends_in_name && !is_number

@@ -30,8 +30,6 @@ impl Params {
             Self::Map(map) => map.get(name),
             Self::None | Self::List(_) => None,
         };
-        found
-            .cloned()
-            .ok_or_else(|| BindError::Missing(name.to_owned()))
+        found.cloned().ok_or_else(|| BindError::Missing(name.to_owned()))
     }
 }

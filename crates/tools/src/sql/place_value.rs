@@ -7,9 +7,7 @@ use crate::sql::bind::StatementBinder;
 use crate::sql::duckdb::push_char;
 use crate::sql::error::BindError;
 use crate::sql::neighbors::{fits_into_name, follows_dot, is_in_list, precedes_dot};
-use crate::sql::quote::{
-    SignStyle, escape_text, is_typed_literal, quoted_names, sql_literal, value_text,
-};
+use crate::sql::quote::{SignStyle, escape_text, is_typed_literal, quoted_names, sql_literal, value_text};
 use crate::sql::sql_context::{SqlContext, SqlDialect, continues_name, is_word_character};
 use crate::sql::statement::SlotSource;
 use crate::sql::statement_words::QuotedText;
@@ -26,10 +24,7 @@ impl StatementBinder<'_> {
         if self.context == SqlContext::Code {
             return self.place_in_code(value, after, origin);
         }
-        let is_quoted = matches!(
-            self.context,
-            SqlContext::Text { .. } | SqlContext::DollarQuoted(_)
-        );
+        let is_quoted = matches!(self.context, SqlContext::Text { .. } | SqlContext::DollarQuoted(_));
         if is_quoted && self.quotes.kind() == QuotedText::Body {
             return Err(BindError::Place(
                 "in the body of a routine that is written in `'…'`; write it in `$$…$$`",
@@ -42,9 +37,9 @@ impl StatementBinder<'_> {
         let escaped = escape_text(&self.context, text)?;
         self.routine_bodies.mark_value();
         match (self.dialect, &self.context) {
-            (SqlDialect::Duckdb, place @ SqlContext::BlockComment(_)) => escaped
-                .chars()
-                .for_each(|c| push_char(&mut self.text, place, c)),
+            (SqlDialect::Duckdb, place @ SqlContext::BlockComment(_)) => {
+                escaped.chars().for_each(|c| push_char(&mut self.text, place, c))
+            }
             _ => self.text.push_str(&escaped),
         }
         self.mark_line();
@@ -63,10 +58,7 @@ impl StatementBinder<'_> {
 
     /// Refuses a text in what a function runs as SQL: there it would be read as SQL once more.
     fn refuse_sql_text(&mut self, value: &Value) -> Result<(), BindError> {
-        let is_comment = matches!(
-            self.context,
-            SqlContext::LineComment | SqlContext::BlockComment(_)
-        );
+        let is_comment = matches!(self.context, SqlContext::LineComment | SqlContext::BlockComment(_));
         let is_harmless = match value {
             Value::Null | Value::Bool(_) => true,
             // A minus could become a comment together with another one.
@@ -81,12 +73,7 @@ impl StatementBinder<'_> {
         ))
     }
 
-    fn place_in_code(
-        &mut self,
-        value: &Value,
-        after: &str,
-        origin: Option<&PieceOrigin>,
-    ) -> Result<(), BindError> {
+    fn place_in_code(&mut self, value: &Value, after: &str, origin: Option<&PieceOrigin>) -> Result<(), BindError> {
         if self.is_behind_value {
             return Err(BindError::Place(
                 "directly behind another value; join them in one template: `{{ a ~ b }}`",

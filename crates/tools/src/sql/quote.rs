@@ -43,9 +43,7 @@ pub(crate) fn is_typed_literal(value: &Value, dialect: SqlDialect) -> bool {
     match value {
         Value::Null | Value::Bool(_) => true,
         // Sqlite reads an integer beyond 63 bits as a real number, which loses digits.
-        Value::Number(number) => {
-            dialect != SqlDialect::Sqlite || !number.is_u64() || number.is_i64()
-        }
+        Value::Number(number) => dialect != SqlDialect::Sqlite || !number.is_u64() || number.is_i64(),
         Value::String(_) | Value::Array(_) | Value::Object(_) => false,
     }
 }
@@ -68,9 +66,7 @@ pub(crate) fn quoted_names(value: &Value) -> Result<QuotedNames, BindError> {
             return Err(BindError::Ident(name));
         }
         let parts = name.split('.');
-        let parts: Vec<String> = parts
-            .map(|part| format!("\"{}\"", part.replace('"', "\"\"")))
-            .collect();
+        let parts: Vec<String> = parts.map(|part| format!("\"{}\"", part.replace('"', "\"\""))).collect();
         quoted.push(parts.join("."));
         given.push(name);
     }
@@ -123,18 +119,13 @@ pub(crate) fn escape_text(place: &SqlContext, text: String) -> Result<String, Bi
         SqlContext::Ident(']') if text.contains(']') => return Err(BindError::Ident(text)),
         SqlContext::Ident(']') | SqlContext::DollarQuoted(_) => text,
         SqlContext::Ident(end) => text.replace(*end, &end.to_string().repeat(2)),
-        SqlContext::LineComment | SqlContext::BlockComment(_) => {
-            text.replace(['\n', '\r', '*', '/'], " ")
-        }
+        SqlContext::LineComment | SqlContext::BlockComment(_) => text.replace(['\n', '\r', '*', '/'], " "),
     })
 }
 
 /// Whether every quote in a text is doubled, so that it can stand in a literal and not end it.
 fn is_escaped(text: &str) -> bool {
-    text.contains('\'')
-        && text
-            .split(|c| c != '\'')
-            .all(|quotes| quotes.len().is_multiple_of(2))
+    text.contains('\'') && text.split(|c| c != '\'').all(|quotes| quotes.len().is_multiple_of(2))
 }
 
 /// A value as text, to stand between quotes of some kind.

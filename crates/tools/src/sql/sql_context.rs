@@ -41,12 +41,7 @@ pub(crate) enum SqlContext {
 impl SqlContext {
     /// The place after the first of these characters, and how many characters that takes; `before` is all that came
     /// since the last quotes or comment.
-    pub(crate) fn advance(
-        &self,
-        text: &[char],
-        before: &str,
-        dialect: SqlDialect,
-    ) -> (Self, usize) {
+    pub(crate) fn advance(&self, text: &[char], before: &str, dialect: SqlDialect) -> (Self, usize) {
         let (c, next) = (text[0], text.get(1).copied());
         match self {
             Self::Code => Self::advance_from_code(text, before, dialect),
@@ -60,16 +55,10 @@ impl SqlContext {
                 1 => (Self::Code, 2),
                 deeper => (Self::BlockComment(deeper - 1), 2),
             },
-            Self::BlockComment(depth)
-                if c == '/' && next == Some('*') && dialect.is_postgres_like() =>
-            {
+            Self::BlockComment(depth) if c == '/' && next == Some('*') && dialect.is_postgres_like() => {
                 (Self::BlockComment(depth + 1), 2)
             }
-            Self::DollarQuoted(tag)
-                if tag
-                    .chars()
-                    .eq(text.iter().copied().take(tag.chars().count())) =>
-            {
+            Self::DollarQuoted(tag) if tag.chars().eq(text.iter().copied().take(tag.chars().count())) => {
                 (Self::Code, tag.chars().count())
             }
             same => (same.clone(), 1),
@@ -87,12 +76,7 @@ impl SqlContext {
             ('\'', _) if postgres && is_prefixed(before, "u&", dialect) => (Self::Unicode('\''), 1),
             ('\'', _) => {
                 let escapes = postgres && is_prefixed(before, "e", dialect);
-                (
-                    Self::Text {
-                        has_escapes: escapes,
-                    },
-                    1,
-                )
+                (Self::Text { has_escapes: escapes }, 1)
             }
             ('"', _) if postgres && is_prefixed(before, "u&", dialect) => (Self::Unicode('"'), 1),
             ('"', _) => (Self::Ident('"'), 1),

@@ -195,8 +195,7 @@ impl SqlStatement {
     }
 
     fn to_literal(&self, value: &Value) -> String {
-        let is_expression =
-            EXPRESSION_VERBS.contains(&self.first_word()) || self.is_in_parentheses();
+        let is_expression = EXPRESSION_VERBS.contains(&self.first_word()) || self.is_in_parentheses();
         let sign = if is_expression {
             SignStyle::Parentheses
         } else {
@@ -262,8 +261,7 @@ impl<'s> StatementWriter<'s> {
     fn param_number(&mut self, slot: &'s ValueSlot, form: ValueForm) -> usize {
         let is_known = form == ValueForm::Shared && slot.source != SlotSource::Unknown;
         let mut known = self.sources.iter().zip(&self.params);
-        let same =
-            known.position(|(source, value)| **source == slot.source && *value == slot.value);
+        let same = known.position(|(source, value)| **source == slot.source && *value == slot.value);
         if let Some(at) = same.filter(|_| is_known) {
             return at + 1;
         }

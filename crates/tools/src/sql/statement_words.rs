@@ -6,9 +6,7 @@ use crate::sql::sql_context::{SqlDialect, is_word_character};
 /// So many first words are kept.
 const FIRST_WORDS_MAX: usize = 4;
 /// What a statement that begins with `WITH` can do.
-const VERBS: [&str; 7] = [
-    "SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "VALUES", "TABLE",
-];
+const VERBS: [&str; 7] = ["SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "VALUES", "TABLE"];
 
 /// The first words of a statement, and the last token.
 #[derive(Debug, Clone)]
@@ -210,8 +208,7 @@ impl StatementWords {
         let first: Vec<&str> = self.first.iter().map(String::as_str).collect();
         matches!(
             first[..],
-            ["CREATE", "FUNCTION" | "PROCEDURE", ..]
-                | ["CREATE", "OR", "REPLACE", "FUNCTION" | "PROCEDURE"]
+            ["CREATE", "FUNCTION" | "PROCEDURE", ..] | ["CREATE", "OR", "REPLACE", "FUNCTION" | "PROCEDURE"]
         )
     }
 

@@ -59,8 +59,7 @@ pub fn bind_commands(
             pieces,
             origins: commands.origins.get(at).map_or(&[], Vec::as_slice),
         };
-        let mut bound =
-            bind_command(command, dialect, &params).map_err(|error| bind_task_error(&error))?;
+        let mut bound = bind_command(command, dialect, &params).map_err(|error| bind_task_error(&error))?;
         for statement in &mut bound {
             statement.command = at;
         }
@@ -156,13 +155,8 @@ pub fn unique_names(names: impl Iterator<Item = String>) -> Vec<String> {
 fn bind_task_error(error: &BindError) -> TaskError {
     let remedy = match error {
         BindError::Ident(_) => "; use letters, digits and `_`, or `| ident` for a whole name",
-        BindError::TemplateStatement => {
-            "; write `| raw_sql` behind it, if nobody else can write what it holds"
-        }
-        BindError::Missing(_)
-        | BindError::Place(_)
-        | BindError::Nul
-        | BindError::UnnumberedParam => "",
+        BindError::TemplateStatement => "; write `| raw_sql` behind it, if nobody else can write what it holds",
+        BindError::Missing(_) | BindError::Place(_) | BindError::Nul | BindError::UnnumberedParam => "",
     };
     TaskError::new(ErrorKind::Schema, "SQL_BIND", format!("{error}{remedy}"))
 }

@@ -8,11 +8,7 @@ use serde_json::{Value, json};
 use crate::sql::{BindError, CommandText, Params, SqlDialect, SqlStatement};
 
 /// The statements of pieces whose origin nobody knows.
-fn bind_pieces(
-    pieces: &[Piece],
-    dialect: SqlDialect,
-    params: &Params,
-) -> Result<Vec<SqlStatement>, BindError> {
+fn bind_pieces(pieces: &[Piece], dialect: SqlDialect, params: &Params) -> Result<Vec<SqlStatement>, BindError> {
     let origins = &[];
     crate::sql::bind_command(CommandText { pieces, origins }, dialect, params)
 }
@@ -61,10 +57,7 @@ fn semicolons_split_only_among_tokens() {
     let sql = "-- a; b\nINSERT INTO t VALUES ('x; y', \"c;d\"); /* ; */ SELECT 1;;\n; ";
     assert_eq!(
         split_statements(sql, SqlDialect::Sqlite),
-        [
-            "-- a; b\nINSERT INTO t VALUES ('x; y', \"c;d\")",
-            "/* ; */ SELECT 1"
-        ]
+        ["-- a; b\nINSERT INTO t VALUES ('x; y', \"c;d\")", "/* ; */ SELECT 1"]
     );
     let dollar = "DO $f$ BEGIN; 'x; END $f$; SELECT $$;$$, E'\\';'; SELECT /* /* ; */ ; */ 2";
     assert_eq!(
@@ -134,19 +127,12 @@ fn an_identifier_is_quoted_and_a_name_is_only_extended_by_letters() {
         bind_one(&pieces, SqlDialect::Sqlite).text().text,
         "SELECT * FROM \"s\".\"t\"\"x\""
     );
-    let part = [
-        text_piece("SELECT * FROM log_"),
-        value_piece(2024),
-        text_piece("_v"),
-    ];
+    let part = [text_piece("SELECT * FROM log_"), value_piece(2024), text_piece("_v")];
     assert_eq!(
         bind_one(&part, SqlDialect::Sqlite).text().text,
         "SELECT * FROM log_2024_v"
     );
-    let bad = [
-        text_piece("SELECT * FROM log_"),
-        value_piece("1; DROP TABLE t"),
-    ];
+    let bad = [text_piece("SELECT * FROM log_"), value_piece("1; DROP TABLE t")];
     assert_eq!(
         bind_pieces(&bad, SqlDialect::Sqlite, &Params::None),
         Err(BindError::Ident("1; DROP TABLE t".to_owned()))
@@ -185,11 +171,7 @@ fn a_name_is_not_extended_by_what_a_database_takes_for_a_blank() {
 fn a_value_right_after_a_backslash_is_refused() {
     for dialect in [SqlDialect::Postgres, SqlDialect::Duckdb] {
         let with = |before: &str| {
-            let pieces = [
-                text_piece(before),
-                value_piece("' OR 1=1 --"),
-                text_piece("'"),
-            ];
+            let pieces = [text_piece(before), value_piece("' OR 1=1 --"), text_piece("'")];
             bind_pieces(&pieces, dialect, &Params::None)
         };
         assert!(matches!(with(r"SELECT E'dir\"), Err(BindError::Place(_))));
@@ -233,12 +215,7 @@ fn the_authors_placeholders_take_from_params() {
     assert_eq!(statements[1].text().text, "SELECT ?1, '?', ?2");
     assert_eq!(statements[1].text().params, [json!("b"), json!("a")]);
     let map = Params::Map(json!({"n": 1}).as_object().unwrap().clone());
-    let named = bind_pieces(
-        &[text_piece("SELECT :n::int, a::text")],
-        SqlDialect::Postgres,
-        &map,
-    )
-    .unwrap();
+    let named = bind_pieces(&[text_piece("SELECT :n::int, a::text")], SqlDialect::Postgres, &map).unwrap();
     assert_eq!(named[0].text().text, "SELECT $1::int, a::text");
     let twice = bind_pieces(&[text_piece("SELECT :n, :n")], SqlDialect::Postgres, &map).unwrap();
     assert_eq!(twice[0].text().text, "SELECT $1, $1");
@@ -252,18 +229,11 @@ fn the_authors_placeholders_take_from_params() {
 fn dollar_quotes_get_a_tag_that_the_value_does_not_hold() {
     for dialect in [SqlDialect::Postgres, SqlDialect::Duckdb] {
         let quoted = |v: &str| {
-            let pieces = [
-                text_piece("SELECT $a$ "),
-                value_piece(v),
-                text_piece(" $a$, 1"),
-            ];
+            let pieces = [text_piece("SELECT $a$ "), value_piece(v), text_piece(" $a$, 1")];
             bind_one(&pieces, dialect).text().text
         };
         assert_eq!(quoted("costs $5"), "SELECT $a$ costs $5 $a$, 1");
-        assert_eq!(
-            quoted("x $a$; DROP $q1$"),
-            "SELECT $q2$ x $a$; DROP $q1$ $q2$, 1"
-        );
+        assert_eq!(quoted("x $a$; DROP $q1$"), "SELECT $q2$ x $a$; DROP $q1$ $q2$, 1");
     }
     let touching = [text_piece("SELECT $$"), value_piece("5$"), text_piece("$$")];
     assert_eq!(
@@ -311,26 +281,14 @@ fn a_value_where_only_a_name_can_stand_is_a_quoted_name() {
             bind_template(source, workload, dialect).text().text
         };
         for (source, expected) in [
-            (
-                "SELECT {{ c }}.y FROM {{ t }}",
-                r#"SELECT "x".y FROM "s"."a""b""#,
-            ),
-            (
-                "SELECT 1 FROM a, {{ c }} WHERE 1",
-                r#"SELECT 1 FROM a, "x" WHERE 1"#,
-            ),
-            (
-                "DROP TABLE IF EXISTS p.{{ c }}",
-                r#"DROP TABLE IF EXISTS p."x""#,
-            ),
+            ("SELECT {{ c }}.y FROM {{ t }}", r#"SELECT "x".y FROM "s"."a""b""#),
+            ("SELECT 1 FROM a, {{ c }} WHERE 1", r#"SELECT 1 FROM a, "x" WHERE 1"#),
+            ("DROP TABLE IF EXISTS p.{{ c }}", r#"DROP TABLE IF EXISTS p."x""#),
             (
                 "INSERT INTO {{ c }} ({{ l }}) VALUES ({{ n }})",
                 r#"INSERT INTO "x" ("p", "q") VALUES (7)"#,
             ),
-            (
-                "UPDATE {{ c }} SET {{ c }} = {{ n }}",
-                r#"UPDATE "x" SET "x" = 7"#,
-            ),
+            ("UPDATE {{ c }} SET {{ c }} = {{ n }}", r#"UPDATE "x" SET "x" = 7"#),
             ("SELECT 1 FROM {{ c }}.{{ n }}", r#"SELECT 1 FROM "x"."7""#),
         ] {
             assert_eq!(named(source), expected, "{source}");
@@ -352,11 +310,7 @@ fn a_value_where_only_a_name_can_stand_is_a_quoted_name() {
 #[test]
 fn a_statement_that_is_one_value_is_refused() {
     for dialect in DIALECTS {
-        let whole = [
-            text_piece("SELECT 1; "),
-            value_piece("DROP TABLE t"),
-            text_piece(" ;"),
-        ];
+        let whole = [text_piece("SELECT 1; "), value_piece("DROP TABLE t"), text_piece(" ;")];
         let refused = bind_pieces(&whole, dialect, &Params::None);
         assert_eq!(refused, Err(BindError::TemplateStatement));
     }
@@ -371,9 +325,7 @@ fn bodies_of_routines_take_values_by_where_they_stand_in_them() {
             .text
     };
     assert_eq!(
-        body(
-            "DO $$ BEGIN IF '{{ v }}' = '' THEN DELETE FROM {{ t }} WHERE a = {{ n }}; END IF; END $$"
-        ),
+        body("DO $$ BEGIN IF '{{ v }}' = '' THEN DELETE FROM {{ t }} WHERE a = {{ n }}; END IF; END $$"),
         r#"DO $q1$ BEGIN IF 'it''s $$ \' = '' THEN DELETE FROM "a"."b" WHERE a =  (-3) ; END IF; END $q1$"#
     );
     assert_eq!(
@@ -383,17 +335,14 @@ fn bodies_of_routines_take_values_by_where_they_stand_in_them() {
         r"CREATE FUNCTION f(a text DEFAULT 'a.b') RETURNS text LANGUAGE sql AS $f$ SELECT  E'it''s $$ \\'  || $q$a.b$q$ $f$"
     );
     assert_eq!(
-        body(
-            "DO $$ BEGIN EXECUTE format('SELECT %L', '{{ t }}'); EXECUTE 'SELECT $1' USING {{ t }}; END $$"
-        ),
+        body("DO $$ BEGIN EXECUTE format('SELECT %L', '{{ t }}'); EXECUTE 'SELECT $1' USING {{ t }}; END $$"),
         "DO $$ BEGIN EXECUTE format('SELECT %L', 'a.b'); EXECUTE 'SELECT $1' USING  'a.b' ; END $$"
     );
 }
 
 #[test]
 fn a_place_in_the_sent_text_leads_to_the_line_of_the_template() {
-    let source =
-        "-- first\nSELECT '{{ v }}',\n{% if n %}\n  {{ n }},\n{% endif %}\n  nosuch\nFROM t";
+    let source = "-- first\nSELECT '{{ v }}',\n{% if n %}\n  {{ n }},\n{% endif %}\n  nosuch\nFROM t";
     let workload = json!({"v": "a\nb\nc", "n": 1});
     for dialect in DIALECTS {
         let mut statement = bind_template(source, workload.clone(), dialect);
@@ -415,11 +364,7 @@ fn quotes_that_go_on_keep_their_escapes() {
         let bound = bind_one(&pieces, SqlDialect::Postgres).text().text;
         assert!(bound.ends_with(r"\\'' ; DROP'"), "{bound}");
     }
-    let plain = [
-        text_piece("SELECT 'it''s "),
-        value_piece(attack),
-        text_piece("'"),
-    ];
+    let plain = [text_piece("SELECT 'it''s "), value_piece(attack), text_piece("'")];
     assert!(
         bind_one(&plain, SqlDialect::Postgres)
             .text()
@@ -462,11 +407,7 @@ fn a_comment_ends_where_its_database_ends_it() {
 #[test]
 fn dollar_quotes_are_found_whatever_their_tag_is() {
     for dialect in [SqlDialect::Postgres, SqlDialect::Duckdb] {
-        let tagged = [
-            text_piece("SELECT $🦀$it's "),
-            value_piece("$🦀$;"),
-            text_piece("$🦀$"),
-        ];
+        let tagged = [text_piece("SELECT $🦀$it's "), value_piece("$🦀$;"), text_piece("$🦀$")];
         let sent = bind_one(&tagged, dialect).text();
         assert_eq!(sent.text, "SELECT $q1$it's $🦀$;$q1$");
         for open in ["SELECT $t$", "SELECT $", "SELECT $$ '"] {
@@ -475,11 +416,7 @@ fn dollar_quotes_are_found_whatever_their_tag_is() {
             assert!(matches!(refused, Err(BindError::Place(_))), "{refused:?}");
         }
     }
-    let named = [
-        text_piece("SELECT 🦀$$, '"),
-        value_piece("'"),
-        text_piece("'"),
-    ];
+    let named = [text_piece("SELECT 🦀$$, '"), value_piece("'"), text_piece("'")];
     let sent = bind_one(&named, SqlDialect::Postgres).text();
     assert!(sent.text.ends_with("''''"), "{}", sent.text);
     let body = [
@@ -510,10 +447,7 @@ fn values_are_refused_where_they_would_be_read_as_something_else() {
             SqlDialect::Postgres,
             &Params::None,
         );
-        assert!(
-            matches!(refused, Err(BindError::Place(_))),
-            "{before}: {refused:?}"
-        );
+        assert!(matches!(refused, Err(BindError::Place(_))), "{before}: {refused:?}");
     }
     let numbers = [text_piece("SELECT $1, "), value_piece("x")];
     assert_eq!(
@@ -528,13 +462,11 @@ fn postgres_names_hold_dollars_and_routines_hold_semicolons() {
         split_statements("SELECT a$$b; SELECT c$$d", SqlDialect::Postgres).len(),
         2
     );
-    assert_eq!(
-        split_statements("SELECT $é$;$é$, 1", SqlDialect::Postgres).len(),
-        1
-    );
+    assert_eq!(split_statements("SELECT $é$;$é$, 1", SqlDialect::Postgres).len(), 1);
     let trigger = "CREATE TRIGGER t BEFORE INSERT ON x EXECUTE FUNCTION f(); SELECT 1";
     assert_eq!(split_statements(trigger, SqlDialect::Postgres).len(), 2);
-    let routine = "CREATE OR REPLACE PROCEDURE p() BEGIN ATOMIC SELECT CASE WHEN true THEN 1 END; SELECT 2; END; SELECT 3";
+    let routine =
+        "CREATE OR REPLACE PROCEDURE p() BEGIN ATOMIC SELECT CASE WHEN true THEN 1 END; SELECT 2; END; SELECT 3";
     assert_eq!(split_statements(routine, SqlDialect::Postgres).len(), 2);
     assert_eq!(
         split_statements("BEGIN; SELECT 1; END; SELECT 2", SqlDialect::Postgres).len(),

@@ -14,9 +14,7 @@ pub(super) fn find_unclear(
     let goes_on = matches!(ended, Some(SqlContext::Text { has_escapes: true }));
     match c {
         '`' if is_duckdb => Some("behind a backtick; write names in double quotes"),
-        '\'' if is_duckdb && goes_on => {
-            Some("behind an `E'…'` that goes on in other quotes; write it in one")
-        }
+        '\'' if is_duckdb && goes_on => Some("behind an `E'…'` that goes on in other quotes; write it in one"),
         // What looks for blanks beyond ASCII takes these for dollar quotes.
         '$' if is_duckdb && before.ends_with(|c| continues_name(c, dialect)) => {
             Some("behind a name or a number with a `$` in it; write names in double quotes")

@@ -97,21 +97,15 @@ fn classify(error: &rusqlite::Error, message: &str) -> (ErrorKind, &'static str,
         Some(ErrorCode::PermissionDenied) => (ErrorKind::Auth, "SQLITE_PERM", "42501"),
         Some(ErrorCode::TypeMismatch) => (ErrorKind::ClientError, "SQLITE_MISMATCH", "42804"),
         Some(ErrorCode::TooBig) => (ErrorKind::ClientError, "SQLITE_TOOBIG", "54000"),
-        _ => (
-            ErrorKind::ClientError,
-            "SQLITE_ERROR",
-            state_by_message(message),
-        ),
+        _ => (ErrorKind::ClientError, "SQLITE_ERROR", state_by_message(message)),
     }
 }
 
 fn constraint_state(extended: Option<i32>) -> &'static str {
     match extended {
-        Some(
-            ffi::SQLITE_CONSTRAINT_UNIQUE
-            | ffi::SQLITE_CONSTRAINT_PRIMARYKEY
-            | ffi::SQLITE_CONSTRAINT_ROWID,
-        ) => "23505",
+        Some(ffi::SQLITE_CONSTRAINT_UNIQUE | ffi::SQLITE_CONSTRAINT_PRIMARYKEY | ffi::SQLITE_CONSTRAINT_ROWID) => {
+            "23505"
+        }
         Some(ffi::SQLITE_CONSTRAINT_NOTNULL) => "23502",
         Some(ffi::SQLITE_CONSTRAINT_FOREIGNKEY) => "23503",
         Some(ffi::SQLITE_CONSTRAINT_CHECK) => "23514",

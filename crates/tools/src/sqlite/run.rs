@@ -45,9 +45,7 @@ const OWN_TRANSACTION_VERBS: [&str; 9] = [
 /// Opens the database of a call.
 pub fn open_database(database: &str, path: &Path) -> Result<Connection, SqliteError> {
     // Without the URI flag, the name is always a path.
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-        | OpenFlags::SQLITE_OPEN_CREATE
-        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let open_once = || match database {
         ":memory:" => Connection::open_in_memory(),
         _ => Connection::open_with_flags(path, flags),
@@ -82,20 +80,13 @@ pub(crate) fn run_statements(
     statements: &[SqlStatement],
     forbidden: &[PathBuf],
 ) -> Result<Value, SqliteError> {
-    let is_plain =
-        |statement: &SqlStatement| !OWN_TRANSACTION_VERBS.contains(&statement.first_word());
+    let is_plain = |statement: &SqlStatement| !OWN_TRANSACTION_VERBS.contains(&statement.first_word());
     let wraps = statements.len() > 1 && statements.iter().all(is_plain);
     if !wraps {
         let result = run_each(connection, statements, forbidden);
         // A single failed statement has no effect.
         let is_undone = statements.len() == 1;
-        let result = result.map_err(|failure| {
-            if is_undone {
-                with_exhaustion(failure)
-            } else {
-                failure
-            }
-        })?;
+        let result = result.map_err(|failure| if is_undone { with_exhaustion(failure) } else { failure })?;
         if !connection.is_autocommit() {
             return Err(TaskError::new(
                 ErrorKind::Schema,
@@ -121,27 +112,15 @@ pub fn check_file(path: &Path, forbidden: &[PathBuf]) -> Result<(), TaskError> {
     use std::os::unix::fs::MetadataExt;
     let id = |path: &Path| path.metadata().ok().map(|m| (m.dev(), m.ino()));
     let full = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let is_own =
-        |own: &PathBuf| full(own) == full(path) || (id(own).is_some() && id(own) == id(path));
+    let is_own = |own: &PathBuf| full(own) == full(path) || (id(own).is_some() && id(own) == id(path));
     if forbidden.iter().any(is_own) {
-        let message = format!(
-            "`{}` belongs to NoETL and cannot be used by tasks",
-            path.display()
-        );
-        return Err(TaskError::new(
-            ErrorKind::Auth,
-            "DATABASE_FORBIDDEN",
-            message,
-        ));
+        let message = format!("`{}` belongs to NoETL and cannot be used by tasks", path.display());
+        return Err(TaskError::new(ErrorKind::Auth, "DATABASE_FORBIDDEN", message));
     }
     Ok(())
 }
 
-fn run_each(
-    connection: &Connection,
-    statements: &[SqlStatement],
-    forbidden: &[PathBuf],
-) -> Result<Value, SqliteError> {
+fn run_each(connection: &Connection, statements: &[SqlStatement], forbidden: &[PathBuf]) -> Result<Value, SqliteError> {
     let mut result = Map::new();
     let mut bytes = 0;
     for (index, statement) in statements.iter().enumerate() {
@@ -168,9 +147,7 @@ fn run_each(
             check_attached(connection, forbidden)?;
         }
         if bytes > RESULT_BYTES_MAX {
-            let message = format!(
-                "rows exceed the limit of {RESULT_BYTES_MAX} bytes; select fewer rows or columns"
-            );
+            let message = format!("rows exceed the limit of {RESULT_BYTES_MAX} bytes; select fewer rows or columns");
             return Err(TaskError::new(ErrorKind::Schema, "LIMIT_RESULT", message).into());
         }
         if index + 1 == statements.len()
@@ -185,11 +162,7 @@ fn run_each(
     Ok(Value::Object(result))
 }
 
-fn execute(
-    connection: &Connection,
-    statement: &StatementText,
-    bytes: &mut usize,
-) -> rusqlite::Result<Value> {
+fn execute(connection: &Connection, statement: &StatementText, bytes: &mut usize) -> rusqlite::Result<Value> {
     let changes_before = connection.total_changes();
     let mut prepared = connection.prepare(&statement.text)?;
     for (at, param) in statement.params.iter().enumerate() {

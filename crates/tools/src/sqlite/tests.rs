@@ -36,13 +36,7 @@ async fn a_file_persists_between_calls() {
     assert_eq!(made["affected_rows"], 2);
     assert_eq!(made["command_0"]["row_count"], 0);
     assert_eq!(made["command_1"]["row_count"], 2);
-    let read = expect_result(
-        run_tool(
-            &tool,
-            sqlite_call("SELECT a, b FROM t ORDER BY a", folder.path()),
-        )
-        .await,
-    );
+    let read = expect_result(run_tool(&tool, sqlite_call("SELECT a, b FROM t ORDER BY a", folder.path())).await);
     assert_eq!(read["columns"], json!(["a", "b"]));
     assert_eq!(read["rows"][1], json!({"a": 2, "b": "y"}));
     assert_eq!(read["row_count"], 2);
@@ -51,10 +45,7 @@ async fn a_file_persists_between_calls() {
 #[tokio::test]
 async fn every_type_comes_back_as_json() {
     let read = expect_result(
-        run_in_memory(
-            "SELECT 1 AS i, 1.5 AS r, 'x' AS t, NULL AS n, x'6869' AS b, 2 AS i, 9e999 AS inf",
-        )
-        .await,
+        run_in_memory("SELECT 1 AS i, 1.5 AS r, 'x' AS t, NULL AS n, x'6869' AS b, 2 AS i, 9e999 AS inf").await,
     );
     assert_eq!(
         read["rows"][0],
@@ -94,31 +85,16 @@ async fn a_failing_statement_undoes_the_ones_before_it() {
     expect_result(
         run_tool(
             &tool,
-            sqlite_call(
-                "CREATE TABLE t (a UNIQUE NOT NULL CHECK (a < 10))",
-                folder.path(),
-            ),
+            sqlite_call("CREATE TABLE t (a UNIQUE NOT NULL CHECK (a < 10))", folder.path()),
         )
         .await,
     );
-    let twice = sqlite_call(
-        "INSERT INTO t VALUES (1); INSERT INTO t VALUES (1)",
-        folder.path(),
-    );
+    let twice = sqlite_call("INSERT INTO t VALUES (1); INSERT INTO t VALUES (1)", folder.path());
     let outcome = run_tool(&tool, twice).await;
     assert_eq!(expect_error(&outcome).kind, ErrorKind::DbConstraint);
     assert_eq!(expect_error(&outcome).details["statement"], 1);
-    assert_eq!(
-        outcome.facets().pg,
-        Some(json!({"code": "23505", "sqlstate": "23505"}))
-    );
-    let count = expect_result(
-        run_tool(
-            &tool,
-            sqlite_call("SELECT count(*) AS n FROM t", folder.path()),
-        )
-        .await,
-    );
+    assert_eq!(outcome.facets().pg, Some(json!({"code": "23505", "sqlstate": "23505"})));
+    let count = expect_result(run_tool(&tool, sqlite_call("SELECT count(*) AS n FROM t", folder.path())).await);
     assert_eq!(count["rows"][0]["n"], 0);
     for (statement, state) in [
         ("INSERT INTO t VALUES (NULL)", "23502"),
@@ -145,13 +121,7 @@ async fn a_transaction_that_is_left_open_is_an_error() {
         let outcome = run_tool(&tool, sqlite_call(&text, folder.path())).await;
         assert_eq!(expect_error(&outcome).code, "SQLITE_TRANSACTION_OPEN");
     }
-    let count = expect_result(
-        run_tool(
-            &tool,
-            sqlite_call("SELECT count(*) AS n FROM t", folder.path()),
-        )
-        .await,
-    );
+    let count = expect_result(run_tool(&tool, sqlite_call("SELECT count(*) AS n FROM t", folder.path())).await);
     assert_eq!(count["rows"][0]["n"], 1);
 }
 
@@ -171,10 +141,7 @@ async fn a_table_named_by_a_plain_value_is_found_and_errors_have_lines() {
         call
     };
     let made = asked("CREATE TABLE t (a);\nSELECT count(*) AS n FROM ", " AS x");
-    assert_eq!(
-        expect_result(run_tool(&tool, made).await)["rows"][0]["n"],
-        0
-    );
+    assert_eq!(expect_result(run_tool(&tool, made).await)["rows"][0]["n"], 0);
     let wrong = run_tool(&tool, asked("SELECT 1,\n  2 ", " x")).await;
     let failed = expect_error(&wrong);
     assert!(failed.message.contains("| ident"), "{failed:?}");
@@ -183,8 +150,7 @@ async fn a_table_named_by_a_plain_value_is_found_and_errors_have_lines() {
 
 #[tokio::test]
 async fn an_endless_statement_is_interrupted() {
-    let endless =
-        "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT max(x) FROM c";
+    let endless = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT max(x) FROM c";
     let mut call = command_call("sqlite", endless, Path::new("/tmp"));
     call.fields.insert("database".to_owned(), json!(":memory:"));
     call.timeout.total = Some(Duration::from_millis(100));
@@ -196,9 +162,7 @@ async fn an_endless_statement_is_interrupted() {
 async fn a_locked_database_is_worth_a_retry() {
     let folder = tempfile::tempdir().unwrap();
     let holder = rusqlite::Connection::open(folder.path().join("test.db")).unwrap();
-    holder
-        .execute_batch("CREATE TABLE t (a); BEGIN EXCLUSIVE")
-        .unwrap();
+    holder.execute_batch("CREATE TABLE t (a); BEGIN EXCLUSIVE").unwrap();
     let outcome = run_tool(
         &SqliteTool::new(Vec::new()),
         sqlite_call("INSERT INTO t VALUES (1)", folder.path()),
@@ -226,13 +190,8 @@ async fn the_engines_own_file_is_refused_under_every_name() {
         folder.path().join("link.db").display()
     );
     let mut attach = command_call("sqlite", &attach, folder.path());
-    attach
-        .fields
-        .insert("database".to_owned(), json!(":memory:"));
-    assert_eq!(
-        expect_error(&run_tool(&tool, attach).await).code,
-        "DATABASE_FORBIDDEN"
-    );
+    attach.fields.insert("database".to_owned(), json!(":memory:"));
+    assert_eq!(expect_error(&run_tool(&tool, attach).await).code, "DATABASE_FORBIDDEN");
 }
 
 #[tokio::test]
@@ -243,8 +202,5 @@ async fn a_database_and_a_command_are_required() {
     )
     .await;
     assert_eq!(expect_error(&outcome).details["key"], "database");
-    assert_eq!(
-        expect_error(&run_in_memory(" -- nothing\n;").await).code,
-        "TOOL_INPUT"
-    );
+    assert_eq!(expect_error(&run_in_memory(" -- nothing\n;").await).code, "TOOL_INPUT");
 }

@@ -10,9 +10,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{
-    Call, LogSink, Tool, ToolResult, cancelled_error, timeout_error, wait_for_timeout,
-};
+use crate::call::{Call, LogSink, Tool, ToolResult, cancelled_error, timeout_error, wait_for_timeout};
 use crate::sql::{SqlDialect, bind_statements};
 use crate::sqlite::failure::SqliteError;
 use crate::sqlite::run;
@@ -37,9 +35,7 @@ impl Tool for SqliteTool {
         let call = &call;
         let database = call
             .text_field("database")?
-            .ok_or_else(|| {
-                call.missing_key_error("database", "set it to a file, or to `:memory:`")
-            })?
+            .ok_or_else(|| call.missing_key_error("database", "set it to a file, or to `:memory:`"))?
             .to_owned();
         let path = call.resolve_path(&database);
         let statements = bind_statements(call, SqlDialect::Sqlite)?;
@@ -76,10 +72,7 @@ impl Tool for SqliteTool {
 }
 
 /// Outcome of the statements; `why` is the reason of an interruption.
-fn to_outcome(
-    done: Result<Result<Value, SqliteError>, tokio::task::JoinError>,
-    why: Option<TaskError>,
-) -> Outcome {
+fn to_outcome(done: Result<Result<Value, SqliteError>, tokio::task::JoinError>, why: Option<TaskError>) -> Outcome {
     match (done, why) {
         (Ok(Ok(result)), _) => Outcome::ok(result),
         (Ok(Err(failure)), Some(why)) if failure.is_interrupt() => Outcome::error(why),

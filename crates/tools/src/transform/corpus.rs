@@ -13,9 +13,7 @@ use serde_json::{Value, json};
 
 use super::program::jq_program;
 use super::run_jq;
-use crate::corpus::{
-    all_cases, cases_from, check, check_marked_values, code_pieces, json_pieces, plain_values,
-};
+use crate::corpus::{all_cases, cases_from, check, check_marked_values, code_pieces, json_pieces, plain_values};
 
 const ATTACKS: &[&str] = &[
     "\" | error | \"",
@@ -170,8 +168,7 @@ fn lex_tokens(program: &str) -> Result<String, String> {
 /// What is wrong with a place and an attack.
 fn find_problem(place: &str, attack: &str) -> Option<String> {
     let code = build_program(place, &json!(attack));
-    let expected =
-        lex_tokens(&build_program(place, &json!("harmless"))).expect("the place is a program");
+    let expected = lex_tokens(&build_program(place, &json!("harmless"))).expect("the place is a program");
     match lex_tokens(&code) {
         Ok(tokens) if tokens == expected => {}
         other => return Some(format!("{code:?}: {other:?} instead of {expected}")),
@@ -201,10 +198,7 @@ proptest! {
 
 #[test]
 fn a_value_in_code_is_that_value() {
-    let own = [
-        json!(u64::MAX),
-        json!({"a": {"b": [true, 1.5]}, "if": "\"\\(x)"}),
-    ];
+    let own = [json!(u64::MAX), json!({"a": {"b": [true, 1.5]}, "if": "\"\\(x)"})];
     for value in plain_values().into_iter().chain(own) {
         for place in [
             "@",
@@ -241,10 +235,5 @@ fn what_cannot_be_placed_is_refused() {
 
 #[test]
 fn marked_values_are_names_and_programs() {
-    check_marked_values(
-        jq_program,
-        ".a | .b",
-        "keys",
-        &["x y", "1x", "def", "", "x\n", "a.b"],
-    );
+    check_marked_values(jq_program, ".a | .b", "keys", &["x y", "1x", "def", "", "x\n", "a.b"]);
 }

@@ -59,9 +59,7 @@ pub(crate) fn tick() -> Fun<JustLut<Val>> {
 fn check_limits<'a>() -> Result<(), Exn<'a, Val>> {
     let ticks = TICKS.get().wrapping_add(1);
     TICKS.set(ticks);
-    if ticks.is_multiple_of(TICKS_PER_CHECK)
-        && DEADLINE.get().is_some_and(|due| Instant::now() > due)
-    {
+    if ticks.is_multiple_of(TICKS_PER_CHECK) && DEADLINE.get().is_some_and(|due| Instant::now() > due) {
         IS_SPENT.set(true);
     }
     if STACK.get().abs_diff(stack_position()) > STACK_BYTES_MAX {
@@ -92,9 +90,7 @@ pub(crate) fn add_ticks<'s>(term: Term<&'s str>) -> Term<&'s str> {
     let boxed = |term: Box<Term<&'s str>>| Box::new(add_ticks(*term));
     match term {
         Term::Id | Term::Recurse | Term::Num(_) | Term::Break(_) | Term::Var(_) => term,
-        Term::Str(format, parts) => {
-            Term::Str(format, parts.into_iter().map(add_ticks_to_part).collect())
-        }
+        Term::Str(format, parts) => Term::Str(format, parts.into_iter().map(add_ticks_to_part).collect()),
         Term::Arr(items) => Term::Arr(items.map(|items| Box::new(tick_after(add_ticks(*items))))),
         Term::Obj(pairs) => {
             let pair = |(key, value): (_, Option<_>)| (add_ticks(key), value.map(add_ticks));
@@ -208,22 +204,14 @@ mod tests {
             "path(def f: f; f)",
             "range(1e18) | try error catch empty",
         ] {
-            assert_eq!(
-                run_program(program, 20),
-                Err("TIMEOUT".to_owned()),
-                "{program}"
-            );
+            assert_eq!(run_program(program, 20), Err("TIMEOUT".to_owned()), "{program}");
         }
     }
 
     #[test]
     fn a_program_that_calls_itself_too_deeply_is_an_error() {
         for program in ["def f: 1 + f; f", "def f: [f]; f"] {
-            assert_eq!(
-                run_program(program, 60_000),
-                Err("JQ_ERROR".to_owned()),
-                "{program}"
-            );
+            assert_eq!(run_program(program, 60_000), Err("JQ_ERROR".to_owned()), "{program}");
         }
     }
 
@@ -242,20 +230,14 @@ mod tests {
             ("del(.a[0]) | .a", json!([1, 2])),
             ("[.. | numbers]", json!([3, 1, 2])),
             ("to_entries | map(.key)", json!(["a", "b"])),
-            (
-                "with_entries(select(.key == \"b\"))",
-                json!({"b": {"c": null}}),
-            ),
+            ("with_entries(select(.key == \"b\"))", json!({"b": {"c": null}})),
             ("[limit(3; repeat(1))]", json!([1, 1, 1])),
             ("[label $out | 1, break $out, 2]", json!([1])),
             ("reduce .a[] as $x (0; . + $x)", json!(6)),
             ("[foreach .a[] as $x (0; . + $x)]", json!([3, 4, 6])),
             ("try error(\"x\") catch .", json!("x")),
             ("\"\\(.a[0])-\\(.b.c // 7)\"", json!("3-7")),
-            (
-                "def f: if . >= 300000 then . else . + 1 | f end; 0 | f",
-                json!(300_000),
-            ),
+            ("def f: if . >= 300000 then . else . + 1 | f end; 0 | f", json!(300_000)),
             ("[range(100000)] | length", json!(100_000)),
             ("0 | until(. >= 100000; . + 1)", json!(100_000)),
         ] {

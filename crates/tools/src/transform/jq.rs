@@ -95,30 +95,22 @@ fn compile(program: &str) -> Result<JqProgram, TaskError> {
         args: Vec::new(),
         body: fuel::add_ticks(term),
     };
-    let ticking = prelude()
-        .into_iter()
-        .map(fuel::add_ticks_to_def)
-        .chain([main]);
+    let ticking = prelude().into_iter().map(fuel::add_ticks_to_def).chain([main]);
     let read = Loader::new(ticking).load(&arena, file(MAIN_NAME));
     let modules = read.map_err(|errors| parse_error(&errors))?;
-    Compiler::default()
-        .with_funs(funs)
-        .compile(modules)
-        .map_err(|errors| {
-            let what = errors.iter().flat_map(|(_, errors)| {
-                errors
-                    .iter()
-                    .map(|(name, kind)| format!("undefined {} `{name}`", kind.as_str()))
-            });
-            syntax_error(&what.collect::<Vec<_>>().join("; "))
-        })
+    Compiler::default().with_funs(funs).compile(modules).map_err(|errors| {
+        let what = errors.iter().flat_map(|(_, errors)| {
+            errors
+                .iter()
+                .map(|(name, kind)| format!("undefined {} `{name}`", kind.as_str()))
+        });
+        syntax_error(&what.collect::<Vec<_>>().join("; "))
+    })
 }
 
 /// Definitions available to every program.
 fn prelude<'s>() -> Vec<Def<&'s str>> {
-    let defs = jaq_core::defs()
-        .chain(jaq_std::defs())
-        .chain(jaq_json::defs());
+    let defs = jaq_core::defs().chain(jaq_std::defs()).chain(jaq_json::defs());
     // The definitions are `'static`; the program next to them is not.
     defs.collect::<Vec<Def<&'static str>>>()
 }
@@ -176,9 +168,7 @@ impl JsonConversion {
             Val::Null => Value::Null,
             Val::Bool(flag) => Value::Bool(*flag),
             Val::Num(number) => number_to_json(number),
-            Val::TStr(text) | Val::BStr(text) => {
-                Value::String(String::from_utf8_lossy(text).into_owned())
-            }
+            Val::TStr(text) | Val::BStr(text) => Value::String(String::from_utf8_lossy(text).into_owned()),
             Val::Arr(items) => {
                 let items = items.iter().map(|item| self.convert_value(item, depth + 1));
                 Value::Array(items.collect::<Result<_, _>>()?)
@@ -203,10 +193,7 @@ fn number_to_json(number: &Num) -> Value {
     match number {
         Num::Int(integer) => json!(integer),
         Num::Float(real) if real.fract() == 0.0 && real.abs() < 9e15 => {
-            #[expect(
-                clippy::cast_possible_truncation,
-                reason = "it is whole and small enough"
-            )]
+            #[expect(clippy::cast_possible_truncation, reason = "it is whole and small enough")]
             let integer = *real as i64;
             json!(integer)
         }

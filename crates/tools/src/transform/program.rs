@@ -9,14 +9,12 @@ use model::outcome::TaskError;
 use serde_json::Value;
 
 use crate::transform::context::{JqContext, JqReader};
-use crate::value_placement::{
-    ProgramPart, code_value, identifier, placement_error, plain_text, program_parts,
-};
+use crate::value_placement::{ProgramPart, code_value, identifier, placement_error, plain_text, program_parts};
 
 /// Keywords, which cannot be names.
 const KEYWORDS: &[&str] = &[
-    "and", "as", "catch", "def", "elif", "else", "end", "foreach", "if", "import", "include",
-    "label", "module", "or", "reduce", "then", "try",
+    "and", "as", "catch", "def", "elif", "else", "end", "foreach", "if", "import", "include", "label", "module", "or",
+    "reduce", "then", "try",
 ];
 
 /// Builds the program of some pieces.
@@ -43,12 +41,7 @@ pub fn jq_program(pieces: &[CodePiece]) -> Result<String, TaskError> {
     Ok(program)
 }
 
-fn place_value(
-    value: &Value,
-    is_json: bool,
-    reader: &JqReader,
-    program: &mut String,
-) -> Result<(), TaskError> {
+fn place_value(value: &Value, is_json: bool, reader: &JqReader, program: &mut String) -> Result<(), TaskError> {
     match reader.context() {
         JqContext::Code if reader.is_in_word() => {
             return Err(refused_error(

@@ -41,9 +41,8 @@ pub(crate) fn select_paths(what: &Value, input: &Value) -> Result<Value, TaskErr
 
 fn value_at(path: &str, input: &Value) -> Result<Value, TaskError> {
     if path.trim_start().starts_with('$') {
-        let parsed = JsonPath::parse(path.trim()).map_err(|error| {
-            invalid_path_error(&format!("`{path}` is not a valid JSONPath: {error}"))
-        })?;
+        let parsed = JsonPath::parse(path.trim())
+            .map_err(|error| invalid_path_error(&format!("`{path}` is not a valid JSONPath: {error}")))?;
         let found = parsed.query(input).all();
         return Ok(match found[..] {
             [] => Value::Null,
@@ -79,8 +78,8 @@ fn path_parts(path: &str) -> Result<Vec<&str>, TaskError> {
         let mut rest = rest;
         while !rest.is_empty() {
             let inner = rest.strip_prefix('[').and_then(|rest| rest.split_once(']'));
-            let (inner, after) = inner
-                .ok_or_else(|| invalid_path_error(&format!("`{path}` has an unclosed bracket")))?;
+            let (inner, after) =
+                inner.ok_or_else(|| invalid_path_error(&format!("`{path}` has an unclosed bracket")))?;
             parts.push(inner.trim_matches(['"', '\'']));
             rest = after;
         }
@@ -119,10 +118,7 @@ mod tests {
                 json!({"n": "d", "m": {"c": "a['b'][0].c"}}),
                 json!({"n": 3, "m": {"c": 1}}),
             ),
-            (
-                json!(["d", "a.b"]),
-                json!({"d": 3, "b": [{"c": 1}, {"c": 2}]}),
-            ),
+            (json!(["d", "a.b"]), json!({"d": 3, "b": [{"c": 1}, {"c": 2}]})),
         ] {
             assert_eq!(select_paths(&path, &input).unwrap(), wanted, "{path}");
         }
@@ -142,11 +138,7 @@ mod tests {
         ] {
             let error = select_paths(&path, &json!({"a": [1]})).unwrap_err();
             assert_eq!(error.code, "TRANSFORM_PATH", "{path}");
-            assert!(
-                error.message.starts_with(problem),
-                "{path}: {}",
-                error.message
-            );
+            assert!(error.message.starts_with(problem), "{path}: {}", error.message);
         }
     }
 }

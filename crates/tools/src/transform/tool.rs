@@ -25,12 +25,7 @@ impl TransformTool {
         Self { processes }
     }
 
-    async fn evaluate(
-        &self,
-        mut call: Call,
-        stop: &CancellationToken,
-        log: &dyn LogSink,
-    ) -> Result<Value, TaskError> {
+    async fn evaluate(&self, mut call: Call, stop: &CancellationToken, log: &dyn LogSink) -> Result<Value, TaskError> {
         let input = Value::Object(std::mem::take(&mut call.input));
         match (call.text_field("jq")?, call.field("select")) {
             (Some(program), None) => {
@@ -44,10 +39,7 @@ impl TransformTool {
                 self.processes.run(evaluation, stop, log).await
             }
             (None, Some(what)) => select::select_paths(what, &input),
-            (None, None) => {
-                Err(call
-                    .missing_key_error("jq", "set it to a jq program, or set `select` to paths"))
-            }
+            (None, None) => Err(call.missing_key_error("jq", "set it to a jq program, or set `select` to paths")),
             (Some(_), Some(_)) => Err(TaskError::new(
                 ErrorKind::Schema,
                 "TOOL_INPUT",
@@ -95,19 +87,10 @@ mod tests {
             expect_result(run_jq_call(".data[].n", input.clone()).await),
             json!([2, 1])
         );
-        assert_eq!(
-            expect_result(run_jq_call(".k", input.clone()).await),
-            json!("x")
-        );
-        assert_eq!(
-            expect_result(run_jq_call("empty", input.clone()).await),
-            Value::Null
-        );
+        assert_eq!(expect_result(run_jq_call(".k", input.clone()).await), json!("x"));
+        assert_eq!(expect_result(run_jq_call("empty", input.clone()).await), Value::Null);
         let made = run_jq_call("{k, total: ([.data[].n] | add), half: 1.5}", input).await;
-        assert_eq!(
-            expect_result(made),
-            json!({"k": "x", "total": 3, "half": 1.5})
-        );
+        assert_eq!(expect_result(made), json!({"k": "x", "total": 3, "half": 1.5}));
     }
 
     #[tokio::test]
@@ -146,11 +129,7 @@ mod tests {
         )
         .await;
         assert_eq!(expect_result(outcome), json!({"x": 1}));
-        let neither = run_tool(
-            &transform_tool(),
-            build_call("transform", json!({}), json!({})),
-        )
-        .await;
+        let neither = run_tool(&transform_tool(), build_call("transform", json!({}), json!({}))).await;
         assert_eq!(expect_error(&neither).code, "TOOL_INPUT");
     }
 }

@@ -170,9 +170,7 @@ pub struct LoadEventsResponse {
 impl LoadEventsResponse {
     /// Converts events for sending.
     pub fn from_events(events: &[Event]) -> Self {
-        let pairs = events
-            .iter()
-            .map(|event| (event.seq, WireEvent::from_event(event)));
+        let pairs = events.iter().map(|event| (event.seq, WireEvent::from_event(event)));
         Self {
             events: pairs.collect(),
         }

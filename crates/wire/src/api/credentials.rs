@@ -90,8 +90,7 @@ pub struct SetKeychainEntryRequest {
 
 impl fmt::Debug for SetKeychainEntryRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SetKeychainEntryRequest")
-            .finish_non_exhaustive()
+        f.debug_struct("SetKeychainEntryRequest").finish_non_exhaustive()
     }
 }
 

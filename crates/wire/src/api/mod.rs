@@ -10,31 +10,28 @@ mod logs;
 mod problem;
 mod tokens;
 
-pub use batch::{
-    BatchRequest, BatchResponse, BatchState, BatchStatusResponse, EventResponse, IngestStatus,
-};
+pub use batch::{BatchRequest, BatchResponse, BatchState, BatchStatusResponse, EventResponse, IngestStatus};
 pub use bodies::{ReferenceEntry, ReferenceList, ResultSelector, StoreBodyResponse};
 pub use catalog::{
-    CatalogEntryRequest, CatalogList, PlaybookEntry, RegisterRequest, RegisterResponse,
-    ValidateRequest, ValidateResponse,
+    CatalogEntryRequest, CatalogList, PlaybookEntry, RegisterRequest, RegisterResponse, ValidateRequest,
+    ValidateResponse,
 };
 pub use commands::{
-    BuildCommandsRequest, BuildCommandsResponse, ClaimRequest, ClaimResponse, HeartbeatRequest,
-    LoadEventsRequest, LoadEventsResponse, LoopResultsRequest, NoticesResponse, ResolveRefRequest,
-    SessionRequest, SessionResponse, WorkerEntry, WorkerRequest,
+    BuildCommandsRequest, BuildCommandsResponse, ClaimRequest, ClaimResponse, HeartbeatRequest, LoadEventsRequest,
+    LoadEventsResponse, LoopResultsRequest, NoticesResponse, ResolveRefRequest, SessionRequest, SessionResponse,
+    WorkerEntry, WorkerRequest,
 };
 pub use credentials::{
-    CredentialEntry, CredentialList, KeychainEntryStatus, RotateKeyResponse, SecretEntry,
-    SecretsRequest, SecretsResponse, SetCredentialRequest, SetKeychainEntryRequest,
+    CredentialEntry, CredentialList, KeychainEntryStatus, RotateKeyResponse, SecretEntry, SecretsRequest,
+    SecretsResponse, SetCredentialRequest, SetKeychainEntryRequest,
 };
 pub use executions::{
-    CancelRequest, CancellationStatus, EventPage, ExecuteRequest, ExecuteResponse, ExecutionDetail,
-    ExecutionPage, ExecutionSummary, FinalizeRequest, LoopEntry, OutlinePage, PatchCtxRequest,
-    ReasonRequest, ReplayResponse, RerunRequest, RetryRequest,
+    CancelRequest, CancellationStatus, EventPage, ExecuteRequest, ExecuteResponse, ExecutionDetail, ExecutionPage,
+    ExecutionSummary, FinalizeRequest, LoopEntry, OutlinePage, PatchCtxRequest, ReasonRequest, ReplayResponse,
+    RerunRequest, RetryRequest,
 };
 pub use logs::{AppendLogsRequest, AppendLogsResponse, LogsResponse};
 pub use problem::Problem;
 pub use tokens::{
-    AccessTokenEntry, AccessTokenList, AuditPage, CreateAccessTokenRequest,
-    CreateAccessTokenResponse, Role,
+    AccessTokenEntry, AccessTokenList, AuditPage, CreateAccessTokenRequest, CreateAccessTokenResponse, Role,
 };

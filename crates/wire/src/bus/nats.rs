@@ -88,9 +88,7 @@ impl NatsBus {
             acknowledgements.push(sent.await.map_err(|error| self.server_error(error))?);
         }
         for acknowledgement in acknowledgements {
-            acknowledgement
-                .await
-                .map_err(|error| self.server_error(error))?;
+            acknowledgement.await.map_err(|error| self.server_error(error))?;
         }
         Ok(())
     }
@@ -138,10 +136,7 @@ impl Bus for NatsBus {
 /// Converts a pool name to one token of a subject.
 fn subject_token(pool: &Name) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    pool.as_str()
-        .chars()
-        .map(|c| if plain(c) { c } else { '_' })
-        .collect()
+    pool.as_str().chars().map(|c| if plain(c) { c } else { '_' }).collect()
 }
 
 fn bus_error(error: impl std::error::Error + Send + Sync + 'static) -> BusError {

@@ -71,9 +71,7 @@ fn extract_scalars(value: &Value) -> Value {
         Value::Object(fields) => {
             let small = fields.iter().filter(|(_, value)| is_small(value));
             let small = small.take(FIELDS_MAX);
-            let small: Map<String, Value> = small
-                .map(|(name, value)| (name.clone(), value.clone()))
-                .collect();
+            let small: Map<String, Value> = small.map(|(name, value)| (name.clone(), value.clone())).collect();
             Value::Object(small)
         }
         value if is_small(value) => value.clone(),

@@ -22,11 +22,7 @@ fn minimal_event_with(name: &str, value: Value) -> Value {
 
 #[test]
 fn an_execution_id_may_be_an_integer() {
-    let event = parse_event(&minimal_event_with(
-        "execution_id",
-        json!(321_079_436_235_509_760_i64),
-    ))
-    .unwrap();
+    let event = parse_event(&minimal_event_with("execution_id", json!(321_079_436_235_509_760_i64))).unwrap();
     assert_eq!(event.execution_id, ExecutionId(321_079_436_235_509_760));
 }
 
@@ -107,9 +103,7 @@ fn every_alias_of_a_field_is_read() {
         ("in_progress", WireStatus::InProgress),
     ] {
         assert_eq!(
-            parse_event(&minimal_event_with("status", json!(alias)))
-                .unwrap()
-                .status,
+            parse_event(&minimal_event_with("status", json!(alias))).unwrap().status,
             Some(status)
         );
     }
@@ -121,8 +115,7 @@ fn an_event_sent_and_read_is_the_same() {
     let outcome = RawJson::from_serializable(&Outcome::ok(json!({"rows": 3})));
     let body = EventBody::read(
         EventKind::TaskDone,
-        &json!({"outcome": outcome.to_value(), "matched_rule_index": 0, "do": "continue"})
-            .to_string(),
+        &json!({"outcome": outcome.to_value(), "matched_rule_index": 0, "do": "continue"}).to_string(),
     )
     .unwrap();
     let bodies = [
@@ -162,10 +155,7 @@ fn an_event_sent_and_read_is_the_same() {
 #[test]
 fn what_is_left_out_follows_from_the_type_and_the_clock() {
     let now = Time(77);
-    let event = parse_event(&minimal_event())
-        .unwrap()
-        .to_event(now)
-        .unwrap();
+    let event = parse_event(&minimal_event()).unwrap().to_event(now).unwrap();
     assert_eq!(event.timestamp, now);
     assert_eq!(event.status(), EventStatus::InProgress);
     assert_eq!(event.event_id, EventId(0));
@@ -193,10 +183,6 @@ fn an_unknown_type_is_named() {
 fn flags_are_stored_in_addition_to_the_meta() {
     let mut event = minimal_event_with("meta", json!({"command_id": "1.2"}));
     event["actionable"] = json!(false);
-    let meta = parse_event(&event)
-        .unwrap()
-        .stored_meta()
-        .unwrap()
-        .to_value();
+    let meta = parse_event(&event).unwrap().stored_meta().unwrap().to_value();
     assert_eq!(meta, json!({"command_id": "1.2", "actionable": false}));
 }

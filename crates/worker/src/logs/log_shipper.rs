@@ -72,11 +72,7 @@ impl LogShipper {
     /// Sends the queued lines; gives up after `CLOSE_TIMEOUT`.
     pub async fn close(&self) {
         self.stop.cancel();
-        let shipping = self
-            .shipping_task
-            .lock()
-            .expect("the lock is not poisoned")
-            .take();
+        let shipping = self.shipping_task.lock().expect("the lock is not poisoned").take();
         if let Some(shipping) = shipping {
             // Lines that cannot be sent now are lost.
             let _ = timeout(CLOSE_TIMEOUT, shipping).await;
@@ -132,11 +128,7 @@ impl QueuedLines {
     fn take_batch(&mut self) -> Vec<LogLine> {
         let missed = std::mem::take(&mut self.lost_lines).into_values();
         let mut batch: Vec<LogLine> = missed
-            .map(|(count, line)| {
-                line.annotation(format!(
-                    "{count} lines lost here: cannot connect to the server"
-                ))
-            })
+            .map(|(count, line)| line.annotation(format!("{count} lines lost here: cannot connect to the server")))
             .collect();
         let mut bytes = 0;
         while bytes < BATCH_BYTES

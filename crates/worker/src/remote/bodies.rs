@@ -72,20 +72,18 @@ impl BodyStore for HttpBodyStore {
 
     async fn get(&self, reference: &ResultRef) -> Result<Bytes, Error> {
         let reading = self.read(reference, None).await?;
-        let pieces: BytesMut = reading.chunks.try_collect().await.map_err(|error| {
-            match error.downcast::<Error>() {
+        let pieces: BytesMut = reading
+            .chunks
+            .try_collect()
+            .await
+            .map_err(|error| match error.downcast::<Error>() {
                 Ok(error) => error,
                 Err(error) => Error::Interrupted(error),
-            }
-        })?;
+            })?;
         Ok(pieces.freeze())
     }
 
-    async fn read(
-        &self,
-        reference: &ResultRef,
-        range: Option<Range<u64>>,
-    ) -> Result<BodyStream, Error> {
+    async fn read(&self, reference: &ResultRef, range: Option<Range<u64>>) -> Result<BodyStream, Error> {
         let bytes = reference.meta.bytes;
         let requested = range.map(|range| {
             let start = range.start.min(bytes);
@@ -94,18 +92,10 @@ impl BodyStore for HttpBodyStore {
         if let Some(range) = requested.clone().filter(Range::is_empty) {
             // An HTTP range request cannot express an empty range.
             let chunks = Box::pin(futures_util::stream::empty());
-            return Ok(BodyStream {
-                bytes,
-                range,
-                chunks,
-            });
+            return Ok(BodyStream { bytes, range, chunks });
         }
-        let download = self
-            .client
-            .download(READ_PATH, reference, requested.clone())
-            .await;
-        let download =
-            download.map_err(|error| into_store_error(error, &reference.uri, BODIES_LOCATION))?;
+        let download = self.client.download(READ_PATH, reference, requested.clone()).await;
+        let download = download.map_err(|error| into_store_error(error, &reference.uri, BODIES_LOCATION))?;
         let (bytes, range) = (download.bytes, download.range.clone());
         let rest = BodyDownload {
             client: self.client.clone(),
@@ -174,17 +164,12 @@ impl BodyDownload {
         if self.download.is_none() {
             let left = Some(self.remaining.clone());
             let response = self.client.download(READ_PATH, &self.reference, left).await;
-            self.download =
-                Some(response.map_err(|error| into_store_error(error, uri, BODIES_LOCATION))?);
+            self.download = Some(response.map_err(|error| into_store_error(error, uri, BODIES_LOCATION))?);
         }
-        let download = self
-            .download
-            .as_mut()
-            .expect("the download was just started");
+        let download = self.download.as_mut().expect("the download was just started");
         let piece = download.next_chunk().await;
         let piece = piece.map_err(|error| into_store_error(error, uri, BODIES_LOCATION))?;
-        let piece =
-            piece.filter(|piece| piece.len() as u64 <= self.remaining.end - self.remaining.start);
+        let piece = piece.filter(|piece| piece.len() as u64 <= self.remaining.end - self.remaining.start);
         let Some(piece) = piece else {
             let early = io::ErrorKind::UnexpectedEof;
             return Err(Error::Interrupted(early.into()));
@@ -204,10 +189,7 @@ async fn send_chunks(
 ) -> io::Result<()> {
     loop {
         let mut chunk = Vec::with_capacity(CHUNK_BYTES);
-        let read = stream
-            .take(CHUNK_BYTES as u64)
-            .read_to_end(&mut chunk)
-            .await;
+        let read = stream.take(CHUNK_BYTES as u64).read_to_end(&mut chunk).await;
         if let Err(error) = read {
             let copy = io::Error::new(error.kind(), error.to_string());
             let _ = sender.send(Err(copy)).await;

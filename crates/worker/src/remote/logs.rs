@@ -27,12 +27,9 @@ impl HttpTaskLogs {
 #[async_trait]
 impl TaskLogs for HttpTaskLogs {
     async fn append(&self, lines: &[LogLine]) -> Result<(), Error> {
-        let request = AppendLogsRequest {
-            lines: lines.to_vec(),
-        };
+        let request = AppendLogsRequest { lines: lines.to_vec() };
         let response = self.client.post("/api/worker/logs", &request).await;
-        let _: AppendLogsResponse =
-            response.map_err(|error| into_store_error(error, LOGS_LOCATION, LOGS_LOCATION))?;
+        let _: AppendLogsResponse = response.map_err(|error| into_store_error(error, LOGS_LOCATION, LOGS_LOCATION))?;
         Ok(())
     }
 
@@ -47,8 +44,7 @@ impl TaskLogs for HttpTaskLogs {
             }
         }
         let lines = self.client.get(&path).await;
-        let lines: LogsResponse =
-            lines.map_err(|error| into_store_error(error, LOGS_LOCATION, LOGS_LOCATION))?;
+        let lines: LogsResponse = lines.map_err(|error| into_store_error(error, LOGS_LOCATION, LOGS_LOCATION))?;
         Ok(LogPage {
             lines: lines.lines,
             next_after: lines.next_after,

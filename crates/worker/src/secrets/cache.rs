@@ -129,10 +129,7 @@ impl ExecutionSecrets {
         cached.used_at = Instant::now();
         let (mut newest, mut is_changed) = (0, false);
         for text in texts {
-            let before = cached
-                .derived_texts
-                .iter()
-                .position(|cached| cached == text);
+            let before = cached.derived_texts.iter().position(|cached| cached == text);
             if let Some(at) = before {
                 cached.derived_texts.remove(at);
             } else if cached.is_covered(text) {
@@ -226,9 +223,7 @@ mod tests {
                 value: SecretValue::new(json!({"token": "canary-1"})),
                 valid_for: Duration::from_secs(60),
             };
-            secrets
-                .find_or_create(execution)
-                .cache_secrets(&"s".into(), &[secret]);
+            secrets.find_or_create(execution).cache_secrets(&"s".into(), &[secret]);
         }
         tokio::time::advance(IDLE_MAX / 2).await;
         secrets.remove_idle();

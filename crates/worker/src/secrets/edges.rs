@@ -71,9 +71,7 @@ impl SecretEdges {
         let mut places = from..(bytes.len() + 1).saturating_sub(SECRET_BYTES_MIN);
         let start = places.find(|at| {
             let part = &lower[*at - from..];
-            let candidates = part
-                .first_chunk()
-                .and_then(|first| self.by_prefix.get(first));
+            let candidates = part.first_chunk().and_then(|first| self.by_prefix.get(first));
             candidates.is_some_and(|forms| forms.iter().any(|at| self.forms[*at].starts_with(part)))
         });
         start.unwrap_or(text.len())
@@ -87,22 +85,13 @@ mod tests {
     #[test]
     fn parts_of_a_secret_are_found_at_the_edges_and_nowhere_else() {
         let edges = SecretEdges::new(&BTreeSet::from([b"canary-of-a-secret".to_vec()]));
-        assert_eq!(
-            edges.leading_suffix_len("-secret and more"),
-            "-secret".len()
-        );
+        assert_eq!(edges.leading_suffix_len("-secret and more"), "-secret".len());
         assert_eq!(edges.leading_suffix_len("\u{FFFD}secret and more"), 9);
         assert_eq!(edges.leading_suffix_len("ecret and more"), 0);
         assert_eq!(edges.leading_suffix_len("a -secret"), 0);
         assert_eq!(edges.trailing_prefix_start("more canary-of"), 5);
         assert_eq!(edges.trailing_prefix_start("more canar"), 10);
         assert_eq!(edges.trailing_prefix_start("canary-of no"), 12);
-        assert_eq!(
-            (
-                edges.leading_suffix_len(""),
-                edges.trailing_prefix_start("")
-            ),
-            (0, 0)
-        );
+        assert_eq!((edges.leading_suffix_len(""), edges.trailing_prefix_start("")), (0, 0));
     }
 }

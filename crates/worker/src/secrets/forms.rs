@@ -33,9 +33,7 @@ pub(super) fn collect_secret_texts(value: &Value, into: &mut BTreeSet<String>) {
     match value {
         Value::String(text) => add_text_and_parts(text, into),
         Value::Number(number) => add_text(&number.to_string(), into),
-        Value::Array(items) => items
-            .iter()
-            .for_each(|item| collect_secret_texts(item, into)),
+        Value::Array(items) => items.iter().for_each(|item| collect_secret_texts(item, into)),
         Value::Object(map) => {
             for (key, value) in map {
                 let is_open = credentials::is_public_field(key);
@@ -154,10 +152,7 @@ fn base64_inner_forms(bytes: &[u8], shift: usize) -> Vec<Vec<u8>> {
     let from = (shift * 8).div_ceil(6);
     let to = shifted.len() * 8 / 6;
     let inner = |encoded: String| encoded.as_bytes()[from..to].to_vec();
-    let both = [
-        STANDARD_NO_PAD.encode(&shifted),
-        URL_SAFE_NO_PAD.encode(&shifted),
-    ];
+    let both = [STANDARD_NO_PAD.encode(&shifted), URL_SAFE_NO_PAD.encode(&shifted)];
     let long = |form: &Vec<u8>| form.len() >= SECRET_BYTES_MIN;
     both.into_iter().map(inner).filter(long).collect()
 }
@@ -222,12 +217,9 @@ mod tests {
         assert!(texts.contains(&"can%40ry".to_owned()) && texts.contains(&"can@ry".to_owned()));
         let pem = json!({"private_key": "-----BEGIN KEY-----\nMIIcanary\nsecond-line\n-----END KEY-----\n"});
         let texts = secret_texts(&pem);
-        assert!(
-            texts.contains(&"MIIcanary".to_owned()) && texts.contains(&"second-line".to_owned())
-        );
+        assert!(texts.contains(&"MIIcanary".to_owned()) && texts.contains(&"second-line".to_owned()));
         assert!(!texts.iter().any(|text| text == "-----BEGIN KEY-----"));
-        let account =
-            json!({"account_json": "{\"project_id\": \"project\", \"private_key\": \"canary\"}"});
+        let account = json!({"account_json": "{\"project_id\": \"project\", \"private_key\": \"canary\"}"});
         assert!(secret_texts(&account).contains(&"canary".to_owned()));
     }
 
@@ -239,8 +231,7 @@ mod tests {
         for before in ["", "a", "ab", "abc", "user:"] {
             for after in ["", "z", "zz"] {
                 let encoded = STANDARD.encode(format!("{before}{secret}{after}"));
-                let is_found =
-                    |form: &Vec<u8>| encoded.contains(std::str::from_utf8(form).unwrap());
+                let is_found = |form: &Vec<u8>| encoded.contains(std::str::from_utf8(form).unwrap());
                 assert!(texts.iter().any(is_found), "{before} {after}");
             }
         }

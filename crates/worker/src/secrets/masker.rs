@@ -32,10 +32,7 @@ impl SecretMasker {
     }
 
     /// Creates masks for secrets and for texts derived from them; `None` if there is nothing to mask.
-    pub(super) fn with_derived(
-        texts: &BTreeSet<String>,
-        derived: &VecDeque<String>,
-    ) -> Option<Self> {
+    pub(super) fn with_derived(texts: &BTreeSet<String>, derived: &VecDeque<String>) -> Option<Self> {
         let mut all_texts = BTreeSet::new();
         for text in texts {
             add_forms(text, &mut all_texts);
@@ -70,12 +67,7 @@ impl SecretMasker {
         self.mask_bytes_with(bytes, end_max, mask_match)
     }
 
-    fn mask_bytes_with(
-        &self,
-        bytes: &[u8],
-        end_max: usize,
-        mask: fn(&[u8]) -> Vec<u8>,
-    ) -> (Vec<u8>, usize) {
+    fn mask_bytes_with(&self, bytes: &[u8], end_max: usize, mask: fn(&[u8]) -> Vec<u8>) -> (Vec<u8>, usize) {
         let mut out = Vec::with_capacity(end_max);
         let mut at = 0;
         for hit in self.finder.find_iter(bytes) {
@@ -340,20 +332,14 @@ mod tests {
         assert_eq!(masks.mask_text(&text), Some(expected));
         assert_eq!(masks.mask_text("canary-o"), None);
         assert_eq!(masks.mask_cut_text("canary-o").as_deref(), Some("***"));
-        assert_eq!(
-            masks.mask_cut_text("canary-of-a-secret").as_deref(),
-            Some("***")
-        );
+        assert_eq!(masks.mask_cut_text("canary-of-a-secret").as_deref(), Some("***"));
         assert_eq!(masks.mask_cut_text("plain"), None);
     }
 
     #[test]
     fn a_secret_is_found_in_either_case_and_in_parts_where_an_error_quotes_it() {
         let masks = masker(&["Canary-7F3a"]);
-        assert_eq!(
-            masks.mask_text("at canary-7f3a.org").as_deref(),
-            Some("at ***.org")
-        );
+        assert_eq!(masks.mask_text("at canary-7f3a.org").as_deref(), Some("at ***.org"));
         let mut error = TaskError::new(
             model::outcome::ErrorKind::ClientError,
             "X",
@@ -384,19 +370,13 @@ mod tests {
         assert_eq!(clean("a Canary-of", false), ("a ".to_owned(), 2));
         assert_eq!(clean("a c", false), ("a ".to_owned(), 2));
         assert_eq!(clean("a c", true), ("a c".to_owned(), 3));
-        assert_eq!(
-            clean("canary-of-a-secret 1234567", false),
-            ("*** ***".to_owned(), 26)
-        );
+        assert_eq!(clean("canary-of-a-secret 1234567", false), ("*** ***".to_owned(), 26));
     }
 
     #[test]
     fn the_longest_secret_wins_and_clean_text_is_not_copied() {
         let masks = masker(&["canary", "canary-and-more"]);
-        assert_eq!(
-            masks.mask_text("x canary-and-more y").as_deref(),
-            Some("x *** y")
-        );
+        assert_eq!(masks.mask_text("x canary-and-more y").as_deref(), Some("x *** y"));
         assert_eq!(masks.mask_text("nothing here"), None);
         assert!(SecretMasker::new(&BTreeSet::new()).is_none());
     }

@@ -10,9 +10,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use model::result_ref::ResultRef;
 use model::time::Time;
-use results::{
-    BodyEntry, BodySource, BodyStore, BodyStream, Error, OldBodyQuery, StorageOptions, StoredBody,
-};
+use results::{BodyEntry, BodySource, BodyStore, BodyStream, Error, OldBodyQuery, StorageOptions, StoredBody};
 use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::secrets::SecretMasker;
@@ -37,11 +35,7 @@ impl MaskingBodyStore {
 impl BodyStore for MaskingBodyStore {
     async fn put(&self, body: BodySource<'_>) -> Result<StoredBody, Error> {
         match body {
-            BodySource::Bytes(bytes) => {
-                self.bodies
-                    .put(BodySource::Bytes(self.mask_bytes(&bytes)))
-                    .await
-            }
+            BodySource::Bytes(bytes) => self.bodies.put(BodySource::Bytes(self.mask_bytes(&bytes))).await,
             BodySource::Stream(text) => {
                 let mut masked = MaskingReader::new(text, self.masker.clone());
                 self.bodies.put(BodySource::Stream(&mut masked)).await
@@ -49,11 +43,7 @@ impl BodyStore for MaskingBodyStore {
         }
     }
 
-    async fn put_with(
-        &self,
-        body: BodySource<'_>,
-        options: &StorageOptions,
-    ) -> Result<StoredBody, Error> {
+    async fn put_with(&self, body: BodySource<'_>, options: &StorageOptions) -> Result<StoredBody, Error> {
         match body {
             BodySource::Bytes(bytes) => {
                 let masked = BodySource::Bytes(self.mask_bytes(&bytes));
@@ -67,10 +57,7 @@ impl BodyStore for MaskingBodyStore {
         }
     }
 
-    fn as_stored<'a>(
-        &self,
-        text: &'a mut (dyn AsyncRead + Send + Unpin),
-    ) -> Box<dyn AsyncRead + Send + Unpin + 'a> {
+    fn as_stored<'a>(&self, text: &'a mut (dyn AsyncRead + Send + Unpin)) -> Box<dyn AsyncRead + Send + Unpin + 'a> {
         Box::new(MaskingReader::new(text, self.masker.clone()))
     }
 
@@ -78,11 +65,7 @@ impl BodyStore for MaskingBodyStore {
         self.bodies.get(reference).await
     }
 
-    async fn read(
-        &self,
-        reference: &ResultRef,
-        range: Option<Range<u64>>,
-    ) -> Result<BodyStream, Error> {
+    async fn read(&self, reference: &ResultRef, range: Option<Range<u64>>) -> Result<BodyStream, Error> {
         self.bodies.read(reference, range).await
     }
 
@@ -144,11 +127,7 @@ impl<'a> MaskingReader<'a> {
 }
 
 impl AsyncRead for MaskingReader<'_> {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let masked = self.get_mut();
         while masked.sent_bytes == masked.masked.len() && !masked.is_ended {
             ready!(masked.fill(context))?;

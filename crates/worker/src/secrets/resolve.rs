@@ -34,10 +34,7 @@ impl CommandContext {
     }
 
     /// Resolves names of secrets for the command's step.
-    async fn resolve_secrets(
-        &self,
-        names: &BTreeSet<String>,
-    ) -> Result<BTreeMap<String, SecretValue>, WorkError> {
+    async fn resolve_secrets(&self, names: &BTreeSet<String>) -> Result<BTreeMap<String, SecretValue>, WorkError> {
         let step = &self.command.run.step;
         let cached_secrets = self.execution_secrets();
         let mut values = BTreeMap::new();
@@ -60,17 +57,10 @@ impl CommandContext {
             lease_epoch: claim.lease_epoch,
             names: missing,
         };
-        let resolved =
-            load::call_with_retry(self, || self.shared.transport.secrets(&request)).await?;
+        let resolved = load::call_with_retry(self, || self.shared.transport.secrets(&request)).await?;
         let fresh = || self.shared.secret_cache.find_or_create(self.execution());
-        self.secrets
-            .get_or_init(fresh)
-            .cache_secrets(step, &resolved);
-        values.extend(
-            resolved
-                .into_iter()
-                .map(|resolved| (resolved.name, resolved.value)),
-        );
+        self.secrets.get_or_init(fresh).cache_secrets(step, &resolved);
+        values.extend(resolved.into_iter().map(|resolved| (resolved.name, resolved.value)));
         Ok(values)
     }
 
@@ -83,9 +73,7 @@ impl CommandContext {
         }
         let values = self.resolve_secrets(&names).await?;
         let map = values.into_iter();
-        let map: Map<String, Value> = map
-            .map(|(name, value)| (name, value.reveal().clone()))
-            .collect();
+        let map: Map<String, Value> = map.map(|(name, value)| (name, value.reveal().clone())).collect();
         Ok(LazyValue::new(Value::Object(map)))
     }
 }
@@ -153,11 +141,7 @@ impl PipelineRun<'_> {
 
     /// Rejects a template that evaluates to a secret instead of a name. The name is not sent to the server, because the
     /// server records requested names.
-    fn check_credential_names(
-        &self,
-        run: &TaskAttempt<'_>,
-        names: &BTreeSet<String>,
-    ) -> Result<(), WorkError> {
+    fn check_credential_names(&self, run: &TaskAttempt<'_>, names: &BTreeSet<String>) -> Result<(), WorkError> {
         let written = &self.credential_uses(run).names;
         let entries = &self.context.prepared_playbook.playbook.keychain;
         let masks = self.context.masker();
@@ -165,8 +149,7 @@ impl PipelineRun<'_> {
             let shows = masks.as_ref().and_then(|masks| masks.mask_text(name));
             shows.is_some() || !credentials::is_credential_name(name)
         };
-        let is_known =
-            |name: &str| written.contains(name) || entries.iter().any(|entry| entry.name == *name);
+        let is_known = |name: &str| written.contains(name) || entries.iter().any(|entry| entry.name == *name);
         if names.iter().any(|name| !is_known(name) && is_secret(name)) {
             let message = format!(
                 "`auth` of task `{}` does not evaluate to the name of a credential; refer to the keychain entry \

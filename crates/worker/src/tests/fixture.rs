@@ -24,8 +24,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tools::{Call, LogSink, Registry, Tool, ToolResult};
 use wire::{
-    ByteStream, ClaimedCommand, CommandNotice, Error, ExecutionContext, PlaybookText,
-    ReportRequest, ReportResponse, ResolvedSecret, ResumePoint, SecretValue, Transport, Verdict,
+    ByteStream, ClaimedCommand, CommandNotice, Error, ExecutionContext, PlaybookText, ReportRequest, ReportResponse,
+    ResolvedSecret, ResumePoint, SecretValue, Transport, Verdict,
 };
 
 use crate::{Clock, Config, LogLine, LogStream, TaskLogSink, Worker};
@@ -91,10 +91,7 @@ impl FakeServer {
 
     pub(super) fn send_notice(&self, seq: u64, verdict: Verdict) {
         let command = command_id(seq);
-        self.notices
-            .lock()
-            .unwrap()
-            .push(CommandNotice { command, verdict });
+        self.notices.lock().unwrap().push(CommandNotice { command, verdict });
         self.notice_added.notify_one();
     }
 
@@ -110,8 +107,7 @@ impl FakeServer {
     /// Waits for the end of a command and returns all reports.
     pub(super) async fn wait_for_end(&self, seq: u64) -> Vec<ReportRequest> {
         let command = command_id(seq);
-        let is_over =
-            |report: &ReportRequest| report.command == command && report.end != ReportEnd::Open;
+        let is_over = |report: &ReportRequest| report.command == command && report.end != ReportEnd::Open;
         let mut reports = self.reports.subscribe();
         let reports_so_far = reports
             .wait_for(|reports_so_far| reports_so_far.iter().any(is_over))
@@ -132,9 +128,7 @@ impl Transport for FakeServer {
                 self.offer_added.notified().await;
             }
         };
-        Ok(tokio::time::timeout(request.wait(), wait)
-            .await
-            .unwrap_or_default())
+        Ok(tokio::time::timeout(request.wait(), wait).await.unwrap_or_default())
     }
 
     async fn report(&self, mut report: ReportRequest) -> Result<ReportResponse, Error> {
@@ -177,10 +171,7 @@ impl Transport for FakeServer {
 
     async fn events(&self, _run: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, Error> {
         let log = self.log.lock().unwrap();
-        Ok(seqs
-            .iter()
-            .filter_map(|seq| log.get(seq).cloned())
-            .collect())
+        Ok(seqs.iter().filter_map(|seq| log.get(seq).cloned()).collect())
     }
 
     async fn loop_results(&self, _run: ExecutionId, _at: &LoopPointer) -> Result<RawJson, Error> {
@@ -198,15 +189,11 @@ impl Transport for FakeServer {
     async fn secrets(&self, request: &SecretsRequest) -> Result<Vec<ResolvedSecret>, Error> {
         self.secret_requests.lock().unwrap().push(request.clone());
         let secret = |name: &String| {
-            let value = self
-                .secrets
-                .get(name)
-                .cloned()
-                .ok_or(Error::SecretsRefused {
-                    is_passing: name.starts_with("passing"),
-                    code: "CREDENTIAL_NOT_FOUND".to_owned(),
-                    detail: format!("credential `{name}` not found"),
-                })?;
+            let value = self.secrets.get(name).cloned().ok_or(Error::SecretsRefused {
+                is_passing: name.starts_with("passing"),
+                code: "CREDENTIAL_NOT_FOUND".to_owned(),
+                detail: format!("credential `{name}` not found"),
+            })?;
             Ok(ResolvedSecret {
                 name: name.clone(),
                 value: SecretValue::new(value),
@@ -283,10 +270,7 @@ pub(super) struct MemoryBodyStore(pub(super) Mutex<BTreeMap<String, Bytes>>);
 
 #[async_trait]
 impl results::BodyStore for MemoryBodyStore {
-    async fn put(
-        &self,
-        body: results::BodySource<'_>,
-    ) -> Result<results::StoredBody, results::Error> {
+    async fn put(&self, body: results::BodySource<'_>) -> Result<results::StoredBody, results::Error> {
         let results::BodySource::Bytes(bytes) = body else {
             panic!("the worker stores bytes, not streams")
         };
@@ -335,10 +319,7 @@ pub(super) struct WorkerFixture {
 }
 
 /// Starts a worker for a playbook with these steps.
-pub(super) fn start_worker(
-    steps: &str,
-    script: impl Fn(&Call) -> Behaviour + Send + Sync + 'static,
-) -> WorkerFixture {
+pub(super) fn start_worker(steps: &str, script: impl Fn(&Call) -> Behaviour + Send + Sync + 'static) -> WorkerFixture {
     start_worker_for(&playbook(steps), script)
 }
 
@@ -406,9 +387,7 @@ pub(super) fn start_worker_for(
 
 /// Builds a playbook with these steps.
 pub(super) fn playbook(steps: &str) -> String {
-    format!(
-        "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{name: t}}\nworkload: {{n: 3}}\nworkflow:\n{steps}"
-    )
+    format!("apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{name: t}}\nworkload: {{n: 3}}\nworkflow:\n{steps}")
 }
 
 pub(super) fn command_id(seq: u64) -> CommandId {
@@ -437,11 +416,7 @@ pub(super) fn claimed_command(step: &str, seq: u64, work: CommandWork) -> Claime
             dispatch: 1,
             pool: "default".into(),
             args: None,
-            loop_started: matches!(
-                work,
-                CommandWork::Range { .. } | CommandWork::Iteration { .. }
-            )
-            .then_some(Seq(1)),
+            loop_started: matches!(work, CommandWork::Range { .. } | CommandWork::Iteration { .. }).then_some(Seq(1)),
         },
         lease_epoch: LeaseEpoch(1),
         context: Arc::new(context),
@@ -461,23 +436,14 @@ pub(super) fn resume_point(iteration: Option<u64>, continuation: Continuation) -
 
 /// Returns the event names of each report.
 pub(super) fn event_kinds(reports: &[ReportRequest]) -> Vec<Vec<&'static str>> {
-    let names = |report: &ReportRequest| {
-        report
-            .events
-            .iter()
-            .map(|event| event.kind().name())
-            .collect()
-    };
+    let names = |report: &ReportRequest| report.events.iter().map(|event| event.kind().name()).collect();
     reports.iter().map(names).collect()
 }
 
 /// Returns all events of one kind.
 pub(super) fn events_of_kind(reports: &[ReportRequest], kind: EventKind) -> Vec<Event> {
     let events = reports.iter().flat_map(|report| &report.events);
-    events
-        .filter(|event| event.kind() == kind)
-        .cloned()
-        .collect()
+    events.filter(|event| event.kind() == kind).cloned().collect()
 }
 
 /// Returns an event's payload.

@@ -11,12 +11,11 @@ use model::outcome::Outcome;
 use wire::{ClaimedCommand, Verdict};
 
 use super::fixture::{
-    Behaviour, FakeReply, WorkerFixture, claimed_command, event_kinds, events_of_kind,
-    failed_outcome, payload, start_worker,
+    Behaviour, FakeReply, WorkerFixture, claimed_command, event_kinds, events_of_kind, failed_outcome, payload,
+    start_worker,
 };
 
-const TWO: &str =
-    "- step: s\n  tool:\n  - a: {kind: shell, command: x}\n  - b: {kind: shell, command: y}\n";
+const TWO: &str = "- step: s\n  tool:\n  - a: {kind: shell, command: x}\n  - b: {kind: shell, command: y}\n";
 
 async fn wait_for_calls(fixture: &WorkerFixture, times: usize) {
     let mut calls = fixture.tool.calls.subscribe();
@@ -26,9 +25,7 @@ async fn wait_for_calls(fixture: &WorkerFixture, times: usize) {
 #[tokio::test(start_paused = true)]
 async fn stop_kills_the_tool_and_leaves_its_outcome_open() {
     let fixture = start_worker(TWO, |_| Behaviour::Hangs);
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
     wait_for_calls(&fixture, 1).await;
     fixture.server.send_notice(5, Verdict::Stop);
     let reports = fixture.server.wait_for_end(5).await;
@@ -41,9 +38,7 @@ async fn a_tool_that_ignores_stop_is_abandoned_after_the_grace_period() {
     let fixture = start_worker(TWO, |_| {
         Behaviour::ReturnsAfter(Duration::from_secs(3600), Outcome::ok(1))
     });
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
     wait_for_calls(&fixture, 1).await;
     let stopped_at = tokio::time::Instant::now();
     fixture.server.send_notice(5, Verdict::Stop);
@@ -57,9 +52,7 @@ async fn yield_finishes_the_running_task_and_releases_the_command() {
     let fixture = start_worker(TWO, |_| {
         Behaviour::ReturnsAfter(Duration::from_secs(30), Outcome::ok(1))
     });
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
     wait_for_calls(&fixture, 1).await;
     fixture.server.send_notice(5, Verdict::Yield);
     let reports = fixture.server.wait_for_end(5).await;
@@ -71,12 +64,8 @@ async fn yield_finishes_the_running_task_and_releases_the_command() {
 #[tokio::test(start_paused = true)]
 async fn yield_in_the_reply_to_a_report_is_applied() {
     let fixture = start_worker(TWO, |_| Behaviour::Returns(Outcome::ok(1)));
-    fixture
-        .server
-        .reply_with([FakeReply::Verdict(Verdict::Yield)]);
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    fixture.server.reply_with([FakeReply::Verdict(Verdict::Yield)]);
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
     let reports = fixture.server.wait_for_end(5).await;
     assert_eq!(reports.last().unwrap().end, ReportEnd::Released);
     assert_eq!(fixture.tool.calls.borrow().len(), 1);
@@ -86,12 +75,8 @@ async fn yield_in_the_reply_to_a_report_is_applied() {
 async fn a_fenced_command_is_dropped_without_another_report() {
     let fixture = start_worker(TWO, |_| Behaviour::Returns(Outcome::ok(1)));
     fixture.server.reply_with([FakeReply::Fenced]);
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    fixture
-        .server
-        .offer(claimed_command("s", 6, CommandWork::Pipeline));
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
+    fixture.server.offer(claimed_command("s", 6, CommandWork::Pipeline));
     let reports = fixture.server.wait_for_end(6).await;
     assert_eq!(*fixture.server.report_attempts.borrow(), 3);
     let of_six = reports.iter().filter(|report| report.command.seq.0 == 6);
@@ -103,14 +88,10 @@ async fn a_fenced_command_is_dropped_without_another_report() {
 #[tokio::test(start_paused = true)]
 async fn a_report_is_retried_until_the_server_is_available() {
     let fixture = start_worker(TWO, |_| Behaviour::Returns(Outcome::ok(1)));
-    fixture.server.reply_with([
-        FakeReply::Unavailable,
-        FakeReply::Unavailable,
-        FakeReply::Unavailable,
-    ]);
     fixture
         .server
-        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+        .reply_with([FakeReply::Unavailable, FakeReply::Unavailable, FakeReply::Unavailable]);
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
     let reports = fixture.server.wait_for_end(5).await;
     assert_eq!(*fixture.server.report_attempts.borrow(), 5);
     assert_eq!(events_of_kind(&reports, EventKind::TaskDone).len(), 2);
@@ -121,9 +102,7 @@ async fn a_report_is_retried_until_the_server_is_available() {
 async fn a_refused_report_fails_its_step() {
     let fixture = start_worker(TWO, |_| Behaviour::Returns(Outcome::ok(1)));
     fixture.server.reply_with([FakeReply::Refused]);
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
     let reports = fixture.server.wait_for_end(5).await;
     let error = payload(&events_of_kind(&reports, EventKind::StepFailed)[0])["error"].clone();
     assert_eq!(error["code"], "REPORT_REFUSED");
@@ -131,12 +110,8 @@ async fn a_refused_report_fails_its_step() {
 
 #[tokio::test(start_paused = true)]
 async fn a_draining_worker_finishes_tasks_and_releases_commands() {
-    let fixture = start_worker(TWO, |_| {
-        Behaviour::ReturnsAfter(Duration::from_secs(3), Outcome::ok(1))
-    });
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    let fixture = start_worker(TWO, |_| Behaviour::ReturnsAfter(Duration::from_secs(3), Outcome::ok(1)));
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
     wait_for_calls(&fixture, 1).await;
     fixture.stop.cancel();
     fixture.worker.await.unwrap();
@@ -149,9 +124,7 @@ async fn a_draining_worker_finishes_tasks_and_releases_commands() {
 #[tokio::test(start_paused = true)]
 async fn a_task_that_exceeds_the_drain_time_is_stopped_and_its_command_released() {
     let fixture = start_worker(TWO, |_| Behaviour::Hangs);
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
     wait_for_calls(&fixture, 1).await;
     fixture.stop.cancel();
     fixture.worker.await.unwrap();
@@ -167,9 +140,7 @@ async fn the_end_of_an_earlier_claim_does_not_unregister_a_later_one() {
         0 => Behaviour::ReturnsAfter(Duration::from_secs(1), Outcome::ok(1)),
         _ => Behaviour::Hangs,
     });
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
     wait_for_calls(&fixture, 1).await;
     let later = ClaimedCommand {
         lease_epoch: LeaseEpoch(2),
@@ -192,31 +163,19 @@ async fn a_call_that_the_host_cannot_start_is_retried_without_using_an_attempt()
         0..4 => Behaviour::Returns(failed_outcome(tools::HOST_EXHAUSTED)),
         _ => Behaviour::Returns(Outcome::ok(1)),
     });
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
     let reports = fixture.server.wait_for_end(5).await;
     assert_eq!(reports.last().unwrap().end, ReportEnd::Finished);
     assert_eq!(events_of_kind(&reports, EventKind::TaskDone).len(), 2);
     assert_eq!(events_of_kind(&reports, EventKind::AttemptFailed).len(), 0);
-    let attempts: Vec<u32> = fixture
-        .tool
-        .calls
-        .borrow()
-        .iter()
-        .map(|call| call.attempt)
-        .collect();
+    let attempts: Vec<u32> = fixture.tool.calls.borrow().iter().map(|call| call.attempt).collect();
     assert_eq!(attempts, [1; 6]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_command_that_the_host_cannot_start_for_long_is_released_without_failure() {
-    let fixture = start_worker(TWO, |_| {
-        Behaviour::Returns(failed_outcome(tools::HOST_EXHAUSTED))
-    });
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    let fixture = start_worker(TWO, |_| Behaviour::Returns(failed_outcome(tools::HOST_EXHAUSTED)));
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
     let reports = fixture.server.wait_for_end(5).await;
     assert_eq!(reports.last().unwrap().end, ReportEnd::Released);
     assert_eq!(event_kinds(&reports), [["step.started", "task.started"]]);

@@ -15,12 +15,11 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::fixture::{
-    Behaviour, EXECUTION, FakeReply, WorkerFixture, claimed_command, event_kinds, events_of_kind,
-    failed_outcome, payload, playbook, resume_point, start_worker, start_worker_for,
+    Behaviour, EXECUTION, FakeReply, WorkerFixture, claimed_command, event_kinds, events_of_kind, failed_outcome,
+    payload, playbook, resume_point, start_worker, start_worker_for,
 };
 
-const PLAIN: &str =
-    "- step: s\n  tool: {kind: noop, result: {x: '{{ n }}', home: '{{ env.HOME }}'}}\n";
+const PLAIN: &str = "- step: s\n  tool: {kind: noop, result: {x: '{{ n }}', home: '{{ env.HOME }}'}}\n";
 
 fn never_called(_: &tools::Call) -> Behaviour {
     panic!("no tool with effects is called")
@@ -29,9 +28,7 @@ fn never_called(_: &tools::Call) -> Behaviour {
 #[tokio::test(start_paused = true)]
 async fn a_plain_step_costs_one_report() {
     let fixture = start_worker(PLAIN, never_called);
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
     let reports = fixture.server.wait_for_end(5).await;
     assert_eq!(
         event_kinds(&reports),
@@ -39,10 +36,7 @@ async fn a_plain_step_costs_one_report() {
     );
     assert_eq!((reports[0].end, reports[0].free), (ReportEnd::Finished, 1));
     let done = payload(&events_of_kind(&reports, EventKind::TaskDone)[0]);
-    assert_eq!(
-        done["outcome"]["result"],
-        json!({"x": 3, "home": "/home/u"})
-    );
+    assert_eq!(done["outcome"]["result"], json!({"x": 3, "home": "/home/u"}));
     assert_eq!(done["outcome"]["meta"]["attempt"], 1);
 }
 
@@ -50,23 +44,18 @@ async fn a_plain_step_costs_one_report() {
 async fn a_command_assigned_in_a_reply_runs_next() {
     let fixture = start_worker(PLAIN, never_called);
     let next = claimed_command("s", 9, CommandWork::Pipeline);
-    fixture
-        .server
-        .reply_with([FakeReply::Assigns(Box::new(next))]);
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    fixture.server.reply_with([FakeReply::Assigns(Box::new(next))]);
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
     let reports = fixture.server.wait_for_end(9).await;
     assert_eq!(reports.len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn each_effect_is_reported_before_the_next_task_and_the_last_with_the_step() {
-    let steps = "- step: s\n  tool:\n  - a: {kind: shell, command: x}\n  - b: {kind: shell, command: 'echo {{ a.result }}'}\n";
+    let steps =
+        "- step: s\n  tool:\n  - a: {kind: shell, command: x}\n  - b: {kind: shell, command: 'echo {{ a.result }}'}\n";
     let fixture = start_worker(steps, |_| Behaviour::Returns(Outcome::ok(1)));
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
     let reports = fixture.server.wait_for_end(5).await;
     assert_eq!(
         event_kinds(&reports),
@@ -91,8 +80,7 @@ async fn each_effect_is_reported_before_the_next_task_and_the_last_with_the_step
 fn start_deferring_worker(outcome: fn() -> Outcome) -> (WorkerFixture, Arc<Mutex<Vec<u32>>>) {
     let steps = "- step: s\n  tool: {kind: shell, command: x}\n";
     let done: Arc<Mutex<Vec<u32>>> = Arc::default();
-    let (noted, attempts): (_, Arc<OnceLock<watch::Receiver<u32>>>) =
-        (done.clone(), Arc::default());
+    let (noted, attempts): (_, Arc<OnceLock<watch::Receiver<u32>>>) = (done.clone(), Arc::default());
     let attempts_cell = attempts.clone();
     let fixture = start_worker(steps, move |call| {
         let (noted, attempts_cell) = (noted.clone(), attempts_cell.clone());
@@ -102,25 +90,18 @@ fn start_deferring_worker(outcome: fn() -> Outcome) -> (WorkerFixture, Arc<Mutex
         });
         Behaviour::Returns(outcome())
     });
-    attempts
-        .set(fixture.server.report_attempts.subscribe())
-        .unwrap();
+    attempts.set(fixture.server.report_attempts.subscribe()).unwrap();
     (fixture, done)
 }
 
 #[tokio::test(start_paused = true)]
 async fn deferred_work_of_a_call_runs_after_its_outcome_is_recorded() {
     let (fixture, done) = start_deferring_worker(|| Outcome::ok(1));
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
     let reports = fixture.server.wait_for_end(5).await;
     assert_eq!(
         event_kinds(&reports),
-        [
-            vec!["step.started", "task.started", "task.done"],
-            vec!["step.done"]
-        ]
+        [vec!["step.started", "task.started", "task.done"], vec!["step.done"]]
     );
     assert_eq!(*done.lock().unwrap(), [1], "runs after the first report");
 }
@@ -129,28 +110,14 @@ async fn deferred_work_of_a_call_runs_after_its_outcome_is_recorded() {
 async fn deferred_work_of_a_call_does_not_run_if_its_outcome_is_not_recorded() {
     let (fixture, done) = start_deferring_worker(|| Outcome::ok(1));
     fixture.server.reply_with([FakeReply::Fenced]);
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Pipeline));
-    fixture
-        .server
-        .offer(claimed_command("s", 6, CommandWork::Pipeline));
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
+    fixture.server.offer(claimed_command("s", 6, CommandWork::Pipeline));
     fixture.server.wait_for_end(6).await;
-    assert_eq!(
-        *done.lock().unwrap(),
-        [2],
-        "runs for the second command only"
-    );
+    assert_eq!(*done.lock().unwrap(), [2], "runs for the second command only");
     let (fixture, done) = start_deferring_worker(|| failed_outcome("NO"));
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
     fixture.server.wait_for_end(5).await;
-    assert_eq!(
-        *done.lock().unwrap(),
-        [0; 0],
-        "does not run for a failed call"
-    );
+    assert_eq!(*done.lock().unwrap(), [0; 0], "does not run for a failed call");
 }
 
 #[tokio::test(start_paused = true)]
@@ -164,9 +131,7 @@ async fn a_retry_waits_and_its_attempts_are_durable_one_by_one() {
         })
     });
     let begun = tokio::time::Instant::now();
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
     let reports = fixture.server.wait_for_end(5).await;
     assert!(begun.elapsed() >= Duration::from_secs(4));
     assert_eq!(
@@ -179,17 +144,8 @@ async fn a_retry_waits_and_its_attempts_are_durable_one_by_one() {
                 "task.attempt.failed",
                 "policy.task.evaluated"
             ],
-            vec![
-                "task.attempt.started",
-                "task.attempt.failed",
-                "policy.task.evaluated"
-            ],
-            vec![
-                "task.attempt.started",
-                "task.attempt.done",
-                "task.done",
-                "step.done"
-            ]
+            vec!["task.attempt.started", "task.attempt.failed", "policy.task.evaluated"],
+            vec!["task.attempt.started", "task.attempt.done", "task.done", "step.done"]
         ]
     );
     let calls = fixture.tool.calls.borrow().clone();
@@ -200,9 +156,7 @@ async fn a_retry_waits_and_its_attempts_are_durable_one_by_one() {
 async fn exhausted_retries_fail_the_step_with_the_line_of_the_task() {
     let steps = "- step: s\n  tool:\n  - a:\n      kind: shell\n      command: x\n      spec: {policy: {rules: [{when: \"{{ outcome.status == 'error' }}\", then: {do: retry, attempts: 2, delay: 0}}]}}\n";
     let fixture = start_worker(steps, |_| Behaviour::Returns(failed_outcome("NO")));
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
     let reports = fixture.server.wait_for_end(5).await;
     let error = payload(&events_of_kind(&reports, EventKind::StepFailed)[0])["error"].clone();
     assert_eq!(error["code"], "NO");
@@ -217,9 +171,7 @@ async fn pagination_uses_jumps_break_and_locals() {
     let fixture = start_worker(steps, |call| {
         Behaviour::Returns(Outcome::ok(call.input["page"].clone()))
     });
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
     let reports = fixture.server.wait_for_end(5).await;
     let pages: Vec<_> = fixture
         .tool
@@ -241,9 +193,7 @@ async fn pagination_uses_jumps_break_and_locals() {
 async fn a_template_that_cannot_be_rendered_fails_the_task_without_a_call() {
     let steps = "- step: s\n  tool: {kind: shell, command: '{{ nothing.there }}'}\n";
     let fixture = start_worker(steps, never_called);
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
     let reports = fixture.server.wait_for_end(5).await;
     let error = payload(&events_of_kind(&reports, EventKind::StepFailed)[0])["error"].clone();
     assert_eq!(error["code"], "TEMPLATE_UNDEFINED");
@@ -255,9 +205,7 @@ async fn a_template_that_cannot_be_rendered_fails_the_task_without_a_call() {
 async fn a_tool_that_panics_is_a_failed_task() {
     let steps = "- step: s\n  tool: {kind: shell, command: x}\n";
     let fixture = start_worker(steps, |_| Behaviour::Panics);
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
     let reports = fixture.server.wait_for_end(5).await;
     let error = payload(&events_of_kind(&reports, EventKind::StepFailed)[0])["error"].clone();
     assert_eq!(error["code"], "TOOL_PANIC");
@@ -268,9 +216,7 @@ const ONCE: &str = "- step: s\n  tool: {kind: shell, command: x, spec: {effect: 
 #[tokio::test(start_paused = true)]
 async fn the_start_of_an_at_most_once_effect_is_reported_before_the_call() {
     let fixture = start_worker(ONCE, |_| Behaviour::Returns(Outcome::ok(1)));
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
     let reports = fixture.server.wait_for_end(5).await;
     assert_eq!(
         event_kinds(&reports),
@@ -312,10 +258,7 @@ async fn an_at_least_once_attempt_runs_again_with_the_same_key() {
     fixture.server.offer(claimed);
     let reports = fixture.server.wait_for_end(5).await;
     assert_eq!(event_kinds(&reports), [["task.done", "step.done"]]);
-    assert_eq!(
-        &*fixture.tool.calls.borrow()[0].idempotency_key,
-        "7/s:1/s:1"
-    );
+    assert_eq!(&*fixture.tool.calls.borrow()[0].idempotency_key, "7/s:1/s:1");
 }
 
 fn task_end_event(seq: u64, task: &str, outcome: &Outcome, set_iter: &serde_json::Value) -> Event {
@@ -352,12 +295,9 @@ fn task_end_event(seq: u64, task: &str, outcome: &Outcome, set_iter: &serde_json
 async fn a_pipeline_continues_after_the_last_recorded_task_and_sees_its_result() {
     let steps = "- step: s\n  tool:\n  - a: {kind: shell, command: x, set: {iter.page: 2}}\n  - b: {kind: noop, result: '{{ a.result + iter.page + _prev.result }}'}\n";
     let fixture = start_worker(steps, never_called);
-    fixture.server.append_event(task_end_event(
-        30,
-        "a",
-        &Outcome::ok(40),
-        &json!({"page": 2}),
-    ));
+    fixture
+        .server
+        .append_event(task_end_event(30, "a", &Outcome::ok(40), &json!({"page": 2})));
     let pointer = OutcomePointer {
         seq: Seq(30),
         ok: true,
@@ -377,10 +317,7 @@ async fn a_pipeline_continues_after_the_last_recorded_task_and_sees_its_result()
     claimed.resume = vec![resume_point(None, continuation)];
     fixture.server.offer(claimed);
     let reports = fixture.server.wait_for_end(5).await;
-    assert_eq!(
-        event_kinds(&reports),
-        [["task.started", "task.done", "step.done"]]
-    );
+    assert_eq!(event_kinds(&reports), [["task.started", "task.done", "step.done"]]);
     let done = payload(&events_of_kind(&reports, EventKind::TaskDone)[0]);
     assert_eq!(done["outcome"]["result"], 82);
 }
@@ -389,13 +326,9 @@ async fn a_pipeline_continues_after_the_last_recorded_task_and_sees_its_result()
 async fn a_large_result_is_stored_before_it_is_referenced_and_rules_still_see_it() {
     let steps = "- step: s\n  tool:\n  - a:\n      kind: shell\n      command: x\n      spec: {policy: {rules: [{when: '{{ outcome.result.rows | length == 20000 }}', then: {do: continue}}, {else: {then: {do: fail}}}]}}\n  - b: {kind: noop, result: '{{ a.rows | length }}'}\n";
     let fixture = start_worker(steps, |_| {
-        Behaviour::Returns(Outcome::ok(
-            json!({"status": "full", "rows": vec!["row"; 20_000]}),
-        ))
+        Behaviour::Returns(Outcome::ok(json!({"status": "full", "rows": vec!["row"; 20_000]})))
     });
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
     let reports = fixture.server.wait_for_end(5).await;
     let done = events_of_kind(&reports, EventKind::TaskDone);
     let first = payload(&done[0]);
@@ -408,12 +341,8 @@ async fn a_large_result_is_stored_before_it_is_referenced_and_rules_still_see_it
 #[tokio::test(start_paused = true)]
 async fn a_large_write_is_recorded_by_reference_and_read_back_through_it() {
     let steps = "- step: s\n  tool:\n  - a:\n      kind: shell\n      command: x\n      set: {ctx.page: '{{ output.data }}', ctx.small: 1}\n  - b: {kind: noop, result: '{{ ctx.page | length }}'}\n";
-    let fixture = start_worker(steps, |_| {
-        Behaviour::Returns(Outcome::ok("x".repeat(5_000)))
-    });
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    let fixture = start_worker(steps, |_| Behaviour::Returns(Outcome::ok("x".repeat(5_000))));
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
     let reports = fixture.server.wait_for_end(5).await;
     let done = events_of_kind(&reports, EventKind::TaskDone);
     let written = payload(&done[0])["set_ctx"].clone();
@@ -425,14 +354,9 @@ async fn a_large_write_is_recorded_by_reference_and_read_back_through_it() {
 #[tokio::test(start_paused = true)]
 async fn a_result_over_the_playbook_s_limit_fails_with_its_code() {
     let text = playbook("- step: s\n  tool: {kind: shell, command: x}\n");
-    let text =
-        format!("{text}executor: {{spec: {{policy: {{limits: {{max_payload_bytes: 1000}}}}}}}}\n");
-    let fixture = start_worker_for(&text, |_| {
-        Behaviour::Returns(Outcome::ok("x".repeat(2_000)))
-    });
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    let text = format!("{text}executor: {{spec: {{policy: {{limits: {{max_payload_bytes: 1000}}}}}}}}\n");
+    let fixture = start_worker_for(&text, |_| Behaviour::Returns(Outcome::ok("x".repeat(2_000))));
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
     let reports = fixture.server.wait_for_end(5).await;
     let error = payload(&events_of_kind(&reports, EventKind::StepFailed)[0])["error"].clone();
     assert_eq!(error["code"], "LIMIT_PAYLOAD");
@@ -442,9 +366,7 @@ async fn a_result_over_the_playbook_s_limit_fails_with_its_code() {
 async fn a_long_input_is_shown_by_its_size_and_hash() {
     let steps = "- step: s\n  input: {a: 1}\n  tool: {kind: noop, input: {text: \"{{ 'x' * n * 1000 }}\"}}\n";
     let fixture = start_worker(steps, never_called);
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
     let reports = fixture.server.wait_for_end(5).await;
     let inputs = payload(&events_of_kind(&reports, EventKind::TaskStarted)[0])["inputs"].clone();
     assert_eq!(inputs["truncated"], true);

@@ -15,12 +15,12 @@ use serde_json::{Value, json};
 use wire::ReportRequest;
 
 use super::fixture::{
-    Behaviour, EXECUTION, WorkerFixture, claimed_command, events_of_kind, failed_outcome, payload,
-    start_worker,
+    Behaviour, EXECUTION, WorkerFixture, claimed_command, events_of_kind, failed_outcome, payload, start_worker,
 };
 
 const WIDE: &str = "- step: s\n  loop: {in: [], iterator: item, spec: {mode: parallel}}\n  tool: {kind: shell, command: x, input: {item: '{{ iter.item }}', i: '{{ iter.index }}'}}\n";
-const PURE: &str = "- step: s\n  loop: {in: [], iterator: item, spec: {mode: parallel}}\n  tool: {kind: noop, result: '{{ item }}'}\n";
+const PURE: &str =
+    "- step: s\n  loop: {in: [], iterator: item, spec: {mode: parallel}}\n  tool: {kind: noop, result: '{{ item }}'}\n";
 
 fn range_work(from: u64, to: u64, width: u32) -> CommandWork {
     CommandWork::Range { from, to, width }
@@ -69,10 +69,7 @@ fn start_loop(fixture: &WorkerFixture, total: u64, describe: impl FnOnce(&mut Lo
 
 fn event_indices(reports: &[ReportRequest], kind: EventKind) -> Vec<u64> {
     let events = events_of_kind(reports, kind);
-    let mut indices: Vec<_> = events
-        .iter()
-        .filter_map(|event| event.location.iteration)
-        .collect();
+    let mut indices: Vec<_> = events.iter().filter_map(|event| event.location.iteration).collect();
     indices.sort_unstable();
     indices
 }
@@ -110,9 +107,7 @@ async fn ended_iterations_are_reported_together_after_a_short_delay() {
         Behaviour::ReturnsAfter(Duration::from_millis(millis), Outcome::ok(1))
     });
     start_number_loop(&fixture, 10);
-    fixture
-        .server
-        .offer(claimed_command("s", 5, range_work(0, 10, 10)));
+    fixture.server.offer(claimed_command("s", 5, range_work(0, 10, 10)));
     let reports = fixture.server.wait_for_end(5).await;
     assert!((2..=4).contains(&reports.len()), "{}", reports.len());
     assert_eq!(event_indices(&reports, EventKind::IterationDone).len(), 10);
@@ -122,9 +117,7 @@ async fn ended_iterations_are_reported_together_after_a_short_delay() {
 async fn pure_iterations_are_reported_fifty_at_a_time() {
     let fixture = start_worker(PURE, |_| Behaviour::Panics);
     start_number_loop(&fixture, 200);
-    fixture
-        .server
-        .offer(claimed_command("s", 5, range_work(0, 200, 16)));
+    fixture.server.offer(claimed_command("s", 5, range_work(0, 200, 16)));
     let reports = fixture.server.wait_for_end(5).await;
     assert_eq!(
         event_indices(&reports, EventKind::IterationDone),
@@ -149,9 +142,7 @@ async fn a_failure_stops_the_loop_in_fail_fast_mode() {
         Behaviour::ReturnsAfter(Duration::from_millis(millis), outcome)
     });
     start_number_loop(&fixture, 10);
-    fixture
-        .server
-        .offer(claimed_command("s", 5, range_work(0, 10, 2)));
+    fixture.server.offer(claimed_command("s", 5, range_work(0, 10, 2)));
     let reports = fixture.server.wait_for_end(5).await;
     assert_eq!(event_indices(&reports, EventKind::IterationFailed), [1]);
     assert_eq!(event_indices(&reports, EventKind::IterationDone), [0]);
@@ -170,9 +161,7 @@ async fn a_failure_does_not_stop_the_loop_in_best_effort_mode() {
         Behaviour::Returns(outcome)
     });
     start_number_loop(&fixture, 10);
-    fixture
-        .server
-        .offer(claimed_command("s", 5, range_work(0, 10, 2)));
+    fixture.server.offer(claimed_command("s", 5, range_work(0, 10, 2)));
     let reports = fixture.server.wait_for_end(5).await;
     assert_eq!(event_indices(&reports, EventKind::IterationDone).len(), 9);
     assert_eq!(reports.last().unwrap().end, ReportEnd::Finished);
@@ -181,13 +170,9 @@ async fn a_failure_does_not_stop_the_loop_in_best_effort_mode() {
 #[tokio::test(start_paused = true)]
 async fn sequential_iterations_see_each_other_s_writes_and_record_each_effect_first() {
     let steps = "- step: s\n  loop: {in: [], iterator: item}\n  tool:\n    kind: shell\n    command: x\n    input: {sum: '{{ ctx.sum | default(0) }}'}\n    set: {ctx.sum: '{{ output.data + iter.item }}'}\n";
-    let fixture = start_worker(steps, |call| {
-        Behaviour::Returns(Outcome::ok(call.input["sum"].clone()))
-    });
+    let fixture = start_worker(steps, |call| Behaviour::Returns(Outcome::ok(call.input["sum"].clone())));
     start_number_loop(&fixture, 4);
-    fixture
-        .server
-        .offer(claimed_command("s", 5, range_work(0, 4, 1)));
+    fixture.server.offer(claimed_command("s", 5, range_work(0, 4, 1)));
     let reports = fixture.server.wait_for_end(5).await;
     let sums: Vec<Value> = fixture
         .tool
@@ -208,27 +193,19 @@ async fn writes_of_a_parallel_iteration_are_one_patch_in_its_end_event() {
     let steps = "- step: s\n  loop: {in: [], iterator: item, spec: {mode: parallel}}\n  tool:\n  - a: {kind: noop, result: 1, set: {ctx.n: {$add: 1}, ctx.l: {$append: a}}}\n  - b: {kind: noop, result: 1, set: {ctx.n: {$add: 2}, ctx.l: {$append: b}}}\n";
     let fixture = start_worker(steps, |_| Behaviour::Panics);
     start_number_loop(&fixture, 2);
-    fixture
-        .server
-        .offer(claimed_command("s", 5, range_work(0, 2, 2)));
+    fixture.server.offer(claimed_command("s", 5, range_work(0, 2, 2)));
     let reports = fixture.server.wait_for_end(5).await;
     for done in events_of_kind(&reports, EventKind::IterationDone) {
         let patch = payload(&done)["set_ctx"].clone();
-        assert_eq!(
-            patch,
-            json!({"n": {"$add": 3}, "l": {"$extend": ["a", "b"]}})
-        );
+        assert_eq!(patch, json!({"n": {"$add": 3}, "l": {"$extend": ["a", "b"]}}));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_prepared_collection_is_stored_and_counted() {
-    let steps =
-        "- step: s\n  loop: {in: '{{ [0, 1, 2, 3][:n] }}', iterator: item}\n  tool: {kind: noop}\n";
+    let steps = "- step: s\n  loop: {in: '{{ [0, 1, 2, 3][:n] }}', iterator: item}\n  tool: {kind: noop}\n";
     let fixture = start_worker(steps, |_| Behaviour::Panics);
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Prepare));
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Prepare));
     let reports = fixture.server.wait_for_end(5).await;
     let stored = payload(&events_of_kind(&reports, EventKind::ResultStored)[0]);
     assert_eq!(stored["result_ref"]["extracted"]["total"], 3);
@@ -240,9 +217,7 @@ async fn a_prepared_collection_is_stored_and_counted() {
 async fn only_the_rule_of_a_prepared_range_is_stored() {
     let steps = "- step: s\n  loop: {in: '{{ range(n * 1000000, 0, -1) }}', iterator: item}\n  tool: {kind: noop}\n";
     let fixture = start_worker(steps, |_| Behaviour::Panics);
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Prepare));
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Prepare));
     let reports = fixture.server.wait_for_end(5).await;
     let stored = payload(&events_of_kind(&reports, EventKind::ResultStored)[0]);
     let rule = json!({"start": 3_000_000, "stop": 0, "step": -1});
@@ -275,9 +250,7 @@ async fn the_items_of_a_range_are_computed_from_its_rule() {
 async fn a_collection_that_is_not_a_list_fails_the_step() {
     let steps = "- step: s\n  loop: {in: '{{ n }}', iterator: item}\n  tool: {kind: noop}\n";
     let fixture = start_worker(steps, |_| Behaviour::Panics);
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Prepare));
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Prepare));
     let reports = fixture.server.wait_for_end(5).await;
     let error = payload(&events_of_kind(&reports, EventKind::StepFailed)[0])["error"].clone();
     assert_eq!(error["code"], "LOOP_NOT_A_LIST");

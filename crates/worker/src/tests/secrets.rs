@@ -19,9 +19,7 @@ async fn a_tool_gets_the_credential_and_the_log_does_not() {
             "said": format!("<{CANARY}>"), "hex": hex::encode(CANARY), "user": "someone",
         })))
     });
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
     let reports = fixture.server.wait_for_end(5).await;
     let calls = fixture.tool.calls.borrow().clone();
     assert_eq!(calls[0].input["t"], CANARY);
@@ -44,15 +42,9 @@ async fn an_error_shows_neither_the_credential_nor_the_userinfo_of_a_url() {
     let steps = "- step: s\n  tool: {kind: shell, command: x, auth: api}\n";
     let fixture = start_worker(steps, |_| {
         let message = format!("no {CANARY} at http://me:pw@host/");
-        Behaviour::Returns(Outcome::error(TaskError::new(
-            ErrorKind::Auth,
-            "X",
-            message,
-        )))
+        Behaviour::Returns(Outcome::error(TaskError::new(ErrorKind::Auth, "X", message)))
     });
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
     let reports = fixture.server.wait_for_end(5).await;
     let failed = payload(&events_of_kind(&reports, EventKind::StepFailed)[0]);
     assert_eq!(failed["error"]["message"], "no *** at http://***@host/");
@@ -62,9 +54,7 @@ async fn an_error_shows_neither_the_credential_nor_the_userinfo_of_a_url() {
 async fn a_refused_credential_fails_the_task_with_its_code() {
     let steps = "- step: s\n  tool: {kind: shell, command: x, auth: other}\n";
     let fixture = start_worker(steps, |_| panic!("the tool is not called"));
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
     let reports = fixture.server.wait_for_end(5).await;
     let failed = payload(&events_of_kind(&reports, EventKind::StepFailed)[0]);
     assert_eq!(failed["error"]["code"], "CREDENTIAL_NOT_FOUND");
@@ -75,27 +65,20 @@ async fn a_secret_used_as_a_credential_name_is_not_requested() {
     let steps = "- step: s\n  tool: {kind: shell, command: x, auth: '{{ keychain[(\"a\" ~ \"pi\")].token }}', \
         input: {t: '{{ keychain.api.token }}'}}\n";
     let fixture = start_worker(steps, |_| panic!("the tool is not called"));
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
     let reports = fixture.server.wait_for_end(5).await;
     let failed = payload(&events_of_kind(&reports, EventKind::StepFailed)[0]);
     assert_eq!(failed["error"]["code"], "AUTH_UNRESOLVED");
     assert!(!format!("{reports:?}").contains(CANARY));
     let requests = fixture.server.secret_requests.lock().unwrap().clone();
-    assert!(
-        requests.iter().all(|ask| ask.names == ["api"]),
-        "{requests:?}"
-    );
+    assert!(requests.iter().all(|ask| ask.names == ["api"]), "{requests:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_unavailable_credential_is_requested_again_and_fails_retryably() {
     let steps = "- step: s\n  tool: {kind: shell, command: x, auth: passing}\n";
     let fixture = start_worker(steps, |_| panic!("the tool is not called"));
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
     let reports = fixture.server.wait_for_end(5).await;
     let failed = payload(&events_of_kind(&reports, EventKind::StepFailed)[0]);
     assert_eq!(failed["error"]["retryable"], true);
@@ -119,9 +102,7 @@ async fn texts_that_templates_derive_from_a_secret_are_masked_everywhere() {
         let error = TaskError::new(ErrorKind::ClientError, "X", message);
         Behaviour::Returns(Outcome::error(error))
     });
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
     let reports = fixture.server.wait_for_end(5).await;
     let started = payload(&events_of_kind(&reports, EventKind::TaskStarted)[0]);
     assert_eq!(started["inputs"], json!({"t": "***", "n": "***"}));
@@ -144,9 +125,7 @@ async fn the_request_in_task_started_is_masked_and_truncated() {
         "- step: s\n  tool:\n  - a: {{kind: shell, command: 'curl https://h/{{{{ keychain.api.token | upper }}}} {long}'}}\n"
     );
     let fixture = start_worker(&steps, |_| Behaviour::Returns(Outcome::ok(json!(1))));
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
     let reports = fixture.server.wait_for_end(5).await;
     let started = payload(&events_of_kind(&reports, EventKind::TaskStarted)[0]);
     let command = started["request"]["command"].as_str().unwrap();

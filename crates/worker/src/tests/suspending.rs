@@ -5,8 +5,7 @@ use std::time::Duration;
 use model::command::ReportEnd;
 use model::command::{CommandWork, Continuation, PipelineCursor, PipelineStage};
 use model::event::{
-    AwaitTarget, Event, EventBody, EventKind, EventLocation, EventSource, SignalReceived,
-    TaskStarted, WaitFor,
+    AwaitTarget, Event, EventBody, EventKind, EventLocation, EventSource, SignalReceived, TaskStarted, WaitFor,
 };
 use model::id::{EventId, Seq};
 use model::outcome::Outcome;
@@ -15,8 +14,8 @@ use model::time::Time;
 use serde_json::json;
 
 use super::fixture::{
-    Behaviour, EXECUTION, claimed_command, event_kinds, events_of_kind, failed_outcome, payload,
-    resume_point, start_worker,
+    Behaviour, EXECUTION, claimed_command, event_kinds, events_of_kind, failed_outcome, payload, resume_point,
+    start_worker,
 };
 use super::ranges::start_number_loop;
 
@@ -24,14 +23,11 @@ use super::ranges::start_number_loop;
 async fn a_child_is_requested_and_the_slot_freed() {
     let steps = "- step: s\n  tool: {kind: playbook, path: ./child.yaml, input: {x: '{{ n }}'}, return_step: last}\n";
     let fixture = start_worker(steps, |_| Behaviour::Panics);
-    fixture
-        .server
-        .offer(claimed_command("s", 5, CommandWork::Pipeline));
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
     let reports = fixture.server.wait_for_end(5).await;
     assert_eq!(event_kinds(&reports), [["step.started", "task.started"]]);
     assert_eq!((reports[0].end, reports[0].free), (ReportEnd::Finished, 1));
-    let child =
-        payload(&events_of_kind(&reports, EventKind::TaskStarted)[0])["awaits"]["child"].clone();
+    let child = payload(&events_of_kind(&reports, EventKind::TaskStarted)[0])["awaits"]["child"].clone();
     assert_eq!(
         child,
         json!({"path": "./child.yaml", "input": {"x": 3}, "return_step": "last", "wait": true})
@@ -43,9 +39,7 @@ async fn a_short_wait_sleeps_in_its_slot_and_a_long_one_frees_it() {
     let steps = "- step: short\n  tool: {kind: wait, duration: 2s}\n- step: long\n  tool: {kind: wait, duration: 1h}\n";
     let fixture = start_worker(steps, |_| Behaviour::Panics);
     let begun = tokio::time::Instant::now();
-    fixture
-        .server
-        .offer(claimed_command("short", 5, CommandWork::Pipeline));
+    fixture.server.offer(claimed_command("short", 5, CommandWork::Pipeline));
     let reports = fixture.server.wait_for_end(5).await;
     assert!(begun.elapsed() >= Duration::from_secs(2));
     // Reported before the wait, so that a worker crash during the wait does not count against the task.
@@ -53,13 +47,10 @@ async fn a_short_wait_sleeps_in_its_slot_and_a_long_one_frees_it() {
         event_kinds(&reports),
         [["step.started", "task.started"], ["task.done", "step.done"]]
     );
-    fixture
-        .server
-        .offer(claimed_command("long", 6, CommandWork::Pipeline));
+    fixture.server.offer(claimed_command("long", 6, CommandWork::Pipeline));
     let reports = fixture.server.wait_for_end(6).await;
     assert!(begun.elapsed() < Duration::from_secs(20));
-    let wait =
-        payload(&events_of_kind(&reports, EventKind::TaskStarted)[1])["awaits"]["wait"].clone();
+    let wait = payload(&events_of_kind(&reports, EventKind::TaskStarted)[1])["awaits"]["wait"].clone();
     assert!(wait["until"].is_string());
 }
 
@@ -94,9 +85,7 @@ async fn the_awaited_event_is_the_outcome_of_the_waiting_task() {
             times_out: true,
         }))),
     };
-    fixture
-        .server
-        .append_event(event(40, EventBody::TaskStarted(started)));
+    fixture.server.append_event(event(40, EventBody::TaskStarted(started)));
     fixture.server.append_event(event(
         41,
         EventBody::SignalReceived(SignalReceived {
@@ -138,10 +127,7 @@ async fn a_long_retry_delay_suspends_and_still_counts_toward_the_width() {
         },
     ));
     let reports = fixture.server.wait_for_end(5).await;
-    assert_eq!(
-        events_of_kind(&reports, EventKind::IterationStarted).len(),
-        2
-    );
+    assert_eq!(events_of_kind(&reports, EventKind::IterationStarted).len(), 2);
     assert_eq!(events_of_kind(&reports, EventKind::IterationDone).len(), 0);
     assert_eq!(reports.last().unwrap().end, ReportEnd::Released);
 }

@@ -28,24 +28,14 @@ impl<'c> Appender<'c> {
         columns: &[String],
     ) -> Result<Self, DuckdbError> {
         let api = connection.api();
-        let schema = schema
-            .map(|name| to_c_string(name.as_bytes()))
-            .transpose()?;
-        let schema = schema
-            .as_ref()
-            .map_or(std::ptr::null(), |name| name.as_ptr());
+        let schema = schema.map(|name| to_c_string(name.as_bytes())).transpose()?;
+        let schema = schema.as_ref().map_or(std::ptr::null(), |name| name.as_ptr());
         let table = to_c_string(table.as_bytes())?;
         let mut handle: Handle = std::ptr::null_mut();
         // SAFETY: the connection is open, and the texts outlive the call.
         let state = unsafe {
             let none = std::ptr::null();
-            (api.appender_create_ext)(
-                connection.handle,
-                none,
-                schema,
-                table.as_ptr(),
-                &raw mut handle,
-            )
+            (api.appender_create_ext)(connection.handle, none, schema, table.as_ptr(), &raw mut handle)
         };
         let mut appender = Self {
             connection,
@@ -61,9 +51,7 @@ impl<'c> Appender<'c> {
         // SAFETY: the appender is alive; each type handle is owned here.
         appender.types = unsafe {
             let count = (api.appender_column_count)(handle);
-            let types = (0..count).map(|at| {
-                DuckdbType::from_owned_handle(api, (api.appender_column_type)(handle, at))
-            });
+            let types = (0..count).map(|at| DuckdbType::from_owned_handle(api, (api.appender_column_type)(handle, at)));
             types.collect()
         };
         Ok(appender)
@@ -109,9 +97,7 @@ impl<'c> Appender<'c> {
             Value::String(text) if type_ == Some(&DuckdbType::Blob) => {
                 match STANDARD.decode(text) {
                     // SAFETY: as above; the bytes are copied before the call returns.
-                    Ok(bytes) => unsafe {
-                        (api.append_blob)(handle, bytes.as_ptr().cast(), bytes.len() as u64)
-                    },
+                    Ok(bytes) => unsafe { (api.append_blob)(handle, bytes.as_ptr().cast(), bytes.len() as u64) },
                     Err(_) => as_text(text),
                 }
             }

@@ -38,11 +38,7 @@ impl DuckdbLibrary {
     }
 
     /// Opens a database: a file, or in memory.
-    pub(crate) fn open(
-        &self,
-        file: Option<&Path>,
-        settings: &[(&str, String)],
-    ) -> Result<DuckdbDatabase, DuckdbError> {
+    pub(crate) fn open(&self, file: Option<&Path>, settings: &[(&str, String)]) -> Result<DuckdbDatabase, DuckdbError> {
         use std::os::unix::ffi::OsStrExt as _;
         let path = match file {
             Some(file) => to_c_string(file.as_os_str().as_bytes())?,
@@ -52,14 +48,7 @@ impl DuckdbLibrary {
         let mut handle: Handle = std::ptr::null_mut();
         let mut error: *mut c_char = std::ptr::null_mut();
         // SAFETY: every pointer is to a value that outlives the call.
-        let state = unsafe {
-            (self.api.open_ext)(
-                path.as_ptr(),
-                &raw mut handle,
-                config.handle,
-                &raw mut error,
-            )
-        };
+        let state = unsafe { (self.api.open_ext)(path.as_ptr(), &raw mut handle, config.handle, &raw mut error) };
         if state != 0 {
             // SAFETY: the library returned null or a text that the caller must free.
             let message = unsafe { take_c_text(&self.api, error) };
@@ -85,15 +74,10 @@ impl<'a> DatabaseSettings<'a> {
         let made = unsafe { (api.create_config)(&raw mut handle) };
         let settings_made = Self { api, handle };
         if made != 0 {
-            return Err(DuckdbError::new(
-                "cannot create the database settings".to_owned(),
-            ));
+            return Err(DuckdbError::new("cannot create the database settings".to_owned()));
         }
         for (name, value) in settings {
-            let (key, text) = (
-                to_c_string(name.as_bytes())?,
-                to_c_string(value.as_bytes())?,
-            );
+            let (key, text) = (to_c_string(name.as_bytes())?, to_c_string(value.as_bytes())?);
             // SAFETY: the handle was just created, and both texts outlive the call.
             if unsafe { (api.set_config)(handle, key.as_ptr(), text.as_ptr()) } != 0 {
                 return Err(DuckdbError::new(format!(
@@ -114,8 +98,7 @@ impl Drop for DatabaseSettings<'_> {
 
 /// Converts text to a C string.
 pub(super) fn to_c_string(text: &[u8]) -> Result<CString, DuckdbError> {
-    CString::new(text)
-        .map_err(|_| DuckdbError::new("Parser Error: a text contains a NUL character".to_owned()))
+    CString::new(text).map_err(|_| DuckdbError::new("Parser Error: a text contains a NUL character".to_owned()))
 }
 
 /// Copies a text that the library owns; empty if null.

@@ -58,9 +58,7 @@ impl<'c> DuckdbRows<'c> {
             // SAFETY: the index is below the count.
             let name = unsafe { copy_c_text((api.column_name)(&raw mut self.raw, at)) };
             // SAFETY: as above; the handle is owned here.
-            let made = unsafe {
-                DuckdbType::from_owned_handle(api, (api.column_logical_type)(&raw mut self.raw, at))
-            };
+            let made = unsafe { DuckdbType::from_owned_handle(api, (api.column_logical_type)(&raw mut self.raw, at)) };
             if let Some(what) = made.unreadable_id() {
                 return Err(DuckdbError::unreadable_column(&name, what));
             }

@@ -47,11 +47,7 @@ impl DuckdbConnection {
     }
 
     /// Like [`execute`](Self::execute), with parameters.
-    pub(crate) fn execute_with_params(
-        &self,
-        sql: &str,
-        params: &[Value],
-    ) -> Result<(), DuckdbError> {
+    pub(crate) fn execute_with_params(&self, sql: &str, params: &[Value]) -> Result<(), DuckdbError> {
         let mut rows = self.query(sql, params)?;
         while rows.next_chunk()?.is_some() {}
         Ok(())
@@ -78,8 +74,7 @@ impl<'c> ExtractedStatements<'c> {
         let api = connection.api();
         let mut handle: Handle = std::ptr::null_mut();
         // SAFETY: the connection is open, and both pointers are to values that outlive the call.
-        let count =
-            unsafe { (api.extract_statements)(connection.handle, sql.as_ptr(), &raw mut handle) };
+        let count = unsafe { (api.extract_statements)(connection.handle, sql.as_ptr(), &raw mut handle) };
         let extracted = Self {
             connection,
             handle,
@@ -99,14 +94,8 @@ impl<'c> ExtractedStatements<'c> {
         let api = self.connection.api();
         let mut handle: Handle = std::ptr::null_mut();
         // SAFETY: both handles are alive, and the index is below their count.
-        let state = unsafe {
-            (api.prepare_extracted_statement)(
-                self.connection.handle,
-                self.handle,
-                at,
-                &raw mut handle,
-            )
-        };
+        let state =
+            unsafe { (api.prepare_extracted_statement)(self.connection.handle, self.handle, at, &raw mut handle) };
         let prepared = PreparedStatement {
             connection: self.connection,
             handle,
@@ -170,9 +159,7 @@ impl<'c> PreparedStatement<'c> {
     fn run(&self) -> Result<DuckdbRows<'c>, DuckdbError> {
         let mut raw = RawResult::EMPTY;
         // SAFETY: the statement is alive; `Rows` owns the result, even if it is an error.
-        let state = unsafe {
-            (self.connection.api().execute_prepared_streaming)(self.handle, &raw mut raw)
-        };
+        let state = unsafe { (self.connection.api().execute_prepared_streaming)(self.handle, &raw mut raw) };
         let rows = DuckdbRows::new(self.connection, raw);
         if state != 0 {
             return Err(rows.error());

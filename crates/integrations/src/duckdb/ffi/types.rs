@@ -94,18 +94,12 @@ impl DuckdbType {
                         .map(|at| take_c_text(api, (api.enum_dictionary_value)(of, at)))
                         .collect(),
                 },
-                24 => Self::List(Box::new(Self::from_owned_handle(
-                    api,
-                    (api.list_type_child_type)(of),
-                ))),
+                24 => Self::List(Box::new(Self::from_owned_handle(api, (api.list_type_child_type)(of)))),
                 25 => Self::Struct(
                     (0..(api.struct_type_child_count)(of))
                         .map(|at| {
                             let name = take_c_text(api, (api.struct_type_child_name)(of, at));
-                            (
-                                name,
-                                Self::from_owned_handle(api, (api.struct_type_child_type)(of, at)),
-                            )
+                            (name, Self::from_owned_handle(api, (api.struct_type_child_type)(of, at)))
                         })
                         .collect(),
                 ),
@@ -115,16 +109,11 @@ impl DuckdbType {
                 ),
                 28 => Self::Union(
                     (0..(api.union_type_member_count)(of))
-                        .map(|at| {
-                            Self::from_owned_handle(api, (api.union_type_member_type)(of, at))
-                        })
+                        .map(|at| Self::from_owned_handle(api, (api.union_type_member_type)(of, at)))
                         .collect(),
                 ),
                 33 => Self::Array(
-                    Box::new(Self::from_owned_handle(
-                        api,
-                        (api.array_type_child_type)(of),
-                    )),
+                    Box::new(Self::from_owned_handle(api, (api.array_type_child_type)(of))),
                     usize::try_from((api.array_type_array_size)(of)).unwrap_or(0),
                 ),
                 other => Self::Other(other),
@@ -134,10 +123,7 @@ impl DuckdbType {
 
     /// Types that are fully described by their number.
     fn from_plain_id(id: u32) -> Option<Self> {
-        let timestamp = |per_second, has_zone| Self::Timestamp {
-            per_second,
-            has_zone,
-        };
+        let timestamp = |per_second, has_zone| Self::Timestamp { per_second, has_zone };
         Some(match id {
             1 => Self::Bool,
             2 => Self::I8,
@@ -152,9 +138,7 @@ impl DuckdbType {
             11 => Self::F64,
             12 => timestamp(1_000_000, false),
             13 => Self::Date,
-            14 => Self::Time {
-                per_second: 1_000_000,
-            },
+            14 => Self::Time { per_second: 1_000_000 },
             15 => Self::Interval,
             16 => Self::I128,
             17 => Self::Text,

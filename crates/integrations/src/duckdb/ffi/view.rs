@@ -57,9 +57,8 @@ impl<'t> VectorView<'t> {
         unsafe {
             let fields = |types: &[&'t DuckdbType], from: u64| -> Vec<Self> {
                 let numbered = types.iter().zip(from..);
-                let child = |(of, at): (&&'t DuckdbType, u64)| {
-                    Self::new(api, (api.struct_vector_get_child)(vector, at), of)
-                };
+                let child =
+                    |(of, at): (&&'t DuckdbType, u64)| Self::new(api, (api.struct_vector_get_child)(vector, at), of);
                 numbered.map(child).collect()
             };
             let children = match of {
@@ -76,8 +75,7 @@ impl<'t> VectorView<'t> {
                 DuckdbType::Map(key, value) => {
                     // A map is a list of pairs.
                     let pairs = (api.list_vector_get_child)(vector);
-                    let child =
-                        |at, of| Self::new(api, (api.struct_vector_get_child)(pairs, at), of);
+                    let child = |at, of| Self::new(api, (api.struct_vector_get_child)(pairs, at), of);
                     vec![child(0, key), child(1, value)]
                 }
                 DuckdbType::Union(types) => {
@@ -109,36 +107,22 @@ impl<'t> VectorView<'t> {
                 DuckdbType::F32 => text::float(self.shortest_double(row)),
                 DuckdbType::F64 => text::float(self.read_at(row)),
                 DuckdbType::Date => text::date(self.read_at(row)).into(),
-                DuckdbType::Timestamp {
-                    per_second,
-                    has_zone,
-                } => text::timestamp(self.read_at(row), *per_second, *has_zone).into(),
-                DuckdbType::Time { per_second } => {
-                    text::time(self.read_at(row), *per_second).into()
+                DuckdbType::Timestamp { per_second, has_zone } => {
+                    text::timestamp(self.read_at(row), *per_second, *has_zone).into()
                 }
+                DuckdbType::Time { per_second } => text::time(self.read_at(row), *per_second).into(),
                 DuckdbType::TimeZone => text::time_with_zone(self.read_at(row)).into(),
                 DuckdbType::Interval => {
-                    let RawInterval {
-                        months,
-                        days,
-                        micros,
-                    } = self.read_at(row);
+                    let RawInterval { months, days, micros } = self.read_at(row);
                     text::interval(months, days, micros).into()
                 }
                 DuckdbType::Uuid => text::uuid(self.huge_int(row)).into(),
-                DuckdbType::Text => {
-                    Value::String(String::from_utf8_lossy(self.string_bytes(row)).into_owned())
-                }
+                DuckdbType::Text => Value::String(String::from_utf8_lossy(self.string_bytes(row)).into_owned()),
                 DuckdbType::Json => text::json(self.string_bytes(row)),
                 DuckdbType::Blob => text::blob(self.string_bytes(row)).into(),
                 DuckdbType::Bit => text::bits(self.string_bytes(row)).into(),
-                DuckdbType::Decimal { scale, stored } => {
-                    text::decimal(self.integer(row, stored), *scale)
-                }
-                DuckdbType::Enum {
-                    stored,
-                    labels: words,
-                } => {
+                DuckdbType::Decimal { scale, stored } => text::decimal(self.integer(row, stored), *scale),
+                DuckdbType::Enum { stored, labels: words } => {
                     let word = usize::try_from(self.integer(row, stored)).ok();
                     let word = word.and_then(|at| words.get(at));
                     word.map_or(Value::Null, |word| Value::from(word.as_str()))
@@ -170,9 +154,7 @@ impl<'t> VectorView<'t> {
                 }
                 DuckdbType::Struct(fields) => {
                     let named = fields.iter().zip(&self.children);
-                    let pair = |((name, _), child): (&(String, DuckdbType), &Self)| {
-                        (name.clone(), child.value(row))
-                    };
+                    let pair = |((name, _), child): (&(String, DuckdbType), &Self)| (name.clone(), child.value(row));
                     // A struct without names is a tuple.
                     if fields.iter().all(|(name, _)| name.is_empty()) {
                         return Value::Array(named.map(|field| pair(field).1).collect());

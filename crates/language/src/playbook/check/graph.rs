@@ -101,22 +101,14 @@ fn certain_arcs<'a>(playbook: &Playbook, step: &'a Step) -> Vec<&'a NetArc> {
 }
 
 /// Warns about cycles in which every arc always matches.
-fn check_endless_cycles(
-    playbook: &Playbook,
-    index: &BTreeMap<&str, usize>,
-    reader: &mut PlaybookReader,
-) {
+fn check_endless_cycles(playbook: &Playbook, index: &BTreeMap<&str, usize>, reader: &mut PlaybookReader) {
     #[derive(Clone, Copy, PartialEq)]
     enum VisitState {
         Unvisited,
         OnPath,
         Done,
     }
-    let arcs: Vec<Vec<&NetArc>> = playbook
-        .steps
-        .iter()
-        .map(|step| certain_arcs(playbook, step))
-        .collect();
+    let arcs: Vec<Vec<&NetArc>> = playbook.steps.iter().map(|step| certain_arcs(playbook, step)).collect();
     let mut visits = vec![VisitState::Unvisited; arcs.len()];
     for start in 0..arcs.len() {
         if visits[start] != VisitState::Unvisited {
@@ -148,10 +140,7 @@ fn check_endless_cycles(
 }
 
 fn report_endless_cycle(step: &Step, arc: &NetArc, reader: &mut PlaybookReader) {
-    let message = format!(
-        "the arc from `{}` to `{}` closes an endless cycle",
-        step.name, arc.step
-    );
+    let message = format!("the arc from `{}` to `{}` closes an endless cycle", step.name, arc.step);
     let warning = reader
         .diagnostic("W240", message, arc.span)
         .with_label("every arc of the cycle always matches")
@@ -175,18 +164,9 @@ fn check_first_previous(step: &Step, reader: &mut PlaybookReader) {
     }
 }
 
-fn report_unknown_label(
-    playbook: &Playbook,
-    step: &Step,
-    rule: &PolicyRule,
-    label: &str,
-    reader: &mut PlaybookReader,
-) {
+fn report_unknown_label(playbook: &Playbook, step: &Step, rule: &PolicyRule, label: &str, reader: &mut PlaybookReader) {
     let labels = step.tasks.iter().map(|task| task.label.as_str());
-    let mut other_steps = playbook
-        .steps
-        .iter()
-        .filter(|step| step.task(label).is_some());
+    let mut other_steps = playbook.steps.iter().filter(|step| step.task(label).is_some());
     let advice = if let Some(other) = other_steps.next() {
         format!(
             "this is a task of step `{}`; a rule can only jump within its step",
@@ -208,11 +188,7 @@ fn target_span(rule: &PolicyRule, reader: &PlaybookReader) -> Span {
     target.copied().unwrap_or(rule.span)
 }
 
-fn check_unreached_steps(
-    playbook: &Playbook,
-    index: &BTreeMap<&str, usize>,
-    reader: &mut PlaybookReader,
-) {
+fn check_unreached_steps(playbook: &Playbook, index: &BTreeMap<&str, usize>, reader: &mut PlaybookReader) {
     if playbook.steps.is_empty() {
         return;
     }
@@ -244,11 +220,7 @@ fn check_unreached_steps(
             continue;
         }
         let warning = reader
-            .diagnostic(
-                "W209",
-                format!("step `{}` is never reached", step.name),
-                step.span,
-            )
+            .diagnostic("W209", format!("step `{}` is never reached", step.name), step.span)
             .with_label("no path of arcs leads here from the first step");
         reader.report(warning);
     }

@@ -6,9 +6,7 @@ use model::source::Span;
 use crate::playbook::check::conditions::{is_always, matches_every_error};
 use crate::playbook::credentials::{CredentialUses, keychain_field_read};
 use crate::playbook::read::PlaybookReader;
-use crate::playbook::{
-    JumpTarget, Playbook, PolicyRule, SetEntry, Step, Task, UnmatchedAction, WriteTarget,
-};
+use crate::playbook::{JumpTarget, Playbook, PolicyRule, SetEntry, Step, Task, UnmatchedAction, WriteTarget};
 use crate::template::Tree;
 
 /// Names that have another meaning in templates.
@@ -34,10 +32,7 @@ pub(crate) fn check(playbook: &Playbook, reader: &mut PlaybookReader) {
             check_name(looped.iterator.as_str(), "iterator", looped.span, reader);
             let is_silent = looped.mode == LoopMode::Parallel && looped.max_in_flight.is_none();
             if is_silent && step.cursor_claim().is_none() {
-                let message = format!(
-                    "the parallel loop of step `{}` has no `max_in_flight`",
-                    step.name
-                );
+                let message = format!("the parallel loop of step `{}` has no `max_in_flight`", step.name);
                 let warning = reader
                     .diagnostic("W207", message, looped.span)
                     .with_help("add `max_in_flight: 8` under `loop.spec`; the default is 16   noetl explain W207");
@@ -62,17 +57,13 @@ pub(crate) fn check(playbook: &Playbook, reader: &mut PlaybookReader) {
 }
 
 fn set_entries(task: &Task) -> impl Iterator<Item = &SetEntry> {
-    let ruled = task
-        .policy
-        .rules
-        .iter()
-        .flat_map(|rule| &rule.action.writes);
+    let ruled = task.policy.rules.iter().flat_map(|rule| &rule.action.writes);
     task.set.iter().chain(ruled)
 }
 
 fn check_name(name: &str, subject: &str, span: Span, reader: &mut PlaybookReader) {
-    let is_word = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-        && !name.starts_with(|c: char| c.is_numeric());
+    let is_word =
+        name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !name.starts_with(|c: char| c.is_numeric());
     let warning = if RESERVED.contains(&name) || name.starts_with('_') {
         let message = format!("the name of the {subject} `{name}` is reserved in templates");
         reader
@@ -100,8 +91,7 @@ fn check_secret_as_name(step: &Step, task: &Task, reader: &mut PlaybookReader) {
                 "`auth` of task `{}` is a secret, not the name of a credential",
                 task.label
             );
-            let label =
-                format!("write `auth: {entry}`, or a map such as `{{type: bearer, token: …}}`");
+            let label = format!("write `auth: {entry}`, or a map such as `{{type: bearer, token: …}}`");
             reader.report_error("E0128", message, template.span(), label);
         });
     }
@@ -129,9 +119,7 @@ fn check_unmatched_error(task: &Task, reader: &mut PlaybookReader) {
 fn check_endless_jump(step: &Step, at: usize, task: &Task, reader: &mut PlaybookReader) {
     for rule in &task.policy.rules {
         let back = || match &rule.action.to {
-            Some(JumpTarget::Label(label)) => {
-                step.task(label.as_str()).is_some_and(|(to, _)| to <= at)
-            }
+            Some(JumpTarget::Label(label)) => step.task(label.as_str()).is_some_and(|(to, _)| to <= at),
             Some(JumpTarget::Previous) => true,
             Some(JumpTarget::Template(_)) | None => false,
         };
@@ -151,9 +139,7 @@ fn check_endless_jump(step: &Step, at: usize, task: &Task, reader: &mut Playbook
             let warning = reader
                 .diagnostic("W208", message, rule.span)
                 .with_label("no rule ends these jumps")
-                .with_help(
-                    "add a `when` to the jump, and a rule with `do: break`   noetl explain W208",
-                );
+                .with_help("add a `when` to the jump, and a rule with `do: break`   noetl explain W208");
             reader.report(warning);
         }
     }

@@ -33,34 +33,18 @@ fn find_lookalike(key: &str, node: &Node, reader: &PlaybookReader) -> Option<Dia
             let lowercase = text.text.to_ascii_lowercase();
             BOOLEAN_WORDS.contains(&lowercase.as_str()).then(|| {
                 reader
-                    .diagnostic(
-                        "W301",
-                        format!("`{written}` is text here, not a boolean"),
-                        node.span,
-                    )
-                    .with_label(format!(
-                        "write `true` or `false`, or quote it: `\"{written}\"`"
-                    ))
+                    .diagnostic("W301", format!("`{written}` is text here, not a boolean"), node.span)
+                    .with_label(format!("write `true` or `false`, or quote it: `\"{written}\"`"))
             })
         }
         NodeValue::Number(number) if has_leading_zero(written) => Some(
             reader
-                .diagnostic(
-                    "W302",
-                    format!("`{written}` is the number {number}"),
-                    node.span,
-                )
-                .with_label(format!(
-                    "quote it to keep the zero: `\"{written}\"`; octal is `0o755`"
-                )),
+                .diagnostic("W302", format!("`{written}` is the number {number}"), node.span)
+                .with_label(format!("quote it to keep the zero: `\"{written}\"`; octal is `0o755`")),
         ),
         NodeValue::Number(number) if key.contains("version") && loses_zero(written) => Some(
             reader
-                .diagnostic(
-                    "W303",
-                    format!("`{written}` is the number {number}"),
-                    node.span,
-                )
+                .diagnostic("W303", format!("`{written}` is the number {number}"), node.span)
                 .with_label(format!("quote it to keep the zero: `\"{written}\"`")),
         ),
         _ => None,

@@ -54,16 +54,10 @@ pub(crate) fn check(playbook: &Playbook, reader: &mut PlaybookReader) {
             check_default(template_use, &shared, reader);
             continue;
         }
-        let Some((at, step)) = template_use
-            .step
-            .and_then(|at| Some((at, playbook.steps.get(at)?)))
-        else {
+        let Some((at, step)) = template_use.step.and_then(|at| Some((at, playbook.steps.get(at)?))) else {
             continue;
         };
-        if current
-            .as_ref()
-            .is_none_or(|(step_index, _)| *step_index != at)
-        {
+        if current.as_ref().is_none_or(|(step_index, _)| *step_index != at) {
             current = Some((at, StepNames::new(&shared, step)));
         }
         if let Some((_, step_index)) = &current {
@@ -92,19 +86,14 @@ const RUNTIME_NAMES: &[&str] = &[
 ];
 
 /// Checks a template among the defaults, which are rendered before the run starts.
-fn check_default(
-    template_use: &TemplateUse,
-    shared: &PlaybookNames<'_>,
-    reader: &mut PlaybookReader,
-) {
+fn check_default(template_use: &TemplateUse, shared: &PlaybookNames<'_>, reader: &mut PlaybookReader) {
     for used in template_use.template.path_uses() {
         if reader.is_full() {
             return;
         }
         let name = root_name(&used.path);
         let is_given = shared.given.contains(name);
-        let is_later =
-            RUNTIME_NAMES.contains(&name) || name.starts_with('_') || shared.steps.contains(name);
+        let is_later = RUNTIME_NAMES.contains(&name) || name.starts_with('_') || shared.steps.contains(name);
         let range = template_use.to_source_range(&used.range);
         let span = template_use.node.locate(&reader.source.text, &range);
         if is_later && !is_given {
@@ -146,11 +135,7 @@ impl<'p> StepNames<'p> {
         for task in &step.tasks {
             names.bare_names.insert(task.label.as_str());
             names.add_keys(task.input.as_ref());
-            let ruled = task
-                .policy
-                .rules
-                .iter()
-                .flat_map(|rule| &rule.action.writes);
+            let ruled = task.policy.rules.iter().flat_map(|rule| &rule.action.writes);
             for write in task.set.iter().chain(ruled) {
                 match write.target {
                     WriteTarget::Iter => names.iter.insert(root_name(write.key.as_str())),
@@ -173,9 +158,7 @@ impl<'p> StepNames<'p> {
 
     fn add_keys(&mut self, tree: Option<&'p Tree>) {
         match tree {
-            Some(Tree::Map(pairs)) => self
-                .bare_names
-                .extend(pairs.iter().map(|(key, _)| key.as_str())),
+            Some(Tree::Map(pairs)) => self.bare_names.extend(pairs.iter().map(|(key, _)| key.as_str())),
             Some(Tree::Literal(serde_json::Value::Object(map))) => {
                 self.bare_names.extend(map.keys().map(String::as_str));
             }
@@ -231,12 +214,7 @@ fn root_name(path: &str) -> &str {
     path.split(['.', '[']).next().unwrap_or(path)
 }
 
-fn check_path_use(
-    used: &PathUse,
-    template_use: &TemplateUse,
-    names: &StepNames<'_>,
-    reader: &mut PlaybookReader,
-) {
+fn check_path_use(used: &PathUse, template_use: &TemplateUse, names: &StepNames<'_>, reader: &mut PlaybookReader) {
     if reader.is_full() || expects_missing(used, template_use) {
         return;
     }
@@ -280,28 +258,16 @@ fn report_unavailable(name: &str, span: Span, advice: &str, reader: &mut Playboo
 }
 
 fn check_iter_key(key: &str, span: Span, names: &StepNames<'_>, reader: &mut PlaybookReader) {
-    let mut scope: Vec<String> = names
-        .iter
-        .iter()
-        .map(|name| format!("iter.{name}"))
-        .collect();
+    let mut scope: Vec<String> = names.iter.iter().map(|name| format!("iter.{name}")).collect();
     if names.step.loop_.is_some() {
         scope.push("iter.index".to_owned());
     }
     let label = if scope.is_empty() {
-        format!(
-            "step `{}` has no loop and writes no `iter`",
-            names.step.name
-        )
+        format!("step `{}` has no loop and writes no `iter`", names.step.name)
     } else {
         format!("in scope: {}", scope.join(", "))
     };
-    reader.report_error(
-        "T0201",
-        format!("`iter.{key}` is not defined here"),
-        span,
-        label,
-    );
+    reader.report_error("T0201", format!("`iter.{key}` is not defined here"), span, label);
 }
 
 fn check_step_name(name: &str, span: Span, names: &StepNames<'_>, reader: &mut PlaybookReader) {
@@ -318,37 +284,18 @@ fn check_step_name(name: &str, span: Span, names: &StepNames<'_>, reader: &mut P
     );
 }
 
-fn check_bare_name(
-    name: &str,
-    span: Span,
-    step_names: &StepNames<'_>,
-    reader: &mut PlaybookReader,
-) {
-    let names = step_names
-        .shared
-        .names
-        .iter()
-        .chain(&step_names.bare_names)
-        .copied();
+fn check_bare_name(name: &str, span: Span, step_names: &StepNames<'_>, reader: &mut PlaybookReader) {
+    let names = step_names.shared.names.iter().chain(&step_names.bare_names).copied();
     report_undefined(name, span, names, reader);
 }
 
-fn report_undefined<'a>(
-    name: &str,
-    span: Span,
-    names: impl Iterator<Item = &'a str>,
-    reader: &mut PlaybookReader,
-) {
+fn report_undefined<'a>(name: &str, span: Span, names: impl Iterator<Item = &'a str>, reader: &mut PlaybookReader) {
     let label = match reader.suggest(name, names) {
         Some(suggestion) => format!("did you mean `{suggestion}`?"),
         None => "pass it with --set, or add a default under `workload`".to_owned(),
     };
     let warning = reader
-        .diagnostic(
-            "W210",
-            format!("`{name}` is not defined in the playbook"),
-            span,
-        )
+        .diagnostic("W210", format!("`{name}` is not defined in the playbook"), span)
         .with_label(label);
     reader.report(warning);
 }

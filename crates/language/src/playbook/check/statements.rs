@@ -20,10 +20,7 @@ fn statements(task: &Task) -> Vec<&Tree> {
     if kind.runs_sql {
         return task.fields.get("command").into_iter().collect();
     }
-    let ends = kind
-        .keys
-        .iter()
-        .filter(|key| key.mode == FieldMode::Endpoint);
+    let ends = kind.keys.iter().filter(|key| key.mode == FieldMode::Endpoint);
     let ends = ends.filter_map(|key| match task.fields.get(key.name) {
         Some(Tree::Map(entries)) => Some(entries),
         _ => None,
@@ -47,7 +44,6 @@ fn check_template(template: &Template, task: &Task, reader: &mut PlaybookReader)
         "E0130",
         message,
         template.span(),
-        "write the statement here with templates for its values, or mark it as SQL: `| raw_sql`"
-            .to_owned(),
+        "write the statement here with templates for its values, or mark it as SQL: `| raw_sql`".to_owned(),
     );
 }

@@ -6,10 +6,7 @@ use crate::playbook::read::template_uses::TemplateSite;
 use crate::playbook::{Admission, AdmitMode, AdmitRule};
 use crate::yaml::{Node, NodeValue};
 
-const MODES: &[(&str, AdmitMode)] = &[
-    ("exclusive", AdmitMode::Exclusive),
-    ("inclusive", AdmitMode::Inclusive),
-];
+const MODES: &[(&str, AdmitMode)] = &[("exclusive", AdmitMode::Exclusive), ("inclusive", AdmitMode::Inclusive)];
 
 impl PlaybookReader {
     pub(crate) fn read_admission(&mut self, node: &Node) -> Admission {
@@ -21,10 +18,7 @@ impl PlaybookReader {
             Some(Node {
                 value: NodeValue::List(rules),
                 ..
-            }) => rules
-                .iter()
-                .filter_map(|rule| self.read_admit_rule(rule))
-                .collect(),
+            }) => rules.iter().filter_map(|rule| self.read_admit_rule(rule)).collect(),
             Some(other) => {
                 self.report_wrong_type(other, "admit.rules", "a list of rules");
                 Vec::new()
@@ -57,12 +51,7 @@ impl PlaybookReader {
             }
         };
         let Some(then) = then.filter(|then| !then.is_null()) else {
-            self.report_missing_key(
-                "then",
-                "the admission rule",
-                node.span,
-                "then: {allow: true}",
-            );
+            self.report_missing_key("then", "the admission rule", node.span, "then: {allow: true}");
             return None;
         };
         let then_fields = self.check_map(then, &ADMIT_THEN, "an admission rule");

@@ -10,8 +10,7 @@ use crate::playbook::read::reader::PlaybookReader;
 use crate::playbook::read::task::TaskInheritance;
 use crate::playbook::read::workbook::Workbook;
 use crate::playbook::{
-    Admission, CursorClaim, Policy, PolicyRule, RetryRule, Router, RuleAction, Step,
-    UnmatchedAction,
+    Admission, CursorClaim, Policy, PolicyRule, RetryRule, Router, RuleAction, Step, UnmatchedAction,
 };
 use crate::template::{Template, Tree};
 use crate::yaml::{MapEntry, Node, NodeValue};
@@ -64,11 +63,7 @@ impl PlaybookReader {
             inherited: None,
             book: around.book,
         };
-        let mut task = self.read_task(
-            CLAIM_LABEL.into(),
-            &cursor_to_task(node, entries),
-            &inheritance,
-        )?;
+        let mut task = self.read_task(CLAIM_LABEL.into(), &cursor_to_task(node, entries), &inheritance)?;
         let says = |key: &str| node.get("spec").is_some_and(|spec| spec.get(key).is_some());
         if let Some(effect) = task.kind_spec().claim_effect.filter(|_| !says("effect")) {
             task.effect = effect;

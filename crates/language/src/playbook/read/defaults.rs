@@ -23,11 +23,7 @@ pub(crate) struct Defaults {
 }
 
 impl PlaybookReader {
-    pub(crate) fn read_defaults(
-        &mut self,
-        workload: Option<&Node>,
-        ctx: Option<&Node>,
-    ) -> Defaults {
+    pub(crate) fn read_defaults(&mut self, workload: Option<&Node>, ctx: Option<&Node>) -> Defaults {
         let mut defaults = Defaults::default();
         self.site = TemplateSite::Default;
         if let Some(node) = workload {
@@ -102,9 +98,7 @@ impl PlaybookReader {
         let needs = template_needs(defaults);
         let mut levels: Vec<Option<usize>> = vec![None; needs.len()];
         for level in 0..LEVELS_MAX {
-            let is_ready = |at: &usize| {
-                levels[*at].is_none() && needs[*at].iter().all(|need| levels[*need].is_some())
-            };
+            let is_ready = |at: &usize| levels[*at].is_none() && needs[*at].iter().all(|need| levels[*need].is_some());
             let ready: Vec<usize> = (0..needs.len()).filter(is_ready).collect();
             if ready.is_empty() {
                 break;
@@ -125,21 +119,10 @@ impl PlaybookReader {
     }
 
     /// Reports two templates that depend on each other, or a chain that is too long.
-    fn report_unordered(
-        &mut self,
-        defaults: &Defaults,
-        needs: &[Vec<usize>],
-        levels: &[Option<usize>],
-        first: usize,
-    ) {
+    fn report_unordered(&mut self, defaults: &Defaults, needs: &[Vec<usize>], levels: &[Option<usize>], first: usize) {
         let mut visited = vec![false; needs.len()];
         let mut at = first;
-        let open = |at: usize| {
-            needs[at]
-                .iter()
-                .copied()
-                .find(|need| levels[*need].is_none())
-        };
+        let open = |at: usize| needs[at].iter().copied().find(|need| levels[*need].is_none());
         while let Some(next) = open(at).filter(|_| !visited[at]) {
             visited[at] = true;
             at = next;
@@ -151,16 +134,8 @@ impl PlaybookReader {
                 "it cannot be rendered".to_owned(),
             ),
             Some(other) => (
-                format!(
-                    "`{}` and `{}` refer to each other",
-                    default.name(),
-                    other.name()
-                ),
-                format!(
-                    "`{}` is on line {}",
-                    other.name(),
-                    other.template.span().line
-                ),
+                format!("`{}` and `{}` refer to each other", default.name(), other.name()),
+                format!("`{}` is on line {}", other.name(), other.template.span().line),
             ),
             None => (
                 format!("more than {LEVELS_MAX} defaults refer to each other in a chain"),
@@ -173,11 +148,7 @@ impl PlaybookReader {
 
 /// Returns, for each template, the others that it reads.
 fn template_needs(defaults: &Defaults) -> Vec<Vec<usize>> {
-    let names: Vec<String> = defaults
-        .templates
-        .iter()
-        .map(DefaultTemplate::name)
-        .collect();
+    let names: Vec<String> = defaults.templates.iter().map(DefaultTemplate::name).collect();
     let needs_of = |default: &DefaultTemplate| {
         let uses = default.template.path_uses();
         let read: Vec<String> = uses
@@ -186,10 +157,7 @@ fn template_needs(defaults: &Defaults) -> Vec<Vec<usize>> {
             .collect();
         let is_read = |name: &str| read.iter().any(|path| overlaps(path, name));
         let needed = names.iter().enumerate();
-        needed
-            .filter(|(_, name)| is_read(name))
-            .map(|(at, _)| at)
-            .collect()
+        needed.filter(|(_, name)| is_read(name)).map(|(at, _)| at).collect()
     };
     defaults.templates.iter().map(needs_of).collect()
 }

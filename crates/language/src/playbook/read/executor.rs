@@ -3,9 +3,7 @@
 use model::playbook::FailureMode;
 
 use crate::playbook::Executor;
-use crate::playbook::read::key_tables::{
-    DEFAULTS, EXECUTOR, EXECUTOR_POLICY, EXECUTOR_SPEC, FAILURE, LIMITS, RESULTS,
-};
+use crate::playbook::read::key_tables::{DEFAULTS, EXECUTOR, EXECUTOR_POLICY, EXECUTOR_SPEC, FAILURE, LIMITS, RESULTS};
 use crate::playbook::read::layers::inheritable;
 use crate::playbook::read::reader::PlaybookReader;
 use crate::yaml::{Node, NodeValue};
@@ -59,10 +57,7 @@ impl PlaybookReader {
     fn read_executor_spec(&mut self, node: &Node, settings: &mut ExecutorSection) {
         let fields = self.check_map(node, &EXECUTOR_SPEC, "executor.spec");
         let executor = &mut settings.executor;
-        if let Some(pool) = fields
-            .get("pool")
-            .and_then(|node| self.read_name(node, "pool"))
-        {
+        if let Some(pool) = fields.get("pool").and_then(|node| self.read_name(node, "pool")) {
             executor.pool = pool;
         }
         if let Some(entry) = fields.get("entry_step") {
@@ -74,9 +69,7 @@ impl PlaybookReader {
             settings.final_step = Some(last.clone());
         }
         if let Some(strict) = fields.get("no_next_is_error") {
-            executor.no_next_is_error = self
-                .read_boolean(strict, "no_next_is_error")
-                .unwrap_or(false);
+            executor.no_next_is_error = self.read_boolean(strict, "no_next_is_error").unwrap_or(false);
         }
         if let Some(policy) = fields.get("policy") {
             self.read_executor_policy(policy, settings);
@@ -91,11 +84,9 @@ impl PlaybookReader {
         if let Some(limits) = fields.get("limits") {
             let limits = self.check_map(limits, &LIMITS, "executor.spec.policy.limits");
             let max = limits.get("max_payload_bytes");
-            settings.executor.payload_bytes_max =
-                max.and_then(|node| self.read_size(node, "max_payload_bytes"));
+            settings.executor.payload_bytes_max = max.and_then(|node| self.read_size(node, "max_payload_bytes"));
             let runs = limits.get("max_step_runs");
-            settings.executor.step_runs_max =
-                runs.and_then(|node| self.read_whole_number(node, "max_step_runs"));
+            settings.executor.step_runs_max = runs.and_then(|node| self.read_whole_number(node, "max_step_runs"));
         }
         if let Some(failure) = fields.get("failure") {
             settings.executor.failure = self.read_failure_mode(failure, FailureMode::BestEffort);

@@ -5,11 +5,7 @@ use crate::playbook::read::reader::KeyTable;
 type KeyAliases = &'static [(&'static str, &'static [&'static str])];
 type RefusedKeys = &'static [(&'static str, &'static str)];
 
-const fn key_table(
-    noun: &'static str,
-    keys: KeyAliases,
-    refused: RefusedKeys,
-) -> KeyTable<'static> {
+const fn key_table(noun: &'static str, keys: KeyAliases, refused: RefusedKeys) -> KeyTable<'static> {
     KeyTable {
         noun,
         keys,
@@ -19,10 +15,7 @@ const fn key_table(
 }
 
 /// Adds keys that only another runtime uses.
-const fn with_ignored_keys(
-    shape: KeyTable<'static>,
-    ignored: &'static [&'static str],
-) -> KeyTable<'static> {
+const fn with_ignored_keys(shape: KeyTable<'static>, ignored: &'static [&'static str]) -> KeyTable<'static> {
     KeyTable { ignored, ..shape }
 }
 
@@ -97,23 +90,14 @@ const STEP_KEYS: KeyTable<'static> = key_table(
             "case",
             "route with `next.arcs` and their `when`; react to an outcome with `spec.policy.rules` of the task",
         ),
-        (
-            "pipe",
-            "list the tasks under `tool`: `tool: [{label: {kind: …}}]`",
-        ),
-        (
-            "eval",
-            "react to an outcome with `spec.policy.rules` of the task",
-        ),
+        ("pipe", "list the tasks under `tool`: `tool: [{label: {kind: …}}]`"),
+        ("eval", "react to an outcome with `spec.policy.rules` of the task"),
         ("expr", "use `when` for conditions"),
         (
             "retry",
             "retry in a task: `spec.policy.rules: [{when: …, then: {do: retry, attempts: 3}}]`",
         ),
-        (
-            "sink",
-            "add a task that writes to storage and returns a reference",
-        ),
+        ("sink", "add a task that writes to storage and returns a reference"),
         ("vars", "write state with `set: {ctx.x: …}`"),
         ("type", "set the tool with `tool: {kind: …}`"),
         ("kind", "set the tool with `tool: {kind: …}`"),
@@ -130,18 +114,9 @@ const STEP_KEYS: KeyTable<'static> = key_table(
             "on",
             "route on events with a condition: `next: {arcs: [{step: …, when: \"{{ event.name == 'step.failed' }}\"}]}`",
         ),
-        (
-            "run",
-            "run a command with `tool: {kind: shell, command: …}`",
-        ),
-        (
-            "uses",
-            "start another playbook with `tool: {kind: playbook, path: …}`",
-        ),
-        (
-            "register",
-            "read results by the step's name or the task's label",
-        ),
+        ("run", "run a command with `tool: {kind: shell, command: …}`"),
+        ("uses", "start another playbook with `tool: {kind: playbook, path: …}`"),
+        ("register", "read results by the step's name or the task's label"),
         ("tools", "list the tasks under `tool`"),
         ("tasks", "list the tasks under `tool`"),
     ],
@@ -179,13 +154,11 @@ pub(crate) const STEP_POLICY: KeyTable<'static> = key_table(
     &[],
 );
 
-pub(crate) const LIFECYCLE: KeyTable<'static> =
-    key_table("lifecycle", &[("timeout_s", &[]), ("deadline_s", &[])], &[]);
+pub(crate) const LIFECYCLE: KeyTable<'static> = key_table("lifecycle", &[("timeout_s", &[]), ("deadline_s", &[])], &[]);
 
 pub(crate) const FAILURE: KeyTable<'static> = key_table("failure", &[("mode", &[])], &[]);
 
-pub(crate) const ADMIT: KeyTable<'static> =
-    key_table("admit", &[("mode", &[]), ("rules", &[])], &[]);
+pub(crate) const ADMIT: KeyTable<'static> = key_table("admit", &[("mode", &[]), ("rules", &[])], &[]);
 
 pub(crate) const ADMIT_RULE: KeyTable<'static> = key_table(
     "admission rule",
@@ -200,26 +173,15 @@ pub(crate) const ADMIT_RULE: KeyTable<'static> = key_table(
 pub(crate) const ADMIT_THEN: KeyTable<'static> = key_table(
     "admission",
     &[("allow", &[])],
-    &[(
-        "do",
-        "admission rules decide with `allow: true` or `allow: false`",
-    )],
+    &[("do", "admission rules decide with `allow: true` or `allow: false`")],
 );
 
 pub(crate) const LOOP: KeyTable<'static> = key_table(
     "loop",
-    &[
-        ("in", &[]),
-        ("iterator", &[]),
-        ("spec", &[]),
-        ("cursor", &[]),
-    ],
+    &[("in", &[]), ("iterator", &[]), ("spec", &[]), ("cursor", &[])],
     &[
         ("mode", "put it under `spec`: `spec: {mode: parallel}`"),
-        (
-            "max_in_flight",
-            "put it under `spec`: `spec: {max_in_flight: 8}`",
-        ),
+        ("max_in_flight", "put it under `spec`: `spec: {max_in_flight: 8}`"),
         ("collection", "use `in` for the list"),
         ("items", "use `in` for the list"),
         ("over", "use `in` for the list"),
@@ -256,34 +218,19 @@ const LOOP_SPEC_KEYS: KeyTable<'static> = key_table(
 pub(crate) const LOOP_FRAME: KeyTable<'static> = with_ignored_keys(
     key_table(
         "frame",
-        &[
-            ("max_rows", &[]),
-            ("row_concurrency", &[]),
-            ("process", &[]),
-        ],
+        &[("max_rows", &[]), ("row_concurrency", &[]), ("process", &[])],
         &[],
     ),
-    &[
-        "max_seconds",
-        "max_bytes",
-        "lease_seconds",
-        "heartbeat_seconds",
-    ],
+    &["max_seconds", "max_bytes", "lease_seconds", "heartbeat_seconds"],
 );
 
 pub(crate) const LOOP_POLICY: KeyTable<'static> = key_table(
     "loop policy",
-    &[
-        ("exec", &[]),
-        ("results", &[]),
-        ("rules", &[]),
-        ("on_unmatched", &[]),
-    ],
+    &[("exec", &[]), ("results", &[]), ("rules", &[]), ("on_unmatched", &[])],
     &[("failure", "put it under `spec.policy.failure` of the step")],
 );
 
-pub(crate) const LOOP_RESULTS: KeyTable<'static> =
-    key_table("loop results", &[("preserve_order", &[])], &[]);
+pub(crate) const LOOP_RESULTS: KeyTable<'static> = key_table("loop results", &[("preserve_order", &[])], &[]);
 
 /// The keys of a task, besides those of its kind.
 pub(crate) const TASK: KeyAliases = &[
@@ -311,16 +258,10 @@ pub(crate) const TASK_REFUSED: RefusedKeys = &[
         "retry",
         "retry with `spec.policy.rules: [{when: …, then: {do: retry, attempts: 3}}]`; for retries inside the tool, use `spec.retry`",
     ),
-    (
-        "sink",
-        "add a task that writes to storage and returns a reference",
-    ),
+    ("sink", "add a task that writes to storage and returns a reference"),
     ("vars", "write with `set: {ctx.x: …}`"),
     ("type", "use `kind` for the tool kind"),
-    (
-        "policy",
-        "put it under `spec`: `spec: {policy: {rules: […]}}`",
-    ),
+    ("policy", "put it under `spec`: `spec: {policy: {rules: […]}}`"),
     ("rules", "put them under `spec.policy.rules`"),
     ("loop", "put the loop into the step"),
     (
@@ -352,12 +293,7 @@ pub(crate) const TASK_SPEC: KeyAliases = &[
 /// The sandbox of a program that a task starts.
 pub(crate) const SANDBOX: KeyTable<'static> = key_table(
     "sandbox",
-    &[
-        ("level", &[]),
-        ("read", &[]),
-        ("write", &[]),
-        ("network", &[]),
-    ],
+    &[("level", &[]), ("read", &[]), ("write", &[]), ("network", &[])],
     &[],
 );
 
@@ -380,10 +316,7 @@ pub(crate) const POLICY: KeyTable<'static> = key_table(
     "task policy",
     &[("rules", &[]), ("on_unmatched", &[])],
     &[
-        (
-            "admit",
-            "put admission rules under `spec.policy.admit` of the step",
-        ),
+        ("admit", "put admission rules under `spec.policy.admit` of the step"),
         (
             "retry",
             "retry with a rule: `rules: [{when: …, then: {do: retry, attempts: 3}}]`",
@@ -450,17 +383,11 @@ pub(crate) const RESULT: KeyTable<'static> = key_table(
 
 pub(crate) const RESULT_STORE: KeyTable<'static> = key_table(
     "result store",
-    &[
-        ("kind", &[]),
-        ("scope", &[]),
-        ("ttl", &[]),
-        ("compression", &[]),
-    ],
+    &[("kind", &[]), ("scope", &[]), ("ttl", &[]), ("compression", &[])],
     &[],
 );
 
-pub(crate) const SELECT: KeyTable<'static> =
-    key_table("select", &[("path", &[]), ("as", &["name"])], &[]);
+pub(crate) const SELECT: KeyTable<'static> = key_table("select", &[("path", &[]), ("as", &["name"])], &[]);
 
 pub(crate) const ACCUMULATE: KeyTable<'static> =
     key_table("accumulate", &[("strategy", &[]), ("merge_path", &[])], &[]);
@@ -474,10 +401,7 @@ pub(crate) const NEXT: KeyTable<'static> = key_table(
             "put it under `spec`: `next: {spec: {mode: inclusive}, arcs: […]}`",
         ),
         ("step", "write `next: {arcs: [{step: …}]}`"),
-        (
-            "when",
-            "put conditions on arcs: `arcs: [{step: …, when: …}]`",
-        ),
+        ("when", "put conditions on arcs: `arcs: [{step: …, when: …}]`"),
     ],
 );
 
@@ -489,12 +413,7 @@ pub(crate) const NEXT_SPEC: KeyTable<'static> = key_table(
 
 pub(crate) const ARC: KeyTable<'static> = key_table(
     "arc",
-    &[
-        ("step", &[]),
-        ("when", &["cond"]),
-        ("args", &[]),
-        ("set", &[]),
-    ],
+    &[("step", &[]), ("when", &["cond"]), ("args", &[]), ("set", &[])],
     &[
         ("if", "use `when` for conditions"),
         ("expr", "use `when` for conditions"),
@@ -513,8 +432,7 @@ pub(crate) const EXECUTOR: KeyTable<'static> = with_ignored_keys(
     &["version", "requires", "tracing"],
 );
 
-pub(crate) const EXECUTOR_SPEC: KeyTable<'static> =
-    with_ignored_keys(EXECUTOR_SPEC_KEYS, &["tracing"]);
+pub(crate) const EXECUTOR_SPEC: KeyTable<'static> = with_ignored_keys(EXECUTOR_SPEC_KEYS, &["tracing"]);
 
 const EXECUTOR_SPEC_KEYS: KeyTable<'static> = key_table(
     "executor spec",
@@ -530,20 +448,11 @@ const EXECUTOR_SPEC_KEYS: KeyTable<'static> = key_table(
 
 pub(crate) const EXECUTOR_POLICY: KeyTable<'static> = key_table(
     "executor policy",
-    &[
-        ("results", &[]),
-        ("limits", &[]),
-        ("failure", &[]),
-        ("defaults", &[]),
-    ],
+    &[("results", &[]), ("limits", &[]), ("failure", &[]), ("defaults", &[])],
     &[],
 );
 
-pub(crate) const RESULTS: KeyTable<'static> =
-    key_table("results", &[("reference_first", &[])], &[]);
+pub(crate) const RESULTS: KeyTable<'static> = key_table("results", &[("reference_first", &[])], &[]);
 
-pub(crate) const LIMITS: KeyTable<'static> = key_table(
-    "limits",
-    &[("max_payload_bytes", &[]), ("max_step_runs", &[])],
-    &[],
-);
+pub(crate) const LIMITS: KeyTable<'static> =
+    key_table("limits", &[("max_payload_bytes", &[]), ("max_step_runs", &[])], &[]);

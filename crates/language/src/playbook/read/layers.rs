@@ -3,15 +3,7 @@
 use crate::yaml::{MapEntry, Node, NodeValue, overlay};
 
 /// Keys of an outer `spec` that tasks inherit. A step's own `timeout` limits the whole step and is not inherited.
-const INHERITED_KEYS: &[&str] = &[
-    "result",
-    "retry",
-    "pool",
-    "sandbox",
-    "resources",
-    "effect",
-    "isolate",
-];
+const INHERITED_KEYS: &[&str] = &["result", "retry", "pool", "sandbox", "resources", "effect", "isolate"];
 
 /// Returns the part of an outer `spec` that its tasks inherit.
 pub(crate) fn inheritable(spec: &Node, with_timeout: bool) -> Node {

@@ -40,12 +40,7 @@ struct CursorFrame {
 }
 
 impl PlaybookReader {
-    pub(crate) fn read_loop(
-        &mut self,
-        node: &Node,
-        title: &str,
-        step: &LoopOwner<'_>,
-    ) -> Option<Loop> {
+    pub(crate) fn read_loop(&mut self, node: &Node, title: &str, step: &LoopOwner<'_>) -> Option<Loop> {
         self.site = TemplateSite::Loop;
         let title = format!("the loop of {title}");
         if node.as_map().is_none() {
@@ -174,9 +169,7 @@ impl PlaybookReader {
             }
         }
         let exec = fields.get("exec");
-        exec.and_then(|exec| {
-            self.read_word(exec, "exec", &[("distributed", false), ("local", true)])
-        })
-        .unwrap_or(false)
+        exec.and_then(|exec| self.read_word(exec, "exec", &[("distributed", false), ("local", true)]))
+            .unwrap_or(false)
     }
 }

@@ -24,12 +24,7 @@ impl PlaybookReader {
             match node {
                 Some(node) => self.report_wrong_type(node, "metadata", "a map"),
                 None => {
-                    self.report_missing_key(
-                        "metadata",
-                        "the playbook",
-                        root,
-                        "metadata: {name: …}",
-                    );
+                    self.report_missing_key("metadata", "the playbook", root, "metadata: {name: …}");
                 }
             }
             return metadata;

@@ -77,10 +77,7 @@ impl PlaybookReader {
     }
 
     fn read_arcs(&mut self, nodes: &[Node]) -> Vec<NetArc> {
-        nodes
-            .iter()
-            .filter_map(|node| self.read_arc(node))
-            .collect()
+        nodes.iter().filter_map(|node| self.read_arc(node)).collect()
     }
 
     fn read_bare_arc(&mut self, node: &Node) -> Option<NetArc> {
@@ -96,12 +93,7 @@ impl PlaybookReader {
     fn read_arc(&mut self, node: &Node) -> Option<NetArc> {
         if let Some(name) = node.as_str() {
             let label = format!("write `- step: {name}`");
-            self.report_error(
-                "E0121",
-                "`next` lists a step name instead of an arc",
-                node.span,
-                label,
-            );
+            self.report_error("E0121", "`next` lists a step name instead of an arc", node.span, label);
             return None;
         }
         let fields = self.check_map(node, &ARC, "an arc");

@@ -37,8 +37,7 @@ pub(crate) fn lift_keys(node: &Node, kind: &KindSpec) -> (Node, Node) {
         let key = &*entry.key;
         let is_kinds = kind.find_key(key).is_some() || LIFTED_KEYS.contains(&key);
         // A `pool` that is a map configures a connection pool; a `pool` of workers is a name.
-        let is_ignored =
-            ignored.contains(&key) && (key != "pool" || entry.value.as_map().is_some());
+        let is_ignored = ignored.contains(&key) && (key != "pool" || entry.value.as_map().is_some());
         is_ignored || is_kinds && !TASK_SPEC.iter().any(|(spec_key, _)| *spec_key == key)
     };
     let entries = spec.as_map().unwrap_or_default();
@@ -62,8 +61,7 @@ pub(crate) fn lift_reference(task: &Node, kind: &KindSpec) -> Node {
     if has_own || !inside.iter().any(|entry| is_reference(&entry)) {
         return task.clone();
     }
-    let (references, rest): (Vec<&MapEntry>, Vec<&MapEntry>) =
-        inside.iter().partition(is_reference);
+    let (references, rest): (Vec<&MapEntry>, Vec<&MapEntry>) = inside.iter().partition(is_reference);
     let entries = task.as_map().unwrap_or_default().iter();
     let mut entries: Vec<MapEntry> = entries
         .map(|entry| match &*entry.key {
@@ -103,11 +101,9 @@ impl PlaybookReader {
             Some(source) if source.as_map().is_some() => source.get("type"),
             other => other,
         };
-        let Some(source_type) = source_type.filter(|source_type| {
-            source_type
-                .as_str()
-                .is_some_and(|text| !text.contains("{{"))
-        }) else {
+        let Some(source_type) =
+            source_type.filter(|source_type| source_type.as_str().is_some_and(|text| !text.contains("{{")))
+        else {
             return task.clone();
         };
         if self

@@ -46,10 +46,7 @@ pub(crate) struct Insertion {
 pub(crate) fn to_source_range(insertions: &[Insertion], range: &Range<usize>) -> Range<usize> {
     let written = |at: usize| {
         let before = insertions.iter().filter(|insertion| insertion.start < at);
-        at - before
-            .map(|insertion| insertion.bytes)
-            .sum::<usize>()
-            .min(at)
+        at - before.map(|insertion| insertion.bytes).sum::<usize>().min(at)
     };
     written(range.start)..written(range.end)
 }
@@ -58,12 +55,8 @@ impl PlaybookReader {
     /// Reads the text of a program, or a list of texts, with templates.
     pub(crate) fn read_program(&mut self, node: &Node) -> Tree {
         match &node.value {
-            NodeValue::Text(text) if !text.is_raw && is_template(&text.text) => {
-                self.read_program_text(node)
-            }
-            NodeValue::List(items) => {
-                to_list_tree(items.iter().map(|item| self.read_program(item)).collect())
-            }
+            NodeValue::Text(text) if !text.is_raw && is_template(&text.text) => self.read_program_text(node),
+            NodeValue::List(items) => to_list_tree(items.iter().map(|item| self.read_program(item)).collect()),
             _ => self.read_tree(node),
         }
     }
@@ -104,11 +97,7 @@ impl PlaybookReader {
             return;
         };
         let text = node.as_str().unwrap_or_default();
-        let CodeTitle {
-            key,
-            title,
-            language,
-        } = code_title;
+        let CodeTitle { key, title, language } = code_title;
         let (name, raw) = (language.name(), language.raw_filter());
         if text.contains(raw) {
             return;

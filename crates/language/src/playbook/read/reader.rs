@@ -74,16 +74,12 @@ impl<'n> CheckedMap<'n> {
 
     /// Whether a reported key is probably a misspelling of `name`.
     pub(crate) fn is_misspelled(&self, name: &str) -> bool {
-        self.reported_keys
-            .iter()
-            .any(|bad| find_nearest(bad, [name]).is_some())
+        self.reported_keys.iter().any(|bad| find_nearest(bad, [name]).is_some())
     }
 
     /// Iterates over all entries with their canonical names.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &'n MapEntry)> {
-        self.entries
-            .iter()
-            .map(|(name, entry)| (name.as_str(), *entry))
+        self.entries.iter().map(|(name, entry)| (name.as_str(), *entry))
     }
 }
 
@@ -102,12 +98,7 @@ impl PlaybookReader {
     }
 
     /// Creates a diagnostic at `span` without reporting it.
-    pub(crate) fn diagnostic(
-        &self,
-        code: &'static str,
-        message: impl Into<String>,
-        span: Span,
-    ) -> Diagnostic {
+    pub(crate) fn diagnostic(&self, code: &'static str, message: impl Into<String>, span: Span) -> Diagnostic {
         Diagnostic::new(code, message, span, &self.source)
     }
 
@@ -131,9 +122,7 @@ impl PlaybookReader {
 
     /// Whether a diagnostic of this code was reported.
     pub(crate) fn has_reported(&self, code: &str) -> bool {
-        self.diagnostics
-            .iter()
-            .any(|diagnostic| diagnostic.code == code)
+        self.diagnostics.iter().any(|diagnostic| diagnostic.code == code)
     }
 
     /// Reports an error whose label gives the remedy.
@@ -149,11 +138,7 @@ impl PlaybookReader {
     }
 
     /// Returns the known word that is most similar to `word`; `None` once the maximum number of diagnostics is reached.
-    pub(crate) fn suggest<'a>(
-        &self,
-        word: &str,
-        candidates: impl IntoIterator<Item = &'a str>,
-    ) -> Option<&'a str> {
+    pub(crate) fn suggest<'a>(&self, word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
         if self.is_full() {
             return None;
         }
@@ -165,8 +150,7 @@ impl PlaybookReader {
         self.inherited = self.inherited.saturating_add(node.weight());
         let fits = self.inherited <= INHERITED_MAX;
         if !fits {
-            let message =
-                "the playbook is too large after its defaults and workbook tasks are expanded";
+            let message = "the playbook is too large after its defaults and workbook tasks are expanded";
             self.report_error("E0005", message, node.span, "this is expanded too often");
         }
         fits
@@ -183,12 +167,7 @@ impl PlaybookReader {
     }
 
     /// Reads a map with the keys of `shape`; `title` identifies it in messages, as in "step `fetch`".
-    pub(crate) fn check_map<'n>(
-        &mut self,
-        node: &'n Node,
-        shape: &KeyTable<'_>,
-        title: &str,
-    ) -> CheckedMap<'n> {
+    pub(crate) fn check_map<'n>(&mut self, node: &'n Node, shape: &KeyTable<'_>, title: &str) -> CheckedMap<'n> {
         let mut fields = CheckedMap {
             entries: Vec::new(),
             reported_keys: Vec::new(),
@@ -197,12 +176,7 @@ impl PlaybookReader {
         let Some(entries) = node.as_map() else {
             let message = format!("{title} must be a map, not {}", node.describe());
             let keys: Vec<_> = shape.keys.iter().map(|(name, _)| *name).collect();
-            self.report_error(
-                "E0101",
-                message,
-                node.span,
-                format!("takes: {}", keys.join(" ")),
-            );
+            self.report_error("E0101", message, node.span, format!("takes: {}", keys.join(" ")));
             return fields;
         };
         for entry in entries {
@@ -220,10 +194,7 @@ impl PlaybookReader {
 
     fn add_entry<'n>(&mut self, fields: &mut CheckedMap<'n>, name: &str, entry: &'n MapEntry) {
         if let Some(first) = fields.entry(name) {
-            let message = format!(
-                "`{}` and `{}` are two spellings of the same key",
-                first.key, entry.key
-            );
+            let message = format!("`{}` and `{}` are two spellings of the same key", first.key, entry.key);
             self.report_error("E0103", message, entry.span, "keep one of them");
             return;
         }
@@ -240,12 +211,7 @@ impl PlaybookReader {
     }
 
     /// Reports a key that `shape` does not have.
-    pub(crate) fn report_unknown_key(
-        &mut self,
-        entry: &MapEntry,
-        shape: &KeyTable<'_>,
-        title: &str,
-    ) {
+    pub(crate) fn report_unknown_key(&mut self, entry: &MapEntry, shape: &KeyTable<'_>, title: &str) {
         let key = &*entry.key;
         if let Some((_, advice)) = shape.refused.iter().find(|(name, _)| *name == key) {
             let message = format!("`{key}` is not part of {title}");
@@ -253,10 +219,7 @@ impl PlaybookReader {
             return;
         }
         let names = shape.keys.iter().map(|(name, _)| *name);
-        let spellings = shape
-            .keys
-            .iter()
-            .flat_map(|(_, aliases)| aliases.iter().copied());
+        let spellings = shape.keys.iter().flat_map(|(_, aliases)| aliases.iter().copied());
         let takes = names.clone().collect::<Vec<_>>().join(" ");
         let takes = format!("({} takes: {takes})", shape.noun);
         let label = match self.suggest(key, names.chain(spellings)) {

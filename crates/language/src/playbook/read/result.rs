@@ -42,12 +42,7 @@ const STRATEGIES: &[(&str, CombineStrategy)] = &[
     ("replace", CombineStrategy::Replace),
 ];
 
-const COMPRESSIONS: &[(&str, &str)] = &[
-    ("none", "none"),
-    ("gzip", "gzip"),
-    ("zstd", "zstd"),
-    ("auto", "auto"),
-];
+const COMPRESSIONS: &[(&str, &str)] = &[("none", "none"), ("gzip", "gzip"), ("zstd", "zstd"), ("auto", "auto")];
 
 impl PlaybookReader {
     pub(crate) fn read_result(&mut self, node: &Node) -> ResultControl {
@@ -56,8 +51,7 @@ impl PlaybookReader {
         let inline = fields.get("inline_max_bytes");
         control.inline_bytes_max = inline.and_then(|node| self.read_size(node, "inline_max_bytes"));
         let preview = fields.get("preview_max_bytes");
-        control.preview_bytes_max =
-            preview.and_then(|node| self.read_size(node, "preview_max_bytes"));
+        control.preview_bytes_max = preview.and_then(|node| self.read_size(node, "preview_max_bytes"));
         if let Some(store) = fields.get("store") {
             self.read_result_store(store, &mut control);
         }
@@ -65,9 +59,7 @@ impl PlaybookReader {
         if let Some(select) = fields.entry("select") {
             control.select = self.read_select(select);
         }
-        control.accumulate = fields
-            .get("accumulate")
-            .and_then(|node| self.read_accumulate(node));
+        control.accumulate = fields.get("accumulate").and_then(|node| self.read_accumulate(node));
         control
     }
 
@@ -129,26 +121,20 @@ impl PlaybookReader {
         match &node.value {
             NodeValue::List(items) => {
                 let items = items.iter();
-                items
-                    .filter_map(|item| self.read_select_entry(item))
-                    .collect()
+                items.filter_map(|item| self.read_select_entry(item)).collect()
             }
             NodeValue::Map(pairs) if pairs.iter().all(is_threshold) && !pairs.is_empty() => {
                 let message = format!("`{key}` with a size threshold has no effect here");
-                let warning = self.diagnostic("W230", message, entry.span).with_label(
-                    "it configures another runtime; use a list of paths to select fields",
-                );
+                let warning = self
+                    .diagnostic("W230", message, entry.span)
+                    .with_label("it configures another runtime; use a list of paths to select fields");
                 self.report(warning);
                 Vec::new()
             }
-            NodeValue::Map(pairs) if is_one_selection(pairs) => {
-                self.read_select_entry(node).into_iter().collect()
-            }
+            NodeValue::Map(pairs) if is_one_selection(pairs) => self.read_select_entry(node).into_iter().collect(),
             NodeValue::Map(pairs) => {
                 let pairs = pairs.iter();
-                pairs
-                    .filter_map(|pair| self.read_select_pair(pair))
-                    .collect()
+                pairs.filter_map(|pair| self.read_select_pair(pair)).collect()
             }
             NodeValue::Null => Vec::new(),
             _ => {
@@ -202,12 +188,7 @@ impl PlaybookReader {
         };
         if let Err(error) = JsonPath::parse(&path) {
             let message = format!("`{text}` is not a JSONPath: {error}");
-            self.report_error(
-                "E0105",
-                message,
-                node.span,
-                "write a path such as `$.data.items[0]`",
-            );
+            self.report_error("E0105", message, node.span, "write a path such as `$.data.items[0]`");
             return None;
         }
         Some(path)

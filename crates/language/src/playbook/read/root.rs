@@ -33,21 +33,14 @@ pub(crate) fn read_playbook(root: &Node, source: &SourceText) -> PlaybookDraft {
         None => ExecutorSection::default(),
     };
     let keychain = fields.get("keychain");
-    let keychain = keychain
-        .map(|node| reader.read_keychain(node))
-        .unwrap_or_default();
+    let keychain = keychain.map(|node| reader.read_keychain(node)).unwrap_or_default();
     let defaults = reader.read_defaults(fields.get("workload"), fields.get("ctx"));
     let book = fields.get("workbook");
-    let book = book
-        .map(|node| reader.read_workbook(node))
-        .unwrap_or_default();
+    let book = book.map(|node| reader.read_workbook(node)).unwrap_or_default();
     let steps = reader.read_steps(&fields, root, &settings, &book);
     reader.check_workbook(&book);
     let name = metadata.name.unwrap_or_else(|| "playbook".into());
-    let step_nodes = [
-        ("entry_step", settings.entry),
-        ("final_step", settings.final_step),
-    ];
+    let step_nodes = [("entry_step", settings.entry), ("final_step", settings.final_step)];
     PlaybookDraft {
         playbook: Playbook {
             path: metadata.path.unwrap_or_else(|| name.clone()),
@@ -120,9 +113,7 @@ impl PlaybookReader {
             None => &[],
         };
         if nodes.is_empty() && !fields.is_misspelled("workflow") {
-            let span = fields
-                .entry("workflow")
-                .map_or(root.span, |entry| entry.span);
+            let span = fields.entry("workflow").map_or(root.span, |entry| entry.span);
             let label = "add `workflow: [{step: start, tool: {kind: noop}}]`";
             self.report_error("E0123", "the playbook has no steps", span, label);
         }
@@ -153,10 +144,7 @@ impl PlaybookReader {
 
     /// Reads each workbook task once on its own, so that unused ones are checked as well.
     fn check_workbook(&mut self, book: &Workbook) {
-        let inheritance = TaskInheritance {
-            inherited: None,
-            book,
-        };
+        let inheritance = TaskInheritance { inherited: None, book };
         for (name, node) in book {
             self.read_task(name.as_str().into(), node, &inheritance);
         }

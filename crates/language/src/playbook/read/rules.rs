@@ -6,9 +6,7 @@ use crate::playbook::read::key_tables::{ELSE, POLICY, RULE, THEN};
 use crate::playbook::read::reader::{CheckedMap, PlaybookReader};
 use crate::playbook::read::template_uses::TemplateSite;
 use crate::playbook::read::values::is_template;
-use crate::playbook::{
-    JumpTarget, Policy, PolicyRule, RetryRule, RuleAction, UnmatchedAction, WriteTarget,
-};
+use crate::playbook::{JumpTarget, Policy, PolicyRule, RetryRule, RuleAction, UnmatchedAction, WriteTarget};
 use crate::template::Tree;
 use crate::yaml::{Node, NodeValue};
 
@@ -27,10 +25,8 @@ const BACKOFFS: &[(&str, Backoff)] = &[
     ("exponential", Backoff::Exponential),
 ];
 
-const UNMATCHED: &[(&str, UnmatchedAction)] = &[
-    ("continue", UnmatchedAction::Continue),
-    ("fail", UnmatchedAction::Fail),
-];
+const UNMATCHED: &[(&str, UnmatchedAction)] =
+    &[("continue", UnmatchedAction::Continue), ("fail", UnmatchedAction::Fail)];
 
 impl PlaybookReader {
     pub(crate) fn read_policy(&mut self, node: &Node) -> Policy {
@@ -44,10 +40,7 @@ impl PlaybookReader {
             Some(Node {
                 value: NodeValue::List(rules),
                 ..
-            }) => rules
-                .iter()
-                .filter_map(|rule| self.read_rule(rule))
-                .collect(),
+            }) => rules.iter().filter_map(|rule| self.read_rule(rule)).collect(),
             Some(other) => {
                 self.report_wrong_type(other, "policy.rules", "a list of rules");
                 Vec::new()
@@ -85,8 +78,7 @@ impl PlaybookReader {
         };
         let mut then = then;
         if let Some(set) = fields.get("set") {
-            then.writes
-                .extend(self.read_writes(set, WriteTarget::Local));
+            then.writes.extend(self.read_writes(set, WriteTarget::Local));
         }
         let when = match when {
             Some(when) => Some(when?),
@@ -132,12 +124,7 @@ impl PlaybookReader {
     fn read_then(&mut self, node: &Node) -> RuleAction {
         if let Some(text) = node.as_str() {
             let message = "`then` must be a map, not text";
-            self.report_error(
-                "E0124",
-                message,
-                node.span,
-                format!("write `then: {{do: {text}}}`"),
-            );
+            self.report_error("E0124", message, node.span, format!("write `then: {{do: {text}}}`"));
             return empty_action();
         }
         let fields = self.check_map(node, &THEN, "`then`");
@@ -156,17 +143,13 @@ impl PlaybookReader {
             self.report_missing_key("to", "the jump", node.span, "to: <label>");
         }
         self.report_stray_keys(fields, then.directive);
-        for (key, target) in [
-            ("set_iter", WriteTarget::Iter),
-            ("set_ctx", WriteTarget::Ctx),
-        ] {
+        for (key, target) in [("set_iter", WriteTarget::Iter), ("set_ctx", WriteTarget::Ctx)] {
             if let Some(writes) = fields.get(key) {
                 then.writes.extend(self.read_writes_to(writes, target));
             }
         }
         if let Some(set) = fields.get("set") {
-            then.writes
-                .extend(self.read_writes(set, WriteTarget::Local));
+            then.writes.extend(self.read_writes(set, WriteTarget::Local));
         }
         then
     }

@@ -7,10 +7,7 @@ const WORD_CHARS_MAX: usize = 64;
 const CANDIDATES_MAX: usize = 1_000;
 
 /// Returns the most similar candidate, if it is similar enough.
-pub(crate) fn find_nearest<'a>(
-    word: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub(crate) fn find_nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if word.chars().count() > WORD_CHARS_MAX {
         return None;
     }
@@ -43,10 +40,8 @@ fn distance(left: &str, right: &str) -> usize {
             let same = left[row - 1] == right[column - 1];
             let replaced = last[column - 1] + usize::from(!same);
             let mut best = replaced.min(last[column] + 1).min(current[column - 1] + 1);
-            let swapped = row > 1
-                && column > 1
-                && left[row - 1] == right[column - 2]
-                && left[row - 2] == right[column - 1];
+            let swapped =
+                row > 1 && column > 1 && left[row - 1] == right[column - 2] && left[row - 2] == right[column - 1];
             if swapped {
                 best = best.min(before[column - 2] + 1);
             }

@@ -26,12 +26,7 @@ struct StepSpec {
 }
 
 impl PlaybookReader {
-    pub(crate) fn read_step(
-        &mut self,
-        node: &Node,
-        defaults: Option<&Node>,
-        book: &Workbook,
-    ) -> Option<Step> {
+    pub(crate) fn read_step(&mut self, node: &Node, defaults: Option<&Node>, book: &Workbook) -> Option<Step> {
         let title = match node.get("step").and_then(Node::as_str) {
             Some(name) => format!("step `{name}`"),
             None => "the step".to_owned(),
@@ -65,9 +60,7 @@ impl PlaybookReader {
         };
         let next = fields.get("next").map(|next| self.read_next(next, &title));
         self.check_has_effect(&fields, node, &title);
-        let desc = fields
-            .get("desc")
-            .and_then(|desc| self.read_text(desc, "desc"));
+        let desc = fields.get("desc").and_then(|desc| self.read_text(desc, "desc"));
         Some(Step {
             name: name?,
             desc,
@@ -156,8 +149,7 @@ impl PlaybookReader {
         let timeout = fields.get("timeout");
         knobs.timeout = timeout.and_then(|node| self.read_duration(node, "timeout"));
         let start = fields.get("schedule_to_start");
-        knobs.schedule_to_start =
-            start.and_then(|node| self.read_duration(node, "schedule_to_start"));
+        knobs.schedule_to_start = start.and_then(|node| self.read_duration(node, "schedule_to_start"));
         if let Some(policy) = fields.get("policy") {
             self.read_step_policy(policy, &mut knobs);
         }
@@ -197,9 +189,7 @@ fn task_layers(fields: &CheckedMap<'_>, defaults: Option<&Node>) -> Option<Node>
 
 /// Moves a step's writes to `iter` and the pipeline to its last task, because both end with the pipeline.
 fn split_writes(writes: Vec<SetEntry>, last: &mut Vec<SetEntry>) -> Vec<SetEntry> {
-    let (own, inner) = writes
-        .into_iter()
-        .partition(|write| write.target == WriteTarget::Ctx);
+    let (own, inner) = writes.into_iter().partition(|write| write.target == WriteTarget::Ctx);
     last.extend::<Vec<SetEntry>>(inner);
     own
 }

@@ -6,9 +6,7 @@ use model::id::Name;
 use model::playbook::ResultControl;
 
 use crate::playbook::kinds::{self, EXTERNAL, KINDS, KeySpec, KindSpec, NOT_BUILT_IN};
-use crate::playbook::read::key_tables::{
-    RESOURCES, SANDBOX, TASK, TASK_IGNORED, TASK_REFUSED, TASK_SPEC,
-};
+use crate::playbook::read::key_tables::{RESOURCES, SANDBOX, TASK, TASK_IGNORED, TASK_REFUSED, TASK_SPEC};
 use crate::playbook::read::layers::overlay_layers;
 use crate::playbook::read::placement::{ignored_keys, lift_keys, lift_reference};
 use crate::playbook::read::programs::CodeTitle;
@@ -36,12 +34,7 @@ pub(crate) struct TaskInheritance<'a> {
 type TaskKeys<'a> = Vec<(&'a str, &'a [&'a str])>;
 
 impl PlaybookReader {
-    pub(crate) fn read_task(
-        &mut self,
-        label: Name,
-        node: &Node,
-        home: &TaskInheritance<'_>,
-    ) -> Option<Task> {
+    pub(crate) fn read_task(&mut self, label: Name, node: &Node, home: &TaskInheritance<'_>) -> Option<Task> {
         let node = self.expand_named_task(node, home.book)?;
         let (name, kind) = self.read_kind(&node)?;
         let title = format!("task `{label}`");
@@ -77,9 +70,7 @@ impl PlaybookReader {
             set: Vec::new(),
             result: self.read_result_control(&fields, &knobs),
             effect: self.read_effect(&knobs),
-            pool: knobs
-                .get("pool")
-                .and_then(|pool| self.read_name(pool, "pool")),
+            pool: knobs.get("pool").and_then(|pool| self.read_name(pool, "pool")),
             code_line: fields.get("code").map(code_line),
             command_lines: fields.get("command").map(command_lines).unwrap_or_default(),
             span: node.span,
@@ -97,13 +88,7 @@ impl PlaybookReader {
     }
 
     /// Checks the programs in the fields of a task.
-    fn check_code_fields(
-        &mut self,
-        kind: &'static KindSpec,
-        fields: &CheckedMap<'_>,
-        task: &Task,
-        title: &str,
-    ) {
+    fn check_code_fields(&mut self, kind: &'static KindSpec, fields: &CheckedMap<'_>, task: &Task, title: &str) {
         for key in kind.keys {
             if let FieldMode::Code(language) = key.mode
                 && let (Some(node), Some(code)) = (fields.get(key.name), task.fields.get(key.name))
@@ -143,12 +128,7 @@ impl PlaybookReader {
             Some(meant) => format!("did you mean `{meant}`?     {list}"),
             None => list,
         };
-        self.report_error(
-            "E0108",
-            format!("unknown tool kind `{name}`"),
-            given.span,
-            label,
-        );
+        self.report_error("E0108", format!("unknown tool kind `{name}`"), given.span, label);
         None
     }
 
@@ -193,11 +173,7 @@ impl PlaybookReader {
         }
     }
 
-    fn read_kind_fields(
-        &mut self,
-        kind: &KindSpec,
-        fields: &CheckedMap<'_>,
-    ) -> BTreeMap<String, Tree> {
+    fn read_kind_fields(&mut self, kind: &KindSpec, fields: &CheckedMap<'_>) -> BTreeMap<String, Tree> {
         let mut read = BTreeMap::new();
         for (name, entry) in fields.iter() {
             let mode = match kind.key(name) {
@@ -221,10 +197,7 @@ impl PlaybookReader {
     }
 
     fn read_knobs(&mut self, knobs: &CheckedMap<'_>) -> BTreeMap<String, Tree> {
-        if let Some(resources) = knobs
-            .get("resources")
-            .filter(|node| node.as_map().is_some())
-        {
+        if let Some(resources) = knobs.get("resources").filter(|node| node.as_map().is_some()) {
             self.check_map(resources, &RESOURCES, "`resources`");
         }
         if let Some(sandbox) = knobs.get("sandbox") {
@@ -248,9 +221,7 @@ impl PlaybookReader {
             }
             _ => Some(sandbox),
         };
-        let Some(level) =
-            level.filter(|level| level.as_str().is_some_and(|text| !text.contains("{{")))
-        else {
+        let Some(level) = level.filter(|level| level.as_str().is_some_and(|text| !text.contains("{{"))) else {
             return;
         };
         let words = [("none", ()), ("basic", ()), ("strict", ())];
@@ -297,20 +268,13 @@ impl PlaybookReader {
         let parts = parts.iter();
         let mut read = Vec::new();
         for part in parts {
-            read.push((
-                part.key.to_string(),
-                self.read_delay(&part.value, &part.key)?,
-            ));
+            read.push((part.key.to_string(), self.read_delay(&part.value, &part.key)?));
         }
         Some(Tree::Map(read))
     }
 
     /// Merges `output` and `output_select` of the task over `spec.result`.
-    fn read_result_control(
-        &mut self,
-        fields: &CheckedMap<'_>,
-        knobs: &CheckedMap<'_>,
-    ) -> ResultControl {
+    fn read_result_control(&mut self, fields: &CheckedMap<'_>, knobs: &CheckedMap<'_>) -> ResultControl {
         let node = overlay_layers(knobs.get("result").cloned(), fields.get("output").cloned());
         let mut control = node.map(|node| self.read_result(&node)).unwrap_or_default();
         if let Some(select) = fields.entry("output_select") {

@@ -18,12 +18,7 @@ struct PipelineItem<'n> {
 }
 
 impl PlaybookReader {
-    pub(crate) fn read_tool(
-        &mut self,
-        node: &Node,
-        step: &Name,
-        inheritance: &TaskInheritance<'_>,
-    ) -> Vec<Task> {
+    pub(crate) fn read_tool(&mut self, node: &Node, step: &Name, inheritance: &TaskInheritance<'_>) -> Vec<Task> {
         let items = match &node.value {
             NodeValue::Map(_) => match self.read_single_task(node, step) {
                 Some(item) => vec![item],
@@ -31,9 +26,7 @@ impl PlaybookReader {
             },
             NodeValue::List(items) => {
                 let items = items.iter().enumerate();
-                items
-                    .filter_map(|(index, item)| self.read_item(item, index))
-                    .collect()
+                items.filter_map(|(index, item)| self.read_item(item, index)).collect()
             }
             _ => {
                 let message = format!("`tool` must be a map or a list, not {}", node.describe());
@@ -63,9 +56,7 @@ impl PlaybookReader {
             });
         }
         let entries = node.as_map().unwrap_or_default();
-        let are_tasks = entries
-            .iter()
-            .all(|entry| entry.value.get("kind").is_some());
+        let are_tasks = entries.iter().all(|entry| entry.value.get("kind").is_some());
         if are_tasks && !entries.is_empty() {
             let message = "the tasks of a pipeline must be a list";
             self.report_error("E0122", message, node.span, "begin each task with `- `");

@@ -36,12 +36,7 @@ impl PlaybookReader {
     pub(crate) fn read_name(&mut self, node: &Node, subject: &str) -> Option<Name> {
         let text = self.read_text(node, subject)?;
         if text.trim().is_empty() {
-            self.report_error(
-                "E0101",
-                format!("{subject} is empty"),
-                node.span,
-                "write a name",
-            );
+            self.report_error("E0101", format!("{subject} is empty"), node.span, "write a name");
             return None;
         }
         Some(text.into())
@@ -56,12 +51,7 @@ impl PlaybookReader {
     }
 
     /// Reads one of several words.
-    pub(crate) fn read_word<T: Copy>(
-        &mut self,
-        node: &Node,
-        subject: &str,
-        words: &[(&str, T)],
-    ) -> Option<T> {
+    pub(crate) fn read_word<T: Copy>(&mut self, node: &Node, subject: &str, words: &[(&str, T)]) -> Option<T> {
         let text = self.read_text(node, subject)?;
         if let Some((_, value)) = words.iter().find(|(option, _)| *option == text) {
             return Some(*value);
@@ -91,22 +81,14 @@ impl PlaybookReader {
         let value = duration::parse_size(&node.to_json());
         if value.is_none() {
             let message = format!("{subject} must be a size");
-            self.report_error(
-                "E0105",
-                message,
-                node.span,
-                "write bytes, or `64KiB`, `1MB`",
-            );
+            self.report_error("E0105", message, node.span, "write bytes, or `64KiB`, `1MB`");
         }
         value
     }
 
     /// Reads an integer of at least 1.
     pub(crate) fn read_whole_number(&mut self, node: &Node, subject: &str) -> Option<u32> {
-        let number = node
-            .to_json()
-            .as_u64()
-            .and_then(|count| u32::try_from(count).ok());
+        let number = node.to_json().as_u64().and_then(|count| u32::try_from(count).ok());
         let number = number.filter(|count| *count > 0);
         if number.is_none() {
             let message = format!("{subject} must be a whole number of at least 1");
@@ -139,9 +121,7 @@ impl PlaybookReader {
     /// Reads a value in which any scalar may be a template.
     pub(crate) fn read_tree(&mut self, node: &Node) -> Tree {
         match &node.value {
-            NodeValue::Text(text) if !text.is_raw && is_template(&text.text) => {
-                self.read_template(node)
-            }
+            NodeValue::Text(text) if !text.is_raw && is_template(&text.text) => self.read_template(node),
             NodeValue::List(items) => {
                 let trees = items.iter().map(|item| self.read_tree(item)).collect();
                 to_list_tree(trees)
@@ -160,13 +140,9 @@ impl PlaybookReader {
     pub(crate) fn read_field(&mut self, node: &Node, mode: FieldMode) -> Tree {
         let is_comment_only = |text: &str| !text.contains("{{") && !text.contains("{%");
         match (mode, node.as_str()) {
-            (FieldMode::Code(_), Some(text)) if is_comment_only(text) => {
-                Tree::Literal(node.to_json())
-            }
+            (FieldMode::Code(_), Some(text)) if is_comment_only(text) => Tree::Literal(node.to_json()),
             (FieldMode::Code(_) | FieldMode::Pieces, _) => self.read_program(node),
-            (FieldMode::Value | FieldMode::Endpoint | FieldMode::Reference, _) => {
-                self.read_tree(node)
-            }
+            (FieldMode::Value | FieldMode::Endpoint | FieldMode::Reference, _) => self.read_tree(node),
         }
     }
 
@@ -212,12 +188,7 @@ impl PlaybookReader {
         }
     }
 
-    pub(crate) fn record_use(
-        &mut self,
-        template: &Template,
-        node: &Node,
-        insertions: Vec<Insertion>,
-    ) {
+    pub(crate) fn record_use(&mut self, template: &Template, node: &Node, insertions: Vec<Insertion>) {
         self.uses.push(TemplateUse {
             template: template.clone(),
             node: node.clone(),

@@ -10,9 +10,7 @@ pub(crate) type Workbook = BTreeMap<String, Node>;
 
 impl PlaybookReader {
     pub(crate) fn read_workbook(&mut self, node: &Node) -> Workbook {
-        let inner = node
-            .get("tasks")
-            .filter(|tasks| tasks.get("kind").is_none());
+        let inner = node.get("tasks").filter(|tasks| tasks.get("kind").is_none());
         match &inner.unwrap_or(node).value {
             NodeValue::Map(entries) => entries
                 .iter()
@@ -20,9 +18,7 @@ impl PlaybookReader {
                 .collect(),
             NodeValue::List(items) => {
                 let items = items.iter();
-                items
-                    .filter_map(|item| self.read_named_task(item))
-                    .collect()
+                items.filter_map(|item| self.read_named_task(item)).collect()
             }
             NodeValue::Null => Workbook::new(),
             _ => {
@@ -66,12 +62,7 @@ impl PlaybookReader {
             };
             if expanded.contains(&name) {
                 let message = format!("workbook task `{name}` refers to itself");
-                self.report_error(
-                    "E0119",
-                    message,
-                    name_node.span,
-                    "set a tool kind in one of the tasks",
-                );
+                self.report_error("E0119", message, name_node.span, "set a tool kind in one of the tasks");
                 return None;
             }
             expanded.push(name);

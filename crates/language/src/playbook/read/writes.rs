@@ -49,9 +49,8 @@ impl PlaybookReader {
 
     /// Rejects writes to other targets than `ctx`: an arc has no iteration and no pipeline.
     pub(crate) fn check_only_ctx(&mut self, writes: Vec<SetEntry>) -> Vec<SetEntry> {
-        let (ctx_writes, other): (Vec<_>, Vec<_>) = writes
-            .into_iter()
-            .partition(|write| write.target == WriteTarget::Ctx);
+        let (ctx_writes, other): (Vec<_>, Vec<_>) =
+            writes.into_iter().partition(|write| write.target == WriteTarget::Ctx);
         for write in other {
             let message = format!("cannot write `{}` here: there is no pipeline", write.key);
             let label = format!("write `ctx.{}`, or write it in a task", write.key);

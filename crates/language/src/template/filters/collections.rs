@@ -22,13 +22,10 @@ pub(crate) fn register(env: &mut Environment<'static>) {
     env.add_filter("sum", sum);
     env.add_filter("sort", sort);
     env.add_filter("unique", unique);
-    env.add_filter(
-        "groupby",
-        |value: Native, attribute: Option<&str>, kwargs: Kwargs| {
-            check_items(&value)?;
-            filters::groupby(value, attribute, kwargs)
-        },
-    );
+    env.add_filter("groupby", |value: Native, attribute: Option<&str>, kwargs: Kwargs| {
+        check_items(&value)?;
+        filters::groupby(value, attribute, kwargs)
+    });
     env.add_filter("dictsort", |value: &Native, kwargs: Kwargs| {
         check_items(value)?;
         filters::dictsort(value, kwargs)
@@ -36,10 +33,7 @@ pub(crate) fn register(env: &mut Environment<'static>) {
     for (name, is_rejected) in [("select", false), ("reject", true)] {
         env.add_filter(
             name,
-            move |state: &mut State<'_, '_>,
-                  value: &Native,
-                  test: Option<&str>,
-                  args: Rest<ValueOrKwargs>| {
+            move |state: &mut State<'_, '_>, value: &Native, test: Option<&str>, args: Rest<ValueOrKwargs>| {
                 let test = test.map(|test| (test, args.into_values()));
                 select(state, value, None, test, is_rejected)
             },
@@ -71,9 +65,7 @@ pub(crate) fn register(env: &mut Environment<'static>) {
         }
         functions::namespace(defaults.map(Into::into))
     });
-    env.add_filter("%spread", |value: Native| {
-        charge_map(&value).map(|()| value)
-    });
+    env.add_filter("%spread", |value: Native| charge_map(&value).map(|()| value));
 }
 
 /// Returns the number of items. If a list does not know its length, its items are counted.
@@ -103,12 +95,7 @@ fn charge_map(value: &Native) -> Result<(), Error> {
     session::charge_allocation(count(value)?.saturating_mul(ITEM_BYTES))
 }
 
-fn batch(
-    state: &State<'_, '_>,
-    value: Native,
-    size: usize,
-    fill: Option<Native>,
-) -> Result<Native, Error> {
+fn batch(state: &State<'_, '_>, value: Native, size: usize, fill: Option<Native>) -> Result<Native, Error> {
     let items = count(&value)?;
     let batches = items / size.max(1) + 1;
     session::charge_allocation(size.saturating_mul(ITEM_BYTES))?;
@@ -116,12 +103,7 @@ fn batch(
     filters::batch(state, value, size, fill)
 }
 
-fn slice(
-    state: &State<'_, '_>,
-    value: Native,
-    slices: usize,
-    fill: Option<Native>,
-) -> Result<Native, Error> {
+fn slice(state: &State<'_, '_>, value: Native, slices: usize, fill: Option<Native>) -> Result<Native, Error> {
     let items = count(&value)?;
     session::charge_allocation(slices.saturating_mul(ITEM_BYTES))?;
     check_lists(items, slices)?;
@@ -143,11 +125,7 @@ fn zip(state: &State<'_, '_>, value: Native, other_lists: Rest<Native>) -> Resul
     for other in other_lists.iter() {
         shortest = shortest.min(count(other)?);
     }
-    session::charge_allocation(
-        shortest
-            .saturating_mul(other_lists.len())
-            .saturating_mul(ITEM_BYTES),
-    )?;
+    session::charge_allocation(shortest.saturating_mul(other_lists.len()).saturating_mul(ITEM_BYTES))?;
     filters::zip(state, value, other_lists)
 }
 
@@ -173,12 +151,7 @@ fn last(value: Native) -> Result<Native, Error> {
 }
 
 /// `sum`: adds numbers, or appends texts or lists to a `start` of their type.
-fn sum(
-    value: &Native,
-    attribute: Option<&str>,
-    start: Option<Native>,
-    kwargs: Kwargs,
-) -> Result<Native, Error> {
+fn sum(value: &Native, attribute: Option<&str>, start: Option<Native>, kwargs: Kwargs) -> Result<Native, Error> {
     let attribute = match attribute {
         Some(attribute) => Some(attribute),
         None => kwargs.get("attribute")?,
@@ -225,9 +198,7 @@ fn sort(state: &State<'_, '_>, value: Native, kwargs: Kwargs) -> Result<Native, 
 /// Returns the first of each group of equal items. Their keys are copied.
 fn unique(value: &Native, kwargs: Kwargs) -> Result<Native, Error> {
     let attribute: Option<&str> = kwargs.get("attribute")?;
-    let is_exact = kwargs
-        .get::<Option<bool>>("case_sensitive")?
-        .unwrap_or(false);
+    let is_exact = kwargs.get::<Option<bool>>("case_sensitive")?.unwrap_or(false);
     kwargs.assert_all_used()?;
     let (mut unique, mut keys, mut bytes) = (Vec::new(), BTreeSet::new(), 0_usize);
     for item in value.try_iter()?.checked() {

@@ -23,9 +23,8 @@ pub(crate) fn register(env: &mut Environment<'static>) {
 /// The time of this attempt.
 fn now() -> Result<String, Error> {
     let now = session::with_session(|session| session.now);
-    now.map(|now| now.to_string()).ok_or_else(|| {
-        time_error("now() can only be used where a task runs: in its inputs and rules")
-    })
+    now.map(|now| now.to_string())
+        .ok_or_else(|| time_error("now() can only be used where a task runs: in its inputs and rules"))
 }
 
 /// Parses a time: RFC 3339, a date with or without a time of day, or seconds since 1970.
@@ -36,9 +35,7 @@ fn to_datetime(value: &Native, format: Option<&str>) -> Result<String, Error> {
             let text = to_text(value)?;
             let parsed = strtime::parse(format, text.as_bytes()).map_err(|error| {
                 let (text, format) = (quoted(&text), quoted(format));
-                time_error(format!(
-                    "`{text}` does not have the form `{format}`: {error}"
-                ))
+                time_error(format!("`{text}` does not have the form `{format}`: {error}"))
             })?;
             match parsed.to_zoned() {
                 Ok(zoned) => zoned,
@@ -60,18 +57,12 @@ fn strftime(value: &Native, other: &Native) -> Result<String, Error> {
         Some(text) if text.contains('%') => (other, text),
         _ => (
             value,
-            other
-                .as_str()
-                .ok_or_else(|| time_error("strftime needs a pattern"))?,
+            other.as_str().ok_or_else(|| time_error("strftime needs a pattern"))?,
         ),
     };
     super::formatting::check_widths(pattern)?;
     let fields = pattern.matches('%').count();
-    session::check_room(
-        pattern
-            .len()
-            .saturating_add(fields.saturating_mul(FIELD_BYTES_MAX)),
-    )?;
+    session::check_room(pattern.len().saturating_add(fields.saturating_mul(FIELD_BYTES_MAX)))?;
     strtime::format(pattern, &parse_time(time)?).map_err(|error| time_error(error.to_string()))
 }
 
@@ -93,9 +84,7 @@ fn parse_time(value: &Native) -> Result<Zoned, Error> {
         .and_then(|time| time.to_zoned(TimeZone::UTC))
         .map_err(|_| {
             let text = quoted(text);
-            time_error(format!(
-                "`{text}` is not a time; write it as RFC 3339 or name its form"
-            ))
+            time_error(format!("`{text}` is not a time; write it as RFC 3339 or name its form"))
         })
 }
 

@@ -17,19 +17,13 @@ use crate::template::operators::{self, to_text};
 use crate::template::session;
 
 pub(crate) fn register(env: &mut Environment<'static>) {
-    env.add_filter(
-        "tojson",
-        |value: &Native, indent: Option<usize>, kwargs: Kwargs| {
-            let text = json(value, indent, &kwargs)?;
-            html_safe(&text).map(Native::from_safe_string)
-        },
-    );
-    env.add_filter(
-        "to_json",
-        |value: &Native, indent: Option<usize>, kwargs: Kwargs| {
-            json(value, indent, &kwargs).map(Native::from_safe_string)
-        },
-    );
+    env.add_filter("tojson", |value: &Native, indent: Option<usize>, kwargs: Kwargs| {
+        let text = json(value, indent, &kwargs)?;
+        html_safe(&text).map(Native::from_safe_string)
+    });
+    env.add_filter("to_json", |value: &Native, indent: Option<usize>, kwargs: Kwargs| {
+        json(value, indent, &kwargs).map(Native::from_safe_string)
+    });
     env.add_filter("fromjson", from_json);
     env.add_filter("from_json", from_json);
     env.add_filter("to_yaml", to_yaml);
@@ -53,12 +47,7 @@ fn json(value: &Native, indent: Option<usize>, kwargs: &Kwargs) -> Result<String
     Ok(text)
 }
 
-fn write_json(
-    value: &Value,
-    indent: Option<usize>,
-    depth: usize,
-    text: &mut String,
-) -> Result<(), Error> {
+fn write_json(value: &Value, indent: Option<usize>, depth: usize, text: &mut String) -> Result<(), Error> {
     let line = |text: &mut String, depth: usize| {
         let margin = indent.map_or(0, |width| width.saturating_mul(depth));
         session::charge_allocation(margin.saturating_add(2))?;
@@ -100,8 +89,7 @@ fn write_json(
 /// Writes a scalar as JSON and charges it while it is written.
 fn push_scalar(scalar: &impl Serialize, text: &mut String) -> Result<(), Error> {
     let mut written = BoundedBytes(Vec::new());
-    serde_json::to_writer(&mut written, scalar)
-        .map_err(|_| budget::exceeded("a value's text is too long"))?;
+    serde_json::to_writer(&mut written, scalar).map_err(|_| budget::exceeded("a value's text is too long"))?;
     text.push_str(&String::from_utf8_lossy(&written.0));
     Ok(())
 }
@@ -134,12 +122,8 @@ fn html_safe(text: &str) -> Result<String, Error> {
 
 fn from_json(text: &str) -> Result<Native, Error> {
     charge_parsed(text)?;
-    let value: Value = serde_json::from_str(text).map_err(|error| {
-        Error::new(
-            ErrorKind::InvalidOperation,
-            format!("this is not JSON: {error}"),
-        )
-    })?;
+    let value: Value = serde_json::from_str(text)
+        .map_err(|error| Error::new(ErrorKind::InvalidOperation, format!("this is not JSON: {error}")))?;
     Ok(convert::to_native(&value))
 }
 
@@ -227,9 +211,7 @@ fn push_plain_text(scalar: &str, text: &mut String) -> Result<(), Error> {
 fn is_bare(text: &str) -> bool {
     const WORDS: &[&str] = &["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
     text.starts_with(|c: char| c.is_ascii_alphabetic())
-        && text
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c))
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c))
         && !WORDS.contains(&text.to_ascii_lowercase().as_str())
 }
 
@@ -261,8 +243,7 @@ fn urlencode(value: &Native) -> Result<String, Error> {
 
 /// Percent-encodes a text. The length is computed first.
 fn push_percent(text: &str, safe: &[u8], space: &str, encoded: &mut String) -> Result<(), Error> {
-    let is_plain =
-        |byte: u8| byte.is_ascii_alphanumeric() || b"_.-~".contains(&byte) || safe.contains(&byte);
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-~".contains(&byte) || safe.contains(&byte);
     let plain = text.bytes().filter(|byte| is_plain(*byte)).count();
     let bytes = plain + (text.len() - plain) * 3;
     session::check_room(encoded.len().saturating_add(bytes))?;

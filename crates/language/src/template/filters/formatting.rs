@@ -113,10 +113,6 @@ pub(crate) fn check_widths(pattern: &str) -> Result<(), Error> {
             return Err(budget::exceeded("a format's width is too large"));
         }
     }
-    let of_character = if pattern.is_ascii() {
-        1
-    } else {
-        CHARACTER_BYTES_MAX
-    };
+    let of_character = if pattern.is_ascii() { 1 } else { CHARACTER_BYTES_MAX };
     session::charge_allocation(padded.saturating_mul(of_character))
 }

@@ -43,12 +43,7 @@ fn list_range(first: i64, second: Option<i64>, step: Option<i64>) -> Result<Nati
 }
 
 /// `map('filter', …)` or `map(attribute='path', default=…)`, item by item, so that each result is charged.
-fn map(
-    state: &mut State<'_, '_>,
-    value: &Native,
-    args: Rest<Native>,
-    kwargs: Kwargs,
-) -> Result<Native, Error> {
+fn map(state: &mut State<'_, '_>, value: &Native, args: Rest<Native>, kwargs: Kwargs) -> Result<Native, Error> {
     let filter_name = args.first().and_then(|name| name.as_str());
     let attribute: Option<Native> = kwargs.get("attribute")?;
     let default: Option<Native> = kwargs.get("default")?;
@@ -69,14 +64,9 @@ fn map(
                 state.apply_filter(name, &call)?
             }
             (None, attribute) => {
-                let path = attribute
-                    .as_ref()
-                    .map(ToString::to_string)
-                    .unwrap_or_default();
+                let path = attribute.as_ref().map(ToString::to_string).unwrap_or_default();
                 session::charge_work(path.split('.').count().saturating_mul(ITEM_WORK))?;
-                follow_path(&item, &path)
-                    .or(default.clone())
-                    .unwrap_or_default()
+                follow_path(&item, &path).or(default.clone()).unwrap_or_default()
             }
         };
         session::charge_allocation(operators::value_cost(&result))?;
@@ -89,13 +79,8 @@ fn map(
 fn follow_path(value: &Native, path: &str) -> Option<Native> {
     let mut field = value.clone();
     for part in path.split('.') {
-        let key = part
-            .parse::<usize>()
-            .map_or_else(|_| Native::from(part), Native::from);
-        field = field
-            .get_item(&key)
-            .ok()
-            .filter(|field| !field.is_undefined())?;
+        let key = part.parse::<usize>().map_or_else(|_| Native::from(part), Native::from);
+        field = field.get_item(&key).ok().filter(|field| !field.is_undefined())?;
     }
     Some(field)
 }
@@ -115,10 +100,7 @@ fn values(value: &Native) -> Result<Native, Error> {
 }
 
 fn get(value: &Native, key: &Native, default: Option<Native>) -> Native {
-    let field = value
-        .get_item(key)
-        .ok()
-        .filter(|field| !field.is_undefined());
+    let field = value.get_item(key).ok().filter(|field| !field.is_undefined());
     field.or(default).unwrap_or(Native::from(()))
 }
 

@@ -65,18 +65,16 @@ fn call_library_method(
     name: &str,
     args: &[Native],
 ) -> Result<Native, Error> {
-    minijinja_contrib::pycompat::unknown_method_callback(state, value, name, args).map_err(
-        |error| {
-            if error.kind() == ErrorKind::UnknownMethod {
-                Error::new(
-                    ErrorKind::UnknownMethod,
-                    format!("a {} has no method `{name}`", value.kind()),
-                )
-            } else {
-                error
-            }
-        },
-    )
+    minijinja_contrib::pycompat::unknown_method_callback(state, value, name, args).map_err(|error| {
+        if error.kind() == ErrorKind::UnknownMethod {
+            Error::new(
+                ErrorKind::UnknownMethod,
+                format!("a {} has no method `{name}`", value.kind()),
+            )
+        } else {
+            error
+        }
+    })
 }
 
 fn zfill(text: &str, width: usize) -> Result<Native, Error> {
@@ -86,8 +84,5 @@ fn zfill(text: &str, width: usize) -> Result<Native, Error> {
         Some(digits) => (&text[..1], digits),
         None => ("", text),
     };
-    Ok(Native::from(format!(
-        "{sign}{}{digits}",
-        "0".repeat(missing)
-    )))
+    Ok(Native::from(format!("{sign}{}{digits}", "0".repeat(missing))))
 }

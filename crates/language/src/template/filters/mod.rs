@@ -1,9 +1,6 @@
 //! Filters, functions and methods that NoETL adds to those of the library. If a result can be larger than the
 //! arguments, it is charged before it is built.
-#![expect(
-    clippy::needless_pass_by_value,
-    reason = "the library hands arguments over by value"
-)]
+#![expect(clippy::needless_pass_by_value, reason = "the library hands arguments over by value")]
 
 mod collections;
 mod datetime;

@@ -44,8 +44,7 @@ fn compile_pattern(text: &str, subject: &str, kwargs: &Kwargs) -> Result<Compile
     let (ignore_case, multiline) = parse_flags(kwargs)?;
     let cached = session::with_session(|session| {
         let same = |compiled: &&CompiledPattern| {
-            compiled.text == text
-                && (compiled.ignore_case, compiled.multiline) == (ignore_case, multiline)
+            compiled.text == text && (compiled.ignore_case, compiled.multiline) == (ignore_case, multiline)
         };
         session.patterns.iter().find(same).cloned()
     });
@@ -76,11 +75,7 @@ fn compile(text: &str, ignore_case: bool, multiline: bool) -> Result<CompiledPat
         .dfa_size_limit(PATTERN_BYTES_MAX)
         .build()
         .map_err(|error| {
-            Error::new(
-                ErrorKind::InvalidOperation,
-                format!("`{text}` is not a pattern"),
-            )
-            .with_source(error)
+            Error::new(ErrorKind::InvalidOperation, format!("`{text}` is not a pattern")).with_source(error)
         })?;
     let compiled = CompiledPattern {
         text: text.to_owned(),
@@ -106,12 +101,7 @@ fn parse_flags(kwargs: &Kwargs) -> Result<(bool, bool), Error> {
 }
 
 /// `\1` and `\g<name>` refer to groups, as in Python.
-fn regex_replace(
-    value: &Native,
-    find: &str,
-    with: Option<&str>,
-    kwargs: Kwargs,
-) -> Result<String, Error> {
+fn regex_replace(value: &Native, find: &str, with: Option<&str>, kwargs: Kwargs) -> Result<String, Error> {
     let text = to_text(value)?;
     let CompiledPattern { regex, work, .. } = compile_pattern(find, &text, &kwargs)?;
     let with = with.unwrap_or_default();
@@ -149,9 +139,7 @@ fn count_references(template: &str, regex: &Regex) -> Vec<usize> {
         let name = reference.split('}').next().unwrap_or_default();
         let group = match name.parse::<usize>() {
             Ok(group) => Some(group),
-            Err(_) => regex
-                .capture_names()
-                .position(|group_name| group_name == Some(name)),
+            Err(_) => regex.capture_names().position(|group_name| group_name == Some(name)),
         };
         if let Some(count) = group.and_then(|group| counts.get_mut(group)) {
             *count += 1;

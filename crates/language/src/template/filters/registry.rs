@@ -3,9 +3,7 @@
 use minijinja::Environment;
 use minijinja::value::Value as Native;
 
-use crate::template::filters::{
-    collections, datetime, encode, formatting, lists, patterns, strings, text,
-};
+use crate::template::filters::{collections, datetime, encode, formatting, lists, patterns, strings, text};
 use crate::template::operators::MarkedValue;
 
 /// The filters registered here.
@@ -58,13 +56,9 @@ pub(crate) const NAMES: &[&str] = &[
 
 /// Registers them.
 pub(crate) fn register(env: &mut Environment<'static>) {
-    env.add_filter("ident", |value: Native| {
-        Native::from_object(MarkedValue::Ident(value))
-    });
+    env.add_filter("ident", |value: Native| Native::from_object(MarkedValue::Ident(value)));
     for name in ["raw_jq", "raw_py", "raw_rhai", "raw_sh", "raw_sql"] {
-        env.add_filter(name, |value: Native| {
-            Native::from_object(MarkedValue::Raw(value))
-        });
+        env.add_filter(name, |value: Native| Native::from_object(MarkedValue::Raw(value)));
     }
     text::register(env);
     strings::register(env);

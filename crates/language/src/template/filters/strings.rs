@@ -11,12 +11,8 @@ use crate::template::operators::to_text;
 use crate::template::session;
 
 pub(crate) fn register(env: &mut Environment<'static>) {
-    env.add_filter("upper", |text: StringInput<'_>| {
-        with_room(text, filters::upper)
-    });
-    env.add_filter("lower", |text: StringInput<'_>| {
-        with_room(text, filters::lower)
-    });
+    env.add_filter("upper", |text: StringInput<'_>| with_room(text, filters::upper));
+    env.add_filter("lower", |text: StringInput<'_>| with_room(text, filters::lower));
     env.add_filter("capitalize", |text: StringInput<'_>| {
         with_room(text, filters::capitalize)
     });
@@ -35,18 +31,14 @@ pub(crate) fn register(env: &mut Environment<'static>) {
         Ok::<_, Error>(minijinja_contrib::filters::striptags(text.into_owned()))
     });
     env.add_filter("trim", trim);
-    env.add_filter(
-        "split",
-        |value: &Native, separator: Option<&str>, most: Option<i64>| split(value, separator, most),
-    );
+    env.add_filter("split", |value: &Native, separator: Option<&str>, most: Option<i64>| {
+        split(value, separator, most)
+    });
     env.add_filter("lines", |value: &Native| split_lines(value, false));
 }
 
 /// Builds a text of about the same length with `build`; a change of case makes a character at most three times as long.
-fn with_room<'a>(
-    text: StringInput<'a>,
-    build: fn(StringInput<'a>) -> Native,
-) -> Result<Native, Error> {
+fn with_room<'a>(text: StringInput<'a>, build: fn(StringInput<'a>) -> Native) -> Result<Native, Error> {
     session::check_room(text.as_str().len())?;
     Ok(build(text))
 }
@@ -59,9 +51,9 @@ pub(crate) fn method(value: &Native, name: &str, args: &[Native]) -> Option<Resu
         "lstrip" => strip_method(text, args, StripEnds::START),
         "rstrip" => strip_method(text, args, StripEnds::END),
         "split" => from_args(args).and_then(|(separator, most)| split(value, separator, most)),
-        "splitlines" => from_args(args).and_then(|(with_ends,): (Option<bool>,)| {
-            split_lines(value, with_ends.unwrap_or(false))
-        }),
+        "splitlines" => {
+            from_args(args).and_then(|(with_ends,): (Option<bool>,)| split_lines(value, with_ends.unwrap_or(false)))
+        }
         _ => return None,
     })
 }

@@ -32,12 +32,7 @@ pub(crate) fn register(env: &mut Environment<'static>) {
     );
 }
 
-pub(crate) fn replace(
-    value: &Native,
-    from: &Native,
-    to: &Native,
-    count: Option<usize>,
-) -> Result<String, Error> {
+pub(crate) fn replace(value: &Native, from: &Native, to: &Native, count: Option<usize>) -> Result<String, Error> {
     let (text, from, to) = (to_text(value)?, to_text(from)?, to_text(to)?);
     let count = count.unwrap_or(usize::MAX);
     let occurrences = if from.is_empty() {
@@ -118,11 +113,7 @@ fn indent(
         if index > 0 {
             indented.push('\n');
         }
-        let prefix = if index == 0 {
-            first
-        } else {
-            blank || !line.is_empty()
-        };
+        let prefix = if index == 0 { first } else { blank || !line.is_empty() };
         if prefix {
             indented.push_str(&margin);
         }
@@ -138,11 +129,7 @@ fn center(value: &Native, width: Option<usize>) -> Result<String, Error> {
     let missing = width.saturating_sub(text.chars().count());
     // If the width is odd, Python puts the extra space on the left.
     let left = missing / 2 + (missing & width & 1);
-    Ok(format!(
-        "{}{text}{}",
-        " ".repeat(left),
-        " ".repeat(missing - left)
-    ))
+    Ok(format!("{}{text}{}", " ".repeat(left), " ".repeat(missing - left)))
 }
 
 /// Text for HTML.
@@ -158,10 +145,7 @@ fn escape(value: &Native) -> Result<String, Error> {
 }
 
 /// Replaces some characters of a text. The length is computed first.
-pub(crate) fn substitute(
-    text: &str,
-    replacement: impl Fn(char) -> Option<&'static str>,
-) -> Result<String, Error> {
+pub(crate) fn substitute(text: &str, replacement: impl Fn(char) -> Option<&'static str>) -> Result<String, Error> {
     let length = |c: char| replacement(c).map_or(c.len_utf8(), str::len);
     let bytes = text.chars().map(length).sum();
     session::check_room(bytes)?;
@@ -195,10 +179,7 @@ fn truncate(
         return Ok(text.into_owned());
     }
     let length = length.saturating_sub(end.chars().count());
-    let bytes = text
-        .char_indices()
-        .nth(length)
-        .map_or(text.len(), |at| at.0);
+    let bytes = text.char_indices().nth(length).map_or(text.len(), |at| at.0);
     let prefix = text.get(..bytes).unwrap_or_default();
     let shortened = if killwords {
         prefix
@@ -217,13 +198,9 @@ fn wordwrap(
 ) -> Result<Native, Error> {
     let text = to_text(value)?;
     let width = width.or(kwargs.get("width")?).unwrap_or(79);
-    let break_long_words = break_long_words
-        .or(kwargs.get("break_long_words")?)
-        .unwrap_or(true);
+    let break_long_words = break_long_words.or(kwargs.get("break_long_words")?).unwrap_or(true);
     let wrap = kwargs.get::<Option<&str>>("wrapstring")?.unwrap_or("\n");
-    let on_hyphens = kwargs
-        .get::<Option<bool>>("break_on_hyphens")?
-        .unwrap_or(true);
+    let on_hyphens = kwargs.get::<Option<bool>>("break_on_hyphens")?.unwrap_or(true);
     kwargs.assert_all_used()?;
     check_wrapped(&text, width, wrap)?;
     let options = Kwargs::from_iter([
@@ -245,17 +222,13 @@ fn check_wrapped(text: &str, width: usize, wrap: &str) -> Result<(), Error> {
     let longest = text.lines().map(parts).max().unwrap_or_default();
     session::check_room(longest.saturating_mul(ITEM_BYTES))?;
     let parts_total: usize = text.lines().map(parts).sum();
-    session::check_room(
-        text.len()
-            .saturating_add(parts_total.saturating_mul(wrap.len())),
-    )
+    session::check_room(text.len().saturating_add(parts_total.saturating_mul(wrap.len())))
 }
 
 /// Formats a value over several lines, with a margin that grows with the depth.
 fn pprint(value: &Native) -> Result<String, Error> {
     let mut text = PrettyText(String::new());
-    fmt::write(&mut text, format_args!("{value:#?}"))
-        .map_err(|_| budget::exceeded("a value's text is too long"))?;
+    fmt::write(&mut text, format_args!("{value:#?}")).map_err(|_| budget::exceeded("a value's text is too long"))?;
     Ok(text.0)
 }
 

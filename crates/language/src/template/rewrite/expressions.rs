@@ -4,9 +4,7 @@ use minijinja::Value as Native;
 use minijinja::machinery::Span as Place;
 use minijinja::machinery::ast::{self, Expr, Spanned};
 
-use super::spans::{
-    PathUse, apply_filter, byte_range, constant, path_of, span_of, syntax_error_at,
-};
+use super::spans::{PathUse, apply_filter, byte_range, constant, path_of, span_of, syntax_error_at};
 use super::statements::{RewriteResult, Rewriter, ValueUse};
 use crate::template::budget::EXPRESSION_DEPTH_MAX;
 
@@ -29,11 +27,7 @@ impl<'s> Rewriter<'s> {
     }
 
     /// An expression.
-    pub(crate) fn rewrite_expression(
-        &mut self,
-        expr: &Expr<'s>,
-        value_use: ValueUse,
-    ) -> RewriteResult<Expr<'s>> {
+    pub(crate) fn rewrite_expression(&mut self, expr: &Expr<'s>, value_use: ValueUse) -> RewriteResult<Expr<'s>> {
         self.check_depth(expr.span())?;
         let rewritten = self.rewrite_by_kind(expr, value_use);
         self.depth -= 1;
@@ -48,11 +42,7 @@ impl<'s> Rewriter<'s> {
         Ok(())
     }
 
-    pub(super) fn rewrite_by_kind(
-        &mut self,
-        expr: &Expr<'s>,
-        value_use: ValueUse,
-    ) -> RewriteResult<Expr<'s>> {
+    pub(super) fn rewrite_by_kind(&mut self, expr: &Expr<'s>, value_use: ValueUse) -> RewriteResult<Expr<'s>> {
         let at = span_of(expr);
         Ok(match expr {
             Expr::Var(_) | Expr::GetAttr(_) | Expr::GetItem(_) => {
@@ -170,8 +160,7 @@ impl<'s> Rewriter<'s> {
             Expr::GetItem(node) => {
                 let mut subject = self.rewrite_access(&node.expr)?;
                 // A text is read from its start to find one of its characters.
-                if !matches!(&node.subscript_expr, Expr::Const(key) if key.value.as_str().is_some())
-                {
+                if !matches!(&node.subscript_expr, Expr::Const(key) if key.value.as_str().is_some()) {
                     subject = apply_filter("%scan", subject, vec![], span_of(&node.expr));
                 }
                 let rewritten = ast::GetItem {

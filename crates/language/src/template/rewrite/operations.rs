@@ -9,10 +9,7 @@ use crate::template::environment;
 use crate::template::weigh;
 
 impl<'s> Rewriter<'s> {
-    pub(super) fn rewrite_call(
-        &mut self,
-        node: &Spanned<ast::Call<'s>>,
-    ) -> RewriteResult<Expr<'s>> {
+    pub(super) fn rewrite_call(&mut self, node: &Spanned<ast::Call<'s>>) -> RewriteResult<Expr<'s>> {
         let expr = match &node.expr {
             Expr::Var(var) => {
                 environment::check_function(var.id, byte_range(var.span()))?;
@@ -41,10 +38,7 @@ impl<'s> Rewriter<'s> {
             _ => None,
         };
         let args = self.rewrite_arguments(&node.args, ValueUse::Required, scale)?;
-        Ok(Expr::Call(Spanned::new(
-            ast::Call { expr, args },
-            node.span(),
-        )))
+        Ok(Expr::Call(Spanned::new(ast::Call { expr, args }, node.span())))
     }
 
     fn rewrite_arguments(
@@ -57,15 +51,9 @@ impl<'s> Rewriter<'s> {
         for arg in args {
             rewritten.push(match arg {
                 CallArg::Pos(value) => CallArg::Pos(self.rewrite_weighed(value, value_use, scale)?),
-                CallArg::Kwarg(name, value) => {
-                    CallArg::Kwarg(name, self.rewrite_weighed(value, value_use, scale)?)
-                }
-                CallArg::PosSplat(value) => {
-                    CallArg::PosSplat(self.spread(value, value_use, scale)?)
-                }
-                CallArg::KwargSplat(value) => {
-                    CallArg::KwargSplat(self.spread(value, value_use, scale)?)
-                }
+                CallArg::Kwarg(name, value) => CallArg::Kwarg(name, self.rewrite_weighed(value, value_use, scale)?),
+                CallArg::PosSplat(value) => CallArg::PosSplat(self.spread(value, value_use, scale)?),
+                CallArg::KwargSplat(value) => CallArg::KwargSplat(self.spread(value, value_use, scale)?),
             });
         }
         Ok(rewritten)
@@ -122,14 +110,11 @@ impl<'s> Rewriter<'s> {
         Ok(self.wrap_use(apply_filter("%built", inner, vec![], at), at, value_use))
     }
 
-    pub(super) fn rewrite_test(
-        &mut self,
-        node: &Spanned<ast::Test<'s>>,
-    ) -> RewriteResult<Expr<'s>> {
+    pub(super) fn rewrite_test(&mut self, node: &Spanned<ast::Test<'s>>) -> RewriteResult<Expr<'s>> {
         environment::check_test(node.name, byte_range(node.span()))?;
         let value_use = match node.name {
-            "none" | "string" | "number" | "mapping" | "sequence" | "iterable" | "boolean"
-            | "true" | "false" | "integer" | "int" | "float" => ValueUse::Optional,
+            "none" | "string" | "number" | "mapping" | "sequence" | "iterable" | "boolean" | "true" | "false"
+            | "integer" | "int" | "float" => ValueUse::Optional,
             "defined" | "undefined" | "eq" | "ne" | "equalto" | "==" | "!=" | "in" => ValueUse::Raw,
             _ => ValueUse::Required,
         };
@@ -184,10 +169,7 @@ impl<'s> Rewriter<'s> {
     }
 
     /// `a < b < c` is `a < b and b < c`: expressions have no effects, so `b` may be read twice.
-    pub(super) fn rewrite_comparison(
-        &mut self,
-        node: &Spanned<ast::Compare<'s>>,
-    ) -> RewriteResult<Expr<'s>> {
+    pub(super) fn rewrite_comparison(&mut self, node: &Spanned<ast::Compare<'s>>) -> RewriteResult<Expr<'s>> {
         let at = node.span();
         let mut left = &node.expr;
         let mut conjunction: Option<Expr<'s>> = None;

@@ -66,12 +66,7 @@ pub(super) fn path_of(expr: &Expr<'_>) -> Option<String> {
     }
 }
 
-pub(super) fn apply_filter<'s>(
-    name: &'static str,
-    value: Expr<'s>,
-    rest: Vec<Expr<'s>>,
-    at: Place,
-) -> Expr<'s> {
+pub(super) fn apply_filter<'s>(name: &'static str, value: Expr<'s>, rest: Vec<Expr<'s>>, at: Place) -> Expr<'s> {
     let args = rest.into_iter().map(CallArg::Pos).collect();
     Expr::Filter(Spanned::new(
         ast::Filter {

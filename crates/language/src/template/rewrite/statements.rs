@@ -91,10 +91,7 @@ impl<'s> Rewriter<'s> {
                     assignments.push((self.rewrite_target(target)?, value));
                 }
                 let body = self.rewrite_body(&node.body)?;
-                Stmt::WithBlock(Spanned::new(
-                    ast::WithBlock { assignments, body },
-                    node.span(),
-                ))
+                Stmt::WithBlock(Spanned::new(ast::WithBlock { assignments, body }, node.span()))
             }
             Stmt::Set(node) => {
                 let expr = self.rewrite_stored(&node.expr)?;
@@ -128,10 +125,7 @@ impl<'s> Rewriter<'s> {
 
     fn rewrite_for_loop(&mut self, node: &Spanned<ast::ForLoop<'s>>) -> RewriteResult<Stmt<'s>> {
         if node.recursive {
-            return Err(syntax_error_at(
-                "recursive loops are not supported",
-                node.span(),
-            ));
+            return Err(syntax_error_at("recursive loops are not supported", node.span()));
         }
         let iter = self.rewrite_expression(&node.iter, ValueUse::Required)?;
         let target = self.rewrite_target(&node.target)?;
@@ -163,10 +157,7 @@ impl<'s> Rewriter<'s> {
                     .iter()
                     .map(|item| self.rewrite_target(item))
                     .collect::<RewriteResult<_>>()?;
-                Ok(Expr::Tuple(Spanned::new(
-                    ast::Tuple { items },
-                    tuple.span(),
-                )))
+                Ok(Expr::Tuple(Spanned::new(ast::Tuple { items }, tuple.span())))
             }
             Expr::List(list) => {
                 let items = list

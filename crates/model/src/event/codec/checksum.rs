@@ -17,17 +17,11 @@ pub(super) fn checksum(execution: ExecutionId, seq_first: Seq, text: &[u8]) -> u
 }
 
 /// Compares a row with its checksum. Rows of older versions have none, and end with their list of events.
-pub(super) fn verify_checksum(
-    execution: ExecutionId,
-    seq_first: Seq,
-    body: &str,
-) -> Result<(), CodecError> {
+pub(super) fn verify_checksum(execution: ExecutionId, seq_first: Seq, body: &str) -> Result<(), CodecError> {
     if body.ends_with("]}") {
         return Ok(());
     }
-    let (text, rest) = body
-        .rsplit_once(CHECKSUM_KEY)
-        .ok_or(CodecError::ChecksumMismatch)?;
+    let (text, rest) = body.rsplit_once(CHECKSUM_KEY).ok_or(CodecError::ChecksumMismatch)?;
     let stored_checksum = rest
         .strip_suffix('}')
         .and_then(|stored_checksum| stored_checksum.parse().ok());

@@ -141,11 +141,7 @@ pub struct Unpacked {
 }
 
 /// Unpacks one append, whose first event has the given seq.
-pub fn unpack(
-    execution: ExecutionId,
-    seq_first: Seq,
-    body: &str,
-) -> Result<Vec<Event>, CodecError> {
+pub fn unpack(execution: ExecutionId, seq_first: Seq, body: &str) -> Result<Vec<Event>, CodecError> {
     let unpacked = unpack_wanted(execution, seq_first, body, |_| true)?;
     Ok(unpacked.events)
 }
@@ -235,8 +231,8 @@ impl Records<'_> {
 
 impl AppendDefaults {
     fn head<'a>(&'a self, seq: Seq, record: &'a Record<'_>) -> Result<EventHead<'a>, CodecError> {
-        let kind = EventKind::from_stored_name(&record.k)
-            .ok_or_else(|| UnknownKindError(record.k.clone().into_owned()))?;
+        let kind =
+            EventKind::from_stored_name(&record.k).ok_or_else(|| UnknownKindError(record.k.clone().into_owned()))?;
         let (step, run) = self.step_run(record);
         Ok(EventHead {
             seq,
@@ -259,22 +255,10 @@ impl AppendDefaults {
         }
     }
 
-    fn read_event(
-        &mut self,
-        seq: Seq,
-        kind: EventKind,
-        index: usize,
-        record: Record<'_>,
-    ) -> Result<Event, CodecError> {
+    fn read_event(&mut self, seq: Seq, kind: EventKind, index: usize, record: Record<'_>) -> Result<Event, CodecError> {
         let payload = record.p.map_or("{}", RawValue::get);
-        let body = EventBody::read(kind, payload).map_err(|source| CodecError::InvalidPayload {
-            seq,
-            kind,
-            source,
-        })?;
-        let offset = record
-            .i
-            .unwrap_or_else(|| i64::try_from(index).unwrap_or(i64::MAX));
+        let body = EventBody::read(kind, payload).map_err(|source| CodecError::InvalidPayload { seq, kind, source })?;
+        let offset = record.i.unwrap_or_else(|| i64::try_from(index).unwrap_or(i64::MAX));
         let cause = record.c.unwrap_or(seq.0.saturating_sub(1));
         Ok(Event {
             event_id: EventId(self.event_id.wrapping_add(offset)),

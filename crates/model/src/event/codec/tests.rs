@@ -6,9 +6,8 @@ use serde_json::json;
 use super::{EventHead, pack, unpack, unpack_wanted};
 use crate::command::CommandWork;
 use crate::event::{
-    CommandClaimed, CommandIssued, CtxPatched, EmptyPayload, Event, EventBody, EventLocation,
-    EventSource, IterationDone, NextEvaluated, SelectedArc, SignalReceived, StepDone,
-    StepScheduled, TaskEnded, TaskStarted,
+    CommandClaimed, CommandIssued, CtxPatched, EmptyPayload, Event, EventBody, EventLocation, EventSource,
+    IterationDone, NextEvaluated, SelectedArc, SignalReceived, StepDone, StepScheduled, TaskEnded, TaskStarted,
 };
 use crate::id::{EventId, ExecutionId, LeaseEpoch, Name, Seq, TokenId, WorkerId};
 use crate::playbook::{Directive, RouteMode};
@@ -66,10 +65,7 @@ fn plain_step() -> Vec<Event> {
     use EventSource::{Server, Worker};
     let step = || location("transform_orders", None, None);
     let task = || location("transform_orders", Some("transform"), None);
-    let token = TokenId {
-        seq: Seq(12),
-        arc: 0,
-    };
+    let token = TokenId { seq: Seq(12), arc: 0 };
     let scheduled = StepScheduled {
         tokens: vec![token],
         args: None,
@@ -103,12 +99,7 @@ fn plain_step() -> Vec<Event> {
         awaits: None,
     };
     vec![
-        event(
-            13,
-            Server,
-            step(),
-            EventBody::StepScheduled(Box::new(scheduled)),
-        ),
+        event(13, Server, step(), EventBody::StepScheduled(Box::new(scheduled))),
         event(14, Server, step(), EventBody::CommandIssued(issued)),
         event(15, Server, step(), EventBody::CommandClaimed(claimed)),
         event(16, Worker, step(), EventBody::StepStarted(EmptyPayload {})),
@@ -128,16 +119,8 @@ fn iteration() -> Vec<Event> {
     };
     let worker = |seq, at, body| event(seq, EventSource::Worker, at, body);
     vec![
-        worker(
-            5_000,
-            loop_at(None),
-            EventBody::IterationStarted(EmptyPayload {}),
-        ),
-        worker(
-            5_001,
-            loop_at(Some("fetch")),
-            EventBody::TaskStarted(started),
-        ),
+        worker(5_000, loop_at(None), EventBody::IterationStarted(EmptyPayload {})),
+        worker(5_001, loop_at(Some("fetch")), EventBody::TaskStarted(started)),
         worker(5_002, loop_at(Some("fetch")), task_ended()),
         worker(
             5_003,
@@ -227,10 +210,7 @@ fn an_unknown_kind_is_named() {
 fn the_error_of_an_invalid_payload_names_the_event() {
     let body = r#"{"b":1,"t":0,"r":0,"e":[{"k":"step.done"},{"k":"timer.fired"}]}"#;
     let error = unpack(RUN, Seq(7), body).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "the payload of event 8, `timer.fired`, is malformed"
-    );
+    assert_eq!(error.to_string(), "the payload of event 8, `timer.fired`, is malformed");
 }
 
 prop_compose! {
@@ -254,13 +234,11 @@ fn any_body() -> impl Strategy<Value = EventBody> {
         "\\PC{0,20}".prop_map(|text| EventBody::CtxPatched(CtxPatched {
             patch: RawJson::from_serializable(&json!({"text": text, "nested": [1, {"e": "]}"}]})),
         })),
-        proptest::option::of("[a-z]{0,5}").prop_map(|text| EventBody::SignalReceived(
-            SignalReceived {
-                name: "$child".into(),
-                payload: text.map(|text| RawJson::from_serializable(&text)),
-                child: None,
-            }
-        )),
+        proptest::option::of("[a-z]{0,5}").prop_map(|text| EventBody::SignalReceived(SignalReceived {
+            name: "$child".into(),
+            payload: text.map(|text| RawJson::from_serializable(&text)),
+            child: None,
+        })),
     ]
 }
 

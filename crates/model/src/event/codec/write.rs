@@ -108,11 +108,7 @@ fn write_event(out: &mut Vec<u8>, header: &AppendHeader<'_>, index: usize, event
         write_field(out, "i", offset);
     }
     write_nonzero_field(out, "t", event.timestamp.0.wrapping_sub(header.timestamp));
-    write_nonzero_field(
-        out,
-        "r",
-        event.recorded_at.0.wrapping_sub(header.recorded_at),
-    );
+    write_nonzero_field(out, "r", event.recorded_at.0.wrapping_sub(header.recorded_at));
     let cause = event.cause_seq.map_or(0, |seq| seq.0);
     if cause.wrapping_add(1) != event.seq.0 || cause == 0 {
         write_unsigned_field(out, "c", cause);
@@ -169,10 +165,7 @@ fn write_payload(out: &mut Vec<u8>, event: &Event) {
     let before = out.len();
     out.extend_from_slice(b",\"p\":");
     let start = out.len();
-    event
-        .body
-        .write(&mut *out)
-        .expect("plain data serialises to JSON");
+    event.body.write(&mut *out).expect("plain data serialises to JSON");
     if &out[start..] == b"{}" {
         out.truncate(before);
     }

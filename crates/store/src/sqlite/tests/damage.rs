@@ -27,10 +27,7 @@ struct StoreContents {
 /// Creates a store with executions that each have steps, a snapshot and an offered command.
 async fn fill_store(dir: &Path) -> Vec<ExecutionId> {
     let store = SqliteStore::open(dir).unwrap();
-    store
-        .put_playbook("examples/hello", PLAYBOOK)
-        .await
-        .unwrap();
+    store.put_playbook("examples/hello", PLAYBOOK).await.unwrap();
     let mut runs = Vec::new();
     for _ in 0..RUNS {
         let first = creation_commit(&store);
@@ -47,10 +44,7 @@ async fn fill_store(dir: &Path) -> Vec<ExecutionId> {
         let finished = step_a.finish(&store, id, Seq(4));
         let version = finished.version();
         store.commit(finished).await.unwrap();
-        store
-            .commit(step_b.schedule(&store, id, version))
-            .await
-            .unwrap();
+        store.commit(step_b.schedule(&store, id, version)).await.unwrap();
         runs.push(id);
     }
     runs
@@ -87,10 +81,7 @@ fn copy_with_flipped_byte(file: &[u8], offset: usize, mask: u8) -> TempDir {
 }
 
 /// Opens, reads and writes a store as its users do.
-async fn use_store(
-    dir: &Path,
-    runs: &[ExecutionId],
-) -> Result<(StoreContents, Vec<ExecutionRow>), Error> {
+async fn use_store(dir: &Path, runs: &[ExecutionId]) -> Result<(StoreContents, Vec<ExecutionRow>), Error> {
     let store = SqliteStore::open(dir)?;
     let contents = read_contents(&store, runs).await?;
     let rows = read_rows(&store).await?;
@@ -134,10 +125,7 @@ async fn a_flipped_byte_is_reported_as_damage_or_changes_nothing() {
             Err(error) => panic!("{flip}: {} {error:?}", error.code()),
         }
     }
-    assert!(
-        reported > 20,
-        "only {reported} of {FLIPS} flips were reported"
-    );
+    assert!(reported > 20, "only {reported} of {FLIPS} flips were reported");
 }
 
 #[tokio::test]
@@ -145,8 +133,7 @@ async fn a_changed_row_of_the_log_is_named_with_its_run_and_file() {
     let dir = TempDir::new().unwrap();
     let runs = fill_store(dir.path()).await;
     let db = rusqlite::Connection::open(dir.path().join("noetl.db")).unwrap();
-    db.execute_batch("DROP TRIGGER log_is_never_changed")
-        .unwrap();
+    db.execute_batch("DROP TRIGGER log_is_never_changed").unwrap();
     let change = "UPDATE log SET body = replace(body, 'hello', 'jello')
         WHERE execution_id = ?1 AND seq_first = 1";
     assert_eq!(db.execute(change, [runs[3].0]).unwrap(), 1);
@@ -165,10 +152,7 @@ async fn a_changed_row_of_the_log_is_named_with_its_run_and_file() {
     let [damage] = &verified.damages[..] else {
         panic!("{verified:?}")
     };
-    assert_eq!(
-        (damage.execution, &damage.description),
-        (Some(runs[3]), &row)
-    );
+    assert_eq!((damage.execution, &damage.description), (Some(runs[3]), &row));
 }
 
 #[tokio::test]
@@ -198,10 +182,7 @@ async fn a_row_that_is_missing_from_a_log_is_noticed() {
 async fn rows_without_a_checksum_are_read_as_before() {
     let dir = TempDir::new().unwrap();
     let runs = fill_store(dir.path()).await;
-    let before = SqliteStore::open(dir.path())
-        .unwrap()
-        .events(runs[0], Seq(0), 99)
-        .await;
+    let before = SqliteStore::open(dir.path()).unwrap().events(runs[0], Seq(0), 99).await;
     let db = rusqlite::Connection::open(dir.path().join("noetl.db")).unwrap();
     db.execute_batch(
         "DROP TRIGGER log_is_never_changed;

@@ -108,11 +108,8 @@ fn a_hole_opens_what_it_names_and_nothing_beside() {
             .to_vec(),
         ..AddressGuard::default()
     };
-    let check = |host: &str, address: &str, port| {
-        guard
-            .check_address(host, address.parse().unwrap(), Some(port))
-            .is_ok()
-    };
+    let check =
+        |host: &str, address: &str, port| guard.check_address(host, address.parse().unwrap(), Some(port)).is_ok();
     assert!(check("x", "10.1.2.3", 80));
     assert!(!check("x", "10.2.2.3", 80));
     assert!(check("db.corp", "10.2.2.3", 5432));
@@ -125,10 +122,7 @@ fn a_hole_opens_what_it_names_and_nothing_beside() {
 
 #[test]
 fn the_engines_own_addresses_need_a_hole_with_their_port() {
-    let own = vec![
-        "127.0.0.1:8082".parse().unwrap(),
-        "0.0.0.0:9000".parse().unwrap(),
-    ];
+    let own = vec!["127.0.0.1:8082".parse().unwrap(), "0.0.0.0:9000".parse().unwrap()];
     let mut guard = AddressGuard {
         allow_private: true,
         protected_addresses: own,
@@ -150,9 +144,7 @@ fn the_engines_own_addresses_need_a_hole_with_their_port() {
     }
     assert!(!refused(&guard, "http://127.0.0.1:8083/"));
     assert!(!refused(&guard, "http://93.184.216.34:9000/"));
-    guard
-        .allowed_targets
-        .push("127.0.0.1:8082".parse().unwrap());
+    guard.allowed_targets.push("127.0.0.1:8082".parse().unwrap());
     assert!(!refused(&guard, "http://127.0.0.1:8082/api"));
 }
 
@@ -168,10 +160,7 @@ async fn a_name_that_resolves_to_a_refused_address_is_refused() {
         port,
     };
     let own = vec!["127.0.0.1:8082".parse().unwrap()];
-    for resolver in [
-        resolver(Vec::new(), false, None),
-        resolver(own, true, Some(8082)),
-    ] {
+    for resolver in [resolver(Vec::new(), false, None), resolver(own, true, Some(8082))] {
         let resolving = resolver.resolve("localhost".parse().unwrap());
         let error = resolving.await.err().unwrap();
         assert!(error.downcast_ref::<BlockedAddress>().is_some(), "{error}");

@@ -24,11 +24,7 @@ struct TokenIssuer {
     failures: AtomicU32,
 }
 
-async fn issue(
-    State(issuer): State<Arc<TokenIssuer>>,
-    headers: HeaderMap,
-    body: String,
-) -> Response {
+async fn issue(State(issuer): State<Arc<TokenIssuer>>, headers: HeaderMap, body: String) -> Response {
     let by_header = headers
         .get(header::AUTHORIZATION)
         .map(|value| value.to_str().unwrap().to_owned());
@@ -84,11 +80,7 @@ async fn digest(request: Request) -> Response {
         return format!("{} {}", request.method(), value.to_str().unwrap()).into_response();
     }
     let challenge = "Digest realm=\"r\", nonce=\"n1\", qop=\"auth\", algorithm=SHA-256";
-    (
-        StatusCode::UNAUTHORIZED,
-        [(header::WWW_AUTHENTICATE, challenge)],
-    )
-        .into_response()
+    (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, challenge)]).into_response()
 }
 
 async fn start_issuer() -> (String, Arc<TokenIssuer>) {
@@ -109,15 +101,8 @@ fn oauth_call(base: &str, auth: Value) -> Call {
     let mut whole = json!({
         "type": "oauth2", "token_url": format!("{base}/token"), "client_id": "me", "client_secret": "s3&cret",
     });
-    whole
-        .as_object_mut()
-        .unwrap()
-        .extend(auth.as_object().unwrap().clone());
-    build_call(
-        "http",
-        json!({"url": format!("{base}/api"), "auth": whole}),
-        json!({}),
-    )
+    whole.as_object_mut().unwrap().extend(auth.as_object().unwrap().clone());
+    build_call("http", json!({"url": format!("{base}/api"), "auth": whole}), json!({}))
 }
 
 #[tokio::test]
@@ -167,9 +152,7 @@ async fn a_token_is_replaced_before_it_expires() {
     // A token with a lifetime of one second is used for 0.8 seconds.
     let begun = std::time::Instant::now();
     while begun.elapsed() < Duration::from_millis(900) {
-        seen.push(
-            expect_result(run_tool(&tool, oauth_call(&base, json!({}))).await)["data"].clone(),
-        );
+        seen.push(expect_result(run_tool(&tool, oauth_call(&base, json!({}))).await)["data"].clone());
     }
     assert_eq!(seen.first().unwrap(), "Bearer token-1");
     assert_eq!(seen.last().unwrap(), "Bearer token-2");
@@ -189,21 +172,15 @@ async fn a_token_that_is_refused_is_replaced_once() {
     assert_eq!(issuer.request_count.load(Ordering::SeqCst), 3);
     // A server that rejects every token gets two requests, not endless ones.
     let mut never = oauth_call(&base, json!({}));
-    never
-        .fields
-        .insert("url".to_owned(), json!(format!("{base}/never")));
+    never.fields.insert("url".to_owned(), json!(format!("{base}/never")));
     assert_eq!(expect_error(&run_tool(&tool, never).await).code, "HTTP_401");
     assert_eq!(issuer.request_count.load(Ordering::SeqCst), 5);
     // A header that the playbook sets takes precedence.
     let mut own = oauth_call(&base, json!({}));
-    own.fields
-        .insert("url".to_owned(), json!(format!("{base}/digest")));
+    own.fields.insert("url".to_owned(), json!(format!("{base}/digest")));
     own.fields
         .insert("headers".to_owned(), json!({"Authorization": "mine"}));
-    assert_eq!(
-        expect_result(run_tool(&tool, own).await)["data"],
-        "GET mine"
-    );
+    assert_eq!(expect_result(run_tool(&tool, own).await)["data"], "GET mine");
 }
 
 #[tokio::test]
@@ -233,10 +210,7 @@ async fn a_refresh_token_outlives_a_request_that_failed_and_an_answer_without_an
     expect_result(run_tool(&tool, call()).await);
     issuer.failures.store(1, Ordering::SeqCst);
     issuer.valid_token.store(99, Ordering::SeqCst);
-    assert_eq!(
-        expect_error(&run_tool(&tool, call()).await).code,
-        "OAUTH_TOKEN"
-    );
+    assert_eq!(expect_error(&run_tool(&tool, call()).await).code, "OAUTH_TOKEN");
     for _ in 0..3 {
         expect_result(run_tool(&tool, call()).await);
         issuer.valid_token.store(99, Ordering::SeqCst);
@@ -249,37 +223,21 @@ async fn a_refresh_token_outlives_a_request_that_failed_and_an_answer_without_an
             .collect()
     });
     let sent: Vec<String> = sent.collect();
-    let wanted = [
-        "refresh-0",
-        "refresh-1",
-        "refresh-1",
-        "refresh-2",
-        "refresh-2",
-    ];
+    let wanted = ["refresh-0", "refresh-1", "refresh-1", "refresh-2", "refresh-2"];
     assert_eq!(sent, wanted);
 }
 
 #[tokio::test]
 async fn a_client_may_say_who_it_is_in_a_header() {
     let (base, issuer) = start_issuer().await;
-    expect_result(
-        run_tool(
-            &http_tool(),
-            oauth_call(&base, json!({"client_auth": "basic"})),
-        )
-        .await,
-    );
+    expect_result(run_tool(&http_tool(), oauth_call(&base, json!({"client_auth": "basic"}))).await);
     let form = issuer.forms.lock().unwrap()[0].clone();
     assert!(
         form.ends_with(" Basic bWU6czMlMjZjcmV0") && !form.contains("client_secret"),
         "{form}"
     );
     // Without `client_auth`, a server that rejects credentials in the body gets them in the header.
-    let outcome = run_tool(
-        &http_tool(),
-        oauth_call(&base, json!({"client_id": "strict"})),
-    )
-    .await;
+    let outcome = run_tool(&http_tool(), oauth_call(&base, json!({"client_id": "strict"}))).await;
     assert_eq!(expect_result(outcome)["data"], "Bearer token-2");
     assert_eq!(issuer.forms.lock().unwrap().len(), 3);
 }
@@ -287,16 +245,9 @@ async fn a_client_may_say_who_it_is_in_a_header() {
 #[tokio::test]
 async fn a_refused_grant_is_an_error_without_the_secret() {
     let (base, _) = start_issuer().await;
-    let outcome = run_tool(
-        &http_tool(),
-        oauth_call(&base, json!({"client_secret": "wrong"})),
-    )
-    .await;
+    let outcome = run_tool(&http_tool(), oauth_call(&base, json!({"client_secret": "wrong"}))).await;
     let failed = expect_error(&outcome);
-    assert_eq!(
-        (failed.code.as_str(), failed.kind),
-        ("OAUTH_TOKEN", ErrorKind::Auth)
-    );
+    assert_eq!((failed.code.as_str(), failed.kind), ("OAUTH_TOKEN", ErrorKind::Auth));
     assert!(
         failed.message.contains("invalid_scope: not yours"),
         "{}",
@@ -314,8 +265,7 @@ async fn the_token_endpoint_is_guarded_too() {
     let (base, issuer) = start_issuer().await;
     let closed = public_only_tool();
     let mut call = oauth_call(&base, json!({}));
-    call.fields
-        .insert("url".to_owned(), json!("http://93.184.216.34/"));
+    call.fields.insert("url".to_owned(), json!("http://93.184.216.34/"));
     assert_eq!(
         expect_error(&run_tool(&closed, call).await).code,
         "HTTP_ADDRESS_BLOCKED"
@@ -333,9 +283,7 @@ async fn a_digest_is_answered_as_the_peer_asks() {
     let answer = expect_result(run_tool(&http_tool(), build_call("http", fields, json!({}))).await);
     let told = answer["data"].as_str().unwrap();
     assert!(
-        told.starts_with(
-            "PUT Digest username=\"u\", realm=\"r\", nonce=\"n1\", uri=\"/digest?q=1\""
-        ),
+        told.starts_with("PUT Digest username=\"u\", realm=\"r\", nonce=\"n1\", uri=\"/digest?q=1\""),
         "{told}"
     );
     assert!(told.contains("qop=auth, nc=00000001"), "{told}");
@@ -345,10 +293,7 @@ async fn a_digest_is_answered_as_the_peer_asks() {
 async fn keys_and_headers_go_where_they_are_told_to() {
     let server = TestHttpServer::start().await;
     for (auth, seen) in [
-        (
-            json!({"type": "bearer", "token": "t"}),
-            "authorization: Bearer t",
-        ),
+        (json!({"type": "bearer", "token": "t"}), "authorization: Bearer t"),
         (
             json!({"type": "basic", "username": "u", "password": "p"}),
             "authorization: Basic dTpw",
@@ -362,10 +307,7 @@ async fn keys_and_headers_go_where_they_are_told_to() {
             json!({"type": "api_key", "value": "k v", "in": "query", "name": "key"}),
             "GET /json?key=k+v",
         ),
-        (
-            json!({"type": "headers", "headers": {"X-A": "1", "X-B": 2}}),
-            "x-b: 2",
-        ),
+        (json!({"type": "headers", "headers": {"X-A": "1", "X-B": 2}}), "x-b: 2"),
     ] {
         expect_result(run_tool(&http_tool(), server.call("/json", json!({"auth": auth}))).await);
         assert!(
@@ -382,10 +324,6 @@ async fn keys_and_headers_go_where_they_are_told_to() {
         let outcome = run_tool(&http_tool(), server.call("/json", json!({"auth": auth}))).await;
         assert_eq!(expect_error(&outcome).code, "AUTH_INVALID", "{auth}");
     }
-    let name = run_tool(
-        &http_tool(),
-        server.call("/json", json!({"auth": "stored"})),
-    )
-    .await;
+    let name = run_tool(&http_tool(), server.call("/json", json!({"auth": "stored"}))).await;
     assert_eq!(expect_error(&name).code, "AUTH_UNRESOLVED");
 }

@@ -17,9 +17,7 @@ struct ScriptedLookup(Mutex<VecDeque<Vec<SocketAddr>>>);
 impl ScriptedLookup {
     fn new(answers: &[&[&str]]) -> Arc<Self> {
         let answers = answers.iter().map(|list| {
-            let list = list
-                .iter()
-                .map(|ip| SocketAddr::new(ip.parse().unwrap(), 0));
+            let list = list.iter().map(|ip| SocketAddr::new(ip.parse().unwrap(), 0));
             list.collect()
         });
         Arc::new(Self(Mutex::new(answers.collect())))
@@ -54,10 +52,7 @@ fn test_limits() -> HttpLimits {
 }
 
 fn guarded_tool(network: &NetworkConfig) -> HttpTool {
-    HttpTool::new(
-        Arc::new(HttpClients::new(test_limits(), network)),
-        std::env::temp_dir(),
-    )
+    HttpTool::new(Arc::new(HttpClients::new(test_limits(), network)), std::env::temp_dir())
 }
 
 /// A server on every loopback address that counts connections.
@@ -101,11 +96,7 @@ async fn no_spelling_of_a_forbidden_place_reaches_it() {
     let open = guarded_tool(&NetworkConfig::default());
     let outcome = run_tool(
         &open,
-        build_call(
-            "http",
-            json!({"url": format!("http://127.1:{port}/")}),
-            json!({}),
-        ),
+        build_call("http", json!({"url": format!("http://127.1:{port}/")}), json!({})),
     )
     .await;
     assert_eq!(expect_result(outcome)["data"], "got");
@@ -137,14 +128,9 @@ async fn every_redirect_is_checked_like_the_first_address() {
             "data:text/plain,x".to_owned(),
         ] {
             let params = json!({"status": status, "to": target});
-            let fields =
-                json!({"url": format!("http://127.0.0.1:{}/", server.port), "params": params});
+            let fields = json!({"url": format!("http://127.0.0.1:{}/", server.port), "params": params});
             let outcome = run_tool(&tool, build_call("http", fields, json!({}))).await;
-            assert_eq!(
-                expect_error(&outcome).code,
-                "HTTP_ADDRESS_BLOCKED",
-                "{status} {target}"
-            );
+            assert_eq!(expect_error(&outcome).code, "HTTP_ADDRESS_BLOCKED", "{status} {target}");
         }
     }
     assert_eq!(*connections.lock().unwrap(), 0);
@@ -163,8 +149,7 @@ async fn a_name_that_turns_to_a_private_address_is_not_followed_there() {
         &[&["::ffff:127.0.0.1"][..]][..],
         &[&["0.0.0.0"][..]][..],
     ] {
-        let clients = HttpClients::new(test_limits(), &closed_network())
-            .with_lookup(ScriptedLookup::new(answers));
+        let clients = HttpClients::new(test_limits(), &closed_network()).with_lookup(ScriptedLookup::new(answers));
         let tool = HttpTool::new(Arc::new(clients), std::env::temp_dir());
         for _ in 0..answers.len() {
             let url = format!("http://rebinding.example:{port}/");
@@ -184,24 +169,14 @@ async fn the_engines_own_server_is_refused_where_private_addresses_are_not() {
         protected_addresses: vec![format!("127.0.0.1:{port}").parse().unwrap()],
         ..NetworkConfig::default()
     };
-    for host in [
-        "127.0.0.1",
-        "localhost",
-        "0.0.0.0",
-        "[::ffff:127.0.0.1]",
-        "127.1",
-    ] {
+    for host in ["127.0.0.1", "localhost", "0.0.0.0", "[::ffff:127.0.0.1]", "127.1"] {
         let url = format!("http://{host}:{port}/");
         let outcome = run_tool(
             &guarded_tool(&network),
             build_call("http", json!({"url": url}), json!({})),
         )
         .await;
-        assert_eq!(
-            expect_error(&outcome).code,
-            "HTTP_ADDRESS_BLOCKED",
-            "{host}"
-        );
+        assert_eq!(expect_error(&outcome).code, "HTTP_ADDRESS_BLOCKED", "{host}");
     }
     assert_eq!(*connections.lock().unwrap(), 0);
     let opened = NetworkConfig {
@@ -243,9 +218,7 @@ impl Redirector {
                             found.unwrap().1.into_owned()
                         };
                         let (status, to) = (query("status"), query("to"));
-                        let head = format!(
-                            "HTTP/1.1 {status} -\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n"
-                        );
+                        let head = format!("HTTP/1.1 {status} -\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n");
                         let _ = stream.write_all(head.as_bytes()).await;
                     }
                 });
@@ -265,8 +238,7 @@ async fn the_engines_own_files_are_not_sent() {
     std::fs::write(&own, "canary").unwrap();
     std::fs::hard_link(&own, &linked).unwrap();
     let clients = HttpClients::new(HttpLimits::default(), &NetworkConfig::default());
-    let tool = HttpTool::new(Arc::new(clients), std::env::temp_dir())
-        .with_forbidden_files(vec![own.clone()]);
+    let tool = HttpTool::new(Arc::new(clients), std::env::temp_dir()).with_forbidden_files(vec![own.clone()]);
     for path in [own, linked] {
         let fields = json!({"url": "http://127.0.0.1:9/", "method": "POST", "files": {"f": path}});
         let outcome = run_tool(&tool, build_call("http", fields, json!({}))).await;

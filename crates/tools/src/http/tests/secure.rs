@@ -47,10 +47,7 @@ async fn start_tls_server(protocols: &[&str]) -> (String, String) {
         .with_no_client_auth()
         .with_single_cert(vec![made.cert.der().clone()], key)
         .unwrap();
-    config.alpn_protocols = protocols
-        .iter()
-        .map(|name| name.as_bytes().to_vec())
-        .collect();
+    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
     let plain = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = plain.local_addr().unwrap().port();
     let secure = TlsListener {
@@ -59,9 +56,7 @@ async fn start_tls_server(protocols: &[&str]) -> (String, String) {
     };
     let version = |request: Request| async move { format!("{:?}", request.version()) };
     let many = || async { [("x-long", "x".repeat(200_000))] };
-    let app = Router::new()
-        .route("/", get(version))
-        .route("/headers", get(many));
+    let app = Router::new().route("/", get(version)).route("/headers", get(many));
     tokio::spawn(async move { axum::serve(secure, app).await });
     (format!("https://localhost:{port}/"), made.cert.pem())
 }
@@ -102,10 +97,7 @@ async fn an_unknown_certificate_is_refused_unless_it_is_not_to_be_checked() {
     let outcome = get_url(&http_tool(), &url, json!({})).await;
     assert_eq!(expect_error(&outcome).code, "HTTP_CONNECT");
     assert!(
-        expect_error(&outcome)
-            .message
-            .to_lowercase()
-            .contains("certificate"),
+        expect_error(&outcome).message.to_lowercase().contains("certificate"),
         "{}",
         expect_error(&outcome).message
     );
@@ -134,10 +126,7 @@ async fn headers_have_a_bound_in_http_2_as_well() {
     let (url, pem) = start_tls_server(&["h2"]).await;
     let outcome = get_url(&trusting_tool(&pem), &format!("{url}headers"), json!({})).await;
     let code = expect_error(&outcome).code.as_str();
-    assert!(
-        ["HTTP_HEADERS_TOO_LARGE", "HTTP_PROTOCOL"].contains(&code),
-        "{code}"
-    );
+    assert!(["HTTP_HEADERS_TOO_LARGE", "HTTP_PROTOCOL"].contains(&code), "{code}");
 }
 
 #[tokio::test]

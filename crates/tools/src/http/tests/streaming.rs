@@ -74,9 +74,7 @@ impl StreamingFixture {
 
 fn outcome_reference(outcome: Outcome) -> ResultRef {
     match outcome {
-        Outcome::Ok(success) => *success
-            .reference
-            .expect("the body exceeds the inline limit"),
+        Outcome::Ok(success) => *success.reference.expect("the body exceeds the inline limit"),
         Outcome::Error(failure) => panic!("{:?}", failure.error),
     }
 }
@@ -150,8 +148,7 @@ async fn a_reference_shows_what_its_body_holds() {
     assert!(preview.truncated && preview.sample.to_string().len() <= 2048);
     assert_eq!(preview.sample["data"]["rows"][3]["id"], 3);
     let paths = ["$.data.paging.more", "$.data.rows[29999].id"];
-    let selected =
-        outcome_reference(run_tool(&http_tool(), store.call(&url, json!({}), &paths)).await);
+    let selected = outcome_reference(run_tool(&http_tool(), store.call(&url, json!({}), &paths)).await);
     let expected = json!({paths[0]: true, paths[1]: 29_999});
     assert_eq!(Value::Object(selected.extracted), expected);
 }
@@ -161,10 +158,7 @@ async fn a_path_that_searches_is_answered_from_memory() {
     let url = start_server("200 OK", "", vec![b' '; 100_000]).await;
     let store = StreamingFixture::open();
     let outcome = run_tool(&http_tool(), store.call(&url, json!({}), &["$..id"])).await;
-    assert_eq!(
-        expect_result(outcome)["data"].as_str().unwrap().len(),
-        100_000
-    );
+    assert_eq!(expect_result(outcome)["data"].as_str().unwrap().len(), 100_000);
 }
 
 #[tokio::test]
@@ -195,19 +189,10 @@ async fn of_a_failure_only_the_beginning_is_read() {
     let store = StreamingFixture::open();
     let body = serde_json::to_vec(&vec!["why"; 100_000]).unwrap();
     let url = start_server("500 Oops", "content-type: application/json\r\n", body).await;
-    let outcome = run_tool(
-        &http_tool(),
-        store.call(&url, json!({"response_type": "json"}), &[]),
-    )
-    .await;
+    let outcome = run_tool(&http_tool(), store.call(&url, json!({"response_type": "json"}), &[])).await;
     let error = expect_error(&outcome);
     assert_eq!(error.code, "HTTP_500");
-    assert!(
-        error.details["data"]
-            .as_str()
-            .unwrap()
-            .starts_with("[\"why\"")
-    );
+    assert!(error.details["data"].as_str().unwrap().starts_with("[\"why\""));
 }
 
 #[tokio::test]
@@ -219,16 +204,10 @@ async fn a_disk_that_takes_nothing_fails_the_call() {
     std::fs::write(&file, "").unwrap();
     let nowhere = file.join("nowhere");
     let tool = HttpTool::new(
-        Arc::new(HttpClients::new(
-            HttpLimits::default(),
-            &NetworkConfig::default(),
-        )),
+        Arc::new(HttpClients::new(HttpLimits::default(), &NetworkConfig::default())),
         nowhere,
     );
     let outcome = run_tool(&tool, store.call(&url, json!({}), &[])).await;
     let error = expect_error(&outcome);
-    assert_eq!(
-        (error.code.as_str(), error.retryable),
-        ("STORAGE_UNAVAILABLE", true)
-    );
+    assert_eq!((error.code.as_str(), error.retryable), ("STORAGE_UNAVAILABLE", true));
 }

@@ -25,11 +25,7 @@ fn dimensions(raw: &mut ByteReader<'_>) -> Result<Vec<usize>, MalformedValue> {
 }
 
 /// An array as a JSON list, nested once per dimension.
-pub(super) fn array_json(
-    inner: &Type,
-    raw: &[u8],
-    out: &mut Vec<u8>,
-) -> Result<(), MalformedValue> {
+pub(super) fn array_json(inner: &Type, raw: &[u8], out: &mut Vec<u8>) -> Result<(), MalformedValue> {
     let mut raw = ByteReader(raw);
     let sizes = dimensions(&mut raw)?;
     if sizes.is_empty() {
@@ -71,11 +67,7 @@ pub(super) fn array_text(inner: &Type, raw: &[u8]) -> Result<String, MalformedVa
     braced_text(inner, &sizes, &mut raw)
 }
 
-fn braced_text(
-    inner: &Type,
-    sizes: &[usize],
-    raw: &mut ByteReader<'_>,
-) -> Result<String, MalformedValue> {
+fn braced_text(inner: &Type, sizes: &[usize], raw: &mut ByteReader<'_>) -> Result<String, MalformedValue> {
     let (size, deeper) = sizes.split_first().ok_or(MalformedValue)?;
     let mut items = Vec::new();
     for _ in 0..*size {
@@ -124,9 +116,8 @@ pub(super) fn row_text(type_: &Type, raw: &[u8]) -> Result<String, MalformedValu
 
 /// An element of a row or a range, quoted if necessary.
 fn quote_part(text: &str) -> String {
-    let is_plain = !text.is_empty()
-        && !text.contains(['(', ')', '[', ']', ',', '"', '\\'])
-        && !text.contains(char::is_whitespace);
+    let is_plain =
+        !text.is_empty() && !text.contains(['(', ')', '[', ']', ',', '"', '\\']) && !text.contains(char::is_whitespace);
     if is_plain {
         return text.to_owned();
     }
@@ -148,16 +139,8 @@ pub(super) fn range_text(inner: &Type, raw: &[u8]) -> Result<String, MalformedVa
         to_text(inner, bound).map(|text| quote_part(&text))
     };
     let (lower, upper) = (bound(LOWER_INFINITE)?, bound(UPPER_INFINITE)?);
-    let open = if flags & LOWER_INCLUSIVE == 0 {
-        '('
-    } else {
-        '['
-    };
-    let close = if flags & UPPER_INCLUSIVE == 0 {
-        ')'
-    } else {
-        ']'
-    };
+    let open = if flags & LOWER_INCLUSIVE == 0 { '(' } else { '[' };
+    let close = if flags & UPPER_INCLUSIVE == 0 { ')' } else { ']' };
     Ok(format!("{open}{lower},{upper}{close}"))
 }
 

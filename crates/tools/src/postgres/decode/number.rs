@@ -23,9 +23,7 @@ pub(super) fn numeric(raw: &[u8]) -> Result<String, MalformedValue> {
         NEGATIVE_INFINITY => return Ok("-Infinity".to_owned()),
         _ => {}
     }
-    let digits = (0..count)
-        .map(|_| raw.u16())
-        .collect::<Result<Vec<_>, _>>()?;
+    let digits = (0..count).map(|_| raw.u16()).collect::<Result<Vec<_>, _>>()?;
     let group = |at: i32| {
         let digit = usize::try_from(at).ok().and_then(|at| digits.get(at));
         digit.copied().unwrap_or(0)
@@ -62,10 +60,7 @@ pub(super) fn lossless_number(text: &str) -> Option<String> {
 
 /// A double in the server's text format.
 pub(super) fn real_text(value: f64) -> String {
-    special_text(value).map_or_else(
-        || server_digits(value, &format!("{value:e}")),
-        str::to_owned,
-    )
+    special_text(value).map_or_else(|| server_digits(value, &format!("{value:e}")), str::to_owned)
 }
 
 /// A four-byte float with its own shortest digits.

@@ -33,26 +33,14 @@ pub(super) fn mac(raw: &[u8]) -> String {
 pub(super) fn bits(raw: &[u8]) -> Result<String, MalformedValue> {
     let mut raw = ByteReader(raw);
     let count = raw.read_count()?;
-    let bits = raw
-        .0
-        .iter()
-        .flat_map(|byte| (0..8).map(move |at| byte >> (7 - at) & 1));
-    Ok(bits
-        .take(count)
-        .map(|bit| if bit == 1 { '1' } else { '0' })
-        .collect())
+    let bits = raw.0.iter().flat_map(|byte| (0..8).map(move |at| byte >> (7 - at) & 1));
+    Ok(bits.take(count).map(|bit| if bit == 1 { '1' } else { '0' }).collect())
 }
 
 pub(super) fn uuid(raw: &[u8]) -> Result<String, MalformedValue> {
     let raw: [u8; 16] = raw.try_into().map_err(|_| MalformedValue)?;
     let part = |range: std::ops::Range<usize>| hex::encode(&raw[range]);
-    let parts = [
-        part(0..4),
-        part(4..6),
-        part(6..8),
-        part(8..10),
-        part(10..16),
-    ];
+    let parts = [part(0..4), part(4..6), part(6..8), part(8..10), part(10..16)];
     Ok(parts.join("-"))
 }
 
@@ -102,18 +90,12 @@ pub(super) fn geometry(name: &str, raw: &[u8]) -> Result<String, MalformedValue>
 }
 
 fn point(raw: &mut ByteReader<'_>) -> Result<String, MalformedValue> {
-    Ok(format!(
-        "({},{})",
-        real_text(raw.f64()?),
-        real_text(raw.f64()?)
-    ))
+    Ok(format!("({},{})", real_text(raw.f64()?), real_text(raw.f64()?)))
 }
 
 fn points(raw: &mut ByteReader<'_>) -> Result<String, MalformedValue> {
     let count = raw.read_count()?;
-    let points = (0..count)
-        .map(|_| point(raw))
-        .collect::<Result<Vec<_>, _>>()?;
+    let points = (0..count).map(|_| point(raw)).collect::<Result<Vec<_>, _>>()?;
     Ok(points.join(","))
 }
 
@@ -123,11 +105,7 @@ pub(super) fn tsvector_text(raw: &[u8]) -> Result<String, MalformedValue> {
     let count = raw.read_count()?;
     let mut words = Vec::new();
     for _ in 0..count {
-        let length = raw
-            .0
-            .iter()
-            .position(|byte| *byte == 0)
-            .ok_or(MalformedValue)?;
+        let length = raw.0.iter().position(|byte| *byte == 0).ok_or(MalformedValue)?;
         let lexeme = utf8(raw.take(length)?);
         raw.take(1)?;
         let places = raw.u16()?;

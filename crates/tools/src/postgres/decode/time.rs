@@ -27,21 +27,13 @@ pub(super) fn date(raw: &[u8]) -> Result<String, MalformedValue> {
 }
 
 /// A timestamp; `zone` is appended to the time.
-pub(super) fn timestamp(
-    raw: &[u8],
-    zone: &str,
-    style: TimestampStyle,
-) -> Result<String, MalformedValue> {
+pub(super) fn timestamp(raw: &[u8], zone: &str, style: TimestampStyle) -> Result<String, MalformedValue> {
     match ByteReader(raw).i64()? {
         i64::MAX => Ok("infinity".to_owned()),
         i64::MIN => Ok("-infinity".to_owned()),
         micros => {
             let (text, era) = day_text(micros.div_euclid(DAY));
-            let between = if style == TimestampStyle::Iso {
-                'T'
-            } else {
-                ' '
-            };
+            let between = if style == TimestampStyle::Iso { 'T' } else { ' ' };
             let time = clock_text(micros.rem_euclid(DAY));
             Ok(format!("{text}{between}{time}{zone}{era}"))
         }

@@ -8,11 +8,7 @@ use super::time::TimestampStyle;
 use super::{nested, number, shape, time};
 
 /// Writes a value as JSON.
-pub(crate) fn write_json(
-    type_: &Type,
-    raw: Option<&[u8]>,
-    out: &mut Vec<u8>,
-) -> Result<(), MalformedValue> {
+pub(crate) fn write_json(type_: &Type, raw: Option<&[u8]>, out: &mut Vec<u8>) -> Result<(), MalformedValue> {
     let Some(raw) = raw else {
         out.extend_from_slice(b"null");
         return Ok(());
@@ -124,17 +120,13 @@ fn simple_text(type_: &Type, raw: &[u8]) -> Result<String, MalformedValue> {
 /// Types whose OIDs differ between databases. Unknown types become text if they are printable, else hexadecimal.
 fn text_by_type_name(name: &str, raw: &[u8]) -> Result<String, MalformedValue> {
     match name {
-        "point" | "lseg" | "box" | "line" | "circle" | "path" | "polygon" => {
-            shape::geometry(name, raw)
-        }
+        "point" | "lseg" | "box" | "line" | "circle" | "path" | "polygon" => shape::geometry(name, raw),
         "hstore" => shape::hstore_text(raw),
         "vector" => vector_text(raw),
         "ltree" | "lquery" | "ltxtquery" => Ok(utf8(raw.get(1..).ok_or(MalformedValue)?)),
         "geometry" | "geography" => Ok(hex::encode(raw).to_ascii_uppercase()),
         _ => Ok(match std::str::from_utf8(raw) {
-            Ok(text) if !text.contains(|c: char| c.is_control() && !c.is_whitespace()) => {
-                text.to_owned()
-            }
+            Ok(text) if !text.contains(|c: char| c.is_control() && !c.is_whitespace()) => text.to_owned(),
             _ => format!("\\x{}", hex::encode(raw)),
         }),
     }

@@ -54,14 +54,11 @@ pub(super) async fn build_environment(
     log: &dyn LogSink,
 ) -> Result<(), TaskError> {
     let kept = |error: io::Error| directory_error(order.build_dir, &error);
-    let aside = tempfile::Builder::new()
-        .prefix(".new-")
-        .tempdir_in(order.build_dir);
+    let aside = tempfile::Builder::new().prefix(".new-").tempdir_in(order.build_dir);
     let aside = aside.map_err(kept)?;
     let made = aside.path().join("environment");
     let target = made.display().to_string();
-    let told =
-        "`python -m venv` failed; install the module (for instance `apt install python3-venv`)";
+    let told = "`python -m venv` failed; install the module (for instance `apt install python3-venv`)";
     run_python(order, order.python, &["-m", "venv", &target], stop, log)
         .await
         .map_err(|fault| fault.into_task_error(told))?;
@@ -130,9 +127,7 @@ async fn run_python(
     match end {
         ProgramEnd::Exited(Ok(status)) if status.success() => Ok(()),
         ProgramEnd::Stopped => Err(BuildError::Task(cancelled_error())),
-        ProgramEnd::TimedOut(limit) => Err(BuildError::ProgramFailed(format!(
-            "timed out after {limit:?}"
-        ))),
+        ProgramEnd::TimedOut(limit) => Err(BuildError::ProgramFailed(format!("timed out after {limit:?}"))),
         ProgramEnd::Exited(_) => {
             let said = if printed.stderr.trim().is_empty() {
                 &printed.stdout

@@ -49,9 +49,7 @@ fn list_environments(dir: &Path) -> Vec<StaleEnvironment> {
     let homes = entries.filter_map(|entry| {
         let lock = entry.path();
         let home = lock.with_extension("");
-        let is_lock = lock
-            .extension()
-            .is_some_and(|extension| extension == "lock");
+        let is_lock = lock.extension().is_some_and(|extension| extension == "lock");
         let used = entry.metadata().ok()?.modified().ok()?;
         let bytes = std::fs::read_to_string(home.join(SIZE_FILE)).ok();
         let bytes = bytes.and_then(|text| text.parse().ok()).unwrap_or(0);

@@ -122,11 +122,7 @@ impl Environments {
     }
 
     /// Waits until no other process builds or deletes this environment.
-    async fn lock_environment(
-        &self,
-        name: &str,
-        stop: &CancellationToken,
-    ) -> Result<File, TaskError> {
+    async fn lock_environment(&self, name: &str, stop: &CancellationToken) -> Result<File, TaskError> {
         let failed = |error: &std::io::Error| directory_error(&self.dir, error);
         std::fs::create_dir_all(&self.dir).map_err(|error| failed(&error))?;
         let path = self.dir.join(format!("{name}.lock"));
@@ -181,15 +177,11 @@ fn not_installed_error(requirements: &[String]) -> TaskError {
         "{listed} would be installed outside the sandbox `strict`; run a task with the same `libs` once on this worker \
          with `sandbox: basic` or `none`, or install the libraries in the worker's interpreter and remove `libs`"
     );
-    TaskError::new(ErrorKind::ClientError, "PYTHON_LIBS_SANDBOX", message)
-        .with_detail("key", "libs")
+    TaskError::new(ErrorKind::ClientError, "PYTHON_LIBS_SANDBOX", message).with_detail("key", "libs")
 }
 
 /// Error of a directory that cannot be used.
 pub(super) fn directory_error(dir: &Path, error: &std::io::Error) -> TaskError {
-    let message = format!(
-        "cannot store Python environments in `{}`: {error}",
-        dir.display()
-    );
+    let message = format!("cannot store Python environments in `{}`: {error}", dir.display());
     TaskError::new(ErrorKind::Storage, "PYTHON_LIBS", message)
 }

@@ -52,10 +52,7 @@ impl EnvironmentFixture {
 
     fn tool(&self) -> PythonTool {
         let path = std::env::var("PATH").unwrap();
-        let env = [
-            ("PATH".to_owned(), path),
-            ("HOME".to_owned(), self.read_text("")),
-        ];
+        let env = [("PATH".to_owned(), path), ("HOME".to_owned(), self.read_text(""))];
         let pip = [
             ("PIP_NO_INDEX".to_owned(), "1".to_owned()),
             ("PIP_FIND_LINKS".to_owned(), self.read_text("packages")),
@@ -66,10 +63,7 @@ impl EnvironmentFixture {
             pip_environment: pip.into(),
             ..PythonConfig::default()
         };
-        let clients = Arc::new(HttpClients::new(
-            HttpLimits::default(),
-            &NetworkConfig::default(),
-        ));
+        let clients = Arc::new(HttpClients::new(HttpLimits::default(), &NetworkConfig::default()));
         PythonTool::new(&config, env.into(), clients, SandboxLevel::None)
     }
 
@@ -112,10 +106,7 @@ async fn each_set_of_requirements_has_an_environment_made_once() {
         "a bare name installs the newest version and is imported"
     );
     let again = expect_result(run_with_libs(&tool, json!(["parcel==1.0"]), code).await);
-    assert_eq!(
-        again, first,
-        "the warm interpreter of the environment is reused"
-    );
+    assert_eq!(again, first, "the warm interpreter of the environment is reused");
     let inline = format!("# /// script\n# dependencies = ['parcel==1.0']\n# ///\n{code}");
     assert_eq!(
         expect_result(run_with_libs(&tool, json!(null), &inline).await)[0],
@@ -123,11 +114,7 @@ async fn each_set_of_requirements_has_an_environment_made_once() {
     );
     assert_eq!(house.environment_names().len(), 2);
     let without = run_with_libs(&tool, json!(["json"]), "return json.dumps(1)").await;
-    assert_eq!(
-        expect_result(without),
-        "1",
-        "a standard module is only imported"
-    );
+    assert_eq!(expect_result(without), "1", "a standard module is only imported");
     assert_eq!(house.environment_names().len(), 2);
 }
 
@@ -147,10 +134,7 @@ async fn many_at_once_make_one_environment_and_its_programs_know_their_place() {
     assert_eq!(house.environment_names().len(), 1);
     let home = homes[0].as_str().unwrap();
     let script = std::fs::read_to_string(Path::new(home).join("bin/parcel-tell")).unwrap();
-    assert!(
-        script.starts_with(&format!("#!{home}/bin/python")),
-        "{script}"
-    );
+    assert!(script.starts_with(&format!("#!{home}/bin/python")), "{script}");
 }
 
 async fn run_strict(tool: &PythonTool, fields: Value) -> model::outcome::Outcome {
@@ -167,10 +151,7 @@ async fn nothing_is_installed_for_a_strict_task_but_what_is_there_is_used() {
     assert_eq!(expect_error(&outcome).code, "PYTHON_LIBS_SANDBOX");
     assert!(!house.dir.path().join("environments").exists());
     expect_result(run_with_libs(&house.tool(), json!(["parcel==1.0"]), "return 1").await);
-    assert_eq!(
-        expect_result(run_strict(&house.tool(), fields).await),
-        "one"
-    );
+    assert_eq!(expect_result(run_strict(&house.tool(), fields).await), "one");
 }
 
 #[tokio::test]
@@ -217,8 +198,7 @@ async fn what_pip_says_is_the_error() {
 #[tokio::test]
 async fn a_version_that_will_not_do_is_told_before_anything_is_made() {
     let house = EnvironmentFixture::new();
-    let code =
-        "# /// script\n# requires-python = '<3.0'\n# dependencies = ['parcel']\n# ///\nreturn 1";
+    let code = "# /// script\n# requires-python = '<3.0'\n# dependencies = ['parcel']\n# ///\nreturn 1";
     let outcome = run_with_libs(&house.tool(), json!(null), code).await;
     assert_eq!(expect_error(&outcome).code, "PYTHON_VERSION");
     assert!(!house.dir.path().join("environments").exists());
@@ -240,19 +220,8 @@ async fn old_environments_go_unless_they_are_in_use() {
     drop(tool);
     remove_unused(&dir, SystemTime::now(), bounds);
     assert_eq!(house.environment_names().len(), 1, "it is recent and stays");
-    remove_unused(
-        &dir,
-        SystemTime::now(),
-        RetentionLimits {
-            bytes_max: 0,
-            ..bounds
-        },
-    );
-    assert_eq!(
-        house.environment_names().len(),
-        0,
-        "it is too large and is deleted"
-    );
+    remove_unused(&dir, SystemTime::now(), RetentionLimits { bytes_max: 0, ..bounds });
+    assert_eq!(house.environment_names().len(), 0, "it is too large and is deleted");
     expect_result(run_with_libs(&house.tool(), json!(["parcel==1.0"]), "return 1").await);
     remove_unused(&dir, later, bounds);
     assert_eq!(
@@ -265,8 +234,7 @@ async fn old_environments_go_unless_they_are_in_use() {
 
 #[test]
 fn an_index_does_not_show_its_password() {
-    let said =
-        "Looking in indexes: https://me:secret@host/simple, http://plain/x\nERROR 'https://a:b@h'";
+    let said = "Looking in indexes: https://me:secret@host/simple, http://plain/x\nERROR 'https://a:b@h'";
     let shown = redact_users(said);
     assert_eq!(
         shown,

@@ -53,10 +53,7 @@ async fn lines_are_sent_in_batches_and_in_order() {
     let begun = tokio::time::Instant::now();
     logs.write_line(&log_line("one"));
     logs.write_line(&log_line("two"));
-    assert_eq!(
-        batches.recv().await.unwrap(),
-        [log_line("one"), log_line("two")]
-    );
+    assert_eq!(batches.recv().await.unwrap(), [log_line("one"), log_line("two")]);
     assert!(begun.elapsed() <= Duration::from_secs(1));
 }
 
