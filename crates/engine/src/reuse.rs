@@ -9,6 +9,7 @@ use model::event::{
     Event, EventBody, EventKind, InitialToken, LoopStarted, RerunOrigin, ReusedIterationSet, ReusedIterations,
     ReusedPart, ReusedRecord, ReusedStep, TokenOrigin,
 };
+use model::events;
 use model::id::{ExecutionId, Name, Seq, StepRunId};
 use model::raw::RawJson;
 use model::step_pointer::StepPointer;
@@ -158,50 +159,15 @@ impl ReusePlanner {
             EventBody::StepReused(reused) => {
                 self.reused.insert(event.seq, (**reused).clone());
             }
-            EventBody::RequestEvaluated(_)
-            | EventBody::PlaybookStarted(_)
-            | EventBody::PlaybookPaused(_)
-            | EventBody::PlaybookResumed(_)
-            | EventBody::PlaybookSwitched(_)
-            | EventBody::PlaybookFinished(_)
-            | EventBody::PlaybookProcessed(_)
-            | EventBody::WorkflowStarted(_)
-            | EventBody::WorkflowFinished(_)
-            | EventBody::CancelRequested(_)
-            | EventBody::ExecutionRetried(_)
-            | EventBody::SignalReceived(_)
-            | EventBody::TimerSet(_)
-            | EventBody::TimerFired(_)
-            | EventBody::AdmitEvaluated(_)
-            | EventBody::NextEvaluated(_)
-            | EventBody::CtxPatched(_)
-            | EventBody::CommandIssued(_)
-            | EventBody::CommandClaimed(_)
-            | EventBody::CommandExpired(_)
-            | EventBody::CommandFailed(_)
-            | EventBody::StepStarted(_)
-            | EventBody::StepDone(_)
-            | EventBody::StepFailed(_)
-            | EventBody::TaskStarted(_)
-            | EventBody::AttemptStarted(_)
-            | EventBody::AttemptDone(_)
-            | EventBody::AttemptFailed(_)
-            | EventBody::TaskDone(_)
-            | EventBody::TaskFailed(_)
-            | EventBody::PolicyEvaluated(_)
-            | EventBody::LoopStarted(_)
-            | EventBody::FrameClaimed(_)
-            | EventBody::IterationScheduled(_)
-            | EventBody::IterationStarted(_)
-            | EventBody::IterationDone(_)
-            | EventBody::IterationFailed(_)
-            | EventBody::LoopDone(_)
-            | EventBody::ResultStored(_)
-            | EventBody::ManifestUpdated(_)
-            | EventBody::BatchAccepted(_)
-            | EventBody::BatchProcessing(_)
-            | EventBody::BatchCompleted(_)
-            | EventBody::BatchFailed(_) => {}
+            events!(
+                RequestEvaluated PlaybookStarted PlaybookPaused PlaybookResumed PlaybookSwitched PlaybookFinished
+                PlaybookProcessed WorkflowStarted WorkflowFinished CancelRequested ExecutionRetried SignalReceived
+                TimerSet TimerFired AdmitEvaluated NextEvaluated CtxPatched CommandIssued CommandClaimed CommandExpired
+                CommandFailed StepStarted StepDone StepFailed TaskStarted AttemptStarted AttemptDone AttemptFailed
+                TaskDone TaskFailed PolicyEvaluated LoopStarted FrameClaimed IterationScheduled IterationStarted
+                IterationDone IterationFailed LoopDone ResultStored ManifestUpdated BatchAccepted BatchProcessing
+                BatchCompleted BatchFailed
+            ) => {}
         }
     }
 
@@ -229,50 +195,15 @@ impl ReusePlanner {
                 let patch = index.and_then(|index| Some((index, patch?)));
                 self.loop_progress.patches.extend(patch);
             }
-            EventBody::ExecutionRequested(_)
-            | EventBody::RequestEvaluated(_)
-            | EventBody::PlaybookStarted(_)
-            | EventBody::PlaybookPaused(_)
-            | EventBody::PlaybookResumed(_)
-            | EventBody::PlaybookSwitched(_)
-            | EventBody::PlaybookFinished(_)
-            | EventBody::PlaybookProcessed(_)
-            | EventBody::WorkflowStarted(_)
-            | EventBody::WorkflowFinished(_)
-            | EventBody::CancelRequested(_)
-            | EventBody::ExecutionRetried(_)
-            | EventBody::StepReused(_)
-            | EventBody::SignalReceived(_)
-            | EventBody::TimerSet(_)
-            | EventBody::TimerFired(_)
-            | EventBody::AdmitEvaluated(_)
-            | EventBody::StepScheduled(_)
-            | EventBody::NextEvaluated(_)
-            | EventBody::CommandIssued(_)
-            | EventBody::CommandClaimed(_)
-            | EventBody::CommandExpired(_)
-            | EventBody::CommandFailed(_)
-            | EventBody::StepStarted(_)
-            | EventBody::StepDone(_)
-            | EventBody::StepFailed(_)
-            | EventBody::TaskStarted(_)
-            | EventBody::AttemptStarted(_)
-            | EventBody::AttemptDone(_)
-            | EventBody::AttemptFailed(_)
-            | EventBody::TaskDone(_)
-            | EventBody::TaskFailed(_)
-            | EventBody::PolicyEvaluated(_)
-            | EventBody::FrameClaimed(_)
-            | EventBody::IterationScheduled(_)
-            | EventBody::IterationStarted(_)
-            | EventBody::IterationFailed(_)
-            | EventBody::LoopDone(_)
-            | EventBody::ResultStored(_)
-            | EventBody::ManifestUpdated(_)
-            | EventBody::BatchAccepted(_)
-            | EventBody::BatchProcessing(_)
-            | EventBody::BatchCompleted(_)
-            | EventBody::BatchFailed(_) => {}
+            events!(
+                ExecutionRequested RequestEvaluated PlaybookStarted PlaybookPaused PlaybookResumed PlaybookSwitched
+                PlaybookFinished PlaybookProcessed WorkflowStarted WorkflowFinished CancelRequested ExecutionRetried
+                StepReused SignalReceived TimerSet TimerFired AdmitEvaluated StepScheduled NextEvaluated CommandIssued
+                CommandClaimed CommandExpired CommandFailed StepStarted StepDone StepFailed TaskStarted AttemptStarted
+                AttemptDone AttemptFailed TaskDone TaskFailed PolicyEvaluated FrameClaimed IterationScheduled
+                IterationStarted IterationFailed LoopDone ResultStored ManifestUpdated BatchAccepted BatchProcessing
+                BatchCompleted BatchFailed
+            ) => {}
         }
     }
 

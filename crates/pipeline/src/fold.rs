@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use model::command::{Continuation, OutcomePointer, PipelineCursor, PipelineStage};
 use model::event::{Event, EventBody, PolicyAction, ResultStored, TaskEnded, TaskStarted};
+use model::events;
 use model::id::Name;
 use model::manifest::ManifestRule;
 use model::outcome::{Outcome, TaskError};
@@ -40,46 +41,14 @@ pub fn fold(continuation: &mut Continuation, event: &Event) {
             record_unknown_effect(continuation, event, &ended.outcome);
             end_visit(continuation, event, ended, false);
         }
-        EventBody::ExecutionRequested(_)
-        | EventBody::RequestEvaluated(_)
-        | EventBody::PlaybookStarted(_)
-        | EventBody::PlaybookPaused(_)
-        | EventBody::PlaybookResumed(_)
-        | EventBody::PlaybookSwitched(_)
-        | EventBody::PlaybookFinished(_)
-        | EventBody::PlaybookProcessed(_)
-        | EventBody::WorkflowStarted(_)
-        | EventBody::WorkflowFinished(_)
-        | EventBody::CancelRequested(_)
-        | EventBody::ExecutionRetried(_)
-        | EventBody::StepReused(_)
-        | EventBody::SignalReceived(_)
-        | EventBody::TimerSet(_)
-        | EventBody::TimerFired(_)
-        | EventBody::AdmitEvaluated(_)
-        | EventBody::StepScheduled(_)
-        | EventBody::NextEvaluated(_)
-        | EventBody::CtxPatched(_)
-        | EventBody::CommandIssued(_)
-        | EventBody::CommandClaimed(_)
-        | EventBody::CommandExpired(_)
-        | EventBody::CommandFailed(_)
-        | EventBody::StepStarted(_)
-        | EventBody::StepDone(_)
-        | EventBody::StepFailed(_)
-        | EventBody::AttemptDone(_)
-        | EventBody::LoopStarted(_)
-        | EventBody::FrameClaimed(_)
-        | EventBody::IterationScheduled(_)
-        | EventBody::IterationStarted(_)
-        | EventBody::IterationDone(_)
-        | EventBody::IterationFailed(_)
-        | EventBody::LoopDone(_)
-        | EventBody::ResultStored(_)
-        | EventBody::BatchAccepted(_)
-        | EventBody::BatchProcessing(_)
-        | EventBody::BatchCompleted(_)
-        | EventBody::BatchFailed(_) => {}
+        events!(
+            ExecutionRequested RequestEvaluated PlaybookStarted PlaybookPaused PlaybookResumed PlaybookSwitched
+            PlaybookFinished PlaybookProcessed WorkflowStarted WorkflowFinished CancelRequested ExecutionRetried
+            StepReused SignalReceived TimerSet TimerFired AdmitEvaluated StepScheduled NextEvaluated CtxPatched
+            CommandIssued CommandClaimed CommandExpired CommandFailed StepStarted StepDone StepFailed AttemptDone
+            LoopStarted FrameClaimed IterationScheduled IterationStarted IterationDone IterationFailed LoopDone
+            ResultStored BatchAccepted BatchProcessing BatchCompleted BatchFailed
+        ) => {}
     }
 }
 

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use model::event::{Event, EventBody, EventHead, EventKind, RecordedResult};
+use model::events;
 use model::id::{Name, Seq, StepRunId};
 use model::playbook::Directive;
 
@@ -58,51 +59,15 @@ impl ProgressCount {
                 let is_retry = policy.action.directive == Directive::Retry;
                 (0, 0, u64::from(is_retry))
             }
-            EventBody::ExecutionRequested(_)
-            | EventBody::RequestEvaluated(_)
-            | EventBody::PlaybookStarted(_)
-            | EventBody::PlaybookPaused(_)
-            | EventBody::PlaybookResumed(_)
-            | EventBody::PlaybookSwitched(_)
-            | EventBody::PlaybookFinished(_)
-            | EventBody::PlaybookProcessed(_)
-            | EventBody::WorkflowStarted(_)
-            | EventBody::WorkflowFinished(_)
-            | EventBody::CancelRequested(_)
-            | EventBody::StepReused(_)
-            | EventBody::ExecutionRetried(_)
-            | EventBody::SignalReceived(_)
-            | EventBody::TimerSet(_)
-            | EventBody::TimerFired(_)
-            | EventBody::AdmitEvaluated(_)
-            | EventBody::StepScheduled(_)
-            | EventBody::NextEvaluated(_)
-            | EventBody::CtxPatched(_)
-            | EventBody::CommandIssued(_)
-            | EventBody::CommandClaimed(_)
-            | EventBody::CommandExpired(_)
-            | EventBody::CommandFailed(_)
-            | EventBody::StepStarted(_)
-            | EventBody::StepDone(_)
-            | EventBody::StepFailed(_)
-            | EventBody::TaskStarted(_)
-            | EventBody::AttemptStarted(_)
-            | EventBody::AttemptDone(_)
-            | EventBody::AttemptFailed(_)
-            | EventBody::TaskDone(_)
-            | EventBody::TaskFailed(_)
-            | EventBody::PolicyEvaluated(_)
-            | EventBody::LoopStarted(_)
-            | EventBody::FrameClaimed(_)
-            | EventBody::IterationScheduled(_)
-            | EventBody::IterationStarted(_)
-            | EventBody::LoopDone(_)
-            | EventBody::ResultStored(_)
-            | EventBody::ManifestUpdated(_)
-            | EventBody::BatchAccepted(_)
-            | EventBody::BatchProcessing(_)
-            | EventBody::BatchCompleted(_)
-            | EventBody::BatchFailed(_) => is_indexed.then_some((0, 0, 0))?,
+            events!(
+                ExecutionRequested RequestEvaluated PlaybookStarted PlaybookPaused PlaybookResumed PlaybookSwitched
+                PlaybookFinished PlaybookProcessed WorkflowStarted WorkflowFinished CancelRequested StepReused
+                ExecutionRetried SignalReceived TimerSet TimerFired AdmitEvaluated StepScheduled NextEvaluated
+                CtxPatched CommandIssued CommandClaimed CommandExpired CommandFailed StepStarted StepDone StepFailed
+                TaskStarted AttemptStarted AttemptDone AttemptFailed TaskDone TaskFailed PolicyEvaluated LoopStarted
+                FrameClaimed IterationScheduled IterationStarted LoopDone ResultStored ManifestUpdated BatchAccepted
+                BatchProcessing BatchCompleted BatchFailed
+            ) => is_indexed.then_some((0, 0, 0))?,
         };
         Some(Self {
             run: event.location.step_run_id()?,

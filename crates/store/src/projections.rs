@@ -3,6 +3,7 @@
 //! Pure logic. The transaction that appends and the rebuild call the same function, so both produce the same rows.
 
 use model::event::{Event, EventBody, EventStatus, ExecutionFinished, ExecutionRequested};
+use model::events;
 use model::id::{Name, PlaybookHash, Seq};
 use model::raw::RawJson;
 use model::status::RunStatus;
@@ -144,39 +145,13 @@ impl ProjectionDelta {
                     change.aggregate_result_ref = Some(result_ref);
                 });
             }
-            EventBody::ExecutionRequested(_)
-            | EventBody::RequestEvaluated(_)
-            | EventBody::PlaybookStarted(_)
-            | EventBody::PlaybookProcessed(_)
-            | EventBody::WorkflowStarted(_)
-            | EventBody::WorkflowFinished(_)
-            | EventBody::SignalReceived(_)
-            | EventBody::TimerSet(_)
-            | EventBody::TimerFired(_)
-            | EventBody::AdmitEvaluated(_)
-            | EventBody::NextEvaluated(_)
-            | EventBody::CtxPatched(_)
-            | EventBody::CommandIssued(_)
-            | EventBody::CommandClaimed(_)
-            | EventBody::CommandExpired(_)
-            | EventBody::CommandFailed(_)
-            | EventBody::StepStarted(_)
-            | EventBody::TaskStarted(_)
-            | EventBody::AttemptStarted(_)
-            | EventBody::AttemptDone(_)
-            | EventBody::AttemptFailed(_)
-            | EventBody::PolicyEvaluated(_)
-            | EventBody::LoopStarted(_)
-            | EventBody::FrameClaimed(_)
-            | EventBody::IterationScheduled(_)
-            | EventBody::IterationStarted(_)
-            | EventBody::IterationDone(_)
-            | EventBody::IterationFailed(_)
-            | EventBody::ResultStored(_)
-            | EventBody::BatchAccepted(_)
-            | EventBody::BatchProcessing(_)
-            | EventBody::BatchCompleted(_)
-            | EventBody::BatchFailed(_) => {}
+            events!(
+                ExecutionRequested RequestEvaluated PlaybookStarted PlaybookProcessed WorkflowStarted WorkflowFinished
+                SignalReceived TimerSet TimerFired AdmitEvaluated NextEvaluated CtxPatched CommandIssued CommandClaimed
+                CommandExpired CommandFailed StepStarted TaskStarted AttemptStarted AttemptDone AttemptFailed
+                PolicyEvaluated LoopStarted FrameClaimed IterationScheduled IterationStarted IterationDone
+                IterationFailed ResultStored BatchAccepted BatchProcessing BatchCompleted BatchFailed
+            ) => {}
         }
     }
 

@@ -1,6 +1,7 @@
 //! Applies events to the view.
 
 use model::event::{AwaitTarget, Event, EventBody, ExecutionFinished, PolicyEvaluated, TaskEnded, TaskStarted};
+use model::events;
 use model::id::Name;
 use model::outcome::{Outcome, TaskError};
 use model::playbook::Directive;
@@ -42,46 +43,14 @@ impl RunView {
                 self.result = None;
             }
             EventBody::PlaybookFinished(finished) => self.finish(finished, event),
-            EventBody::RequestEvaluated(_)
-            | EventBody::PlaybookStarted(_)
-            | EventBody::PlaybookProcessed(_)
-            | EventBody::WorkflowStarted(_)
-            | EventBody::WorkflowFinished(_)
-            | EventBody::StepReused(_)
-            | EventBody::SignalReceived(_)
-            | EventBody::TimerSet(_)
-            | EventBody::TimerFired(_)
-            | EventBody::AdmitEvaluated(_)
-            | EventBody::StepScheduled(_)
-            | EventBody::NextEvaluated(_)
-            | EventBody::CtxPatched(_)
-            | EventBody::CommandIssued(_)
-            | EventBody::CommandClaimed(_)
-            | EventBody::CommandExpired(_)
-            | EventBody::CommandFailed(_)
-            | EventBody::StepStarted(_)
-            | EventBody::StepDone(_)
-            | EventBody::StepFailed(_)
-            | EventBody::TaskStarted(_)
-            | EventBody::AttemptStarted(_)
-            | EventBody::AttemptDone(_)
-            | EventBody::AttemptFailed(_)
-            | EventBody::TaskDone(_)
-            | EventBody::TaskFailed(_)
-            | EventBody::PolicyEvaluated(_)
-            | EventBody::LoopStarted(_)
-            | EventBody::FrameClaimed(_)
-            | EventBody::IterationScheduled(_)
-            | EventBody::IterationStarted(_)
-            | EventBody::IterationDone(_)
-            | EventBody::IterationFailed(_)
-            | EventBody::LoopDone(_)
-            | EventBody::ResultStored(_)
-            | EventBody::ManifestUpdated(_)
-            | EventBody::BatchAccepted(_)
-            | EventBody::BatchProcessing(_)
-            | EventBody::BatchCompleted(_)
-            | EventBody::BatchFailed(_) => {}
+            events!(
+                RequestEvaluated PlaybookStarted PlaybookProcessed WorkflowStarted WorkflowFinished StepReused
+                SignalReceived TimerSet TimerFired AdmitEvaluated StepScheduled NextEvaluated CtxPatched CommandIssued
+                CommandClaimed CommandExpired CommandFailed StepStarted StepDone StepFailed TaskStarted AttemptStarted
+                AttemptDone AttemptFailed TaskDone TaskFailed PolicyEvaluated LoopStarted FrameClaimed
+                IterationScheduled IterationStarted IterationDone IterationFailed LoopDone ResultStored ManifestUpdated
+                BatchAccepted BatchProcessing BatchCompleted BatchFailed
+            ) => {}
         }
     }
 
@@ -150,37 +119,13 @@ impl StepView {
                 self.loop_view().total = done.stats.total;
                 self.end(StepStatus::Done, event);
             }
-            EventBody::ExecutionRequested(_)
-            | EventBody::RequestEvaluated(_)
-            | EventBody::PlaybookStarted(_)
-            | EventBody::PlaybookPaused(_)
-            | EventBody::PlaybookResumed(_)
-            | EventBody::PlaybookSwitched(_)
-            | EventBody::PlaybookFinished(_)
-            | EventBody::PlaybookProcessed(_)
-            | EventBody::WorkflowStarted(_)
-            | EventBody::WorkflowFinished(_)
-            | EventBody::CancelRequested(_)
-            | EventBody::ExecutionRetried(_)
-            | EventBody::SignalReceived(_)
-            | EventBody::TimerSet(_)
-            | EventBody::TimerFired(_)
-            | EventBody::AdmitEvaluated(_)
-            | EventBody::StepScheduled(_)
-            | EventBody::NextEvaluated(_)
-            | EventBody::CtxPatched(_)
-            | EventBody::CommandClaimed(_)
-            | EventBody::CommandExpired(_)
-            | EventBody::CommandFailed(_)
-            | EventBody::AttemptDone(_)
-            | EventBody::AttemptFailed(_)
-            | EventBody::IterationScheduled(_)
-            | EventBody::ResultStored(_)
-            | EventBody::ManifestUpdated(_)
-            | EventBody::BatchAccepted(_)
-            | EventBody::BatchProcessing(_)
-            | EventBody::BatchCompleted(_)
-            | EventBody::BatchFailed(_) => {}
+            events!(
+                ExecutionRequested RequestEvaluated PlaybookStarted PlaybookPaused PlaybookResumed PlaybookSwitched
+                PlaybookFinished PlaybookProcessed WorkflowStarted WorkflowFinished CancelRequested ExecutionRetried
+                SignalReceived TimerSet TimerFired AdmitEvaluated StepScheduled NextEvaluated CtxPatched CommandClaimed
+                CommandExpired CommandFailed AttemptDone AttemptFailed IterationScheduled ResultStored ManifestUpdated
+                BatchAccepted BatchProcessing BatchCompleted BatchFailed
+            ) => {}
         }
     }
 

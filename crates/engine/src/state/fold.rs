@@ -8,6 +8,7 @@ use model::event::{
     AdmitEvaluated, CtxPatched, EndStatus, Event, EventBody, ExecutionRequested, FrameClaimed, LoopStarted,
     NextEvaluated, ResultPointer, ResultStored, StepScheduled, StopRequest,
 };
+use model::events;
 use model::id::{StepRunId, TokenId};
 use model::outcome::TaskError;
 use model::playbook::LoopMode;
@@ -114,17 +115,10 @@ impl ExecutionState {
             EventBody::AttemptStarted(_) | EventBody::AttemptFailed(_) | EventBody::ManifestUpdated(_) => {
                 fold_work::move_pipeline(self, event);
             }
-            EventBody::ExecutionRequested(_)
-            | EventBody::RequestEvaluated(_)
-            | EventBody::PlaybookStarted(_)
-            | EventBody::PlaybookProcessed(_)
-            | EventBody::WorkflowFinished(_)
-            | EventBody::AttemptDone(_)
-            | EventBody::IterationScheduled(_)
-            | EventBody::BatchAccepted(_)
-            | EventBody::BatchProcessing(_)
-            | EventBody::BatchCompleted(_)
-            | EventBody::BatchFailed(_) => {}
+            events!(
+                ExecutionRequested RequestEvaluated PlaybookStarted PlaybookProcessed WorkflowFinished AttemptDone
+                IterationScheduled BatchAccepted BatchProcessing BatchCompleted BatchFailed
+            ) => {}
         }
     }
 

@@ -145,6 +145,14 @@ impl EventStatus {
     }
 }
 
+/// A pattern that matches events of the given kinds, whatever their payload: `events!(TaskDone TaskFailed)`.
+///
+/// A fold lists the events that it ignores with it, so a new event does not compile until every fold handles it.
+#[macro_export]
+macro_rules! events {
+    ($($kind:ident)+) => { $($crate::event::EventBody::$kind(_))|+ };
+}
+
 macro_rules! bodies {
     ($($kind:ident($payload:ty)),* $(,)?) => {
         /// The payload of an event, by kind.
@@ -234,48 +242,15 @@ impl EventBody {
             Self::TaskFailed(ended) => Some(RecordedResult::TaskFailed(ended)),
             Self::AttemptDone(ended) | Self::AttemptFailed(ended) => Some(RecordedResult::Attempt(ended)),
             Self::ManifestUpdated(stored) => Some(RecordedResult::Manifest(stored)),
-            Self::ExecutionRequested(_)
-            | Self::RequestEvaluated(_)
-            | Self::PlaybookStarted(_)
-            | Self::PlaybookPaused(_)
-            | Self::PlaybookResumed(_)
-            | Self::PlaybookSwitched(_)
-            | Self::PlaybookFinished(_)
-            | Self::PlaybookProcessed(_)
-            | Self::WorkflowStarted(_)
-            | Self::WorkflowFinished(_)
-            | Self::CancelRequested(_)
-            | Self::ExecutionRetried(_)
-            | Self::StepReused(_)
-            | Self::SignalReceived(_)
-            | Self::TimerSet(_)
-            | Self::TimerFired(_)
-            | Self::AdmitEvaluated(_)
-            | Self::StepScheduled(_)
-            | Self::NextEvaluated(_)
-            | Self::CtxPatched(_)
-            | Self::CommandIssued(_)
-            | Self::CommandClaimed(_)
-            | Self::CommandExpired(_)
-            | Self::CommandFailed(_)
-            | Self::StepStarted(_)
-            | Self::StepDone(_)
-            | Self::StepFailed(_)
-            | Self::TaskStarted(_)
-            | Self::AttemptStarted(_)
-            | Self::PolicyEvaluated(_)
-            | Self::LoopStarted(_)
-            | Self::FrameClaimed(_)
-            | Self::IterationScheduled(_)
-            | Self::IterationStarted(_)
-            | Self::IterationDone(_)
-            | Self::IterationFailed(_)
-            | Self::LoopDone(_)
-            | Self::ResultStored(_)
-            | Self::BatchAccepted(_)
-            | Self::BatchProcessing(_)
-            | Self::BatchCompleted(_)
-            | Self::BatchFailed(_) => None,
+            events!(
+                ExecutionRequested RequestEvaluated PlaybookStarted PlaybookPaused PlaybookResumed PlaybookSwitched
+                PlaybookFinished PlaybookProcessed WorkflowStarted WorkflowFinished CancelRequested ExecutionRetried
+                StepReused SignalReceived TimerSet TimerFired AdmitEvaluated StepScheduled NextEvaluated CtxPatched
+                CommandIssued CommandClaimed CommandExpired CommandFailed StepStarted StepDone StepFailed TaskStarted
+                AttemptStarted PolicyEvaluated LoopStarted FrameClaimed IterationScheduled IterationStarted
+                IterationDone IterationFailed LoopDone ResultStored BatchAccepted BatchProcessing BatchCompleted
+                BatchFailed
+            ) => None,
         }
     }
 
@@ -292,50 +267,15 @@ impl EventBody {
                 ctx: policy.set_ctx.as_ref(),
                 local: policy.set.as_ref(),
             },
-            Self::ExecutionRequested(_)
-            | Self::RequestEvaluated(_)
-            | Self::PlaybookStarted(_)
-            | Self::PlaybookPaused(_)
-            | Self::PlaybookResumed(_)
-            | Self::PlaybookSwitched(_)
-            | Self::PlaybookFinished(_)
-            | Self::PlaybookProcessed(_)
-            | Self::WorkflowStarted(_)
-            | Self::WorkflowFinished(_)
-            | Self::CancelRequested(_)
-            | Self::ExecutionRetried(_)
-            | Self::StepReused(_)
-            | Self::SignalReceived(_)
-            | Self::TimerSet(_)
-            | Self::TimerFired(_)
-            | Self::AdmitEvaluated(_)
-            | Self::StepScheduled(_)
-            | Self::NextEvaluated(_)
-            | Self::CtxPatched(_)
-            | Self::CommandIssued(_)
-            | Self::CommandClaimed(_)
-            | Self::CommandExpired(_)
-            | Self::CommandFailed(_)
-            | Self::StepStarted(_)
-            | Self::StepDone(_)
-            | Self::StepFailed(_)
-            | Self::TaskStarted(_)
-            | Self::AttemptStarted(_)
-            | Self::AttemptDone(_)
-            | Self::AttemptFailed(_)
-            | Self::LoopStarted(_)
-            | Self::FrameClaimed(_)
-            | Self::IterationScheduled(_)
-            | Self::IterationStarted(_)
-            | Self::IterationDone(_)
-            | Self::IterationFailed(_)
-            | Self::LoopDone(_)
-            | Self::ResultStored(_)
-            | Self::ManifestUpdated(_)
-            | Self::BatchAccepted(_)
-            | Self::BatchProcessing(_)
-            | Self::BatchCompleted(_)
-            | Self::BatchFailed(_) => EventWrites::default(),
+            events!(
+                ExecutionRequested RequestEvaluated PlaybookStarted PlaybookPaused PlaybookResumed PlaybookSwitched
+                PlaybookFinished PlaybookProcessed WorkflowStarted WorkflowFinished CancelRequested ExecutionRetried
+                StepReused SignalReceived TimerSet TimerFired AdmitEvaluated StepScheduled NextEvaluated CtxPatched
+                CommandIssued CommandClaimed CommandExpired CommandFailed StepStarted StepDone StepFailed TaskStarted
+                AttemptStarted AttemptDone AttemptFailed LoopStarted FrameClaimed IterationScheduled IterationStarted
+                IterationDone IterationFailed LoopDone ResultStored ManifestUpdated BatchAccepted BatchProcessing
+                BatchCompleted BatchFailed
+            ) => EventWrites::default(),
         }
     }
 }
@@ -371,50 +311,19 @@ impl Event {
             EventBody::AdmitEvaluated(admit) if admit.error.is_some() => EventStatus::Error,
             EventBody::NextEvaluated(next) if next.error.is_some() => EventStatus::Error,
             EventBody::PlaybookPaused(_) => EventStatus::Paused,
-            EventBody::StepFailed(_)
-            | EventBody::TaskFailed(_)
-            | EventBody::AttemptFailed(_)
-            | EventBody::IterationFailed(_)
-            | EventBody::CommandFailed(_)
-            | EventBody::CommandExpired(_)
-            | EventBody::BatchFailed(_) => EventStatus::Error,
-            EventBody::ExecutionRequested(_)
-            | EventBody::PlaybookStarted(_)
-            | EventBody::WorkflowStarted(_)
-            | EventBody::StepScheduled(_)
-            | EventBody::StepStarted(_)
-            | EventBody::TaskStarted(_)
-            | EventBody::AttemptStarted(_)
-            | EventBody::LoopStarted(_)
-            | EventBody::FrameClaimed(_)
-            | EventBody::IterationScheduled(_)
-            | EventBody::IterationStarted(_)
-            | EventBody::CommandIssued(_)
-            | EventBody::CommandClaimed(_)
-            | EventBody::TimerSet(_)
-            | EventBody::CancelRequested(_)
-            | EventBody::PlaybookResumed(_)
-            | EventBody::ExecutionRetried(_)
-            | EventBody::BatchAccepted(_)
-            | EventBody::BatchProcessing(_) => EventStatus::InProgress,
-            EventBody::RequestEvaluated(_)
-            | EventBody::PlaybookSwitched(_)
-            | EventBody::PlaybookProcessed(_)
-            | EventBody::StepReused(_)
-            | EventBody::SignalReceived(_)
-            | EventBody::TimerFired(_)
-            | EventBody::AdmitEvaluated(_)
-            | EventBody::NextEvaluated(_)
-            | EventBody::CtxPatched(_)
-            | EventBody::StepDone(_)
-            | EventBody::AttemptDone(_)
-            | EventBody::TaskDone(_)
-            | EventBody::PolicyEvaluated(_)
-            | EventBody::IterationDone(_)
-            | EventBody::LoopDone(_)
-            | EventBody::ResultStored(_)
-            | EventBody::ManifestUpdated(_)
-            | EventBody::BatchCompleted(_) => EventStatus::Success,
+            events!(
+                StepFailed TaskFailed AttemptFailed IterationFailed CommandFailed CommandExpired BatchFailed
+            ) => EventStatus::Error,
+            events!(
+                ExecutionRequested PlaybookStarted WorkflowStarted StepScheduled StepStarted TaskStarted AttemptStarted
+                LoopStarted FrameClaimed IterationScheduled IterationStarted CommandIssued CommandClaimed TimerSet
+                CancelRequested PlaybookResumed ExecutionRetried BatchAccepted BatchProcessing
+            ) => EventStatus::InProgress,
+            events!(
+                RequestEvaluated PlaybookSwitched PlaybookProcessed StepReused SignalReceived TimerFired AdmitEvaluated
+                NextEvaluated CtxPatched StepDone AttemptDone TaskDone PolicyEvaluated IterationDone LoopDone
+                ResultStored ManifestUpdated BatchCompleted
+            ) => EventStatus::Success,
         }
     }
 

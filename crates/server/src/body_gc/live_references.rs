@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use model::event::{Event, EventBody};
+use model::events;
 use model::id::{ExecutionId, StepRunId};
 use model::manifest;
 use model::result_ref::{BodyScope, RELEASED_KIND, RefKind, ResultRef};
@@ -76,51 +77,15 @@ impl LiveReferences {
                     self.pinned_executions.extend(&rerun.pins);
                 }
             }
-            EventBody::RequestEvaluated(_)
-            | EventBody::PlaybookStarted(_)
-            | EventBody::PlaybookPaused(_)
-            | EventBody::PlaybookResumed(_)
-            | EventBody::PlaybookSwitched(_)
-            | EventBody::PlaybookFinished(_)
-            | EventBody::PlaybookProcessed(_)
-            | EventBody::WorkflowStarted(_)
-            | EventBody::WorkflowFinished(_)
-            | EventBody::CancelRequested(_)
-            | EventBody::ExecutionRetried(_)
-            | EventBody::StepReused(_)
-            | EventBody::SignalReceived(_)
-            | EventBody::TimerSet(_)
-            | EventBody::TimerFired(_)
-            | EventBody::AdmitEvaluated(_)
-            | EventBody::StepScheduled(_)
-            | EventBody::CtxPatched(_)
-            | EventBody::CommandIssued(_)
-            | EventBody::CommandClaimed(_)
-            | EventBody::CommandExpired(_)
-            | EventBody::CommandFailed(_)
-            | EventBody::StepStarted(_)
-            | EventBody::StepDone(_)
-            | EventBody::StepFailed(_)
-            | EventBody::TaskStarted(_)
-            | EventBody::AttemptStarted(_)
-            | EventBody::AttemptDone(_)
-            | EventBody::AttemptFailed(_)
-            | EventBody::TaskDone(_)
-            | EventBody::TaskFailed(_)
-            | EventBody::PolicyEvaluated(_)
-            | EventBody::LoopStarted(_)
-            | EventBody::FrameClaimed(_)
-            | EventBody::IterationScheduled(_)
-            | EventBody::IterationStarted(_)
-            | EventBody::IterationDone(_)
-            | EventBody::IterationFailed(_)
-            | EventBody::LoopDone(_)
-            | EventBody::ResultStored(_)
-            | EventBody::ManifestUpdated(_)
-            | EventBody::BatchAccepted(_)
-            | EventBody::BatchProcessing(_)
-            | EventBody::BatchCompleted(_)
-            | EventBody::BatchFailed(_) => {}
+            events!(
+                RequestEvaluated PlaybookStarted PlaybookPaused PlaybookResumed PlaybookSwitched PlaybookFinished
+                PlaybookProcessed WorkflowStarted WorkflowFinished CancelRequested ExecutionRetried StepReused
+                SignalReceived TimerSet TimerFired AdmitEvaluated StepScheduled CtxPatched CommandIssued CommandClaimed
+                CommandExpired CommandFailed StepStarted StepDone StepFailed TaskStarted AttemptStarted AttemptDone
+                AttemptFailed TaskDone TaskFailed PolicyEvaluated LoopStarted FrameClaimed IterationScheduled
+                IterationStarted IterationDone IterationFailed LoopDone ResultStored ManifestUpdated BatchAccepted
+                BatchProcessing BatchCompleted BatchFailed
+            ) => {}
         }
         let payload = event.body.payload();
         if payload.text().contains(RELEASED_KIND) || find_hashes(payload.text()).next().is_some() {

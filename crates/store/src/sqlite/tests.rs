@@ -57,7 +57,7 @@ fn the_schema_is_the_one_on_record() {
         .collect::<Result<_, _>>()
         .unwrap();
     let schema = parts.join(";\n\n") + ";\n";
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/sqlite/schema.sql");
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/sqlite/schema.txt");
     #[expect(
         clippy::disallowed_methods,
         reason = "an environment variable accepts the new schema"
@@ -67,7 +67,7 @@ fn the_schema_is_the_one_on_record() {
         std::fs::write(file, &schema).unwrap();
     }
     let recorded = std::fs::read_to_string(file).unwrap_or_default();
-    assert!(schema == recorded, "schema.sql is stale: run with NOETL_ACCEPT=1");
+    assert!(schema == recorded, "schema.txt is stale: run with NOETL_ACCEPT=1");
 }
 
 /// Creates a store with the first schema and an offered command.
