@@ -30,6 +30,7 @@ impl BenchStack {
             store: store.clone(),
             bodies: bodies.clone(),
             limits: engine::ExecutionLimits::default(),
+            playbooks: language::playbook::SharedPlaybooks::default(),
             playbook_dir: None,
             bus: None,
             may_adopt: false,
@@ -120,6 +121,7 @@ fn worker_config(dir: &Path, bodies: Arc<dyn results::BodyStore>) -> anyhow::Res
         base_dir: dir.to_owned(),
         scratch_dir: dir.join("scratch"),
         heartbeat: Duration::from_secs(5),
+        playbooks: language::playbook::SharedPlaybooks::default(),
         jumps_max: worker::JUMPS_MAX,
     })
 }

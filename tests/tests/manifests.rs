@@ -255,6 +255,7 @@ async fn start_server(dir: &std::path::Path, store: Arc<SqliteStore>) -> (String
         store,
         bodies: Arc::new(results::DirBodyStore::open(&dir.join("bodies")).unwrap()),
         limits: engine::ExecutionLimits::default(),
+        playbooks: language::playbook::SharedPlaybooks::default(),
         playbook_dir: None,
         bus: None,
         may_adopt: false,

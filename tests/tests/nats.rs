@@ -48,6 +48,7 @@ async fn start_server(nats: &NatsServer, store: Arc<dyn Store>, dir: TempDir) ->
         store: store.clone(),
         bodies: Arc::new(bodies),
         limits: engine::ExecutionLimits::default(),
+        playbooks: language::playbook::SharedPlaybooks::default(),
         playbook_dir: None,
         bus: Some(Arc::new(bus)),
         may_adopt: false,

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::path::PathBuf;
 
+use language::playbook::SharedPlaybooks;
 use tokio::runtime::Builder;
 
 use crate::args::{Cli, ColorWhen, Verb};
@@ -20,6 +21,8 @@ pub(crate) struct App {
     pub(crate) environment: Environment,
     /// Output streams.
     pub(crate) output: Output,
+    /// Parsed playbooks, shared by the parts of this process.
+    pub(crate) playbooks: SharedPlaybooks,
 }
 
 /// Result of a command.
@@ -45,6 +48,7 @@ pub(crate) fn run(cli: Cli) -> Exit {
         settings,
         environment,
         output: out,
+        playbooks: SharedPlaybooks::default(),
     };
     let ended = run_verb(&app, cli.verb);
     let exit = ended.unwrap_or_else(|problem| {

@@ -37,27 +37,27 @@ pub(crate) fn task_logs_dir(settings: &Settings) -> PathBuf {
 }
 
 /// Opens an existing store for reading; does not create one.
-pub(crate) fn open_existing(settings: &Settings) -> Result<RunReader, CliError> {
-    let dir = &settings.store;
+pub(crate) fn open_existing(app: &App) -> Result<RunReader, CliError> {
+    let dir = &app.settings.store;
     check_is_directory(dir)?;
     if !dir.join("noetl.db").is_file() {
         let message = format!("no NoETL store at `{}`", dir.display());
         return Err(CliError::new(Exit::Unreachable, "STORE_NOT_FOUND", message)
             .help("run a playbook first, or specify the store with --store DIR or NOETL_STORE"));
     }
-    new_reader(settings, dir, store::SqliteStore::open_to_read(dir)?)
+    new_reader(app, dir, store::SqliteStore::open_to_read(dir)?)
 }
 
 /// Opens a store; creates it if it does not exist.
-pub(crate) fn open_or_create(settings: &Settings) -> Result<RunReader, CliError> {
-    open_directory(settings, &settings.store, false)
+pub(crate) fn open_or_create(app: &App) -> Result<RunReader, CliError> {
+    open_directory(app, &app.settings.store, false)
 }
 
-fn open_directory(settings: &Settings, dir: &Path, publishes: bool) -> Result<RunReader, CliError> {
+fn open_directory(app: &App, dir: &Path, publishes: bool) -> Result<RunReader, CliError> {
     check_is_directory(dir)?;
     let store = store::SqliteStore::open(dir)?;
     let store = if publishes { store.with_outbox() } else { store };
-    new_reader(settings, dir, store)
+    new_reader(app, dir, store)
 }
 
 /// Rejects a store URL: only `serve` opens a store in Postgres.
@@ -74,11 +74,12 @@ fn check_is_directory(store: &Path) -> Result<(), CliError> {
         .help("start `noetl serve --store postgres://…`, then add --server URL to this command; or use --store DIR"))
 }
 
-fn new_reader(settings: &Settings, dir: &Path, store: store::SqliteStore) -> Result<RunReader, CliError> {
+fn new_reader(app: &App, dir: &Path, store: store::SqliteStore) -> Result<RunReader, CliError> {
     Ok(RunReader {
         store: Arc::new(store),
-        bodies: open_body_stores(settings, results::DirBodyStore::open(&dir.join(BODIES_DIR))?)?,
-        keychain: settings.keychain.config.clone(),
+        bodies: open_body_stores(&app.settings, results::DirBodyStore::open(&dir.join(BODIES_DIR))?)?,
+        keychain: app.settings.keychain.config.clone(),
+        playbooks: app.playbooks.clone(),
     })
 }
 
@@ -123,10 +124,11 @@ pub(crate) struct OpenStore {
 }
 
 /// Opens the store of a server; other servers reach it at `address`.
-pub(crate) async fn open_store(settings: &Settings, address: &str, publishes: bool) -> Result<OpenStore, CliError> {
+pub(crate) async fn open_store(app: &App, address: &str, publishes: bool) -> Result<OpenStore, CliError> {
+    let settings = &app.settings;
     match &store_location(settings) {
         StoreLocation::Directory(dir) => Ok(OpenStore {
-            reader: open_directory(settings, dir, publishes)?,
+            reader: open_directory(app, dir, publishes)?,
             logs: Arc::new(open_file_logs(dir.join(LOGS_DIR))?),
             is_cluster: false,
         }),
@@ -145,6 +147,7 @@ pub(crate) async fn open_store(settings: &Settings, address: &str, publishes: bo
                     store: Arc::new(store),
                     bodies: open_body_stores(settings, own)?,
                     keychain: settings.keychain.config.clone(),
+                    playbooks: app.playbooks.clone(),
                 },
                 is_cluster: true,
             })
@@ -212,6 +215,7 @@ impl ControlPlane {
             store: reader.store.clone(),
             bodies: reader.bodies.clone(),
             limits: engine::ExecutionLimits::default(),
+            playbooks: reader.playbooks.clone(),
             playbook_dir: options.cluster_secret.is_none().then(|| PathBuf::from(".")),
             bus: options.bus,
             may_adopt: options.adopts_abandoned,

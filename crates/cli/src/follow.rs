@@ -1,5 +1,6 @@
 //! Follows a run from the terminal: shows progress until it ends, handles Ctrl-C and `--timeout`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use language::playbook::Playbook;
@@ -226,7 +227,7 @@ impl RunFollower<'_> {
         let (subject, id) = (&self.description, self.run.id().to_string());
         let surface = out.stderr;
         out.info(&lines::run_footer(view, &subject.name, &id, now, surface));
-        let playbook = subject.playbook.as_ref();
+        let playbook = subject.playbook.as_deref();
         if view.status == RunStatus::Failed
             && let Some(block) = failure::render_run_failure(view, playbook, &id, surface)
         {
@@ -248,7 +249,7 @@ impl RunFollower<'_> {
             name: self.description.name.clone(),
         };
         let now = self.backend.now();
-        report::run_report(view, &name, self.description.playbook.as_ref(), now)
+        report::run_report(view, &name, self.description.playbook.as_deref(), now)
     }
 
     /// Stops waiting; the run continues in the background or on its server.
@@ -298,7 +299,7 @@ pub(crate) fn describe_run(
     backend: &dyn RunBackend,
     id: ExecutionId,
     name: String,
-    playbook: Option<Playbook>,
+    playbook: Option<Arc<Playbook>>,
 ) -> RunDescription {
     RunDescription {
         name,

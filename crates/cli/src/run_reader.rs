@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use language::playbook::Playbook;
+use language::playbook::{Playbook, SharedPlaybooks};
 use model::id::{ExecutionId, PlaybookHash};
 use results::{ByteStream, StoreRouter};
 use server::{KeychainConfig, ResultAddress, ResultReader};
@@ -22,15 +22,17 @@ pub(crate) struct RunReader {
     pub(crate) bodies: Arc<StoreRouter>,
     /// How credentials are encrypted and resolved.
     pub(crate) keychain: KeychainConfig,
+    /// Parsed playbooks of this process.
+    pub(crate) playbooks: SharedPlaybooks,
 }
 
 impl RunReader {
     /// Loads and parses the playbook of a run; `None` if it is missing or invalid. Diagnostics refer to it as `name`.
-    pub(crate) async fn playbook(&self, hash: &PlaybookHash, name: &str) -> Result<Option<Playbook>, CliError> {
+    pub(crate) async fn playbook(&self, hash: &PlaybookHash, name: &str) -> Result<Option<Arc<Playbook>>, CliError> {
         let Some(entry) = self.store.playbook(hash).await? else {
             return Ok(None);
         };
-        Ok(language::playbook::parse(name, entry.text.as_bytes()).playbook)
+        Ok(self.playbooks.parse(name, &entry.text).ok())
     }
 
     /// Reads a result of a run as JSON text.

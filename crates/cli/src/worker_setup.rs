@@ -55,6 +55,7 @@ impl WorkerSetup<'_> {
                 tools_config(app, self.slots, self.network_access),
                 integrations_config(app),
             ),
+            playbooks: app.playbooks.clone(),
             bodies: self.bodies,
             logs: self.logs,
             clock: Arc::new(SystemClock::default()),

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use model::command::{Command, Fence, TimerChange};
-use model::event::{Event, ParentTask, StopRequest, UniqueKey};
+use model::event::{Event, ParentTask, UniqueKey};
 use model::id::{ExecutionId, Name, Seq};
 use model::outcome::Outcome;
 use model::raw::RawJson;
 use model::result_ref::ResultRef;
 use serde::{Deserialize, Serialize};
+
+use crate::input::ControlRequest;
 
 use crate::state::ExecutionState;
 
@@ -110,31 +112,6 @@ pub enum ExecutionMessage {
         /// The child's outcome.
         outcome: Box<Outcome>,
     },
-    /// Stops the execution.
-    Cancel(StopRequest),
-    /// Retries failed work.
-    Retry {
-        /// Version of the playbook to continue with.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        version: Option<u32>,
-    },
-    /// Issues no more commands until resumed.
-    Pause {
-        /// The reason.
-        reason: Option<String>,
-    },
-    /// Resumes after a pause.
-    Resume,
-    /// Patches `ctx`.
-    Patch {
-        /// The written keys, with values or reducers.
-        patch: RawJson,
-    },
-    /// A signal from outside the execution.
-    Signal {
-        /// Its name.
-        name: Name,
-        /// The payload.
-        payload: Option<RawJson>,
-    },
+    /// A control request of a client that another process received, or of a parent.
+    Control(ControlRequest),
 }

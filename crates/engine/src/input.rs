@@ -5,11 +5,12 @@ use std::sync::Arc;
 use language::playbook::Playbook;
 use language::template::LazyValue;
 use model::command::ReportEnd;
-use model::event::{Event, EventBody, ParentTask, StopRequest};
+use model::event::{EventBody, ParentTask, ReportedEvent, StopRequest};
 use model::id::{ExecutionId, IdBlock, LeaseEpoch, Name, PlaybookHash, Seq, WorkerId};
 use model::outcome::Outcome;
 use model::raw::RawJson;
 use model::time::Time;
+use serde::{Deserialize, Serialize};
 
 use crate::reuse::ReusePlan;
 
@@ -82,6 +83,53 @@ pub enum Input {
     CommandOverdue(Seq),
 }
 
+/// A control request of a client or of a parent execution.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ControlRequest {
+    /// Stops the execution.
+    Cancel(StopRequest),
+    /// Issues no more commands until resumed.
+    Pause {
+        /// The reason, recorded in the log.
+        reason: Option<String>,
+    },
+    /// Resumes after a pause.
+    Resume,
+    /// Retries failed work.
+    Retry {
+        /// Version of the playbook to continue with; `None` keeps the current one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        version: Option<u32>,
+    },
+    /// Patches `ctx`.
+    Patch {
+        /// The written keys, with values or reducers.
+        patch: RawJson,
+    },
+    /// Delivers a signal.
+    Signal {
+        /// Its name.
+        name: Name,
+        /// The payload.
+        payload: Option<RawJson>,
+    },
+}
+
+impl From<ControlRequest> for Input {
+    /// A retry keeps the current version: the caller looks up another one and adds the switch.
+    fn from(request: ControlRequest) -> Self {
+        match request {
+            ControlRequest::Cancel(request) => Self::Cancel(request),
+            ControlRequest::Pause { reason } => Self::Pause { reason },
+            ControlRequest::Resume => Self::Resume,
+            ControlRequest::Retry { .. } => Self::Retry { switch: None },
+            ControlRequest::Patch { patch } => Self::Patch(patch),
+            ControlRequest::Signal { name, payload } => Self::Signal { name, payload },
+        }
+    }
+}
+
 /// A switch of an execution to another version of its playbook.
 #[derive(Debug, Clone)]
 pub struct PlaybookSwitch {
@@ -128,7 +176,7 @@ pub struct CommandReport {
     /// The claim that the report belongs to.
     pub lease_epoch: LeaseEpoch,
     /// The events, in order.
-    pub events: Vec<Event>,
+    pub events: Vec<ReportedEvent>,
     /// Whether the worker has finished with the command.
     pub end: ReportEnd,
 }

@@ -15,7 +15,7 @@ mod state;
 pub use decide::{DecideError, ExecutionLimits, PlaybookNet, Refusal, decide, needs};
 pub use decision::{BodyToStore, CommandOffer, Decision, ExecutionMessage, OutgoingMessage};
 pub use graph::Graph;
-pub use input::{CommandReport, ExecutionRequest, Input, PlaybookSwitch, Stamp};
+pub use input::{CommandReport, ControlRequest, ExecutionRequest, Input, PlaybookSwitch, Stamp};
 pub use reuse::{ReusePlan, ReusePlanner, ReusedState};
 pub use state::{
     Boundary, BoundaryKind, ExecutionState, LiveCommand, LiveTimer, LoopRun, PendingWait, Phase, ReturnedRange,

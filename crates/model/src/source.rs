@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 /// The text and the name of a document. Cheap to clone.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct SourceText {
     /// The file's path as it was given, or the catalog path.
     pub name: Arc<str>,

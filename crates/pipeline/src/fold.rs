@@ -15,7 +15,7 @@ use model::raw::RawJson;
 
 /// Applies one event of the pipeline to its continuation. Events without a task label, and other kinds, change
 /// nothing.
-pub fn fold(continuation: &mut Continuation, event: &Event) {
+pub fn fold<Id>(continuation: &mut Continuation, event: &Event<Id>) {
     let Some(label) = event.location.task.clone() else {
         return;
     };
@@ -53,7 +53,7 @@ pub fn fold(continuation: &mut Continuation, event: &Event) {
 }
 
 /// Records an attempt whose effect is unknown. The outcome of an awaiting task is always known.
-fn record_unknown_effect(continuation: &mut Continuation, event: &Event, outcome: &RawJson) {
+fn record_unknown_effect<Id>(continuation: &mut Continuation, event: &Event<Id>, outcome: &RawJson) {
     let outcome = outcome.parse_as::<Outcome>().ok();
     let error = outcome.as_ref().and_then(Outcome::failure);
     let is_unknown = error.is_some_and(TaskError::leaves_effect_unknown);
@@ -61,7 +61,7 @@ fn record_unknown_effect(continuation: &mut Continuation, event: &Event, outcome
     continuation.unknown = (is_unknown && was_called).then_some(event.location.attempt.max(1));
 }
 
-fn start_visit(continuation: &mut Continuation, event: &Event, started: &TaskStarted, label: Name) {
+fn start_visit<Id>(continuation: &mut Continuation, event: &Event<Id>, started: &TaskStarted, label: Name) {
     continuation.visits.insert(label.clone(), event.location.visit);
     continuation.cursor = PipelineCursor::At(label);
     continuation.unknown = None;
@@ -70,14 +70,14 @@ fn start_visit(continuation: &mut Continuation, event: &Event, started: &TaskSta
     continuation.stage = started_stage(started, event);
 }
 
-fn started_stage(started: &TaskStarted, event: &Event) -> PipelineStage {
+fn started_stage<Id>(started: &TaskStarted, event: &Event<Id>) -> PipelineStage {
     match started.awaits {
         Some(_) => PipelineStage::Awaiting { since: event.seq },
         None => PipelineStage::Started,
     }
 }
 
-fn retry_stage(action: &PolicyAction, event: &Event) -> PipelineStage {
+fn retry_stage<Id>(action: &PolicyAction, event: &Event<Id>) -> PipelineStage {
     let delay = Duration::try_from_secs_f64(action.delay.unwrap_or(0.0)).unwrap_or_default();
     PipelineStage::Retrying {
         due: event.timestamp.after(delay),
@@ -86,7 +86,7 @@ fn retry_stage(action: &PolicyAction, event: &Event) -> PipelineStage {
 }
 
 /// Points the task's outcome to a manifest that replaces its result.
-fn use_manifest(continuation: &mut Continuation, event: &Event, stored: &ResultStored) {
+fn use_manifest<Id>(continuation: &mut Continuation, event: &Event<Id>, stored: &ResultStored) {
     let is_result = ManifestRule::from_reference(&stored.result_ref).is_some_and(|rule| rule.is_result);
     let Some(label) = event.location.task.as_ref().filter(|_| is_result) else {
         return;
@@ -101,7 +101,7 @@ fn use_manifest(continuation: &mut Continuation, event: &Event, stored: &ResultS
     }
 }
 
-fn end_visit(continuation: &mut Continuation, event: &Event, ended: &TaskEnded, ok: bool) {
+fn end_visit<Id>(continuation: &mut Continuation, event: &Event<Id>, ended: &TaskEnded, ok: bool) {
     let label = event
         .location
         .task
@@ -157,7 +157,7 @@ fn add_part(continuation: &mut Continuation, label: &Name, before: Option<Outcom
 }
 
 /// Records the sequence numbers of events that wrote values, so that the values can be read again.
-fn add_writes(continuation: &mut Continuation, event: &Event) {
+fn add_writes<Id>(continuation: &mut Continuation, event: &Event<Id>) {
     let written = event.body.writes();
     if written.iter.is_some() {
         continuation.iter_writes.push(event.seq);

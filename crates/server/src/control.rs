@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use engine::{ExecutionMessage, Input, Refusal};
-use model::event::{EndStatus, StopRequest};
-use model::id::{ExecutionId, Name, Seq};
+use engine::{ControlRequest, ExecutionMessage, Input, Refusal};
+use model::id::{ExecutionId, Seq};
 use model::raw::RawJson;
 use model::status::RunStatus;
 use store::{Adoption, Message, MessageKey, OwnerId, Priority};
 use tokio::time::Instant;
 
-use crate::driver::{DriverRequest, InputAttachments, InputError};
+use crate::driver::{DriverRequest, InputAttachments, InputError, input_priority};
 use crate::error::Error;
 use crate::playbooks::RegisteredPlaybook;
 use crate::{Server, ServerShared};
@@ -34,55 +33,10 @@ enum DeliveryResult {
     Withdrawn,
 }
 
-/// A control request for an execution.
-#[derive(Debug, Clone)]
-pub enum Control {
-    /// Cancel the execution.
-    Cancel {
-        /// Reason, recorded in the log.
-        reason: Option<String>,
-        /// Whether child executions are cancelled too.
-        cascade: bool,
-    },
-    /// Offer no more commands until the execution is resumed.
-    Pause {
-        /// Reason, recorded in the log.
-        reason: Option<String>,
-    },
-    /// Resume a paused execution.
-    Resume,
-    /// Retry what failed.
-    Retry {
-        /// Another version of the playbook to continue with.
-        version: Option<u32>,
-    },
-    /// End a stuck execution with a status that the caller chooses.
-    Finalize {
-        /// Final status.
-        ending: EndStatus,
-        /// Reason, recorded in the log.
-        reason: Option<String>,
-    },
-    /// Patch `ctx`.
-    Patch(RawJson),
-    /// Deliver a signal.
-    Signal {
-        /// Name of the signal.
-        name: Name,
-        /// Payload of the signal.
-        payload: Option<RawJson>,
-    },
-}
-
-impl Control {
-    /// Whether the request may use the space that is reserved for control requests: even on a full disk an execution
-    /// can be stopped.
-    pub fn priority(&self) -> Priority {
-        match self {
-            Self::Cancel { .. } | Self::Finalize { .. } | Self::Pause { .. } => Priority::Control,
-            Self::Resume | Self::Retry { .. } | Self::Patch(_) | Self::Signal { .. } => Priority::Normal,
-        }
-    }
+/// Whether a request may use the space that is reserved for control requests: even on a full disk an execution can be
+/// stopped.
+pub fn control_priority(request: &ControlRequest) -> Priority {
+    input_priority(&request.clone().into())
 }
 
 /// Why a request was not carried out.
@@ -99,10 +53,10 @@ pub enum ControlError {
 impl Server {
     /// Carries out a request: directly if this process owns the execution or no process does, otherwise with a message
     /// to the owner. When this returns `Ok`, the request has been carried out.
-    pub async fn control(&self, id: ExecutionId, control: Control) -> Result<(), ControlError> {
+    pub async fn control(&self, id: ExecutionId, control: ControlRequest) -> Result<(), ControlError> {
         let mut was_taken_back = false;
         for _ in 0..OWNER_CHANGES_MAX {
-            match self.adopt(id, control.priority()).await? {
+            match self.adopt(id, control_priority(&control)).await? {
                 Adoption::NotFound => return Err(Error::NotFound(id).into()),
                 Adoption::OwnedBy(owner) if was_taken_back => {
                     return Err(Error::OwnedBy(owner).into());
@@ -129,22 +83,22 @@ impl Server {
     }
 
     /// Carries out a request on an execution that this process owns.
-    async fn apply_control(&self, id: ExecutionId, control: &Control) -> Result<(), InputError> {
+    async fn apply_control(&self, id: ExecutionId, control: &ControlRequest) -> Result<(), InputError> {
         let switch = match control {
-            Control::Retry { version } => resolve_switch(&self.shared, id, *version).await?,
+            ControlRequest::Retry { version } => resolve_switch(&self.shared, id, *version).await?,
             _ => None,
         };
         let extras = InputAttachments {
             switch,
             ..InputAttachments::default()
         };
-        let input = to_input(control.clone());
+        let input = Input::from(control.clone());
         self.shared.driver.apply(id, input, extras).await.map(drop)
     }
 
     /// Sends a message to the owner and waits for the result. Deletes the message if it is not consumed in time.
-    async fn deliver_control(&self, id: ExecutionId, control: &Control) -> Result<DeliveryResult, Error> {
-        if let Control::Retry { version } = control {
+    async fn deliver_control(&self, id: ExecutionId, control: &ControlRequest) -> Result<DeliveryResult, Error> {
+        if let ControlRequest::Retry { version } = control {
             // An unknown version is rejected at once.
             resolve_switch(&self.shared, id, *version).await?;
         }
@@ -157,9 +111,9 @@ impl Server {
         let message = Message {
             key,
             to: id,
-            body: RawJson::from_serializable(&to_message(control.clone())),
+            body: RawJson::from_serializable(&ExecutionMessage::Control(control.clone())),
         };
-        store.send_message(message, control.priority()).await?;
+        store.send_message(message, control_priority(control)).await?;
         let sent_at = Instant::now();
         let mut pause = POLL_PAUSE;
         while store.is_pending(key).await? {
@@ -175,16 +129,18 @@ impl Server {
     }
 
     /// Rejects at once what the owner would reject.
-    async fn check_control(&self, id: ExecutionId, control: &Control) -> Result<(), ControlError> {
+    async fn check_control(&self, id: ExecutionId, control: &ControlRequest) -> Result<(), ControlError> {
         let row = self.shared.store.execution(id).await.map_err(Error::from)?;
         let status = row.ok_or(Error::NotFound(id))?.status;
         let ended = matches!(status, RunStatus::Completed | RunStatus::Failed | RunStatus::Cancelled);
         match control {
-            Control::Retry { .. } if !ended || status == RunStatus::Completed => Err(Refusal::NotRetryable.into()),
-            Control::Retry { .. } => Ok(()),
+            ControlRequest::Retry { .. } if !ended || status == RunStatus::Completed => {
+                Err(Refusal::NotRetryable.into())
+            }
+            ControlRequest::Retry { .. } => Ok(()),
             _ if ended => Err(Refusal::ExecutionEnded.into()),
-            Control::Pause { .. } if status == RunStatus::Paused => Err(Refusal::AlreadyPaused.into()),
-            Control::Resume if status != RunStatus::Paused => Err(Refusal::NotPaused.into()),
+            ControlRequest::Pause { .. } if status == RunStatus::Paused => Err(Refusal::AlreadyPaused.into()),
+            ControlRequest::Resume if status != RunStatus::Paused => Err(Refusal::NotPaused.into()),
             _ => Ok(()),
         }
     }
@@ -253,36 +209,4 @@ async fn release_former_claims(
         shared.driver.apply_if_valid(id, input, extras).await?;
     }
     shared.driver.send(DriverRequest::RecheckOffers).await
-}
-
-fn to_input(control: Control) -> Input {
-    match control {
-        Control::Cancel { reason, cascade } => Input::Cancel(stop_request(reason, cascade, None)),
-        Control::Finalize { ending, reason } => Input::Cancel(stop_request(reason, true, Some(ending))),
-        Control::Pause { reason } => Input::Pause { reason },
-        Control::Resume => Input::Resume,
-        Control::Retry { .. } => Input::Retry { switch: None },
-        Control::Patch(patch) => Input::Patch(patch),
-        Control::Signal { name, payload } => Input::Signal { name, payload },
-    }
-}
-
-fn stop_request(reason: Option<String>, cascade: bool, ending: Option<EndStatus>) -> StopRequest {
-    StopRequest {
-        reason,
-        cascade,
-        ending,
-    }
-}
-
-fn to_message(control: Control) -> ExecutionMessage {
-    match control {
-        Control::Cancel { reason, cascade } => ExecutionMessage::Cancel(stop_request(reason, cascade, None)),
-        Control::Finalize { ending, reason } => ExecutionMessage::Cancel(stop_request(reason, true, Some(ending))),
-        Control::Pause { reason } => ExecutionMessage::Pause { reason },
-        Control::Resume => ExecutionMessage::Resume,
-        Control::Retry { version } => ExecutionMessage::Retry { version },
-        Control::Patch(patch) => ExecutionMessage::Patch { patch },
-        Control::Signal { name, payload } => ExecutionMessage::Signal { name, payload },
-    }
 }

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use engine::{ExecutionMessage, Input, Refusal};
+use engine::{ControlRequest, ExecutionMessage, Input, Refusal};
 use model::event::ParentTask;
 use model::id::{ExecutionId, Seq};
 use model::outcome::{ErrorKind, Outcome, TaskError};
@@ -156,7 +156,7 @@ enum MessageProgress {
 
 async fn handle_message(shared: &ServerShared, message: Message) -> Result<MessageProgress, Error> {
     let consumed = Some(message.key);
-    let mut owner_claim = None;
+    let mut retry_version = None;
     if let Ok(deferred) = message.body.parse_as::<ingest::DeferredBatch>() {
         return to_progress(ingest::decide_batch(shared, deferred, message.key).await);
     }
@@ -198,17 +198,14 @@ async fn handle_message(shared: &ServerShared, message: Message) -> Result<Messa
             seq,
             outcome,
         },
-        ExecutionMessage::Cancel(request) => Input::Cancel(request),
-        ExecutionMessage::Retry { version } => {
-            owner_claim = version;
-            Input::Retry { switch: None }
+        ExecutionMessage::Control(request) => {
+            if let ControlRequest::Retry { version } = request {
+                retry_version = version;
+            }
+            request.into()
         }
-        ExecutionMessage::Patch { patch } => Input::Patch(patch),
-        ExecutionMessage::Pause { reason } => Input::Pause { reason },
-        ExecutionMessage::Resume => Input::Resume,
-        ExecutionMessage::Signal { name, payload } => Input::Signal { name, payload },
     };
-    apply_message(shared, &message, input, owner_claim).await
+    apply_message(shared, &message, input, retry_version).await
 }
 
 /// Carries out a message; a retry continues with the playbook version that it names. If the owner of the execution is

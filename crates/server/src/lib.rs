@@ -33,7 +33,7 @@ mod transport;
 
 pub use access_tokens::{AccessTokenError, Actor};
 pub use body_gc::{GcOptions, GcStats, collect_garbage};
-pub use control::{Control, ControlError};
+pub use control::{ControlError, control_priority};
 pub use driver::{Assignments, CommitNotice};
 pub use error::{Error, FREE_SPACE_REMEDY};
 pub use keychain::{

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use engine::{ExecutionLimits, PlaybookNet};
 use language::diagnostic::Diagnostic;
+use language::playbook::SharedPlaybooks;
 use model::cache::BoundedCache;
 use model::id::PlaybookHash;
 use store::{CatalogEntry, Store};
@@ -29,6 +30,7 @@ const IN_USE_MIN: usize = 512;
 /// The parsed playbooks of this process.
 pub(crate) struct PlaybookCatalog {
     store: Arc<dyn Store>,
+    playbooks: SharedPlaybooks,
     limits: ExecutionLimits,
     playbook_dir: Option<PathBuf>,
     nets: Mutex<NetCache>,
@@ -86,9 +88,15 @@ pub(crate) enum PlaybookError {
 }
 
 impl PlaybookCatalog {
-    pub(crate) fn new(store: Arc<dyn Store>, limits: ExecutionLimits, playbook_dir: Option<PathBuf>) -> Self {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        playbooks: SharedPlaybooks,
+        limits: ExecutionLimits,
+        playbook_dir: Option<PathBuf>,
+    ) -> Self {
         Self {
             store,
+            playbooks,
             limits,
             playbook_dir,
             nets: Mutex::new(NetCache {
@@ -107,9 +115,9 @@ impl PlaybookCatalog {
         }
         let entry = self.store.playbook(hash).await?;
         let entry = entry.ok_or_else(|| Error::NoPlaybook(hash.clone()))?;
-        let parsed = language::playbook::parse(entry.path.as_str(), entry.text.as_bytes());
-        let playbook = parsed.playbook.ok_or_else(|| Error::NoPlaybook(hash.clone()))?;
-        Ok(self.cache_net(hash.clone(), PlaybookNet::new(Arc::new(playbook), self.limits)))
+        let parsed = self.playbooks.parse(entry.path.as_str(), &entry.text);
+        let playbook = parsed.map_err(|_| Error::NoPlaybook(hash.clone()))?;
+        Ok(self.cache_net(hash.clone(), PlaybookNet::new(playbook, self.limits)))
     }
 
     /// Checks a text and registers it under `path`, unless it is the last text that this process registered there.
@@ -119,12 +127,9 @@ impl PlaybookCatalog {
         {
             return Ok(RegisteredPlaybook { entry, net });
         }
-        let parsed = language::playbook::parse(path, text.as_bytes());
-        let Some(playbook) = parsed.playbook else {
-            return Err(PlaybookError::Invalid(parsed.diagnostics));
-        };
+        let playbook = self.playbooks.parse(path, text).map_err(PlaybookError::Invalid)?;
         let entry = self.store.put_playbook(path, text).await?;
-        let net = self.cache_net(entry.hash.clone(), PlaybookNet::new(Arc::new(playbook), self.limits));
+        let net = self.cache_net(entry.hash.clone(), PlaybookNet::new(playbook, self.limits));
         self.entries()
             .insert(path.to_owned(), entry.clone(), entry.text.len() as u64);
         Ok(RegisteredPlaybook { entry, net })
@@ -160,11 +165,9 @@ impl PlaybookCatalog {
         if let Some(net) = self.cached_net(&entry.hash) {
             return Ok(RegisteredPlaybook { entry, net });
         }
-        let parsed = language::playbook::parse(entry.path.as_str(), entry.text.as_bytes());
-        let Some(playbook) = parsed.playbook else {
-            return Err(PlaybookError::Invalid(parsed.diagnostics));
-        };
-        let net = self.cache_net(entry.hash.clone(), PlaybookNet::new(Arc::new(playbook), self.limits));
+        let parsed = self.playbooks.parse(entry.path.as_str(), &entry.text);
+        let playbook = parsed.map_err(PlaybookError::Invalid)?;
+        let net = self.cache_net(entry.hash.clone(), PlaybookNet::new(playbook, self.limits));
         Ok(RegisteredPlaybook { entry, net })
     }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use language::playbook::SharedPlaybooks;
 use language::template::LazyValue;
 use serde_json::{Map, Value};
 use tokio::sync::broadcast;
@@ -23,6 +24,8 @@ pub struct Config {
     pub bodies: Arc<dyn ::results::BodyStore>,
     /// Engine limits.
     pub limits: engine::ExecutionLimits,
+    /// Parsed playbooks, shared with a worker in the same process.
+    pub playbooks: SharedPlaybooks,
     /// Directory in which playbooks are found by relative file path; with `None`, files are rejected.
     pub playbook_dir: Option<PathBuf>,
     /// Bus on which events and notifications are published, if one is configured.
@@ -91,7 +94,12 @@ impl Server {
         let (published, _) = broadcast::channel(COMMIT_NOTICES_MAX);
         let (drive, orders) = driver::driver_channel();
         let shared = Arc::new(ServerShared {
-            catalog: playbooks::PlaybookCatalog::new(config.store.clone(), config.limits, config.playbook_dir),
+            catalog: playbooks::PlaybookCatalog::new(
+                config.store.clone(),
+                config.playbooks,
+                config.limits,
+                config.playbook_dir,
+            ),
             keychain: Keychain::new(config.keychain, config.store.clone()),
             store: config.store,
             bodies: config.bodies,

@@ -16,12 +16,12 @@ use model::event::Event;
 use model::id::{CommandId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
 use model::raw::RawJson;
 use model::result_ref::{ResolvedRef, ResultRef};
+use model::source::SourceText;
 use model::step_pointer::LoopPointer;
 use store::{Priority, SessionHolder};
 use tokio::sync::oneshot;
 use wire::{
-    ByteStream, ClaimedCommand, CommandNotice, PlaybookText, ReportRequest, ReportResponse, ResolvedSecret, Transport,
-    Verdict,
+    ByteStream, ClaimedCommand, CommandNotice, ReportRequest, ReportResponse, ResolvedSecret, Transport, Verdict,
 };
 
 use crate::ServerShared;
@@ -259,17 +259,13 @@ impl Transport for InProcessTransport {
         }
     }
 
-    async fn playbook(&self, hash: &PlaybookHash) -> Result<PlaybookText, wire::Error> {
+    async fn playbook(&self, hash: &PlaybookHash) -> Result<SourceText, wire::Error> {
         let net = self.shared.catalog.net(hash).await;
         let net = net.map_err(|error| match error {
             Error::NoPlaybook(hash) => wire::Error::NotFound(format!("playbook {hash}")),
             error => unavailable(error),
         })?;
-        let source = &net.playbook.source;
-        Ok(PlaybookText {
-            name: source.name.clone(),
-            text: source.text.clone(),
-        })
+        Ok(net.playbook.source.clone())
     }
 
     async fn events(&self, execution: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, wire::Error> {

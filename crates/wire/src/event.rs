@@ -3,7 +3,9 @@
 //! Enters: JSON from any client, IDs as integers or decimal strings. Leaves: the log's own [`Event`]. Workers use the
 //! opposite conversion; a round trip changes nothing.
 
-use model::event::{AllowedSource, Event, EventBody, EventKind, EventLocation, EventSource, EventStatus};
+use model::event::{
+    AllowedSource, Event, EventBody, EventKind, EventLocation, EventSource, EventStatus, ReportedEvent,
+};
 use model::id::{EventId, ExecutionId, InvalidIdError, Name, Seq, StepRunId, WorkerId};
 use model::raw::RawJson;
 use model::time::Time;
@@ -15,9 +17,9 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WireEvent {
     /// Run ID, an integer or a decimal string. Optional for an event in a batch.
-    #[serde(default = "unnamed_execution")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, required = true)]
-    pub execution_id: ExecutionId,
+    pub execution_id: Option<ExecutionId>,
     /// Step name; alias `node_name`. A `:task_sequence` suffix is dropped.
     #[serde(default, alias = "node_name", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
@@ -95,13 +97,6 @@ pub struct WireEvent {
     pub parent_id: Option<String>,
 }
 
-/// Placeholder for an event without an execution ID; no execution has this ID.
-const UNNAMED_EXECUTION: ExecutionId = ExecutionId(0);
-
-fn unnamed_execution() -> ExecutionId {
-    UNNAMED_EXECUTION
-}
-
 /// Where the result of an event is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
@@ -163,6 +158,12 @@ pub enum WireEventError {
     /// The event type is unknown.
     #[error("unknown event type `{0}`")]
     UnknownType(String),
+    /// The event does not name its execution.
+    #[error("`execution_id` is missing")]
+    NoExecutionId,
+    /// An event of a log has no ID.
+    #[error("`event_id` is missing")]
+    NoEventId,
     /// An ID in the event is malformed.
     #[error(transparent)]
     InvalidId(#[from] InvalidIdError),
@@ -190,11 +191,11 @@ const SEQUENCE_SUFFIX: &str = ":task_sequence";
 
 impl WireEvent {
     /// Converts an event of a worker for sending.
-    pub fn from_event(event: &Event) -> Self {
+    pub fn from_event<Id: Copy + Into<Option<EventId>>>(event: &Event<Id>) -> Self {
         let payload = event.body.payload();
         let is_empty = payload.text() == "{}";
         Self {
-            execution_id: event.execution_id,
+            execution_id: Some(event.execution_id),
             step: event.location.step.clone(),
             event_type: event.kind().name().to_owned(),
             payload: (!is_empty).then_some(payload),
@@ -205,7 +206,7 @@ impl WireEvent {
             event_ids: None,
             actionable: None,
             informative: None,
-            event_id: (event.event_id != EventId(0)).then_some(event.event_id),
+            event_id: event.event_id.into(),
             status: None,
             created_at: Some(event.timestamp),
             step_run_id: event.location.step_run_id().map(|run| run.to_string()),
@@ -290,11 +291,6 @@ impl WireEvent {
         self.task_run_id.is_some() || parent.is_some()
     }
 
-    /// Whether the event contains an execution ID.
-    pub fn has_execution(&self) -> bool {
-        self.execution_id != UNNAMED_EXECUTION
-    }
-
     /// Returns the step without the suffix of older engines.
     pub fn step(&self) -> Option<Name> {
         let step = self.step.as_ref()?.as_str();
@@ -353,13 +349,13 @@ impl WireEvent {
     }
 
     /// Converts to the log's own form. The server assigns sequence number and recording time.
-    pub fn to_event(&self, now: Time) -> Result<Event, WireEventError> {
+    pub fn to_event(&self, now: Time) -> Result<ReportedEvent, WireEventError> {
         let kind = self.kind()?;
         let payload = self.payload.as_ref().map_or("{}", RawJson::text);
         let body = EventBody::read(kind, payload).map_err(|source| WireEventError::InvalidPayload { kind, source })?;
-        Ok(Event {
-            event_id: self.event_id.unwrap_or(EventId(0)),
-            execution_id: self.execution_id,
+        Ok(ReportedEvent {
+            event_id: self.event_id,
+            execution_id: self.execution_id.ok_or(WireEventError::NoExecutionId)?,
             seq: Seq(0),
             cause_seq: None,
             timestamp: self.created_at.unwrap_or(now),
@@ -372,6 +368,12 @@ impl WireEvent {
             meta: self.stored_meta(),
             body,
         })
+    }
+
+    /// Converts an event that a log contains: it has an ID.
+    pub fn to_recorded_event(&self, now: Time) -> Result<Event, WireEventError> {
+        let id = self.event_id.ok_or(WireEventError::NoEventId)?;
+        Ok(self.to_event(now)?.with_id(id))
     }
 
     /// Returns the meta to store: the original with `actionable` and `informative` added.

@@ -8,6 +8,7 @@ use model::event::Event;
 use model::id::{ExecutionId, PlaybookHash, Seq, WorkerId};
 use model::raw::RawJson;
 use model::result_ref::{ResolvedRef, ResultRef};
+use model::source::SourceText;
 use model::step_pointer::LoopPointer;
 use model::time::Time;
 
@@ -19,7 +20,7 @@ use crate::client::{CallError, Client};
 use crate::event::WireEvent;
 use crate::secret::ResolvedSecret;
 use crate::transport::{
-    ByteStream, ClaimedCommand, CommandNotice, Error, PlaybookText, ReportRequest, ReportResponse, Transport, Verdict,
+    ByteStream, ClaimedCommand, CommandNotice, Error, ReportRequest, ReportResponse, Transport, Verdict,
 };
 
 /// Additional timeout beyond the time that the server waits before it responds.
@@ -147,7 +148,7 @@ impl Transport for HttpTransport {
         Ok(response.notices)
     }
 
-    async fn playbook(&self, hash: &PlaybookHash) -> Result<PlaybookText, Error> {
+    async fn playbook(&self, hash: &PlaybookHash) -> Result<SourceText, Error> {
         let path = format!("/api/catalog/hash/{hash}");
         self.client.get(&path).await.map_err(to_transport_error)
     }
@@ -162,7 +163,7 @@ impl Transport for HttpTransport {
         let mut events = Vec::with_capacity(response.events.len());
         for (seq, event) in response.events {
             let mut event = event
-                .to_event(Time::default())
+                .to_recorded_event(Time::default())
                 .map_err(|error| Error::Unavailable(Box::new(error)))?;
             event.seq = seq;
             events.push(event);

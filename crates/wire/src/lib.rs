@@ -28,6 +28,5 @@ pub use http_transport::HttpTransport;
 pub use secret::{ResolvedSecret, SecretValue};
 pub use shown_event::{ShownEventError, parse_shown_event};
 pub use transport::{
-    ByteStream, ClaimedCommand, CommandNotice, Error, PlaybookText, ReportRequest, ReportResponse, ResumePoint,
-    Transport, Verdict,
+    ByteStream, ClaimedCommand, CommandNotice, Error, ReportRequest, ReportResponse, ResumePoint, Transport, Verdict,
 };

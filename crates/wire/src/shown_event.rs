@@ -34,7 +34,7 @@ struct LogFields {
 pub fn parse_shown_event(text: &str) -> Result<Event, ShownEventError> {
     let beside: LogFields = serde_json::from_str(text)?;
     let sent: WireEvent = serde_json::from_str(text)?;
-    let mut event = sent.to_event(beside.recorded_at)?;
+    let mut event = sent.to_recorded_event(beside.recorded_at)?;
     event.seq = beside.seq;
     event.cause_seq = beside.cause_seq;
     event.source = beside.source;

@@ -9,10 +9,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::Stream;
 use model::command::{Command, Continuation, ReportEnd};
-use model::event::Event;
+use model::event::{Event, ReportedEvent};
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, WorkerId};
 use model::raw::RawJson;
 use model::result_ref::{ResolvedRef, ResultRef};
+use model::source::SourceText;
 use model::step_pointer::LoopPointer;
 use serde::{Deserialize, Serialize};
 
@@ -59,7 +60,7 @@ pub struct ReportRequest {
     /// Lease epoch of the claim.
     pub lease_epoch: LeaseEpoch,
     /// Events, in order.
-    pub events: Vec<Event>,
+    pub events: Vec<ReportedEvent>,
     /// Whether the worker is done with the command.
     pub end: ReportEnd,
     /// Pool that the worker serves.
@@ -99,15 +100,6 @@ pub struct CommandNotice {
     pub command: CommandId,
     /// How to continue with it.
     pub verdict: Verdict,
-}
-
-/// Text of a playbook and its name in errors.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PlaybookText {
-    /// File name or catalog path.
-    pub name: Arc<str>,
-    /// YAML text.
-    pub text: Arc<str>,
 }
 
 /// Why a call to the server failed.
@@ -162,7 +154,7 @@ pub trait Transport: Send + Sync {
     async fn listen(&self, worker: &WorkerId) -> Result<Vec<CommandNotice>, Error>;
 
     /// Returns the text of a playbook.
-    async fn playbook(&self, hash: &PlaybookHash) -> Result<PlaybookText, Error>;
+    async fn playbook(&self, hash: &PlaybookHash) -> Result<SourceText, Error>;
 
     /// Returns events of a log, for outcomes, writes and collections that a pipeline needs again.
     async fn events(&self, execution: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, Error>;

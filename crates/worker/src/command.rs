@@ -127,7 +127,7 @@ async fn load_playbook(
         }
     };
     let config = &shared.config;
-    let prepared = PreparedPlaybook::parse(&text, &config.tools, &config.base_dir)?;
+    let prepared = PreparedPlaybook::parse(&text, &config.playbooks, &config.tools, &config.base_dir)?;
     let prepared = Arc::new(prepared);
     shared.playbook_cache.insert(hash, prepared.clone());
     Ok(prepared)

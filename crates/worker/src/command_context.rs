@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use language::playbook::Step;
 use language::template::{IterationView, LazyValue, LoadedValues, Scope};
 use model::command::Command;
-use model::event::{Event, EventBody, EventLocation, EventSource};
-use model::id::{EventId, ExecutionId, Name, Seq};
+use model::event::{EventBody, EventLocation, EventSource, ReportedEvent};
+use model::id::{ExecutionId, Name, Seq};
 use model::outcome::TaskError;
 use model::playbook::LoopMode;
 use model::raw::RawJson;
@@ -161,12 +161,12 @@ impl CommandContext {
     }
 
     /// Builds an event with the current time.
-    pub(crate) fn event(&self, at: EventLocation, body: EventBody) -> Event {
+    pub(crate) fn event(&self, at: EventLocation, body: EventBody) -> ReportedEvent {
         worker_event(&self.shared, self.execution(), at, body)
     }
 
     /// Builds an event with the duration since `begun`.
-    pub(crate) fn event_with_duration(&self, at: EventLocation, body: EventBody, begun: Time) -> Event {
+    pub(crate) fn event_with_duration(&self, at: EventLocation, body: EventBody, begun: Time) -> ReportedEvent {
         let mut event = self.event(at, body);
         event.duration_ms = Some(elapsed_millis(event.timestamp, begun));
         event
@@ -189,10 +189,15 @@ pub(crate) fn is_parallel(step: &Step) -> bool {
 }
 
 /// Builds an event of this worker. The server assigns its ID and sequence number.
-pub(crate) fn worker_event(shared: &WorkerShared, execution: ExecutionId, at: EventLocation, body: EventBody) -> Event {
+pub(crate) fn worker_event(
+    shared: &WorkerShared,
+    execution: ExecutionId,
+    at: EventLocation,
+    body: EventBody,
+) -> ReportedEvent {
     let now = shared.config.clock.now();
-    Event {
-        event_id: EventId(0),
+    ReportedEvent {
+        event_id: None,
         execution_id: execution,
         seq: Seq(0),
         cause_seq: None,

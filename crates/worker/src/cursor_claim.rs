@@ -54,7 +54,7 @@ async fn claimed_rows_event(
     loop_step: LoopStep<'_>,
     claim: &CursorClaim,
     pipeline: &mut PipelineRun<'_>,
-) -> Result<model::event::Event, WorkError> {
+) -> Result<model::event::ReportedEvent, WorkError> {
     // Reports the claim first: an error below happens after the rows were claimed.
     context.lease.push(&mut pipeline.events);
     let scope = &mut pipeline.scope;

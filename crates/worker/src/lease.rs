@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use model::command::ReportEnd;
-use model::event::{Event, EventBody, EventLocation, FailurePayload};
+use model::event::{EventBody, EventLocation, FailurePayload, ReportedEvent};
 use model::id::{CommandId, LeaseEpoch};
 use model::outcome::{ErrorKind, TaskError};
 use tokio_util::sync::CancellationToken;
@@ -61,7 +61,7 @@ pub(crate) struct CommandLease {
 
 #[derive(Default)]
 struct Outbox {
-    pending: Vec<Event>,
+    pending: Vec<ReportedEvent>,
     pushed_count: u64,
 }
 
@@ -133,7 +133,7 @@ impl CommandLease {
     }
 
     /// Adds events to the next report.
-    pub(crate) fn push(&self, events: &mut Vec<Event>) {
+    pub(crate) fn push(&self, events: &mut Vec<ReportedEvent>) {
         let mut outbox = self.outbox.lock().expect("the lock is not poisoned");
         outbox.pushed_count += events.len() as u64;
         outbox.pending.append(events);
@@ -174,7 +174,7 @@ impl CommandLease {
         Ok(next)
     }
 
-    fn build_report(&self, events: Vec<Event>, end: ReportEnd) -> ReportRequest {
+    fn build_report(&self, events: Vec<ReportedEvent>, end: ReportEnd) -> ReportRequest {
         let is_last = end != ReportEnd::Open && !self.shared.is_draining();
         ReportRequest {
             command: self.id,

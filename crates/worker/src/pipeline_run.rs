@@ -10,7 +10,7 @@ use std::time::Duration;
 use language::playbook::{Effect, Step};
 use language::template::{LazyValue, Scope};
 use model::command::Continuation;
-use model::event::{AwaitTarget, EmptyPayload, Event, EventBody, EventLocation, TaskStarted};
+use model::event::{AwaitTarget, EmptyPayload, EventBody, EventLocation, ReportedEvent, TaskStarted};
 use model::id::Seq;
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::raw::RawJson;
@@ -39,7 +39,7 @@ pub(crate) struct PipelineRun<'h> {
     pub(crate) continuation: Continuation,
     pub(crate) scope: Scope,
     /// Events that are not passed to the lease yet.
-    pub(crate) events: Vec<Event>,
+    pub(crate) events: Vec<ReportedEvent>,
     /// `ctx` writes that are recorded when the iteration ends.
     pub(crate) ctx_patch: Map<String, Value>,
     /// Whether a side effect is not durable yet.
@@ -364,7 +364,7 @@ impl<'h> PipelineRun<'h> {
     }
 
     /// Folds an event and adds it to the next report.
-    pub(crate) fn record_event(&mut self, event: Event) {
+    pub(crate) fn record_event(&mut self, event: ReportedEvent) {
         pipeline::fold(&mut self.continuation, &event);
         self.events.push(event);
     }

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use language::playbook::credentials::CredentialUses;
-use language::playbook::{Playbook, Step, Task, parse};
+use language::playbook::{Playbook, SharedPlaybooks, Step, Task};
 use language::template::Tree;
 use model::id::{Name, PlaybookHash};
 use model::outcome::{ErrorKind, TaskError};
+use model::source::SourceText;
 use serde_json::Value;
 use tools::{Registry, Tool};
-use wire::PlaybookText;
 
 /// Maximum number of cached playbooks.
 const CACHED_PLAYBOOKS_MAX: usize = 64;
@@ -19,7 +19,7 @@ const CACHED_PLAYBOOKS_MAX: usize = 64;
 /// A parsed playbook with the plans of its steps.
 pub(crate) struct PreparedPlaybook {
     /// The playbook.
-    pub(crate) playbook: Playbook,
+    pub(crate) playbook: Arc<Playbook>,
     /// Name of the playbook in errors.
     pub(crate) file: Arc<str>,
     /// Base of its relative paths.
@@ -62,15 +62,18 @@ pub(crate) enum ToolBinding {
 
 impl PreparedPlaybook {
     /// Parses a playbook. An error in it fails every step that runs from it.
-    pub(crate) fn parse(text: &PlaybookText, tools: &Registry, base_dir: &Path) -> Result<Self, Box<TaskError>> {
-        let parsed = parse(&text.name, text.text.as_bytes());
-        let Some(playbook) = parsed.playbook else {
-            let first = parsed.diagnostics.iter().find(|diagnostic| diagnostic.is_error());
+    pub(crate) fn parse(
+        text: &SourceText,
+        playbooks: &SharedPlaybooks,
+        tools: &Registry,
+        base_dir: &Path,
+    ) -> Result<Self, Box<TaskError>> {
+        let playbook = playbooks.parse(&text.name, &text.text).map_err(|diagnostics| {
+            let first = diagnostics.iter().find(|diagnostic| diagnostic.is_error());
             let reason = first.map_or_else(String::new, |diagnostic| format!(": {}", diagnostic.message));
             let message = format!("cannot parse playbook `{}`{reason}", text.name);
-            let error = TaskError::new(ErrorKind::Parse, "PLAYBOOK_INVALID", message);
-            return Err(Box::new(error));
-        };
+            TaskError::new(ErrorKind::Parse, "PLAYBOOK_INVALID", message)
+        })?;
         let steps = (0..).zip(&playbook.steps);
         let steps = steps.map(|(index, step)| (step.name.clone(), index));
         let file = base_dir.join(&*text.name);

@@ -4,7 +4,7 @@
 use language::playbook::{Loop, Step};
 use language::template::{BodyPath, Scope, Tree};
 use model::command::ReportEnd;
-use model::event::{Event, EventBody, ResultStored};
+use model::event::{EventBody, ReportedEvent, ResultStored};
 use model::number_range::NumberRange;
 use model::outcome::{ErrorKind, TaskError};
 use model::playbook::ResultControl;
@@ -71,7 +71,7 @@ async fn store_range(context: &CommandContext, range: NumberRange) -> Result<Res
 }
 
 /// Builds the event that reports the location of the elements.
-pub(crate) fn elements_event(context: &CommandContext, reference: ResultRef) -> Event {
+pub(crate) fn elements_event(context: &CommandContext, reference: ResultRef) -> ReportedEvent {
     let reference = ResultRef {
         preview: None,
         ..reference

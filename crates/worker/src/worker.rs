@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 
+use language::playbook::SharedPlaybooks;
 use language::template::LazyValue;
 use model::id::{CommandId, Name, WorkerId};
 use serde_json::{Map, Value};
@@ -36,6 +37,8 @@ pub struct Config {
     pub slots: u32,
     /// Tools that the worker can call.
     pub tools: Registry,
+    /// Parsed playbooks, shared with a server in the same process.
+    pub playbooks: SharedPlaybooks,
     /// Store of bodies that are too large for the event log.
     pub bodies: Arc<dyn results::BodyStore>,
     /// Receives the lines that tasks print.

@@ -4,11 +4,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use engine::ControlRequest;
 use language::playbook::credentials::CredentialUses;
+use model::event::StopRequest;
 use model::id::{ExecutionId, WorkerId};
 use model::raw::RawJson;
 use model::status::RunStatus;
-use server::{Control, ControlError, Server, SubmitError, SubmitRequest};
+use server::{ControlError, Server, SubmitError, SubmitRequest};
 use store::{ExecutionFilter, Store};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -122,6 +124,7 @@ async fn start_case(case: &Case, mut deployment: CaseDeployment) -> Result<CaseR
         store: store.clone(),
         bodies: bodies.clone(),
         limits: case.limits,
+        playbooks: language::playbook::SharedPlaybooks::default(),
         playbook_dir: None,
         bus: None,
         may_adopt: false,
@@ -194,6 +197,7 @@ impl CaseRun {
             base_dir: self.dir.path().to_owned(),
             scratch_dir: self.dir.path().join("scratch"),
             heartbeat: Duration::from_secs(5),
+            playbooks: language::playbook::SharedPlaybooks::default(),
             jumps_max: self.jumps_max,
         };
         let transport = KillableTransport {
@@ -245,13 +249,19 @@ impl CaseRun {
             return Ok(false);
         };
         let control = match what {
-            ExternalInput::Cancel { cascade } => Control::Cancel { reason: None, cascade },
-            ExternalInput::Finalize(ending) => Control::Finalize { ending, reason: None },
+            ExternalInput::Cancel { cascade } => ControlRequest::Cancel(StopRequest {
+                cascade,
+                ..StopRequest::default()
+            }),
+            ExternalInput::Finalize(ending) => ControlRequest::Cancel(StopRequest {
+                ending: Some(ending),
+                ..StopRequest::default()
+            }),
             ExternalInput::Rerun(again) => return self.rerun(again).await,
-            ExternalInput::Pause => Control::Pause { reason: None },
-            ExternalInput::Resume => Control::Resume,
-            ExternalInput::Retry(version) => Control::Retry { version },
-            ExternalInput::Signal(name, payload) => Control::Signal {
+            ExternalInput::Pause => ControlRequest::Pause { reason: None },
+            ExternalInput::Resume => ControlRequest::Resume,
+            ExternalInput::Retry(version) => ControlRequest::Retry { version },
+            ExternalInput::Signal(name, payload) => ControlRequest::Signal {
                 name,
                 payload: payload.as_ref().map(RawJson::from_serializable),
             },
@@ -259,7 +269,9 @@ impl CaseRun {
                 self.start_worker()?;
                 return Ok(true);
             }
-            ExternalInput::Patch(patch) => Control::Patch(RawJson::from_serializable(&patch)),
+            ExternalInput::Patch(patch) => ControlRequest::Patch {
+                patch: RawJson::from_serializable(&patch),
+            },
         };
         match self.server.control(self.root, control).await {
             // A refused request leaves nothing in the log.

@@ -90,6 +90,7 @@ impl SimCluster<'_> {
             store: store.clone(),
             bodies: bodies.clone(),
             limits,
+            playbooks: language::playbook::SharedPlaybooks::default(),
             playbook_dir: None,
             bus: None,
             may_adopt: true,
@@ -135,6 +136,7 @@ impl SimCluster<'_> {
             base_dir: self.dir.to_owned(),
             scratch_dir: self.dir.join(&name),
             heartbeat: Duration::from_secs(5),
+            playbooks: language::playbook::SharedPlaybooks::default(),
             jumps_max: worker::JUMPS_MAX,
         };
         let stop = CancellationToken::new();

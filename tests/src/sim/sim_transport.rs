@@ -8,12 +8,11 @@ use model::event::Event;
 use model::id::{ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
 use model::raw::RawJson;
 use model::result_ref::{ResolvedRef, ResultRef};
+use model::source::SourceText;
 use model::step_pointer::LoopPointer;
 use tokio::sync::watch;
 use wire::api::{ClaimRequest, HeartbeatRequest};
-use wire::{
-    ByteStream, ClaimedCommand, CommandNotice, Error, PlaybookText, ReportRequest, ReportResponse, Transport, Verdict,
-};
+use wire::{ByteStream, ClaimedCommand, CommandNotice, Error, ReportRequest, ReportResponse, Transport, Verdict};
 
 use crate::sim::bug::Bug;
 use crate::sim::observer::SimObserver;
@@ -170,7 +169,7 @@ impl Transport for SimTransport {
         self.pass().await;
         Ok(notices)
     }
-    async fn playbook(&self, hash: &PlaybookHash) -> Result<PlaybookText, Error> {
+    async fn playbook(&self, hash: &PlaybookHash) -> Result<SourceText, Error> {
         self.home.playbook(hash).await
     }
     async fn events(&self, execution: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, Error> {

@@ -7,11 +7,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{ExecutionLimits, Refusal};
+use engine::{ControlRequest, ExecutionLimits, Refusal};
+use model::event::StopRequest;
 use model::id::ExecutionId;
 use model::raw::RawJson;
 use serde_json::json;
-use server::{Control, ControlError, Error, ExecutionOptions, Server};
+use server::{ControlError, Error, ExecutionOptions, Server};
 use store::{MemoryStore, Store};
 use tokio::sync::broadcast;
 use tokio::task::JoinSet;
@@ -230,22 +231,24 @@ impl Simulation<'_> {
         };
         let mut signal = None;
         let control = match self.random.below(100) {
-            0..=14 => Control::Pause { reason: None },
-            15..=44 => Control::Resume,
-            n @ 45..=52 => Control::Cancel {
-                reason: None,
+            0..=14 => ControlRequest::Pause { reason: None },
+            15..=44 => ControlRequest::Resume,
+            n @ 45..=52 => ControlRequest::Cancel(StopRequest {
                 cascade: n < 50,
-            },
-            53..=69 => Control::Retry { version: None },
+                ..StopRequest::default()
+            }),
+            53..=69 => ControlRequest::Retry { version: None },
             70..=91 => {
                 self.signals += 1;
                 signal = Some(self.signals);
-                Control::Signal {
+                ControlRequest::Signal {
                     name: "go".into(),
                     payload: Some(RawJson::from_serializable(&self.signals)),
                 }
             }
-            _ => Control::Patch(RawJson::from_serializable(&json!({"go": 1}))),
+            _ => ControlRequest::Patch {
+                patch: RawJson::from_serializable(&json!({"go": 1})),
+            },
         };
         self.add_trace(format!("{control:?} of {execution}"));
         let server = self.random.pick(&self.cluster.servers).server.clone();
@@ -277,7 +280,7 @@ impl Simulation<'_> {
             for execution in observer.paused() {
                 // It may end at the same time, or be owned by the other server.
                 let server = &self.cluster.servers[0].server;
-                let _ = server.control(execution, Control::Resume).await;
+                let _ = server.control(execution, ControlRequest::Resume).await;
             }
             tokio::time::sleep(DRAIN_PAUSE).await;
         }
@@ -338,7 +341,7 @@ impl Simulation<'_> {
 async fn check_control(
     server: Server,
     execution: ExecutionId,
-    control: Control,
+    control: ControlRequest,
     signal: Option<u64>,
     observer: Arc<SimObserver>,
 ) {

@@ -8,10 +8,11 @@ use model::event::Event;
 use model::id::{ExecutionId, PlaybookHash, Seq, WorkerId};
 use model::raw::RawJson;
 use model::result_ref::{ResolvedRef, ResultRef};
+use model::source::SourceText;
 use model::step_pointer::LoopPointer;
 use tokio_util::sync::CancellationToken;
 use wire::api::{ClaimRequest, HeartbeatRequest};
-use wire::{ByteStream, ClaimedCommand, CommandNotice, Error, PlaybookText, ReportRequest, ReportResponse, Transport};
+use wire::{ByteStream, ClaimedCommand, CommandNotice, Error, ReportRequest, ReportResponse, Transport};
 
 /// The connection of one worker.
 pub struct KillableTransport {
@@ -54,7 +55,7 @@ impl Transport for KillableTransport {
     async fn listen(&self, worker: &WorkerId) -> Result<Vec<CommandNotice>, Error> {
         self.unless_killed(self.server.listen(worker)).await
     }
-    async fn playbook(&self, hash: &PlaybookHash) -> Result<PlaybookText, Error> {
+    async fn playbook(&self, hash: &PlaybookHash) -> Result<SourceText, Error> {
         self.unless_killed(self.server.playbook(hash)).await
     }
     async fn events(&self, execution: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, Error> {

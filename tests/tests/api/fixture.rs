@@ -57,6 +57,7 @@ impl ApiFixture {
             store: Arc::new(store),
             bodies: Arc::new(bodies),
             limits: engine::ExecutionLimits::default(),
+            playbooks: language::playbook::SharedPlaybooks::default(),
             playbook_dir: None,
             bus: None,
             may_adopt: true,

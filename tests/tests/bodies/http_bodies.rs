@@ -33,6 +33,7 @@ impl HttpBodyFixture {
             store: store.clone(),
             bodies: Arc::new(DirBodyStore::open(dir.path()).unwrap()),
             limits: engine::ExecutionLimits::default(),
+            playbooks: language::playbook::SharedPlaybooks::default(),
             playbook_dir: None,
             bus: None,
             may_adopt: false,

@@ -85,6 +85,7 @@ async fn start_fixture() -> KeychainFixture {
         store: store.clone(),
         bodies: Arc::new(results::DirBodyStore::open(&dir.path().join("bodies")).unwrap()),
         limits: engine::ExecutionLimits::default(),
+        playbooks: language::playbook::SharedPlaybooks::default(),
         playbook_dir: None,
         bus: None,
         may_adopt: false,

@@ -144,11 +144,11 @@ async fn requests_to_the_run_of_a_crashed_server_are_handled_by_another() {
     let id = driver.execute(&json!({"path": "waits"})).await;
     // A message that the owner has not consumed when it crashes.
     driver.server.clone().stop().await;
-    let cancel = engine::ExecutionMessage::Cancel(model::event::StopRequest {
+    let cancel = engine::ExecutionMessage::Control(engine::ControlRequest::Cancel(model::event::StopRequest {
         reason: None,
         cascade: false,
         ending: None,
-    });
+    }));
     let message = store::Message {
         key: store::MessageKey {
             from: ExecutionId(other.store.ids(1).0),

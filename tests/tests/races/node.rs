@@ -104,6 +104,7 @@ pub(crate) async fn start_node_behind(fixture: &SharedStoreFixture, port: Option
         store: store.clone(),
         bodies: Arc::new(bodies),
         limits: engine::ExecutionLimits::default(),
+        playbooks: language::playbook::SharedPlaybooks::default(),
         playbook_dir: None,
         bus: None,
         may_adopt: true,
@@ -203,6 +204,7 @@ impl ServerNode {
             base_dir: PathBuf::from("."),
             scratch_dir: self.dir.path().join("scratch"),
             heartbeat: Duration::from_secs(1),
+            playbooks: language::playbook::SharedPlaybooks::default(),
             jumps_max: worker::JUMPS_MAX,
         };
         let stop = CancellationToken::new();

@@ -1,9 +1,10 @@
 //! Servers on Postgres, in one process: stale state of one server does not stop a run, and a run of plain steps needs
 //! few database calls.
 
+use engine::ControlRequest;
 use model::id::ExecutionId;
 use model::status::RunStatus;
-use server::{Control, SubmitRequest};
+use server::SubmitRequest;
 use tests::peers::FaultProxy;
 use tokio_postgres::NoTls;
 
@@ -64,7 +65,7 @@ async fn a_server_that_unknowingly_lost_a_run_forwards_its_reports() {
     network.set_refusing(true);
     network.cut_connections();
     wait_for_owner(&second, id).await;
-    let go = Control::Signal {
+    let go = ControlRequest::Signal {
         name: "go".into(),
         payload: None,
     };

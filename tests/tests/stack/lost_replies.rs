@@ -4,12 +4,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use engine::ControlRequest;
 use model::event::{Event, EventBody};
 use model::id::{ExecutionId, Seq};
 use model::raw::RawJson;
 use model::status::RunStatus;
 use serde_json::json;
-use server::{Control, Server, SubmitRequest};
+use server::{Server, SubmitRequest};
 use store::Store;
 use tempfile::TempDir;
 use tests::sim::SeededRandom;
@@ -35,6 +36,7 @@ async fn start_fixture() -> LostReplyFixture {
         store: store.clone(),
         bodies: Arc::new(bodies),
         limits: engine::ExecutionLimits::default(),
+        playbooks: language::playbook::SharedPlaybooks::default(),
         playbook_dir: None,
         bus: None,
         may_adopt: false,
@@ -59,7 +61,7 @@ async fn start_fixture() -> LostReplyFixture {
 
 impl LostReplyFixture {
     /// Sends the request; the store loses the reply to the next commit.
-    async fn control_with_lost_reply(&self, control: Control) {
+    async fn control_with_lost_reply(&self, control: ControlRequest) {
         self.store.loses_reply.store(true, Ordering::Relaxed);
         let said = self.server.control(self.run, control).await;
         said.expect("it is said, for the commit happened");
@@ -77,7 +79,7 @@ impl LostReplyFixture {
 #[tokio::test]
 async fn a_signal_whose_answer_is_lost_counts_once() {
     let fixture = start_fixture().await;
-    let signal = Control::Signal {
+    let signal = ControlRequest::Signal {
         name: "other".into(),
         payload: None,
     };
@@ -90,7 +92,7 @@ async fn a_signal_whose_answer_is_lost_counts_once() {
 async fn a_patch_whose_answer_is_lost_is_applied_once() {
     let fixture = start_fixture().await;
     let patch = RawJson::from_serializable(&json!({"n": {"$add": 1}}));
-    fixture.control_with_lost_reply(Control::Patch(patch)).await;
+    fixture.control_with_lost_reply(ControlRequest::Patch { patch }).await;
     let patches = fixture.count_events(|event| matches!(event.body, EventBody::CtxPatched(_)));
     assert_eq!(patches.await, 1);
 }
@@ -98,7 +100,9 @@ async fn a_patch_whose_answer_is_lost_is_applied_once() {
 #[tokio::test]
 async fn a_pause_whose_answer_is_lost_is_no_second_pause() {
     let fixture = start_fixture().await;
-    fixture.control_with_lost_reply(Control::Pause { reason: None }).await;
+    fixture
+        .control_with_lost_reply(ControlRequest::Pause { reason: None })
+        .await;
     let row = fixture.store.execution(fixture.run).await;
     let row = row.expect("the store is readable").expect("the run exists");
     assert_eq!(row.status, RunStatus::Paused);
@@ -108,7 +112,7 @@ async fn a_pause_whose_answer_is_lost_is_no_second_pause() {
 async fn a_refusal_is_sent_when_its_reason_is_durable() {
     let fixture = start_fixture().await;
     let pause = async || {
-        let control = Control::Pause { reason: None };
+        let control = ControlRequest::Pause { reason: None };
         let result = fixture.server.control(fixture.run, control).await;
         let row = fixture.store.execution(fixture.run).await;
         let row = row.expect("the store is readable").expect("the run exists");
@@ -121,7 +125,7 @@ async fn a_refusal_is_sent_when_its_reason_is_durable() {
         assert_eq!(first.1, RunStatus::Paused);
         assert_eq!(second.1, RunStatus::Paused);
         assert_ne!(first.0, second.0, "one of two requests pauses the run");
-        let resumed = fixture.server.control(fixture.run, Control::Resume).await;
+        let resumed = fixture.server.control(fixture.run, ControlRequest::Resume).await;
         resumed.expect("a paused run is resumed");
     }
 }

@@ -23,6 +23,7 @@ async fn a_report_at_another_server_loads_nothing_there() {
             store: store.clone(),
             bodies: Arc::new(bodies),
             limits: engine::ExecutionLimits::default(),
+            playbooks: language::playbook::SharedPlaybooks::default(),
             playbook_dir: None,
             bus: None,
             may_adopt: false,

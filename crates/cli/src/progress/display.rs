@@ -1,6 +1,7 @@
 //! Selects the progress display; state and layout that the displays share.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use language::playbook::Playbook;
 use model::id::Name;
@@ -23,7 +24,7 @@ pub(crate) struct RunDescription {
     /// Description of the backend, for the header.
     pub(crate) location: String,
     /// The playbook, if it could be loaded.
-    pub(crate) playbook: Option<Playbook>,
+    pub(crate) playbook: Option<Arc<Playbook>>,
 }
 
 /// Progress of one run.
@@ -131,7 +132,7 @@ pub(crate) struct LineLayout {
 impl LineLayout {
     pub(crate) fn new(description: &RunDescription, style: TerminalStyle) -> Self {
         Self {
-            columns: LineColumns::new(description.playbook.as_ref(), style),
+            columns: LineColumns::new(description.playbook.as_deref(), style),
             style,
         }
     }
@@ -139,7 +140,7 @@ impl LineLayout {
     /// Returns the line of a step that ended.
     pub(crate) fn ended_line(self, step: &StepView, description: &RunDescription) -> String {
         let at = step.ended_at.unwrap_or(step.started_at);
-        let playbook = description.playbook.as_ref();
+        let playbook = description.playbook.as_deref();
         lines::step_line(step, playbook, self.columns, self.style, at)
     }
 }

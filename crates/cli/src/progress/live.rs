@@ -76,7 +76,7 @@ impl LiveProgress {
 /// Returns the line of an active step; two lines for a loop.
 fn active_line(step: &StepView, description: &RunDescription, layout: LineLayout, now: Time) -> String {
     let surface = layout.style;
-    let kind = lines::step_view_kind(description.playbook.as_ref(), step);
+    let kind = lines::step_view_kind(description.playbook.as_deref(), step);
     let head = layout.columns.pad_head(step.step.as_str(), &kind);
     let elapsed = step.elapsed_ms(now);
     if let Some(lap) = &step.loop_view {

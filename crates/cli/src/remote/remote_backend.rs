@@ -1,8 +1,10 @@
 //! Backend for runs on a remote server, through its API.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use engine::ControlRequest;
 use language::playbook::Playbook;
 use model::event::Event;
 use model::id::{ExecutionId, PlaybookHash, Seq, StepRunId};
@@ -11,7 +13,7 @@ use model::status::RunStatus;
 use model::time::Time;
 use results::ByteStream;
 use serde::de::DeserializeOwned;
-use server::{Control, ExecutionOutline, LoopOutline, ReferencePage, ResultAddress};
+use server::{ExecutionOutline, LoopOutline, ReferencePage, ResultAddress};
 use store::{ExecutionFilter, ExecutionRow, LoopProgress};
 use wire::api::{EventPage, ExecutionPage, ExecutionSummary, LogsResponse, OutlinePage, ReferenceList};
 use wire::{CallError, Client};
@@ -171,12 +173,13 @@ impl RunBackend for RemoteBackend {
         Box::new(SseWatcher::start(&self.client, id, after))
     }
 
-    async fn playbook(&self, row: &ExecutionRow) -> Result<Option<Playbook>, CliError> {
+    async fn playbook(&self, row: &ExecutionRow) -> Result<Option<Arc<Playbook>>, CliError> {
         let entry = self
             .find_playbook(row.path.as_str(), Some(row.playbook_version))
             .await?;
         let text = entry.and_then(|entry| entry.content);
-        Ok(text.and_then(|text| language::playbook::parse(row.path.as_str(), text.as_bytes()).playbook))
+        let parsed = text.and_then(|text| language::playbook::parse(row.path.as_str(), text.as_bytes()).playbook);
+        Ok(parsed.map(Arc::new))
     }
 
     async fn result(&self, id: ExecutionId, address: &ResultAddress) -> Result<Option<ByteStream>, CliError> {
@@ -224,7 +227,7 @@ impl RunBackend for RemoteBackend {
     async fn control(
         &self,
         row: &ExecutionRow,
-        request: Control,
+        request: ControlRequest,
         wait: Option<StatusWait>,
     ) -> Result<RunStatus, CliError> {
         let said = remote_run::send_control(&self.client, row.id, request).await;

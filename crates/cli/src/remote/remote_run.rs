@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::event::Event;
+use engine::ControlRequest;
+use model::event::{Event, StopRequest};
 use model::id::{ExecutionId, Seq};
 use model::raw::RawJson;
 use model::status::RunStatus;
@@ -11,7 +12,7 @@ use model::time::Time;
 use results::ByteStream;
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use server::{Control, ResultAddress};
+use server::ResultAddress;
 use store::ExecutionRow;
 use wire::api::{
     CancelRequest, EventPage, ExecuteRequest, ExecuteResponse, ExecutionSummary, FinalizeRequest, ReasonRequest,
@@ -78,9 +79,9 @@ pub(super) async fn start_run(client: &Client, start_request: StartRequest) -> R
             driven.shown_since = clock::now();
             driven.is_owned = false;
         }
-        StartRequest::Resume(row) => continue_run(&mut driven, row, Control::Resume).await?,
+        StartRequest::Resume(row) => continue_run(&mut driven, row, ControlRequest::Resume).await?,
         StartRequest::Retry(row, version) => {
-            continue_run(&mut driven, row, Control::Retry { version }).await?;
+            continue_run(&mut driven, row, ControlRequest::Retry { version }).await?;
         }
         StartRequest::Rerun(row, request) => {
             let path = paths::run_path(row.id, "/rerun");
@@ -107,11 +108,11 @@ async fn send_execute(client: &Client, request: &ExecuteRequest) -> Result<Execu
 }
 
 /// Resumes or retries a run. When this returns, the server has accepted the request; the event may follow later.
-async fn continue_run(run: &mut RemoteRun<'_>, row: ExecutionRow, request: Control) -> Result<(), CliError> {
+async fn continue_run(run: &mut RemoteRun<'_>, row: ExecutionRow, request: ControlRequest) -> Result<(), CliError> {
     let client = run.client;
     run.id = row.id;
     run.shown_since = row.finished_at.unwrap_or_else(clock::now);
-    let is_resume = matches!(request, Control::Resume);
+    let is_resume = matches!(request, ControlRequest::Resume);
     let Err(mut problem) = send_control(client, row.id, request).await else {
         return Ok(());
     };
@@ -128,22 +129,25 @@ async fn continue_run(run: &mut RemoteRun<'_>, row: ExecutionRow, request: Contr
 pub(super) async fn send_control(
     client: &Client,
     id: ExecutionId,
-    request: Control,
+    request: ControlRequest,
 ) -> Result<ExecutionSummary, CliError> {
     let (path, body) = match request {
-        Control::Cancel { reason, cascade } => ("/cancel".to_owned(), json!(CancelRequest { reason, cascade })),
-        Control::Pause { reason } => ("/pause".to_owned(), json!(ReasonRequest { reason })),
-        Control::Resume => ("/resume".to_owned(), json!(ReasonRequest::default())),
-        Control::Retry { version } => ("/retry".to_owned(), json!(RetryRequest { version })),
-        Control::Finalize { ending, reason } => {
-            let status = ending;
-            ("/finalize".to_owned(), json!(FinalizeRequest { status, reason }))
+        ControlRequest::Cancel(StopRequest {
+            reason,
+            ending: Some(status),
+            ..
+        }) => ("/finalize".to_owned(), json!(FinalizeRequest { status, reason })),
+        ControlRequest::Cancel(StopRequest { reason, cascade, .. }) => {
+            ("/cancel".to_owned(), json!(CancelRequest { reason, cascade }))
         }
-        Control::Signal { name, payload } => {
+        ControlRequest::Pause { reason } => ("/pause".to_owned(), json!(ReasonRequest { reason })),
+        ControlRequest::Resume => ("/resume".to_owned(), json!(ReasonRequest::default())),
+        ControlRequest::Retry { version } => ("/retry".to_owned(), json!(RetryRequest { version })),
+        ControlRequest::Signal { name, payload } => {
             let path = format!("/signal/{}", encode_segment(name.as_str()));
             (path, json!(payload))
         }
-        Control::Patch(variables) => {
+        ControlRequest::Patch { patch: variables } => {
             let path = format!("/api/vars/{id}");
             let body = json!({ "variables": variables });
             let said = client.post(&path, &body).await;
@@ -231,11 +235,11 @@ impl DrivenRun for RemoteRun<'_> {
     }
 
     async fn cancel(&self) -> Result<(), CliError> {
-        let word = Control::Cancel {
+        let request = ControlRequest::Cancel(StopRequest {
             reason: Some("interrupted".to_owned()),
-            cascade: true,
-        };
-        match send_control(self.client, self.id, word).await {
+            ..StopRequest::default()
+        });
+        match send_control(self.client, self.id, request).await {
             // `EXECUTION_ENDED` means that the run has just ended.
             Err(problem) if problem.code != "EXECUTION_ENDED" => Err(problem),
             _ => Ok(()),

@@ -1,15 +1,17 @@
 //! Traits of a backend for runs: a local store or a remote server.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use engine::ControlRequest;
 use language::playbook::Playbook;
 use model::event::Event;
 use model::id::{ExecutionId, Seq};
 use model::status::RunStatus;
 use model::time::Time;
 use results::ByteStream;
-use server::{Control, ExecutionOutline, ReferencePage, ResultAddress};
+use server::{ExecutionOutline, ReferencePage, ResultAddress};
 use store::{ExecutionFilter, ExecutionRow};
 use wire::api::{
     AccessTokenEntry, CreateAccessTokenRequest, CreateAccessTokenResponse, CredentialEntry, PlaybookEntry,
@@ -46,7 +48,7 @@ pub(crate) trait RunBackend: CatalogBackend + AdminBackend + Send + Sync {
     fn watch_run<'a>(&'a self, id: ExecutionId, after: Seq) -> Box<dyn RunWatcher + 'a>;
 
     /// Returns the playbook of a run; `None` if it is missing or invalid.
-    async fn playbook(&self, row: &ExecutionRow) -> Result<Option<Playbook>, CliError>;
+    async fn playbook(&self, row: &ExecutionRow) -> Result<Option<Arc<Playbook>>, CliError>;
 
     /// Returns a result as a stream of JSON text; for a failed task or step, its error.
     async fn result(&self, id: ExecutionId, address: &ResultAddress) -> Result<Option<ByteStream>, CliError>;
@@ -75,7 +77,7 @@ pub(crate) trait RunBackend: CatalogBackend + AdminBackend + Send + Sync {
     async fn control(
         &self,
         row: &ExecutionRow,
-        request: Control,
+        request: ControlRequest,
         wait: Option<StatusWait>,
     ) -> Result<RunStatus, CliError>;
 

@@ -1,15 +1,17 @@
 //! Runs in a local store.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use engine::ControlRequest;
 use language::playbook::Playbook;
 use model::event::Event;
 use model::id::{ExecutionId, Seq};
 use model::status::RunStatus;
 use model::time::Time;
 use results::ByteStream;
-use server::{Control, ExecutionOptions, ExecutionOutline, ReferencePage, ResultAddress, SubmitError, SubmitRequest};
+use server::{ExecutionOptions, ExecutionOutline, ReferencePage, ResultAddress, SubmitError, SubmitRequest};
 use store::{ExecutionFilter, ExecutionRow};
 
 use crate::app::App;
@@ -70,7 +72,7 @@ impl RunBackend for LocalBackend<'_> {
         })
     }
 
-    async fn playbook(&self, row: &ExecutionRow) -> Result<Option<Playbook>, CliError> {
+    async fn playbook(&self, row: &ExecutionRow) -> Result<Option<Arc<Playbook>>, CliError> {
         self.reader.playbook(&row.hash, row.path.as_str()).await
     }
 
@@ -124,7 +126,7 @@ impl RunBackend for LocalBackend<'_> {
     async fn control(
         &self,
         row: &ExecutionRow,
-        request: Control,
+        request: ControlRequest,
         wait: Option<StatusWait>,
     ) -> Result<RunStatus, CliError> {
         let session = ControlPlane::start(self.reader.clone())?;
@@ -166,11 +168,11 @@ impl RunBackend for LocalBackend<'_> {
                 LocalRun::new(self.app, session, id, driving)
             }
             StartRequest::Resume(row) => {
-                let resume_control = (row.status == RunStatus::Paused).then_some(Control::Resume);
+                let resume_control = (row.status == RunStatus::Paused).then_some(ControlRequest::Resume);
                 LocalRun::resume(self.app, session, row, resume_control, driving).await?
             }
             StartRequest::Retry(row, version) => {
-                let resume_control = Some(Control::Retry { version });
+                let resume_control = Some(ControlRequest::Retry { version });
                 LocalRun::resume(self.app, session, row, resume_control, driving).await?
             }
             StartRequest::Rerun(row, request) => {

@@ -3,13 +3,13 @@
 use std::process::{Command, Stdio};
 
 use async_trait::async_trait;
-use engine::Refusal;
-use model::event::Event;
+use engine::{ControlRequest, Refusal};
+use model::event::{Event, StopRequest};
 use model::id::{ExecutionId, Seq};
 use model::status::RunStatus;
 use model::time::Time;
 use results::ByteStream;
-use server::{CommitNotice, Control, ControlError, ResultAddress};
+use server::{CommitNotice, ControlError, ResultAddress, control_priority};
 use store::{Adoption, ExecutionRow, Priority};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -53,15 +53,15 @@ impl<'a> LocalRun<'a> {
         app: &'a App,
         control_plane: ControlPlane,
         row: ExecutionRow,
-        request: Option<Control>,
+        request: Option<ControlRequest>,
         driving: &'a DriveArgs,
     ) -> Result<Self, CliError> {
         let since = control_plane.reader.store.now();
         let published = control_plane.server.subscribe_commits();
-        let priority = request.as_ref().map_or(Priority::Normal, Control::priority);
+        let priority = request.as_ref().map_or(Priority::Normal, control_priority);
         let adoption = control_plane.server.adopt(row.id, priority).await?;
         if let Some(control) = request {
-            let is_resume = matches!(control, Control::Resume);
+            let is_resume = matches!(control, ControlRequest::Resume);
             match control_plane.server.control(row.id, control).await {
                 Ok(()) => {}
                 // Another process resumed the paused run first; this process follows it.
@@ -169,10 +169,10 @@ impl DrivenRun for LocalRun<'_> {
     }
 
     async fn cancel(&self) -> Result<(), CliError> {
-        let control = Control::Cancel {
+        let control = ControlRequest::Cancel(StopRequest {
             reason: Some("interrupted".to_owned()),
-            cascade: true,
-        };
+            ..StopRequest::default()
+        });
         match self.control_plane.server.control(self.id, control).await {
             // A refusal means that the run has just ended.
             Ok(()) | Err(ControlError::Refused(_)) => Ok(()),

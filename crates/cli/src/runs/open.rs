@@ -19,7 +19,7 @@ pub(crate) fn open_or_create(app: &App) -> Result<Box<dyn RunBackend + '_>, CliE
 
 fn open_backend(
     app: &App,
-    store: impl Fn(&crate::config::Settings) -> Result<crate::run_reader::RunReader, CliError>,
+    store: impl Fn(&App) -> Result<crate::run_reader::RunReader, CliError>,
 ) -> Result<Box<dyn RunBackend + '_>, CliError> {
     let settings = &app.settings;
     if settings.is_local && settings.has_server_flag {
@@ -29,6 +29,6 @@ fn open_backend(
     }
     match settings.remote_address() {
         Some(address) => Ok(Box::new(RemoteBackend::open(address)?)),
-        None => Ok(Box::new(LocalBackend::new(app, store(settings)?))),
+        None => Ok(Box::new(LocalBackend::new(app, store(app)?))),
     }
 }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use engine::ControlRequest;
+use model::event::StopRequest;
 use model::id::Name;
 use model::raw::RawJson;
 use model::status::RunStatus;
 use serde_json::json;
-use server::Control;
 
 use crate::app::{App, VerbResult};
 use crate::args::{CancelArgs, PauseArgs, SignalArgs};
@@ -22,10 +23,11 @@ const CONTROL_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Cancels a run.
 pub(crate) async fn cancel(app: &App, args: &CancelArgs) -> VerbResult {
-    let control = Control::Cancel {
+    let control = ControlRequest::Cancel(StopRequest {
         reason: args.reason.clone(),
         cascade: !args.no_cascade,
-    };
+        ending: None,
+    });
     let target = StatusWait {
         status: RunStatus::Cancelled,
         timeout: STOP_TIMEOUT,
@@ -35,7 +37,7 @@ pub(crate) async fn cancel(app: &App, args: &CancelArgs) -> VerbResult {
 
 /// Pauses a run.
 pub(crate) async fn pause(app: &App, args: &PauseArgs) -> VerbResult {
-    let control = Control::Pause {
+    let control = ControlRequest::Pause {
         reason: args.reason.clone(),
     };
     let target = StatusWait {
@@ -48,7 +50,7 @@ pub(crate) async fn pause(app: &App, args: &PauseArgs) -> VerbResult {
 /// Sends a signal.
 pub(crate) async fn signal(app: &App, args: &SignalArgs) -> VerbResult {
     let payload = inputs::read_inputs(&args.values)?;
-    let control = Control::Signal {
+    let control = ControlRequest::Signal {
         name: Name::from(args.name.as_str()),
         payload: payload.map(|payload| RawJson::from_serializable(&payload)),
     };
@@ -56,7 +58,13 @@ pub(crate) async fn signal(app: &App, args: &SignalArgs) -> VerbResult {
 }
 
 /// Sends a control request to a run and waits for the wanted status, up to its timeout.
-async fn send_control(app: &App, id: &str, request: Control, wait: Option<StatusWait>, done: &str) -> VerbResult {
+async fn send_control(
+    app: &App,
+    id: &str,
+    request: ControlRequest,
+    wait: Option<StatusWait>,
+    done: &str,
+) -> VerbResult {
     let backend = runs::open_existing(app)?;
     let row = find::find_run(&*backend, id).await?;
     let status = backend.control(&row, request, wait).await?;

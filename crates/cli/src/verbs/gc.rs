@@ -16,7 +16,7 @@ pub(crate) async fn gc(app: &App, args: &GcArgs) -> VerbResult {
         return Err(CliError::new(Exit::Usage, "GC_NEEDS_STORE", message)
             .help("set the retention with `noetl serve --retention`, or specify a local store with --store DIR"));
     }
-    let log = control_plane::open_existing(&app.settings)?;
+    let log = control_plane::open_existing(app)?;
     let how = GcOptions {
         retention: args.retention.unwrap_or(app.settings.retention),
         is_dry_run: args.dry_run,

@@ -1,6 +1,7 @@
 //! `noetl run`: runs a playbook from a file or from the catalog and prints its result.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use language::playbook::{ParseResult, Playbook};
 use model::raw::RawJson;
@@ -42,7 +43,7 @@ pub(crate) async fn run(app: &App, args: &RunArgs) -> VerbResult {
         payload: payload.map(|payload| RawJson::from_serializable(&payload)),
     };
     let backend = runs::open_or_create(app)?;
-    start_and_follow(app, &*backend, begin, playbook, args).await
+    start_and_follow(app, &*backend, begin, app.playbooks.share(playbook), args).await
 }
 
 /// Runs a registered playbook.
@@ -71,7 +72,7 @@ async fn run_from_catalog(app: &App, args: &RunArgs, payload: Option<Map<String,
         version: Some(entry.version),
         payload: payload.map(|payload| RawJson::from_serializable(&payload)),
     };
-    start_and_follow(app, &*backend, begin, playbook, args).await
+    start_and_follow(app, &*backend, begin, app.playbooks.share(playbook), args).await
 }
 
 /// Returns where a playbook started by this command runs.
@@ -86,7 +87,7 @@ async fn start_and_follow(
     app: &App,
     backend: &dyn RunBackend,
     start_request: StartRequest,
-    playbook: Playbook,
+    playbook: Arc<Playbook>,
     args: &RunArgs,
 ) -> VerbResult {
     let driven = backend.start_run(start_request, &args.driving).await?;

@@ -29,7 +29,7 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> VerbResult {
     let scheme = if tls.is_some() { "https" } else { "http" };
     let url = format!("{scheme}://{address}");
     let advertised = args.advertise.clone().unwrap_or_else(|| advertised_url(&url, address));
-    let mut opened = control_plane::open_store(&app.settings, &advertised, args.nats.is_some()).await?;
+    let mut opened = control_plane::open_store(app, &advertised, args.nats.is_some()).await?;
     let is_cluster = opened.is_cluster;
     let mut setup = ControlPlaneOptions::for_server(&opened).await?;
     setup.bus = connect_bus(args).await?;

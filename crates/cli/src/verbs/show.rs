@@ -36,7 +36,7 @@ pub(crate) async fn show(app: &App, args: &ShowArgs) -> VerbResult {
             id: row.id,
             name: row.name.to_string(),
         };
-        let mut report_json = report::run_report(&view, &name, playbook.as_ref(), now);
+        let mut report_json = report::run_report(&view, &name, playbook.as_deref(), now);
         let is_abandoned = backend.is_abandoned(&row).await?;
         report_json.insert("abandoned".to_owned(), is_abandoned.into());
         result_text::print_report(out, report_json, result).await?;
@@ -44,7 +44,7 @@ pub(crate) async fn show(app: &App, args: &ShowArgs) -> VerbResult {
     }
     let id = row.id.to_string();
     if args.failed {
-        out.print_data(&failure_blocks(&view, playbook.as_ref(), out.stdout));
+        out.print_data(&failure_blocks(&view, playbook.as_deref(), out.stdout));
         return Ok(Exit::Done);
     }
     let surface = out.stdout;
@@ -60,7 +60,7 @@ pub(crate) async fn show(app: &App, args: &ShowArgs) -> VerbResult {
     if view.generation > 1 {
         let _ = writeln!(text, "  retried; this is attempt {} of the run", view.generation);
     }
-    text.push_str(&step_lines(&view, playbook.as_ref(), surface, now));
+    text.push_str(&step_lines(&view, playbook.as_deref(), surface, now));
     let stands_still = match row.status {
         RunStatus::Running if backend.is_abandoned(&row).await? => Some("interrupted: the process that ran it exited"),
         RunStatus::Paused => Some("paused"),
@@ -69,7 +69,7 @@ pub(crate) async fn show(app: &App, args: &ShowArgs) -> VerbResult {
     if let Some(reason) = stands_still {
         let _ = writeln!(text, "  {reason}   resume it with `noetl resume {id}`");
     }
-    if let Some(block) = failure::render_run_failure(&view, playbook.as_ref(), &id, surface) {
+    if let Some(block) = failure::render_run_failure(&view, playbook.as_deref(), &id, surface) {
         text.push_str(&block);
     }
     out.print_data(&text);

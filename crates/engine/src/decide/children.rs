@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::decide::decision_builder::{DecisionBuilder, fatal_error};
 use crate::decide::{DecideError, Refusal};
 use crate::decision::ExecutionMessage;
+use crate::input::ControlRequest;
 
 /// Signal name that records the end of a child.
 const CHILD_SIGNAL: &str = "$child";
@@ -48,7 +49,10 @@ impl DecisionBuilder<'_> {
             };
             self.send(child.execution, body);
         } else {
-            self.send(child.execution, ExecutionMessage::Retry { version: None });
+            self.send(
+                child.execution,
+                ExecutionMessage::Control(ControlRequest::Retry { version: None }),
+            );
         }
         if !start.wait {
             let outcome = Outcome::ok(json!({"execution_id": child.execution.to_string()}));

@@ -3,7 +3,7 @@
 //! Reports arrive at least once. An event that the log already contains changes nothing.
 
 use model::command::{CommandWork, Continuation, PipelineCursor, PipelineStage};
-use model::event::{AllowedSource, Event, EventBody};
+use model::event::{AllowedSource, EventBody, ReportedEvent};
 use model::id::Seq;
 
 use crate::decide::decision_builder::DecisionBuilder;
@@ -22,7 +22,7 @@ pub(super) enum EventCoverage {
 
 impl DecisionBuilder<'_> {
     /// Classifies an event, given the classification of the event before it in the same report.
-    pub(super) fn coverage_of(&self, command: Seq, event: &Event, before: EventCoverage) -> EventCoverage {
+    pub(super) fn coverage_of(&self, command: Seq, event: &ReportedEvent, before: EventCoverage) -> EventCoverage {
         if event.kind().allowed_source() == AllowedSource::Server {
             return EventCoverage::NotCovered;
         }
@@ -53,18 +53,18 @@ impl DecisionBuilder<'_> {
 }
 
 /// A command covers its own iterations. Only a `Work::Pipeline` command may end its step successfully.
-fn may_report(live: &LiveCommand, event: &Event) -> bool {
+fn may_report(live: &LiveCommand, event: &ReportedEvent) -> bool {
     match &event.body {
         EventBody::StepDone(_) | EventBody::StepStarted(_) => live.work == CommandWork::Pipeline,
         _ => event.location.iteration.is_none() || live.covers(event.location.iteration),
     }
 }
 
-fn is_follow_up(event: &Event) -> bool {
+fn is_follow_up(event: &ReportedEvent) -> bool {
     matches!(event.body, EventBody::PolicyEvaluated(_))
 }
 
-fn is_new(run: &StepRun, event: &Event, before: EventCoverage) -> bool {
+fn is_new(run: &StepRun, event: &ReportedEvent, before: EventCoverage) -> bool {
     if run.boundary.is_some() {
         return false;
     }
@@ -90,7 +90,7 @@ fn is_new(run: &StepRun, event: &Event, before: EventCoverage) -> bool {
 }
 
 /// Whether a task event changes its pipeline's position.
-fn moves_pipeline(continuation: &Continuation, event: &Event) -> bool {
+fn moves_pipeline(continuation: &Continuation, event: &ReportedEvent) -> bool {
     let Some(label) = &event.location.task else {
         return true;
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use language::template::LoadedValues;
 use model::command::{Fence, TimerChange};
-use model::event::{Event, EventBody, EventLocation, EventSource, UniqueKey};
+use model::event::{Event, EventBody, EventLocation, EventSource, ReportedEvent, UniqueKey};
 use model::id::{Seq, StepRunId};
 use model::outcome::{ErrorKind, TaskError};
 
@@ -110,10 +110,9 @@ impl<'n> DecisionBuilder<'n> {
     }
 
     /// Records an event that a worker reported, and assigns its sequence number.
-    pub(super) fn emit_reported(&mut self, mut event: Event, cause: Seq) -> Seq {
-        if event.event_id == model::id::EventId(0) {
-            event.event_id = self.stamp.ids.next_event_id();
-        }
+    pub(super) fn emit_reported(&mut self, event: ReportedEvent, cause: Seq) -> Seq {
+        let id = event.event_id.unwrap_or_else(|| self.stamp.ids.next_event_id());
+        let mut event = event.with_id(id);
         event.seq = self.state.seq.next();
         event.execution_id = self.state.execution;
         event.recorded_at = self.stamp.now;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use language::playbook::Task;
 use language::template::{LazyValue, Need};
 use model::command::LabelParts;
-use model::event::{Event, EventBody, EventLocation, ResultStored};
+use model::event::{EventBody, EventLocation, ReportedEvent, ResultStored};
 use model::id::{Seq, StepRunId};
 use model::manifest::{Accumulate, ManifestRule, PAGES_LISTED_MAX};
 use model::outcome::Outcome;
@@ -19,7 +19,7 @@ use crate::state::LoopRun;
 
 impl DecisionBuilder<'_> {
     /// Records the results that a pipeline's tasks collected, before the event that ends it.
-    pub(super) fn record_manifests(&mut self, ending: &Event) {
+    pub(super) fn record_manifests(&mut self, ending: &ReportedEvent) {
         let is_ok = match &ending.body {
             EventBody::StepDone(_) | EventBody::IterationDone(_) => true,
             EventBody::StepFailed(_) | EventBody::IterationFailed(_) => false,

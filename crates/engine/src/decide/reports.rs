@@ -2,7 +2,8 @@
 
 use model::command::{Fence, PipelineStage, ReportEnd};
 use model::event::{
-    AwaitTarget, CommandClaimed, CommandExpired, CommandFailed, Event, EventBody, FailurePayload, TimerPurpose,
+    AwaitTarget, CommandClaimed, CommandExpired, CommandFailed, Event, EventBody, FailurePayload, ReportedEvent,
+    TimerPurpose,
 };
 use model::id::{LeaseEpoch, Seq, StepRunId, WorkerId};
 use model::outcome::{ErrorKind, TaskError};
@@ -63,7 +64,7 @@ impl DecisionBuilder<'_> {
     }
 
     /// Records the manifests of a pipeline before the event that ends it, and adds their URIs to that event.
-    fn with_manifests(&mut self, mut event: Event) -> Event {
+    fn with_manifests(&mut self, mut event: ReportedEvent) -> ReportedEvent {
         let recorded = self.events.len();
         self.record_manifests(&event);
         if let EventBody::StepDone(done) = &mut event.body {

@@ -7,6 +7,7 @@ use model::id::StepRunId;
 use crate::decide::DecideError;
 use crate::decide::decision_builder::DecisionBuilder;
 use crate::decision::ExecutionMessage;
+use crate::input::ControlRequest;
 use crate::state::{PendingWait, StopReason};
 
 impl DecisionBuilder<'_> {
@@ -75,10 +76,10 @@ impl DecisionBuilder<'_> {
         for child in children {
             self.send(
                 child,
-                ExecutionMessage::Cancel(StopRequest {
+                ExecutionMessage::Control(ControlRequest::Cancel(StopRequest {
                     reason: Some("the parent run ended".to_owned()),
                     ..StopRequest::default()
-                }),
+                })),
             );
         }
     }

@@ -11,6 +11,7 @@ pub mod kinds;
 mod parse;
 mod policy;
 mod read;
+mod shared_playbooks;
 mod steps;
 
 pub use catalog_id::parse_catalog_id;
@@ -25,4 +26,5 @@ pub use definition::{
     Task,
 };
 pub use policy::{JumpTarget, Policy, PolicyRule, RetryRule, RuleAction, SetEntry, UnmatchedAction, WriteTarget};
+pub use shared_playbooks::SharedPlaybooks;
 pub use steps::Steps;

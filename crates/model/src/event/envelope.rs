@@ -18,9 +18,9 @@ use crate::time::Time;
 
 /// One event of an execution.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Event {
+pub struct Event<Id = EventId> {
     /// Unique; appending the same id again has no effect.
-    pub event_id: EventId,
+    pub event_id: Id,
     /// The execution it belongs to.
     pub execution_id: ExecutionId,
     /// Its position in the log; [`Seq`] 0 until it is appended.
@@ -45,6 +45,45 @@ pub struct Event {
     pub meta: Option<RawJson>,
     /// The payload.
     pub body: EventBody,
+}
+
+/// An event that was reported: it has an ID only if the reporter chose one.
+pub type ReportedEvent = Event<Option<EventId>>;
+
+impl ReportedEvent {
+    /// The event with its final ID.
+    pub fn with_id(self, event_id: EventId) -> Event {
+        let Self {
+            event_id: _,
+            execution_id,
+            seq,
+            cause_seq,
+            timestamp,
+            recorded_at,
+            source,
+            location,
+            duration_ms,
+            worker_id,
+            trace_id,
+            meta,
+            body,
+        } = self;
+        Event {
+            event_id,
+            execution_id,
+            seq,
+            cause_seq,
+            timestamp,
+            recorded_at,
+            source,
+            location,
+            duration_ms,
+            worker_id,
+            trace_id,
+            meta,
+            body,
+        }
+    }
 }
 
 /// The location of an event in an execution.
@@ -293,7 +332,7 @@ pub enum RecordedResult<'a> {
     Manifest(&'a ResultStored),
 }
 
-impl Event {
+impl<Id> Event<Id> {
     /// The kind.
     pub fn kind(&self) -> EventKind {
         self.body.kind()

@@ -9,15 +9,16 @@ use axum::response::Response;
 use model::id::{CommandId, LeaseEpoch, PlaybookHash, WorkerId};
 use model::raw::RawJson;
 use model::result_ref::{ResolvedRef, ResultRef};
+use model::source::SourceText;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
+use wire::Transport;
 use wire::api::{
     BuildCommandsRequest, BuildCommandsResponse, ClaimRequest, ClaimResponse, HeartbeatRequest, LoadEventsRequest,
     LoadEventsResponse, LoopResultsRequest, NoticesResponse, ResolveRefRequest, SessionRequest, SessionResponse,
     WorkerEntry, WorkerRequest,
 };
-use wire::{PlaybookText, Transport};
 
 use crate::api::access::{Authorized, ClusterPeer, View, Work};
 use crate::api::error::{ApiError, ErrorResponses};
@@ -263,7 +264,7 @@ pub(crate) async fn playbook(
     State(api): State<ApiState>,
     _may: Authorized<Work>,
     PathParam(hash): PathParam,
-) -> ApiResult<PlaybookText> {
+) -> ApiResult<SourceText> {
     let hash = PlaybookHash(hash.into());
     Ok(Json(api.transport().playbook(&hash).await?))
 }

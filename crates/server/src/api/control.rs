@@ -1,6 +1,8 @@
 //! Control requests: cancel, pause, resume, retry, rerun, finalize, signal, and patches of `ctx`.
 
 use axum::extract::State;
+use engine::ControlRequest;
+use model::event::StopRequest;
 use model::id::{ExecutionId, Name};
 use model::raw::RawJson;
 use model::status::RunStatus;
@@ -16,10 +18,9 @@ use crate::api::executions::{find_row, to_summary};
 use crate::api::extract::{ExecutionPath, ExecutionSubPath, JsonBody, OptionalJsonBody};
 use crate::api::state::ApiState;
 use crate::api::{ApiResult, Json};
-use crate::control::Control;
 
 /// Sends a control request and returns the run afterwards.
-async fn apply_control(api: &ApiState, id: ExecutionId, control: Control) -> ApiResult<ExecutionSummary> {
+async fn apply_control(api: &ApiState, id: ExecutionId, control: ControlRequest) -> ApiResult<ExecutionSummary> {
     api.server.control(id, control).await?;
     Ok(Json(to_summary(find_row(api, id).await?)))
 }
@@ -37,10 +38,11 @@ pub(crate) async fn cancel(
     ExecutionPath(id): ExecutionPath,
     OptionalJsonBody(request): OptionalJsonBody<CancelRequest>,
 ) -> ApiResult<ExecutionSummary> {
-    let control = Control::Cancel {
+    let control = ControlRequest::Cancel(StopRequest {
         reason: request.reason,
         cascade: request.cascade,
-    };
+        ending: None,
+    });
     apply_control(&api, id, control).await
 }
 
@@ -56,7 +58,7 @@ pub(crate) async fn pause(
     OptionalJsonBody(request): OptionalJsonBody<ReasonRequest>,
 ) -> ApiResult<ExecutionSummary> {
     let reason = request.reason;
-    apply_control(&api, id, Control::Pause { reason }).await
+    apply_control(&api, id, ControlRequest::Pause { reason }).await
 }
 
 /// Resume a paused run.
@@ -70,7 +72,7 @@ pub(crate) async fn resume(
     ExecutionPath(id): ExecutionPath,
     OptionalJsonBody(_): OptionalJsonBody<ReasonRequest>,
 ) -> ApiResult<ExecutionSummary> {
-    apply_control(&api, id, Control::Resume).await
+    apply_control(&api, id, ControlRequest::Resume).await
 }
 
 /// Retry the failed steps of a run, in the same run.
@@ -85,7 +87,7 @@ pub(crate) async fn retry(
     OptionalJsonBody(request): OptionalJsonBody<RetryRequest>,
 ) -> ApiResult<ExecutionSummary> {
     let version = request.version;
-    apply_control(&api, id, Control::Retry { version }).await
+    apply_control(&api, id, ControlRequest::Retry { version }).await
 }
 
 /// Rerun a finished run as a new run.
@@ -121,10 +123,11 @@ pub(crate) async fn finalize(
     ExecutionPath(id): ExecutionPath,
     JsonBody(request): JsonBody<FinalizeRequest>,
 ) -> ApiResult<ExecutionSummary> {
-    let control = Control::Finalize {
-        ending: request.status,
+    let control = ControlRequest::Cancel(StopRequest {
         reason: request.reason,
-    };
+        cascade: true,
+        ending: Some(request.status),
+    });
     apply_control(&api, id, control).await
 }
 
@@ -145,7 +148,7 @@ pub(crate) async fn signal(
         return Err(ApiError::invalid("SIGNAL_NAME_INVALID", detail));
     }
     let name = Name::from(name);
-    apply_control(&api, id, Control::Signal { name, payload }).await
+    apply_control(&api, id, ControlRequest::Signal { name, payload }).await
 }
 
 /// Read the current `ctx` of a run.
@@ -177,5 +180,5 @@ pub(crate) async fn patch(
     JsonBody(request): JsonBody<PatchCtxRequest>,
 ) -> ApiResult<ExecutionSummary> {
     let patch = RawJson::from_serializable(&request.variables);
-    apply_control(&api, id, Control::Patch(patch)).await
+    apply_control(&api, id, ControlRequest::Patch { patch }).await
 }

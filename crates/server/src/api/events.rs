@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use model::command::ClaimId;
-use model::id::{CommandId, LeaseEpoch, Name, WorkerId};
+use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, WorkerId};
 use serde::Deserialize;
 use serde_json::json;
 use store::Priority;
@@ -37,11 +37,9 @@ pub(crate) async fn one(
     headers: HeaderMap,
     JsonBody(event): JsonBody<WireEvent>,
 ) -> ApiResult<EventResponse> {
-    if !event.has_execution() {
-        let detail = "missing field `execution_id`";
-        return Err(ApiError::invalid("BODY_INVALID", detail));
-    }
-    let mut request = single_event_batch(event);
+    let execution = event.execution_id;
+    let execution = execution.ok_or_else(|| ApiError::invalid("BODY_INVALID", "missing field `execution_id`"))?;
+    let mut request = single_event_batch(execution, event);
     fill_claim(&mut request)?;
     check_claim(&api, &caller, &mut request).await?;
     let mut response = ingest_events(&api, request, &headers).await?;
@@ -52,9 +50,9 @@ pub(crate) async fn one(
 }
 
 /// Makes a batch of one event.
-fn single_event_batch(event: WireEvent) -> BatchRequest {
+fn single_event_batch(execution_id: ExecutionId, event: WireEvent) -> BatchRequest {
     BatchRequest {
-        execution_id: event.execution_id,
+        execution_id,
         worker_id: event.worker_id.clone(),
         events: vec![event],
         command_id: None,
@@ -83,9 +81,7 @@ pub(crate) async fn batch(
     JsonBody(mut request): JsonBody<BatchRequest>,
 ) -> Result<Response, ApiError> {
     for event in &mut request.events {
-        if !event.has_execution() {
-            event.execution_id = request.execution_id;
-        }
+        event.execution_id.get_or_insert(request.execution_id);
     }
     check_batch(&request)?;
     if is_report(&request, &headers) {
@@ -204,7 +200,7 @@ fn check_batch(request: &BatchRequest) -> Result<(), ApiError> {
     let other = request
         .events
         .iter()
-        .position(|event| event.execution_id != request.execution_id);
+        .position(|event| event.execution_id != Some(request.execution_id));
     match other {
         None => Ok(()),
         Some(index) => {

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use engine::Input;
 use model::command::ClaimId;
-use model::event::{Event, EventKind};
-use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Seq, WorkerId};
+use model::event::{Event, EventKind, ReportedEvent};
+use model::id::{CommandId, EventId, ExecutionId, IdBlock, LeaseEpoch, Seq, WorkerId};
 use store::OwnerId;
 use wire::WireEvent;
 use wire::api::{EventResponse, IngestStatus};
@@ -372,7 +372,7 @@ async fn translate_events(
     shared: &ServerShared,
     claim: &ReportedClaim,
     news: &[NewEvent<'_>],
-) -> Result<(Vec<Event>, HashMap<EventId, Disposition>), IngestError> {
+) -> Result<(Vec<ReportedEvent>, HashMap<EventId, Disposition>), IngestError> {
     let execution = claim.command.execution;
     let opened = loading::load_execution(shared, execution).await?;
     let opened = opened.ok_or(Error::NotFound(execution))?;
@@ -385,7 +385,13 @@ async fn translate_events(
     };
     let step = opened.net.playbook.step(step.as_str());
     let step = step.ok_or(IngestError::Fenced)?;
-    let translation = Translation::new(opened.state.clone(), claim.command.seq, step, claim.worker.clone());
+    let translation = Translation::new(
+        opened.state.clone(),
+        claim.command.seq,
+        step,
+        claim.worker.clone(),
+        IdBlock::starting_at(shared.store.ids(1)),
+    );
     let mut translation = translation.ok_or(IngestError::Fenced)?;
     let mut events = Vec::new();
     let mut dispositions = HashMap::new();

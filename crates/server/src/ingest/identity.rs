@@ -57,7 +57,7 @@ pub(super) fn derive_event_id(event: &WireEvent, claim: ClaimId) -> EventId {
 }
 
 /// A report that contains a boundary is the last one of its command.
-pub(super) fn report_end(events: &[model::event::Event]) -> ReportEnd {
+pub(super) fn report_end(events: &[model::event::ReportedEvent]) -> ReportEnd {
     if events.iter().any(|event| event.kind().is_boundary()) {
         ReportEnd::Finished
     } else {

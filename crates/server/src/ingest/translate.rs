@@ -8,10 +8,10 @@ use engine::{ExecutionState, StepRun};
 use language::playbook::Step;
 use model::command::{CommandWork, Continuation, PipelineCursor, PipelineStage};
 use model::event::{
-    AttemptEnded, EmptyPayload, EntityType, Event, EventBody, EventKind, EventLocation, EventSource, FailurePayload,
-    IterationDone, PolicyAction, PolicyEvaluated, ResultStored, StepDone, TaskEnded, TaskStarted,
+    AttemptEnded, EmptyPayload, EntityType, EventBody, EventKind, EventLocation, EventSource, FailurePayload,
+    IterationDone, PolicyAction, PolicyEvaluated, ReportedEvent, ResultStored, StepDone, TaskEnded, TaskStarted,
 };
-use model::id::{EventId, Name, Seq, StepRunId, WorkerId};
+use model::id::{IdBlock, Name, Seq, StepRunId, WorkerId};
 use model::playbook::Directive;
 use model::raw::RawJson;
 use model::time::Time;
@@ -28,6 +28,8 @@ pub(super) struct Translation<'s> {
     step: &'s Step,
     worker: WorkerId,
     now: Time,
+    /// IDs of events in `state`; the log assigns its own.
+    provisional_ids: IdBlock,
 }
 
 /// Why an event cannot be translated.
@@ -51,14 +53,20 @@ pub(super) enum TranslateError {
 /// Result of translating an event.
 pub(super) enum TranslationResult {
     /// Events for the log, in order; the last one has the ID of the client's event.
-    Events(Vec<Event>),
+    Events(Vec<ReportedEvent>),
     /// The log has it already.
     AlreadyRecorded,
 }
 
 impl<'s> Translation<'s> {
     /// Starts with the current state.
-    pub(super) fn new(state: ExecutionState, command: Seq, step: &'s Step, worker: WorkerId) -> Option<Self> {
+    pub(super) fn new(
+        state: ExecutionState,
+        command: Seq,
+        step: &'s Step,
+        worker: WorkerId,
+        provisional_ids: IdBlock,
+    ) -> Option<Self> {
         let live = state.commands.get(&command)?;
         Some(Self {
             run_id: live.run.clone(),
@@ -67,6 +75,7 @@ impl<'s> Translation<'s> {
             step,
             worker,
             now: Time::default(),
+            provisional_ids,
         })
     }
 
@@ -96,13 +105,14 @@ impl<'s> Translation<'s> {
         let Some(last) = events.last_mut() else {
             return Ok(TranslationResult::AlreadyRecorded);
         };
-        last.event_id = wire.event_id.unwrap_or(EventId(0));
+        last.event_id = wire.event_id;
         last.meta = recorded_meta(wire);
         last.timestamp = wire.created_at.unwrap_or(now);
         last.duration_ms = wire.duration_ms;
         for event in &mut events {
             event.seq = self.state.seq.next();
-            self.state.apply(event);
+            let id = self.provisional_ids.next_event_id();
+            self.state.apply(&event.clone().with_id(id));
         }
         Ok(TranslationResult::Events(events))
     }
@@ -116,7 +126,7 @@ impl<'s> Translation<'s> {
     }
 
     /// The start events that must be recorded before any other event of a step run or iteration.
-    fn start_events(&self, iteration: Option<u64>) -> Vec<Event> {
+    fn start_events(&self, iteration: Option<u64>) -> Vec<ReportedEvent> {
         let Some(run) = self.step_run() else {
             return Vec::new();
         };
@@ -138,14 +148,14 @@ impl<'s> Translation<'s> {
     }
 
     /// The end of the step, preceded by the outcome of its only task if that was not reported.
-    fn end_step(&self, wire: &WireEvent) -> Result<Vec<Event>, TranslateError> {
+    fn end_step(&self, wire: &WireEvent) -> Result<Vec<ReportedEvent>, TranslateError> {
         let mut events = self.start_events(None);
         events.extend(self.end_tasks(wire, None)?);
         events.push(self.event(self.location(), EventBody::StepDone(StepDone::default())));
         Ok(events)
     }
 
-    fn fail_step(&self, wire: &WireEvent) -> Vec<Event> {
+    fn fail_step(&self, wire: &WireEvent) -> Vec<ReportedEvent> {
         let mut events = self.start_events(None);
         let failed = FailurePayload {
             error: reported_error(wire),
@@ -155,7 +165,7 @@ impl<'s> Translation<'s> {
         events
     }
 
-    fn end_iteration(&self, wire: &WireEvent, kind: EventKind) -> Result<Vec<Event>, TranslateError> {
+    fn end_iteration(&self, wire: &WireEvent, kind: EventKind) -> Result<Vec<ReportedEvent>, TranslateError> {
         let iteration = wire.location()?.iteration;
         let mut events = self.start_events(iteration);
         let body = if kind == EventKind::IterationDone {
@@ -176,7 +186,7 @@ impl<'s> Translation<'s> {
     }
 
     /// The outcome of the only task, if it is reported with the end of the step or iteration.
-    fn end_tasks(&self, wire: &WireEvent, iteration: Option<u64>) -> Result<Vec<Event>, TranslateError> {
+    fn end_tasks(&self, wire: &WireEvent, iteration: Option<u64>) -> Result<Vec<ReportedEvent>, TranslateError> {
         let initial = Continuation::default();
         let continuation = self.continuation(iteration).unwrap_or(&initial);
         if self.has_run_all(continuation) {
@@ -210,7 +220,7 @@ impl<'s> Translation<'s> {
     }
 
     /// The start of a task or of one of its attempts.
-    fn start_task(&self, wire: &WireEvent, kind: EventKind) -> Result<Vec<Event>, TranslateError> {
+    fn start_task(&self, wire: &WireEvent, kind: EventKind) -> Result<Vec<ReportedEvent>, TranslateError> {
         let at = self.reported_location(wire)?;
         let mut events = self.start_events(at.iteration);
         let initial = Continuation::default();
@@ -238,7 +248,7 @@ impl<'s> Translation<'s> {
     }
 
     /// The end of a task or of one of its attempts.
-    fn end_task(&self, wire: &WireEvent, kind: EventKind) -> Result<Vec<Event>, TranslateError> {
+    fn end_task(&self, wire: &WireEvent, kind: EventKind) -> Result<Vec<ReportedEvent>, TranslateError> {
         let at = self.reported_location(wire)?;
         let mut events = self.start_events(at.iteration);
         let initial = Continuation::default();
@@ -274,7 +284,7 @@ impl<'s> Translation<'s> {
     }
 
     /// The start of a task, or of its next attempt, if it was not reported.
-    fn start_missing(&self, at: &EventLocation, continuation: &Continuation) -> Vec<Event> {
+    fn start_missing(&self, at: &EventLocation, continuation: &Continuation) -> Vec<ReportedEvent> {
         if !is_task_running(continuation, at) {
             let at = EventLocation {
                 attempt: 1,
@@ -292,7 +302,7 @@ impl<'s> Translation<'s> {
 
     /// The events that the log needs before attempt `next` of a task starts: the earlier attempts, each with its
     /// retry.
-    fn attempts_before(&self, at: &EventLocation, continuation: &Continuation, next: u32) -> Vec<Event> {
+    fn attempts_before(&self, at: &EventLocation, continuation: &Continuation, next: u32) -> Vec<ReportedEvent> {
         let is_begun = is_task_running(continuation, at);
         let mut events = Vec::new();
         let mut current = continuation.attempt.max(1);
@@ -344,7 +354,7 @@ impl<'s> Translation<'s> {
         }
     }
 
-    fn to_native_event(&self, wire: &WireEvent) -> Result<Event, TranslateError> {
+    fn to_native_event(&self, wire: &WireEvent) -> Result<ReportedEvent, TranslateError> {
         let mut event = wire.to_event(self.now)?;
         if let EventBody::ResultStored(stored) | EventBody::ManifestUpdated(stored) = &mut event.body {
             move_extracted(wire, stored);
@@ -426,9 +436,9 @@ impl<'s> Translation<'s> {
         EventLocation::of_step_run(&self.run_id)
     }
 
-    fn event(&self, at: EventLocation, body: EventBody) -> Event {
-        Event {
-            event_id: EventId(0),
+    fn event(&self, at: EventLocation, body: EventBody) -> ReportedEvent {
+        ReportedEvent {
+            event_id: None,
             execution_id: self.state.execution,
             seq: Seq(0),
             cause_seq: None,

@@ -23,13 +23,13 @@ fn minimal_event_with(name: &str, value: Value) -> Value {
 #[test]
 fn an_execution_id_may_be_an_integer() {
     let event = parse_event(&minimal_event_with("execution_id", json!(321_079_436_235_509_760_i64))).unwrap();
-    assert_eq!(event.execution_id, ExecutionId(321_079_436_235_509_760));
+    assert_eq!(event.execution_id, Some(ExecutionId(321_079_436_235_509_760)));
 }
 
 #[test]
 fn an_execution_id_may_be_a_string() {
     let event = parse_event(&minimal_event()).unwrap();
-    assert_eq!(event.execution_id, ExecutionId(321_079_436_235_509_760));
+    assert_eq!(event.execution_id, Some(ExecutionId(321_079_436_235_509_760)));
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn an_event_sent_and_read_is_the_same() {
     ];
     for (body, task, visit) in bodies {
         let event = Event {
-            event_id: EventId(0),
+            event_id: None,
             execution_id: ExecutionId(5),
             seq: Seq(0),
             cause_seq: None,
@@ -158,7 +158,7 @@ fn what_is_left_out_follows_from_the_type_and_the_clock() {
     let event = parse_event(&minimal_event()).unwrap().to_event(now).unwrap();
     assert_eq!(event.timestamp, now);
     assert_eq!(event.status(), EventStatus::InProgress);
-    assert_eq!(event.event_id, EventId(0));
+    assert_eq!(event.event_id, None);
     assert_eq!(event.source, EventSource::Worker);
 }
 

@@ -11,11 +11,12 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use model::command::ReportEnd;
 use model::command::{Command, CommandWork, Continuation};
-use model::event::{Event, EventKind};
-use model::id::{CommandId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, StepRunId, WorkerId};
+use model::event::{Event, EventKind, ReportedEvent};
+use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, StepRunId, WorkerId};
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::raw::RawJson;
 use model::result_ref::{ResolvedRef, ResultRef};
+use model::source::SourceText;
 use model::step_pointer::LoopPointer;
 use model::time::Time;
 use serde_json::{Map, Value};
@@ -24,8 +25,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tools::{Call, LogSink, Registry, Tool, ToolResult};
 use wire::{
-    ByteStream, ClaimedCommand, CommandNotice, Error, ExecutionContext, PlaybookText, ReportRequest, ReportResponse,
-    ResolvedSecret, ResumePoint, SecretValue, Transport, Verdict,
+    ByteStream, ClaimedCommand, CommandNotice, Error, ExecutionContext, ReportRequest, ReportResponse, ResolvedSecret,
+    ResumePoint, SecretValue, Transport, Verdict,
 };
 
 use crate::{Clock, Config, LogLine, LogStream, TaskLogSink, Worker};
@@ -71,7 +72,7 @@ pub(super) struct FakeServer {
     pub(super) log: Mutex<BTreeMap<Seq, Event>>,
     notices: Mutex<Vec<CommandNotice>>,
     notice_added: Notify,
-    text: PlaybookText,
+    text: SourceText,
     /// Secrets by name.
     pub(super) secrets: BTreeMap<String, Value>,
     pub(super) secret_requests: Mutex<Vec<SecretsRequest>>,
@@ -146,7 +147,8 @@ impl Transport for FakeServer {
         for event in &mut report.events {
             let last = log.last_key_value().map_or(Seq(0), |(seq, _)| *seq);
             event.seq = last.next();
-            log.insert(event.seq, event.clone());
+            let id = EventId(i64::try_from(event.seq.0).unwrap());
+            log.insert(event.seq, event.clone().with_id(id));
         }
         self.reports.send_modify(|sent| sent.push(report));
         Ok(ReportResponse { verdict, next })
@@ -165,7 +167,7 @@ impl Transport for FakeServer {
         Ok(std::mem::take(&mut *self.notices.lock().unwrap()))
     }
 
-    async fn playbook(&self, _hash: &PlaybookHash) -> Result<PlaybookText, Error> {
+    async fn playbook(&self, _hash: &PlaybookHash) -> Result<SourceText, Error> {
         Ok(self.text.clone())
     }
 
@@ -339,7 +341,7 @@ pub(super) fn start_worker_for(
         log: Mutex::default(),
         notices: Mutex::default(),
         notice_added: Notify::new(),
-        text: PlaybookText {
+        text: SourceText {
             name: "t.yaml".into(),
             text: text.into(),
         },
@@ -371,6 +373,7 @@ pub(super) fn start_worker_for(
         base_dir: "/nowhere".into(),
         scratch_dir: std::env::temp_dir().join("noetl-worker-tests"),
         heartbeat: Duration::from_secs(5),
+        playbooks: language::playbook::SharedPlaybooks::default(),
         jumps_max: pipeline::JUMPS_MAX,
     };
     let stop = CancellationToken::new();
@@ -441,13 +444,13 @@ pub(super) fn event_kinds(reports: &[ReportRequest]) -> Vec<Vec<&'static str>> {
 }
 
 /// Returns all events of one kind.
-pub(super) fn events_of_kind(reports: &[ReportRequest], kind: EventKind) -> Vec<Event> {
+pub(super) fn events_of_kind(reports: &[ReportRequest], kind: EventKind) -> Vec<ReportedEvent> {
     let events = reports.iter().flat_map(|report| &report.events);
     events.filter(|event| event.kind() == kind).cloned().collect()
 }
 
 /// Returns an event's payload.
-pub(super) fn payload(event: &Event) -> Value {
+pub(super) fn payload(event: &ReportedEvent) -> Value {
     event.body.payload().to_value()
 }
 
