@@ -9,7 +9,7 @@ use model::event::{
 use model::id::{EventId, ExecutionId, InvalidIdError, Name, Seq, StepRunId, WorkerId};
 use model::raw::RawJson;
 use model::time::Time;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
@@ -17,7 +17,7 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WireEvent {
     /// Run ID, an integer or a decimal string. Optional for an event in a batch.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "some_execution_id", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, required = true)]
     pub execution_id: Option<ExecutionId>,
     /// Step name; alias `node_name`. A `:task_sequence` suffix is dropped.
@@ -95,6 +95,11 @@ pub struct WireEvent {
     /// Parent of the entity, if `task_run_id` is not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_id: Option<String>,
+}
+
+/// The ID may be left out, but it may not be null.
+fn some_execution_id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ExecutionId>, D::Error> {
+    ExecutionId::deserialize(deserializer).map(Some)
 }
 
 /// Where the result of an event is.
