@@ -137,7 +137,7 @@ codes! {
     "W210" "Undefined name: it has no default and must be passed as an input."
         => "Correct the spelling, or add a default for it under `workload`."
     "W211" "`reference_first: false` has no effect: large results are always stored by reference."
-        => "Remove it; raise `inline_max_bytes` of a task's result to store more in the log."
+        => "Remove it; to store a part of a large result in the log, name it with `spec.result.select`."
     "W212" "`iter` is written in a step without a loop; the value is lost when the step ends."
         => "Use `set` with a plain name for the pipeline, or `ctx.x` for the whole run."
     "W213" "Templates cannot use this name directly."
