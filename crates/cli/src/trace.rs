@@ -27,7 +27,18 @@ impl Write for RedactedStderr {
 
 /// Crates that may log below `info`. Libraries may not, because they log addresses and headers unchanged.
 const ENGINE_CRATES: &[&str] = &[
-    "noetl", "model", "language", "postgres", "pipeline", "engine", "store", "results", "wire", "tools", "worker",
+    "noetl",
+    "model",
+    "language",
+    "postgres",
+    "pipeline",
+    "engine",
+    "store",
+    "results",
+    "wire",
+    "tools",
+    "integrations",
+    "worker",
     "server",
 ];
 

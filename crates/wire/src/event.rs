@@ -17,7 +17,11 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WireEvent {
     /// Run ID, an integer or a decimal string. Optional for an event in a batch.
-    #[serde(default, deserialize_with = "some_execution_id", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "some_execution_id",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schema(value_type = String, required = true)]
     pub execution_id: Option<ExecutionId>,
     /// Step name; alias `node_name`. A `:task_sequence` suffix is dropped.

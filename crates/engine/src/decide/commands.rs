@@ -5,7 +5,7 @@ use std::time::Duration;
 use language::playbook::Step;
 use model::command::{Command, CommandWork};
 use model::event::{CommandIssued, EmptyPayload, EventBody, StepDone};
-use model::id::{CommandId, Name, Seq, StepRunId};
+use model::id::{CommandId, Seq, StepRunId};
 use model::playbook::LoopMode;
 
 use crate::decide::DecideError;
@@ -91,7 +91,7 @@ impl DecisionBuilder<'_> {
         let issued = CommandIssued {
             work,
             dispatch,
-            pool: self.pool_of(step),
+            pool: self.net.playbook.pool(step).clone(),
         };
         let iteration = match work {
             CommandWork::Iteration { index } => Some(index),
@@ -101,11 +101,6 @@ impl DecisionBuilder<'_> {
             run_location(id).with_iteration(iteration),
             EventBody::CommandIssued(issued),
         );
-    }
-
-    fn pool_of(&self, step: &Step) -> Name {
-        let own = step.tasks.iter().find_map(|task| task.pool.clone());
-        own.unwrap_or_else(|| self.net.playbook.executor.pool.clone())
     }
 
     /// The commands that were live before this turn and are not any more.

@@ -52,6 +52,12 @@ impl Playbook {
         self.steps.find(name)
     }
 
+    /// The pool whose workers run a step: that of its tasks, or of the playbook.
+    pub fn pool<'a>(&'a self, step: &'a Step) -> &'a Name {
+        let own = step.tasks.iter().find_map(|task| task.pool.as_ref());
+        own.unwrap_or(&self.executor.pool)
+    }
+
     /// The step where a run starts.
     pub fn entry(&self) -> &Step {
         let by_name = self

@@ -4,22 +4,24 @@ use model::command::{ClaimId, Command, CommandWork};
 use model::id::{CommandId, LeaseEpoch};
 use wire::{ClaimedCommand, ResumePoint};
 
+use crate::driver::loaded_execution::ExecutionProgress;
 use crate::driver::machine::DriverMachine;
 
 impl DriverMachine {
     /// Builds a live command for a worker.
     pub(super) fn build_command(&mut self, claim: ClaimId) -> Option<ClaimedCommand> {
         let CommandId { execution, seq } = claim.command;
-        let state = self.executions.get(&execution)?.state()?;
+        let ExecutionProgress { net, state } = self.executions.get(&execution)?.open()?.progress.as_ref()?;
         let live = state.commands.get(&seq)?;
         let run = state.run(&live.run)?;
+        let step = net.playbook.step(live.run.step.as_str())?;
         let command = Command {
             id: claim.command,
             playbook: state.hash.clone(),
             run: live.run.clone(),
             work: live.work_left(),
             dispatch: run.dispatches.max(1),
-            pool: "".into(),
+            pool: net.playbook.pool(step).clone(),
             args: run.args.clone(),
             loop_started: run.loop_.as_ref().map(|loop_| loop_.elements_event_of(live.work)),
         };
