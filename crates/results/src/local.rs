@@ -59,18 +59,18 @@ impl DirBodyStore {
     fn open_kind(dir: &Path, kind: StoreKind) -> Result<Self, Error> {
         let outer = dir;
         let dir = outer.join("bodies");
-        let fresh = dir.join("new");
+        let scratch = dir.join("new");
         let created = match kind {
             // The lock file next to the bodies is part of the store.
-            StoreKind::Disk => [outer, dir.as_path(), fresh.as_path()]
+            StoreKind::Disk => [outer, dir.as_path(), scratch.as_path()]
                 .into_iter()
                 .try_for_each(make_private_dir),
             // Other programs read it; its administrator sets the permissions.
-            _ => fs::create_dir_all(&fresh),
+            _ => fs::create_dir_all(&scratch),
         };
-        created.map_err(|error| disk_error(&fresh, error))?;
+        created.map_err(|error| disk_error(&scratch, error))?;
         sync_dir(&dir)?;
-        remove_stale_files(&fresh);
+        remove_stale_files(&scratch);
         let racks = Arc::new([const { AtomicBool::new(false) }; 256]);
         let checked = Arc::default();
         Ok(Self {

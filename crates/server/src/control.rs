@@ -100,11 +100,11 @@ impl Server {
     /// Carries out a request: directly if this process owns the execution or no process does, otherwise with a message
     /// to the owner. When this returns `Ok`, the request has been carried out.
     pub async fn control(&self, id: ExecutionId, control: Control) -> Result<(), ControlError> {
-        let mut was_taken_back = false;
+        let mut was_withdrawn = false;
         for _ in 0..OWNER_CHANGES_MAX {
             match self.adopt(id, control.priority()).await? {
                 Adoption::NotFound => return Err(Error::NotFound(id).into()),
-                Adoption::OwnedBy(owner) if was_taken_back => {
+                Adoption::OwnedBy(owner) if was_withdrawn => {
                     return Err(Error::OwnedBy(owner).into());
                 }
                 Adoption::OwnedBy(_) => {
@@ -113,7 +113,7 @@ impl Server {
                         DeliveryResult::Applied => return Ok(()),
                         DeliveryResult::Refused(refusal) => return Err(refusal.into()),
                         // The owner may have died meanwhile.
-                        DeliveryResult::Withdrawn => was_taken_back = true,
+                        DeliveryResult::Withdrawn => was_withdrawn = true,
                     }
                 }
                 Adoption::Owned => match self.apply_control(id, &control).await {

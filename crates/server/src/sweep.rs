@@ -63,8 +63,8 @@ pub(crate) fn spawn_tasks(shared: &Arc<ServerShared>) -> Vec<BackgroundTask> {
     if shared.may_adopt {
         let tidying = remove_old_rows(shared.clone());
         parts.push(BackgroundTask::spawn("removal of old rows", shared, tidying));
-        let taking_over = adopt_abandoned(shared.clone());
-        parts.push(BackgroundTask::spawn("adoption sweep", shared, taking_over));
+        let adoption = adopt_abandoned(shared.clone());
+        parts.push(BackgroundTask::spawn("adoption sweep", shared, adoption));
     }
     if let Some(bus) = &shared.bus {
         let publishing = publish::run_publisher(shared.clone(), bus.clone());
@@ -229,17 +229,17 @@ async fn run_claim_sweep(shared: Arc<ServerShared>) {
 }
 
 async fn sweep_claims(shared: &ServerShared, spares: bool) -> Result<(), Error> {
-    let lost = shared.store.lost_claims(Some(&shared.owner)).await?;
-    for lost in lost.into_iter().filter(|_| !spares) {
+    let lost_claims = shared.store.lost_claims(Some(&shared.owner)).await?;
+    for claim in lost_claims.into_iter().filter(|_| !spares) {
         metrics::counter!(crate::metrics::LOST).increment(1);
         let input = Input::ClaimLost {
-            command: lost.command.seq,
-            worker: lost.worker,
-            lease_epoch: lost.lease_epoch,
+            command: claim.command.seq,
+            worker: claim.worker,
+            lease_epoch: claim.lease_epoch,
             is_strike: true,
         };
-        shared.driver.send(DriverRequest::ForgetHolder(lost.command)).await?;
-        apply_input(shared, lost.command.execution, input, None).await?;
+        shared.driver.send(DriverRequest::ForgetHolder(claim.command)).await?;
+        apply_input(shared, claim.command.execution, input, None).await?;
     }
     for command in shared.store.overdue_commands(Some(&shared.owner)).await? {
         apply_input(shared, command.execution, Input::CommandOverdue(command.seq), None).await?;

@@ -69,7 +69,7 @@ impl InProcessTransport {
     }
 
     async fn apply_report(&self, report: ReportRequest) -> Result<ReportResponse, InputError> {
-        let hands = (report.free > 0).then(|| WorkerCapacity {
+        let capacity = (report.free > 0).then(|| WorkerCapacity {
             worker: report.worker.clone(),
             pool: report.pool,
             kinds: report.kinds,
@@ -84,7 +84,7 @@ impl InProcessTransport {
         });
         let execution = report.command.execution;
         let extras = InputAttachments {
-            capacity: hands,
+            capacity: capacity,
             ..InputAttachments::default()
         };
         let reply = self.shared.driver.apply(execution, input, extras).await?;
@@ -178,8 +178,8 @@ impl InProcessTransport {
                 continue;
             };
             let mut notices: Vec<CommandNotice> = claims.iter().filter_map(notice_for).collect();
-            let is_held = |command: &CommandId| claims.iter().any(|claims| claims.claim.command == *command);
-            for command in remote_claims.into_iter().filter(|command| !is_held(command)) {
+            let is_claimed = |command: &CommandId| claims.iter().any(|claims| claims.claim.command == *command);
+            for command in remote_claims.into_iter().filter(|command| !is_claimed(command)) {
                 // The command was withdrawn, or it has ended and its holder knows.
                 notices.push(CommandNotice {
                     command,

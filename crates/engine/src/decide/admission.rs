@@ -160,7 +160,7 @@ impl DecisionBuilder<'_> {
             paths.iter().any(|path| {
                 let path = path.strip_prefix("steps.").unwrap_or(path);
                 path.strip_prefix(name)
-                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+                    .is_some_and(|suffix| suffix.is_empty() || suffix.starts_with('.'))
             })
         };
         self.readable_changes(checked_at).any(|event| match &event.body {

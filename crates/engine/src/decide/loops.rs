@@ -41,8 +41,8 @@ impl DecisionBuilder<'_> {
                 self.record_frame(&id);
                 return Ok(true);
             }
-            if started && self.has_fresh_manifests(&id) {
-                self.defers_rest = true;
+            if started && self.has_new_manifests(&id) {
+                self.defers_remaining = true;
                 return Ok(true);
             }
             if started {

@@ -294,6 +294,25 @@ pub enum RecordedResult<'a> {
 }
 
 impl Event {
+    /// Returns an event of the server that is not in the log yet: it has no ID, no seq and no cause.
+    pub fn new(execution: ExecutionId, now: Time, location: EventLocation, body: EventBody) -> Self {
+        Self {
+            event_id: EventId(0),
+            execution_id: execution,
+            seq: Seq(0),
+            cause_seq: None,
+            timestamp: now,
+            recorded_at: now,
+            source: EventSource::Server,
+            location,
+            duration_ms: None,
+            worker_id: None,
+            trace_id: None,
+            meta: None,
+            body,
+        }
+    }
+
     /// The kind.
     pub fn kind(&self) -> EventKind {
         self.body.kind()

@@ -97,9 +97,9 @@ impl BucketBodyStore {
 
     /// Returns the hash of the body, if it is in this bucket.
     fn hash_in_bucket(&self, reference: &ResultRef) -> Result<String, Error> {
-        let elsewhere = reference.meta.location.get("bucket");
-        let elsewhere = elsewhere.and_then(Value::as_str);
-        match elsewhere.filter(|bucket| *bucket != self.bucket) {
+        let bucket = reference.meta.location.get("bucket");
+        let bucket = bucket.and_then(Value::as_str);
+        match bucket.filter(|bucket| *bucket != self.bucket) {
             None => body_name(reference),
             Some(bucket) => Err(Error::NotConfigured {
                 store: format!("{}, bucket {bucket}", self.kind.name()),

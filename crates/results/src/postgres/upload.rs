@@ -215,8 +215,8 @@ impl<'p> BodyUpload<'p> {
             return Ok(None);
         }
         if head.is_sound(self.pool).await? {
-            let is_kept = renew_body(self.pool, hash, head.draft).await?;
-            return is_kept.then_some(Some(self.id)).ok_or_else(swept_error);
+            let is_renewed = renew_body(self.pool, hash, head.draft).await?;
+            return is_renewed.then_some(Some(self.id)).ok_or_else(swept_error);
         }
         let values = [
             (&self.id as _, Type::INT8),

@@ -368,9 +368,9 @@ pub(crate) async fn create_first_admin(store: &dyn Store) -> Result<Option<Admin
     if tokens.iter().any(is_admin) {
         return Ok(None);
     }
-    let fresh = generate_access_token("admin", Role::Admin, now, None);
-    store.put_token(fresh.row).await?;
-    Ok(Some(AdminToken(fresh.text)))
+    let generated = generate_access_token("admin", Role::Admin, now, None);
+    store.put_token(generated.row).await?;
+    Ok(Some(AdminToken(generated.text)))
 }
 
 /// Registers a token that was created elsewhere, for example one in a file that servers share.

@@ -73,8 +73,8 @@ impl<S: Send + Sync> FromRequestParts<S> for ExecutionSubPath {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let path = Path::<(String, String)>::from_request_parts(parts, state).await;
-        let Path((text, rest)) = path.map_err(|error| ApiError::invalid("PATH_INVALID", error.body_text()))?;
-        Ok(Self(parse_execution_id(&text)?, rest))
+        let Path((text, segment)) = path.map_err(|error| ApiError::invalid("PATH_INVALID", error.body_text()))?;
+        Ok(Self(parse_execution_id(&text)?, segment))
     }
 }
 

@@ -35,7 +35,7 @@ impl CachedValue {
     /// fetched.
     fn to_sealed(&self) -> Value {
         match &self.request_digest {
-            Some(made_of) => json!([made_of, self.value]),
+            Some(digest) => json!([digest, self.value]),
             None => self.value.clone(),
         }
     }

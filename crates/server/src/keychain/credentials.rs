@@ -99,8 +99,8 @@ impl Keychain {
                 last_used_at: None,
             };
             // If the value can no longer be decrypted, it is encrypted again as the next version.
-            let is_kept = safe.put_credential(row.clone()).await?;
-            if is_kept && self.rewrap_if_rotated(&location, &row.sealed).await? {
+            let is_stored = safe.put_credential(row.clone()).await?;
+            if is_stored && self.rewrap_if_rotated(&location, &row.sealed).await? {
                 return Ok(row);
             }
         }

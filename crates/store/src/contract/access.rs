@@ -157,7 +157,7 @@ pub async fn a_worker_sees_what_it_holds(site: &dyn StoreFixture) {
         expect_ok(store.commit(next_commit(&*store, id, Seq(4), turn)).await);
     }
     let claims = expect_ok(site.join().worker_claims(&WorkerId("w".into())).await);
-    let standing: Vec<_> = claims
+    let claimed: Vec<_> = claims
         .iter()
         .map(|claims| (claims.claim.command.execution, claims.is_paused, claims.is_cancelling))
         .collect();
@@ -167,7 +167,7 @@ pub async fn a_worker_sees_what_it_holds(site: &dyn StoreFixture) {
         (ids[2], false, true),
         (ids[3], false, false),
     ];
-    assert_eq!(standing, expected);
+    assert_eq!(claimed, expected);
     assert!(
         claims
             .iter()
@@ -272,8 +272,8 @@ pub async fn appends_wait_in_the_outbox_until_they_are_published(site: &dyn Stor
     let other = creation_commit(&*store);
     let other_id = other.execution;
     expect_ok(store.commit(other).await);
-    let stale = PlainStep::new("b", 1).schedule(&*store, id, Seq(2));
-    expect_ok(store.commit(stale).await);
+    let stale_commit = PlainStep::new("b", 1).schedule(&*store, id, Seq(2));
+    expect_ok(store.commit(stale_commit).await);
     // An open transaction of another process delays later rows, because it may still write earlier ones.
     let mut waiting = Vec::new();
     for _ in 0..1_000_000 {
@@ -282,12 +282,12 @@ pub async fn appends_wait_in_the_outbox_until_they_are_published(site: &dyn Stor
             break;
         }
     }
-    let places: Vec<_> = waiting
+    let rows: Vec<_> = waiting
         .iter()
         .map(|row| (row.execution, row.seq_first, row.seq_last))
         .collect();
     assert_eq!(
-        places,
+        rows,
         [(id, Seq(1), Seq(2)), (id, Seq(3), Seq(4)), (other_id, Seq(1), Seq(2))]
     );
     assert!(waiting.is_sorted_by_key(|row| row.position));

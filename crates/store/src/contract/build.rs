@@ -67,18 +67,9 @@ fn commit_after(
     seqs.zip(bodies)
         .map(|(seq, (at, body))| Event {
             event_id: ids.next_event_id(),
-            execution_id: execution,
             seq: Seq(seq),
             cause_seq: Some(Seq(seq - 1)),
-            timestamp: now,
-            recorded_at: now,
-            source: EventSource::Server,
-            location: at,
-            duration_ms: None,
-            worker_id: None,
-            trace_id: None,
-            meta: None,
-            body,
+            ..Event::new(execution, now, at, body)
         })
         .collect()
 }
@@ -153,14 +144,11 @@ impl PlainStep {
     /// Ends its task with a body outside the log, and ends the step.
     pub fn finish(&self, store: &dyn Store, execution: ExecutionId, expected: Seq) -> Commit {
         let ended = TaskEnded {
-            outcome: RawJson::from_serializable(&json!({"status": "ok", "result": null})),
             result_ref: Some(Box::new(body_reference(execution))),
-            matched_rule_index: None,
-            directive: Directive::Continue,
-            to: None,
-            set_iter: None,
-            set_ctx: None,
-            set: None,
+            ..TaskEnded::new(
+                RawJson::from_serializable(&json!({"status": "ok", "result": null})),
+                Directive::Continue,
+            )
         };
         let at = EventLocation::of_step_run(&self.run);
         let task = EventLocation {

@@ -89,7 +89,7 @@ pub async fn data_keys_are_wrapped_anew_one_by_one(site: &dyn StoreFixture) {
     expect_ok(safe.put_credential(credential("b", 1)).await);
     expect_ok(safe.put_keychain(keychain_entry("run:1", "token", None)).await);
     let old = expect_ok(safe.sealed_with_other_keys("k2").await);
-    let places: Vec<_> = old.iter().map(|(location, _)| location.clone()).collect();
+    let locations: Vec<_> = old.iter().map(|(location, _)| location.clone()).collect();
     let a = SealedLocation::Credential {
         name: "a".to_owned(),
         version: 1,
@@ -102,7 +102,7 @@ pub async fn data_keys_are_wrapped_anew_one_by_one(site: &dyn StoreFixture) {
         scope: "run:1".to_owned(),
         name: "token".to_owned(),
     };
-    assert_eq!(places, [a.clone(), b.clone(), token.clone()]);
+    assert_eq!(locations, [a.clone(), b.clone(), token.clone()]);
     let new = |from: &SealedValue| SealedValue {
         key_id: "k2".to_owned(),
         data_key: vec![77; 60],

@@ -128,9 +128,9 @@ pub async fn a_claim_is_lost_with_its_session(site: &dyn StoreFixture) {
     assert!(expect_ok(store.renew_session(&worker, &holder, LONG_TTL).await));
     assert!(expect_ok(store.lost_claims(None).await).is_empty());
     assert!(expect_ok(store.renew_session(&worker, &holder, Duration::ZERO).await));
-    let lost = expect_ok(store.lost_claims(None).await).remove(0);
-    assert_eq!((lost.command, lost.worker), (claim.command.id, worker));
-    assert_eq!(lost.lease_epoch, claim.lease_epoch);
+    let lost_claim = expect_ok(store.lost_claims(None).await).remove(0);
+    assert_eq!((lost_claim.command, lost_claim.worker), (claim.command.id, worker));
+    assert_eq!(lost_claim.lease_epoch, claim.lease_epoch);
 }
 
 /// A session belongs to its holder until another one replaces it; the claims of the first holder are then lost.
@@ -163,8 +163,8 @@ pub async fn a_session_belongs_to_its_holder(site: &dyn StoreFixture) {
     assert!(!expect_ok(store.renew_session(&worker, &first_holder, LONG_TTL).await));
     assert!(expect_ok(store.renew_session(&worker, &second_holder, LONG_TTL).await));
     assert!(expect_ok(store.worker_claims(&worker).await).is_empty());
-    let lost = expect_ok(store.lost_claims(None).await).remove(0);
-    assert_eq!((lost.command, &lost.worker), (claim.command.id, &worker));
+    let lost_claim = expect_ok(store.lost_claims(None).await).remove(0);
+    assert_eq!((lost_claim.command, &lost_claim.worker), (claim.command.id, &worker));
 
     expect_ok(store.release_claim(claim.command.id, claim.lease_epoch).await);
     expect_ok(store.claim_commands(&claim_query("w", 1)).await);

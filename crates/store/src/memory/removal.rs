@@ -16,12 +16,13 @@ impl MemoryState {
     }
 
     fn remove_sessions(&mut self, old: OldRows) -> u64 {
-        let is_held = |worker: &WorkerId| {
+        let has_claims = |worker: &WorkerId| {
             let mut commands = self.commands(None);
             commands.any(|record| record.worker.as_ref() == Some(worker))
         };
         let sessions = self.sessions.iter();
-        let ended = sessions.filter(|(worker, session)| session.expires_at < old.sessions_before && !is_held(worker));
+        let ended =
+            sessions.filter(|(worker, session)| session.expires_at < old.sessions_before && !has_claims(worker));
         let workers: Vec<WorkerId> = ended
             .map(|(worker, _)| worker.clone())
             .take(old.limit as usize)

@@ -191,7 +191,7 @@ pub(super) async fn iteration_events(
     let blocks = blocks.iter().filter(|block| block.has_any(&iterations));
     let seqs: Vec<i64> = blocks.map(|block| to_i64(block.seq.0)).collect();
     let appends = query_rows(pool, APPENDS_AT, &[&id.0, &seqs], |row| {
-        rows::wanted_events(&mut LogRowReader::for_single_row(id), row, |head| {
+        rows::read_selected_events(&mut LogRowReader::for_single_row(id), row, |head| {
             is_of_iterations(head, run, &iterations)
         })
     })
@@ -208,15 +208,15 @@ pub(super) async fn iteration_outcomes(
     let mut collector = OutcomeCollector::new(run, range);
     let blocks = blocks(pool, id, run, &range.iterations).await?;
     for blocks in blocks.chunks(APPENDS_AT_ONCE) {
-        let is_wanted = |block: &&IterationBlock| block.has_any(collector.iterations());
-        let wanted_blocks = blocks.iter().filter(is_wanted);
-        let seqs: Vec<i64> = wanted_blocks.map(|block| to_i64(block.seq.0)).collect();
+        let is_selected = |block: &&IterationBlock| block.has_any(collector.iterations());
+        let selected_blocks = blocks.iter().filter(is_selected);
+        let seqs: Vec<i64> = selected_blocks.map(|block| to_i64(block.seq.0)).collect();
         if seqs.is_empty() {
             continue;
         }
         query_rows(pool, APPENDS_AT, &[&id.0, &seqs], |row| {
-            let wants = |head: EventHead<'_>| collector.wants(head);
-            let events = rows::wanted_events(&mut LogRowReader::for_single_row(id), row, wants)?;
+            let is_selected = |head: EventHead<'_>| collector.is_selected(head);
+            let events = rows::read_selected_events(&mut LogRowReader::for_single_row(id), row, is_selected)?;
             collector.add(events);
             Ok(())
         })

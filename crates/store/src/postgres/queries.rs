@@ -129,9 +129,9 @@ pub(super) const APPENDS_AT: &str =
 
 pub(super) async fn events_at(pool: &SessionPool, id: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, Error> {
     let seqs_left: BTreeSet<Seq> = seqs.iter().copied().collect();
-    let places: Vec<i64> = seqs_left.iter().map(|seq| to_i64(seq.0)).collect();
-    let appends = query_rows(pool, APPENDS_AT, &[&id.0, &places], |row| {
-        rows::wanted_events(&mut LogRowReader::for_single_row(id), row, |head| {
+    let numbers: Vec<i64> = seqs_left.iter().map(|seq| to_i64(seq.0)).collect();
+    let appends = query_rows(pool, APPENDS_AT, &[&id.0, &numbers], |row| {
+        rows::read_selected_events(&mut LogRowReader::for_single_row(id), row, |head| {
             seqs_left.contains(&head.seq)
         })
     })
@@ -226,9 +226,9 @@ pub(super) async fn lost_claims(
                 OR (SELECT e.owner FROM noetl.execution e WHERE e.execution_id = c.execution_id) = $1)
         ORDER BY c.worker";
     let values: SqlValues<'_> = &[&owner_name(owner), &now.0];
-    let mut lost = query_rows(pool, LOST, values, rows::read_lost_claim).await?;
-    lost.sort_by_key(|claim| claim.command);
-    Ok(lost)
+    let mut lost_claims = query_rows(pool, LOST, values, rows::read_lost_claim).await?;
+    lost_claims.sort_by_key(|claim| claim.command);
+    Ok(lost_claims)
 }
 
 pub(super) async fn session(pool: &SessionPool, worker: &WorkerId, now: Time) -> Result<Option<WorkerSession>, Error> {

@@ -102,17 +102,17 @@ pub(super) fn read_execution(row: &Row) -> Result<ExecutionRow, QueryError> {
 
 /// Reads `seq_first, body` of a row of the log.
 pub(super) fn read_events(reading: &mut LogRowReader, row: &Row) -> Result<Vec<Event>, QueryError> {
-    wanted_events(reading, row, |_| true)
+    read_selected_events(reading, row, |_| true)
 }
 
 /// Reads some events of `seq_first, body` of a row of the log.
-pub(super) fn wanted_events(
+pub(super) fn read_selected_events(
     reading: &mut LogRowReader,
     row: &Row,
-    is_wanted: impl FnMut(EventHead<'_>) -> bool,
+    is_selected: impl FnMut(EventHead<'_>) -> bool,
 ) -> Result<Vec<Event>, QueryError> {
     let body: &str = row.try_get(1)?;
-    let events = reading.read_row(read_seq(row, 0)?, body, is_wanted);
+    let events = reading.read_row(read_seq(row, 0)?, body, is_selected);
     events.map_err(|damage| QueryError::BadRow(damage.into()))
 }
 

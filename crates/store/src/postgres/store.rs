@@ -192,8 +192,8 @@ impl Store for PostgresStore {
         queries::executions_with_permanent_bodies(&self.list_pool).await
     }
 
-    async fn claim_commands(&self, ask: &ClaimQuery) -> Result<Vec<CommandClaim>, Error> {
-        writes::claim(&self.work_pool, ask).await
+    async fn claim_commands(&self, query: &ClaimQuery) -> Result<Vec<CommandClaim>, Error> {
+        writes::claim(&self.work_pool, query).await
     }
 
     async fn release_claim(&self, command: CommandId, lease_epoch: LeaseEpoch) -> Result<(), Error> {

@@ -15,15 +15,15 @@ use crate::rows::{Adoption, CatalogEntry, ClaimQuery, CommandClaim, OldRows, Own
 use crate::store::refusal_key;
 
 /// Claims pending commands for a worker, oldest first.
-pub(super) async fn claim(pool: &SessionPool, ask: &ClaimQuery) -> Result<Vec<CommandClaim>, Error> {
+pub(super) async fn claim(pool: &SessionPool, query: &ClaimQuery) -> Result<Vec<CommandClaim>, Error> {
     const CLAIM: &str = "SELECT body, lease_epoch FROM noetl.claim_commands($1, $2, $3, $4, $5)";
-    let kinds = ask.kinds.as_deref();
+    let kinds = query.kinds.as_deref();
     let kinds: Option<Vec<&str>> = kinds.map(|kinds| kinds.iter().map(Name::as_str).collect());
     let values: SqlValues<'_> = &[
-        &ask.pool.as_str(),
-        &owner_name(ask.owner.as_ref()),
-        &i64::from(ask.max),
-        &&*ask.worker.0,
+        &query.pool.as_str(),
+        &owner_name(query.owner.as_ref()),
+        &i64::from(query.max),
+        &&*query.worker.0,
         &kinds,
     ];
     let rows = pool.query(RetrySafety::NotIdempotent, CLAIM, values).await?;

@@ -164,8 +164,8 @@ pub(super) fn iteration_events(
     let mut last = Seq(0);
     for block in blocks(db, id, run, iterations)? {
         if block.seq > last && block.has_any(iterations) {
-            let is_wanted = |head: EventHead<'_>| is_of_iterations(head, run, iterations);
-            let append = queries::append_containing(db, id, block.seq, is_wanted)?;
+            let is_selected = |head: EventHead<'_>| is_of_iterations(head, run, iterations);
+            let append = queries::append_containing(db, id, block.seq, is_selected)?;
             last = append.last;
             events.extend(append.events);
         }
@@ -183,7 +183,7 @@ pub(super) fn iteration_outcomes(
     let mut last = Seq(0);
     for block in blocks(db, id, run, &range.iterations)? {
         if block.seq > last && block.has_any(collector.iterations()) {
-            let append = queries::append_containing(db, id, block.seq, |head| collector.wants(head))?;
+            let append = queries::append_containing(db, id, block.seq, |head| collector.is_selected(head))?;
             last = append.last;
             collector.add(append.events);
         }

@@ -118,19 +118,19 @@ fn version(db: &Connection, id: ExecutionId) -> rusqlite::Result<Option<Seq>> {
 
 /// Reads `seq_first, body` of a row of the log.
 pub(super) fn read_append(reading: &mut LogRowReader, id: ExecutionId, row: &Row<'_>) -> Result<Vec<Event>, ReadError> {
-    wanted_of_append(reading, id, row, |_| true)
+    read_selected_events(reading, id, row, |_| true)
 }
 
-fn wanted_of_append(
+fn read_selected_events(
     reading: &mut LogRowReader,
     id: ExecutionId,
     row: &Row<'_>,
-    is_wanted: impl FnMut(EventHead<'_>) -> bool,
+    is_selected: impl FnMut(EventHead<'_>) -> bool,
 ) -> Result<Vec<Event>, ReadError> {
     let first = Seq(read_unsigned(row, 0)?);
     let body = row.get_ref(1)?.as_str();
     let body = body.map_err(|error| DamagedRow::new(id, first, error))?;
-    Ok(reading.read_row(first, body, is_wanted)?)
+    Ok(reading.read_row(first, body, is_selected)?)
 }
 
 pub(super) fn events_at(db: &Connection, id: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, ReadError> {
@@ -139,8 +139,8 @@ pub(super) fn events_at(db: &Connection, id: ExecutionId, seqs: &[Seq]) -> Resul
     let mut last = Seq(0);
     for seq in &seqs_left {
         if *seq > last {
-            let is_wanted = |head: EventHead<'_>| seqs_left.contains(&head.seq);
-            let append = append_containing(db, id, *seq, is_wanted)?;
+            let is_selected = |head: EventHead<'_>| seqs_left.contains(&head.seq);
+            let append = append_containing(db, id, *seq, is_selected)?;
             last = append.last;
             events.extend(append.events);
         }
@@ -160,7 +160,7 @@ pub(super) fn append_containing(
     db: &Connection,
     id: ExecutionId,
     seq: Seq,
-    is_wanted: impl FnMut(EventHead<'_>) -> bool,
+    is_selected: impl FnMut(EventHead<'_>) -> bool,
 ) -> Result<AppendEvents, ReadError> {
     let mut statement = db.prepare_cached(
         "SELECT seq_first, body, seq_last FROM log WHERE execution_id = ?1 AND seq_last >= ?2 ORDER BY seq_last LIMIT 1",
@@ -173,7 +173,7 @@ pub(super) fn append_containing(
         });
     };
     let before = Seq(seq.0.saturating_sub(1));
-    let events = wanted_of_append(&mut LogRowReader::starting_after(id, before), id, row, is_wanted)?;
+    let events = read_selected_events(&mut LogRowReader::starting_after(id, before), id, row, is_selected)?;
     let last = Seq(read_unsigned(row, 2)?);
     Ok(AppendEvents { events, last })
 }

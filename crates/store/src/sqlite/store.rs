@@ -165,9 +165,9 @@ impl Store for SqliteStore {
         self.read(queries::executions_with_permanent_bodies).await
     }
 
-    async fn claim_commands(&self, ask: &ClaimQuery) -> Result<Vec<CommandClaim>, Error> {
-        let (ask, now) = (ask.clone(), self.now());
-        self.write(move |db| writes::claim(db, &ask, now)).await
+    async fn claim_commands(&self, query: &ClaimQuery) -> Result<Vec<CommandClaim>, Error> {
+        let (query, now) = (query.clone(), self.now());
+        self.write(move |db| writes::claim(db, &query, now)).await
     }
 
     async fn release_claim(&self, command: CommandId, lease_epoch: LeaseEpoch) -> Result<(), Error> {

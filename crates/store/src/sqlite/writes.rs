@@ -18,7 +18,7 @@ use crate::sqlite::rows::{execution_row, read_json, to_i64, to_json_text, update
 use crate::sqlite::writer::WriteError;
 use crate::store::refusal_key;
 
-pub(super) fn claim(db: &Connection, ask: &ClaimQuery, now: Time) -> Result<Vec<CommandClaim>, WriteError> {
+pub(super) fn claim(db: &Connection, query: &ClaimQuery, now: Time) -> Result<Vec<CommandClaim>, WriteError> {
     let mut pending = db.prepare_cached(
         "SELECT c.body, c.lease_epoch FROM command c JOIN execution e USING (execution_id)
          WHERE c.worker IS NULL AND c.pool = ?1 AND e.status = 'RUNNING' AND e.cancelling = 0
@@ -28,10 +28,10 @@ pub(super) fn claim(db: &Connection, ask: &ClaimQuery, now: Time) -> Result<Vec<
                WHERE needed.value NOT IN (SELECT served.value FROM json_each(?4) AS served)))
          ORDER BY c.issued_at, c.execution_id, c.seq LIMIT ?3",
     )?;
-    let owner = ask.owner.as_ref().map(|owner| &*owner.0);
-    let kinds = ask.kinds.as_ref().map(to_json_text);
+    let owner = query.owner.as_ref().map(|owner| &*owner.0);
+    let kinds = query.kinds.as_ref().map(to_json_text);
     let claims = pending
-        .query_map(params![ask.pool.as_str(), owner, ask.max, kinds], |row| {
+        .query_map(params![query.pool.as_str(), owner, query.max, kinds], |row| {
             Ok(CommandClaim {
                 command: read_json(row, 0)?,
                 lease_epoch: LeaseEpoch(u64::from(row.get::<_, u32>(1)?) + 1),
@@ -46,7 +46,7 @@ pub(super) fn claim(db: &Connection, ask: &ClaimQuery, now: Time) -> Result<Vec<
         take.execute(params![
             id.execution.0,
             to_i64(id.seq.0),
-            &*ask.worker.0,
+            &*query.worker.0,
             to_i64(claim.lease_epoch.0),
             now.0
         ])?;

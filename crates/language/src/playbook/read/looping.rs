@@ -52,14 +52,14 @@ impl PlaybookReader {
             Some(spec) => self.read_loop_spec(spec, fields.get("cursor")),
             None => Some(LoopSpec::default()),
         };
-        let over = self.read_collection_or_cursor(&fields, knobs.as_ref(), &title, step);
+        let collection = self.read_collection_or_cursor(&fields, knobs.as_ref(), &title, step);
         let iterator = fields.get("iterator");
         if iterator.is_none() && !fields.has_reported_keys() {
             self.report_missing_key("iterator", &title, node.span, "iterator: item");
         }
         let iterator = iterator.and_then(|iterator| self.read_name(iterator, "iterator"));
-        let (knobs, over) = (knobs?, over?);
-        let is_cursor = matches!(over, Collection::Cursor(_));
+        let (knobs, collection) = (knobs?, collection?);
+        let is_cursor = matches!(collection, Collection::Cursor(_));
         Some(Loop {
             iterator: iterator?,
             mode: match (knobs.mode, is_cursor) {
@@ -70,7 +70,7 @@ impl PlaybookReader {
             max_in_flight: knobs.frame.row_concurrency.or(knobs.max_in_flight),
             is_local: knobs.is_local,
             span: node.span,
-            collection: over,
+            collection: collection,
         })
     }
 

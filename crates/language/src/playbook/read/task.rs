@@ -34,8 +34,8 @@ pub(crate) struct TaskInheritance<'a> {
 type TaskKeys<'a> = Vec<(&'a str, &'a [&'a str])>;
 
 impl PlaybookReader {
-    pub(crate) fn read_task(&mut self, label: Name, node: &Node, home: &TaskInheritance<'_>) -> Option<Task> {
-        let node = self.expand_named_task(node, home.book)?;
+    pub(crate) fn read_task(&mut self, label: Name, node: &Node, inheritance: &TaskInheritance<'_>) -> Option<Task> {
+        let node = self.expand_named_task(node, inheritance.book)?;
         let (name, kind) = self.read_kind(&node)?;
         let title = format!("task `{label}`");
         let (task, spec) = lift_keys(&node, kind);
@@ -49,7 +49,7 @@ impl PlaybookReader {
             ignored: &ignored,
         };
         let fields = self.check_map(&task, &shape, &title);
-        let spec = self.inherit_layers(spec, home);
+        let spec = self.inherit_layers(spec, inheritance);
         let spec_shape = KeyTable {
             noun: "task spec",
             keys: TASK_SPEC,
@@ -105,35 +105,35 @@ impl PlaybookReader {
 
     /// Returns the name of the kind and its specification.
     fn read_kind(&mut self, node: &Node) -> Option<(String, &'static KindSpec)> {
-        let Some(given) = node.get("kind") else {
+        let Some(kind_node) = node.get("kind") else {
             self.report_missing_key("kind", "the task", node.span, "kind: python");
             return None;
         };
-        let name = self.read_text(given, "kind")?;
+        let name = self.read_text(kind_node, "kind")?;
         if let Some(kind) = kinds::find_kind(&name) {
             return Some((kind.name.to_owned(), kind));
         }
         if kinds::is_external(&name) {
             return Some((name, &EXTERNAL));
         }
-        let known: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
-        let list = format!("(kinds: {})", known.join(" "));
+        let kind_names: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
+        let list = format!("(kinds: {})", kind_names.join(" "));
         if NOT_BUILT_IN.contains(&name.as_str()) {
             let message = format!("this version does not include kind `{name}`");
-            self.report_error("E0109", message, given.span, list);
+            self.report_error("E0109", message, kind_node.span, list);
             return None;
         }
-        let words = known.iter().chain(NOT_BUILT_IN).copied();
-        let label = match self.suggest(&name, words) {
-            Some(meant) => format!("did you mean `{meant}`?     {list}"),
+        let names = kind_names.iter().chain(NOT_BUILT_IN).copied();
+        let label = match self.suggest(&name, names) {
+            Some(suggestion) => format!("did you mean `{suggestion}`?     {list}"),
             None => list,
         };
-        self.report_error("E0108", format!("unknown tool kind `{name}`"), given.span, label);
+        self.report_error("E0108", format!("unknown tool kind `{name}`"), kind_node.span, label);
         None
     }
 
-    fn inherit_layers(&mut self, own: Node, home: &TaskInheritance<'_>) -> Node {
-        let inherited = home.inherited.filter(|layer| self.may_inherit(layer));
+    fn inherit_layers(&mut self, own: Node, inheritance: &TaskInheritance<'_>) -> Node {
+        let inherited = inheritance.inherited.filter(|layer| self.may_inherit(layer));
         let span = own.span;
         overlay_layers(inherited.cloned(), Some(own)).unwrap_or_else(|| Node::empty_map(span))
     }
@@ -145,12 +145,12 @@ impl PlaybookReader {
                 self.report_missing_key(key.name, &title, fields.span, &format!("{}: …", key.name));
             }
         }
-        let given = |names: &[&'static str]| -> Vec<&'static str> {
+        let present = |names: &[&'static str]| -> Vec<&'static str> {
             let names = names.iter().copied();
             names.filter(|name| fields.get(name).is_some()).collect()
         };
-        let choice = given(kind.one_of);
-        let groups = kind.at_most_one_of.iter().map(|group| given(group));
+        let choice = present(kind.one_of);
+        let groups = kind.at_most_one_of.iter().map(|group| present(group));
         let rivals = groups.into_iter().find(|names| names.len() > 1);
         let is_missing = choice.is_empty()
             && !kind.one_of.is_empty()
@@ -224,8 +224,8 @@ impl PlaybookReader {
         let Some(level) = level.filter(|level| level.as_str().is_some_and(|text| !text.contains("{{"))) else {
             return;
         };
-        let words = [("none", ()), ("basic", ()), ("strict", ())];
-        self.read_word(level, "sandbox", &words);
+        let names = [("none", ()), ("basic", ()), ("strict", ())];
+        self.read_word(level, "sandbox", &names);
     }
 
     fn read_effect(&mut self, knobs: &CheckedMap<'_>) -> Effect {
@@ -301,9 +301,9 @@ fn is_external_key(kind: &KindSpec, key: &str) -> bool {
 fn task_keys<'n>(kind: &'static KindSpec, task: &'n Node) -> TaskKeys<'n> {
     let own = kind.keys.iter().map(|key| (key.name, key.aliases));
     let mut keys: TaskKeys<'n> = own.collect();
-    let given = task.as_map().unwrap_or_default().iter();
-    let given = given.filter(|entry| is_external_key(kind, &entry.key));
-    keys.extend(given.map(|entry| (&*entry.key, &[] as &[&str])));
+    let extra_keys = task.as_map().unwrap_or_default().iter();
+    let extra_keys = extra_keys.filter(|entry| is_external_key(kind, &entry.key));
+    keys.extend(extra_keys.map(|entry| (&*entry.key, &[] as &[&str])));
     for (name, aliases) in TASK {
         let aliases: &'static [&'static str] = match (*name, kind.name) {
             ("input", "playbook") => &["args", "payload"],
