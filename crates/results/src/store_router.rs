@@ -101,7 +101,7 @@ impl StoreRouter {
         };
         Ok(Self {
             home: home_store,
-            cached_home: cached_home,
+            cached_home,
             disk: spill.store,
             configured: stores,
             spill_location: spill.location,
@@ -217,10 +217,7 @@ impl<'a> PeekedBody<'a> {
         let read = limited.read_to_end(&mut head).await;
         read.map_err(Error::Interrupted)?;
         if head.len() > KV_BYTES_MAX {
-            return Ok(Self::Partial {
-                head,
-                remaining: remaining,
-            });
+            return Ok(Self::Partial { head, remaining });
         }
         Ok(Self::Complete(head.into()))
     }

@@ -84,7 +84,7 @@ impl InProcessTransport {
         });
         let execution = report.command.execution;
         let extras = InputAttachments {
-            capacity: capacity,
+            capacity,
             ..InputAttachments::default()
         };
         let reply = self.shared.driver.apply(execution, input, extras).await?;

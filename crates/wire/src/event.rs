@@ -4,7 +4,7 @@
 //! opposite conversion; a round trip changes nothing.
 
 use model::event::{AllowedSource, Event, EventBody, EventKind, EventLocation, EventSource, EventStatus};
-use model::id::{EventId, ExecutionId, InvalidIdError, Name, Seq, StepRunId, WorkerId};
+use model::id::{EventId, ExecutionId, InvalidIdError, Name, StepRunId, WorkerId};
 use model::raw::RawJson;
 use model::time::Time;
 use serde::{Deserialize, Serialize};

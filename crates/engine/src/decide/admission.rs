@@ -104,7 +104,10 @@ impl DecisionBuilder<'_> {
             discarded: false,
             error: None,
         };
-        self.emit(step_location(step), EventBody::AdmitEvaluated(Box::new(evaluated)));
+        self.emit(
+            EventLocation::of_step(step),
+            EventBody::AdmitEvaluated(Box::new(evaluated)),
+        );
     }
 
     /// Records that the rules cannot be evaluated; the execution then fails with this error.
@@ -116,7 +119,10 @@ impl DecisionBuilder<'_> {
             discarded: false,
             error: Some(error),
         };
-        self.emit(step_location(step), EventBody::AdmitEvaluated(Box::new(evaluated)));
+        self.emit(
+            EventLocation::of_step(step),
+            EventBody::AdmitEvaluated(Box::new(evaluated)),
+        );
     }
 
     /// Returns a step whose parked tokens need another evaluation, because this turn changed something its rules read.
@@ -198,15 +204,11 @@ impl DecisionBuilder<'_> {
                 discarded: true,
                 error: None,
             };
-            self.emit(step_location(step), EventBody::AdmitEvaluated(Box::new(evaluated)));
+            self.emit(
+                EventLocation::of_step(step),
+                EventBody::AdmitEvaluated(Box::new(evaluated)),
+            );
         }
         !parked.is_empty()
-    }
-}
-
-fn step_location(step: &Name) -> EventLocation {
-    EventLocation {
-        step: Some(step.clone()),
-        ..EventLocation::default()
     }
 }

@@ -20,16 +20,20 @@ impl DecisionBuilder<'_> {
             for (label, source, ok) in step.tasks {
                 let at = EventLocation {
                     task: Some(label),
-                    ..step_location(&step.name)
+                    ..EventLocation::of_step(&step.name)
                 };
                 self.record_reused(at, source, ReusedPart::Task { ok })?;
             }
-            self.record_reused(step_location(&step.name), step.event, ReusedPart::Step(step.ended))?;
+            self.record_reused(
+                EventLocation::of_step(&step.name),
+                step.event,
+                ReusedPart::Step(step.ended),
+            )?;
         }
         self.reuse_ctx(reused.ctx)?;
         if let Some((source, iterations)) = reused.iterations {
             let part = ReusedPart::Iterations(Box::new(iterations));
-            self.record_reused(step_location(&reused.from_step), source, part)?;
+            self.record_reused(EventLocation::of_step(&reused.from_step), source, part)?;
         }
         let started = WorkflowStarted {
             entry: reused.from_step,
@@ -112,13 +116,6 @@ impl DecisionBuilder<'_> {
         };
         self.emit(run_location(id), EventBody::LoopStarted(Box::new(started)));
         Ok(())
-    }
-}
-
-fn step_location(step: &Name) -> EventLocation {
-    EventLocation {
-        step: Some(step.clone()),
-        ..EventLocation::default()
     }
 }
 

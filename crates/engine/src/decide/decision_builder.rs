@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use language::template::LoadedValues;
 use model::command::{Fence, TimerChange};
-use model::event::{Event, EventBody, EventLocation, EventSource, UniqueKey};
+use model::event::{Event, EventBody, EventLocation, UniqueKey};
 use model::id::{Seq, StepRunId};
 use model::outcome::{ErrorKind, TaskError};
 

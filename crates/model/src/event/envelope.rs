@@ -79,6 +79,14 @@ fn is_zero(n: &u32) -> bool {
 }
 
 impl EventLocation {
+    /// The location of a step, without a run.
+    pub fn of_step(step: &Name) -> Self {
+        Self {
+            step: Some(step.clone()),
+            ..Self::default()
+        }
+    }
+
     /// The location of a step run.
     pub fn of_step_run(run: &StepRunId) -> Self {
         Self {

@@ -118,7 +118,7 @@ pub fn noise_bytes(count: usize) -> Bytes {
     std::iter::repeat_with(next).take(count).collect()
 }
 
-fn expect_ok<T>(result: Result<T, Error>) -> T {
+pub(super) fn expect_ok<T>(result: Result<T, Error>) -> T {
     result.unwrap_or_else(|error| panic!("the store returned an error: {error:?}"))
 }
 

@@ -6,7 +6,8 @@ use model::id::{ExecutionId, Name};
 use model::task_log::{LogLine, LogStream};
 use model::time::Time;
 
-use crate::{Error, LogPage, LogQuery, TaskLogs};
+use super::bodies::expect_ok;
+use crate::{LogPage, LogQuery, TaskLogs};
 
 /// Runs the suite; the expression creates a new store, and values that must outlive it.
 #[macro_export]
@@ -44,10 +45,6 @@ pub fn log_line(text: &str) -> LogLine {
         stream: LogStream::Stdout,
         text: text.to_owned(),
     }
-}
-
-fn expect_ok<T>(result: Result<T, Error>) -> T {
-    result.unwrap_or_else(|error| panic!("the store returned an error: {error:?}"))
 }
 
 async fn read_page(logs: &dyn TaskLogs, after: u64, limit: usize) -> LogPage {

@@ -110,11 +110,11 @@ impl<B: Clone> BucketHandle<B> {
     }
 
     /// Returns the bucket; runs `open` unless it is cached.
-    pub(super) async fn get(&self, open: impl Future<Output = Result<B, Error>>) -> Result<B, Error> {
+    pub(super) async fn get(&self, open: impl AsyncFnOnce() -> Result<B, Error>) -> Result<B, Error> {
         if let Some(bucket) = self.lock().clone() {
             return Ok(bucket);
         }
-        let bucket = open.await?;
+        let bucket = open().await?;
         Ok(self.lock().insert(bucket).clone())
     }
 

@@ -33,7 +33,7 @@ impl NatsKvBodyStore {
 
     /// Returns the bucket; creates it if it does not exist.
     async fn bucket(&self) -> Result<Store, Error> {
-        self.bucket.get(self.open_bucket()).await
+        self.bucket.get(async || self.open_bucket().await).await
     }
 
     async fn open_bucket(&self) -> Result<Store, Error> {

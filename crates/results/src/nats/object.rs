@@ -37,7 +37,7 @@ impl NatsObjectBodyStore {
 
     /// Returns the bucket; creates it if it does not exist.
     async fn bucket(&self) -> Result<ObjectStore, Error> {
-        self.bucket.get(self.open_bucket()).await
+        self.bucket.get(async || self.open_bucket().await).await
     }
 
     async fn open_bucket(&self) -> Result<ObjectStore, Error> {

@@ -16,6 +16,7 @@ use store::{AccessTokenId, AccessTokenRow, AuditEntry, AuditOutcome, Store};
 use tokio::time::Instant;
 use wire::api::Role;
 
+use crate::access_tokens::Actor;
 use crate::api::error::ApiError;
 use crate::api::listen::ClientPeer;
 use crate::api::state::ApiState;
@@ -138,6 +139,14 @@ impl<A: Permission> Authorized<A> {
             Ok(())
         } else {
             Err(forbidden::<B>())
+        }
+    }
+
+    /// The caller, for the audit log.
+    pub(crate) fn actor(&self, parts: &Parts) -> Actor {
+        Actor {
+            name: self.principal.name(),
+            source: source_address(parts),
         }
     }
 }

@@ -7,7 +7,7 @@ use model::id::{ExecutionId, LeaseEpoch, Seq, WorkerId};
 use model::raw::RawJson;
 use model::time::Time;
 
-use super::build::{PlainStep, creation_commit, next_commit};
+use super::build::{PlainStep, create_offered_command, creation_commit, next_commit};
 use super::{StoreFixture, expect_ok};
 use crate::{
     AccessTokenId, AccessTokenRow, AuditEntry, AuditOutcome, AuditRow, ClaimQuery, CommandChange, CommitStatus, Store,
@@ -99,19 +99,6 @@ pub async fn a_setting_is_set_once(site: &dyn StoreFixture) {
     let secret = expect_ok(first_store.setting("cluster_secret").await);
     assert!(secret.as_ref().is_some_and(|secret| secret.len() >= 16));
     assert_eq!(expect_ok(second_store.setting("cluster_secret").await), secret);
-}
-
-/// Creates an execution with an offered command at sequence number 4 that requires the given kinds.
-async fn create_offered_command(store: &dyn Store, kinds: &[&str]) -> ExecutionId {
-    let first = creation_commit(store);
-    let id = first.execution;
-    expect_ok(store.commit(first).await);
-    let mut commit = PlainStep::new("a", 1).schedule(store, id, Seq(2));
-    if let CommandChange::Issue(issue) = &mut commit.commands[0] {
-        issue.kinds = kinds.iter().copied().map(Into::into).collect();
-    }
-    expect_ok(store.commit(commit).await);
-    id
 }
 
 fn claim_query(worker: &str, kinds: Option<&[&str]>) -> ClaimQuery {

@@ -4,6 +4,7 @@ use model::id::{CommandId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId}
 use model::time::Time;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
+use crate::columns::owner_name;
 use crate::commit::MessageKey;
 use crate::error::Error;
 use crate::projections::ProjectionDelta;
@@ -14,7 +15,7 @@ use crate::sqlite::access::set_setting_once;
 use crate::sqlite::iterations;
 use crate::sqlite::owner_locks::OwnerLocks;
 use crate::sqlite::queries::{self, ReadError};
-use crate::sqlite::rows::{execution_row, read_json, to_i64, to_json_text, update_execution, write_projection};
+use crate::sqlite::rows::{execution_row, read_row, to_i64, to_json_text, update_execution, write_projection};
 use crate::sqlite::writer::WriteError;
 use crate::store::refusal_key;
 
@@ -28,20 +29,16 @@ pub(super) fn claim(db: &Connection, query: &ClaimQuery, now: Time) -> Result<Ve
                WHERE needed.value NOT IN (SELECT served.value FROM json_each(?4) AS served)))
          ORDER BY c.issued_at, c.execution_id, c.seq LIMIT ?3",
     )?;
-    let owner = query.owner.as_ref().map(|owner| &*owner.0);
+    let owner = owner_name(query.owner.as_ref());
     let kinds = query.kinds.as_ref().map(to_json_text);
-    let claims = pending
-        .query_map(params![query.pool.as_str(), owner, query.max, kinds], |row| {
-            Ok(CommandClaim {
-                command: read_json(row, 0)?,
-                lease_epoch: LeaseEpoch(u64::from(row.get::<_, u32>(1)?) + 1),
-            })
-        })?
-        .collect::<rusqlite::Result<Vec<_>>>()?;
+    let mut claims: Vec<CommandClaim> = pending
+        .query_map(params![query.pool.as_str(), owner, query.max, kinds], read_row)?
+        .collect::<rusqlite::Result<_>>()?;
     let mut take = db.prepare_cached(
         "UPDATE command SET worker = ?3, lease_epoch = ?4, claimed_at = ?5 WHERE execution_id = ?1 AND seq = ?2",
     )?;
-    for claim in &claims {
+    for claim in &mut claims {
+        claim.lease_epoch.0 += 1;
         let id = claim.command.id;
         take.execute(params![
             id.execution.0,

@@ -202,7 +202,7 @@ impl<'p> PlaybookNames<'p> {
             }
         }
         Self {
-            defaults: defaults,
+            defaults,
             names,
             steps,
             args,

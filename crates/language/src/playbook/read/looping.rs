@@ -70,7 +70,7 @@ impl PlaybookReader {
             max_in_flight: knobs.frame.row_concurrency.or(knobs.max_in_flight),
             is_local: knobs.is_local,
             span: node.span,
-            collection: collection,
+            collection,
         })
     }
 
