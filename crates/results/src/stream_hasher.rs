@@ -81,9 +81,9 @@ impl StreamHasher {
 impl HasherThread {
     fn send_batch(&mut self) {
         self.bytes = 0;
-        let gathered = std::mem::take(&mut self.batch);
+        let batch = std::mem::take(&mut self.batch);
         self.sender
-            .send(gathered)
+            .send(batch)
             .expect("the thread receives until the sender is dropped");
     }
 }

@@ -134,12 +134,12 @@ impl Server {
             Control::Retry { version } => resolve_switch(&self.shared, id, *version).await?,
             _ => None,
         };
-        let extras = InputAttachments {
+        let attachments = InputAttachments {
             switch,
             ..InputAttachments::default()
         };
         let input = to_input(control.clone());
-        self.shared.driver.apply(id, input, extras).await.map(drop)
+        self.shared.driver.apply(id, input, attachments).await.map(drop)
     }
 
     /// Sends a message to the owner and waits for the result. Deletes the message if it is not consumed in time.
@@ -246,11 +246,11 @@ async fn release_former_claims(
             lease_epoch: open.lease_epoch,
             is_strike: false,
         };
-        let extras = InputAttachments {
+        let attachments = InputAttachments {
             priority,
             ..InputAttachments::default()
         };
-        shared.driver.apply_if_valid(id, input, extras).await?;
+        shared.driver.apply_if_valid(id, input, attachments).await?;
     }
     shared.driver.send(DriverRequest::RecheckOffers).await
 }

@@ -36,8 +36,8 @@ impl DecisionBuilder<'_> {
             if live.run != run_id || !may_report(live, event) {
                 return EventCoverage::NotCovered;
             }
-            let carrier = self.state.command_covering(&run_id, event.location.iteration);
-            if event.location.iteration.is_some() && carrier.is_some_and(|carrier| carrier != command) {
+            let covering = self.state.command_covering(&run_id, event.location.iteration);
+            if event.location.iteration.is_some() && covering.is_some_and(|covering| covering != command) {
                 return EventCoverage::Stale;
             }
         } else if !is_follow_up(event) {
@@ -72,8 +72,8 @@ fn is_new(run: &StepRun, event: &Event, before: EventCoverage) -> bool {
         let Some(progress) = &run.loop_ else {
             return false;
         };
-        let away = progress.suspended.contains(&index) || progress.awake.contains(&index);
-        if progress.has_ended(index) || away {
+        let is_waiting = progress.suspended.contains(&index) || progress.awake.contains(&index);
+        if progress.has_ended(index) || is_waiting {
             return false;
         }
         if matches!(event.body, EventBody::IterationStarted(_)) {

@@ -299,8 +299,8 @@ pub(crate) fn child_id(started: &Event) -> ExecutionId {
 fn suspend_pipeline(state: &mut ExecutionState, event: &Event) {
     let index = event.location.iteration;
     let run = event.location.step_run_id();
-    let carrier = run.and_then(|run| state.command_covering(&run, index));
-    if let Some(command) = carrier.and_then(|seq| state.commands.get_mut(&seq)) {
+    let covering = run.and_then(|run| state.command_covering(&run, index));
+    if let Some(command) = covering.and_then(|seq| state.commands.get_mut(&seq)) {
         command.width = command.width.saturating_sub(1);
     }
     close_covering(state, event);
@@ -311,7 +311,7 @@ fn suspend_pipeline(state: &mut ExecutionState, event: &Event) {
     }
     // A range without free width must stop: its unstarted iterations wait until width is available again.
     let is_full = |command: &LiveCommand| command.width == 0;
-    if let Some(seq) = carrier.filter(|seq| state.commands.get(seq).is_some_and(is_full))
+    if let Some(seq) = covering.filter(|seq| state.commands.get(seq).is_some_and(is_full))
         && let Some(command) = state.commands.remove(&seq)
     {
         return_work(state, seq, &command, command.strikes);
@@ -465,10 +465,10 @@ impl LoopRun {
         self.first_error = None;
         self.live.append(&mut self.broken);
         self.broken_patches.clear();
-        let away: Vec<u64> = self.suspended.iter().chain(&self.awake).copied().collect();
+        let waiting: Vec<u64> = self.suspended.iter().chain(&self.awake).copied().collect();
         self.suspended.clear();
         self.awake.clear();
-        for index in away {
+        for index in waiting {
             self.returned.push(ReturnedRange {
                 from: index,
                 to: index + 1,

@@ -211,7 +211,7 @@ impl Bucket {
                 }
             }
         };
-        let etag = sent.map_err(|unsent| self.upload_error(unsent, key))?;
+        let etag = sent.map_err(|error| self.upload_error(error, key))?;
         Ok(ObjectSummary {
             uri: self.uri(key),
             bytes,
@@ -284,8 +284,8 @@ impl Bucket {
         }
     }
 
-    fn upload_error(&self, unsent: UploadError, key: &str) -> BucketError {
-        match unsent {
+    fn upload_error(&self, error: UploadError, key: &str) -> BucketError {
+        match error {
             UploadError::Rejected(cause) => self.bucket_error(cause, key),
             UploadError::UploadLost(cause) => BucketError::Unavailable {
                 uri: self.uri(key),

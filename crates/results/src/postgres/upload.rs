@@ -226,9 +226,9 @@ impl<'p> BodyUpload<'p> {
             (&CHUNK_BYTES_COLUMN as _, Type::INT4),
             (&self.bytes_column() as _, Type::INT8),
         ];
-        let mended = !self.pool.query(REPLACE_CHUNKS, &values).await?.is_empty();
+        let is_repaired = !self.pool.query(REPLACE_CHUNKS, &values).await?.is_empty();
         // If another process repaired it meanwhile, the result is the same.
-        Ok(Some(if mended { head.draft } else { self.id }))
+        Ok(Some(if is_repaired { head.draft } else { self.id }))
     }
 
     /// Deletes the draft.

@@ -117,8 +117,8 @@ pub(crate) fn parse_execution_id(text: &str) -> Result<ExecutionId, ApiError> {
 fn check_json_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
     let type_ = headers.get(header::CONTENT_TYPE);
     let type_ = type_.and_then(|value| value.to_str().ok()).unwrap_or("");
-    let essence = type_.split(';').next().unwrap_or("").trim();
-    if essence.eq_ignore_ascii_case("application/json") || essence.ends_with("+json") {
+    let media_type = type_.split(';').next().unwrap_or("").trim();
+    if media_type.eq_ignore_ascii_case("application/json") || media_type.ends_with("+json") {
         return Ok(());
     }
     let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;

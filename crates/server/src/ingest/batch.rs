@@ -223,18 +223,18 @@ async fn find_claim(
     }
     let open = shared.store.open_commands(execution).await;
     let open = open.map_err(Error::from)?;
-    let speaker = incoming.worker.as_ref();
+    let worker = incoming.worker.as_ref();
     let step = incoming.events.iter().find_map(WireEvent::step);
     let is_subject = |open: &&store::OpenCommand| {
         if let Some(id) = command_id {
             return open.command.id == id;
         }
-        let is_theirs = speaker.is_none() || open.worker.as_ref() == speaker;
+        let is_theirs = worker.is_none() || open.worker.as_ref() == worker;
         step.as_ref() == Some(&open.command.run.step) && is_theirs
     };
     let Some(open_command) = open.iter().find(is_subject) else {
         // The command has ended. Its claim still determines the derived event IDs.
-        let claim = command_id.zip(incoming.lease_epoch).zip(speaker);
+        let claim = command_id.zip(incoming.lease_epoch).zip(worker);
         let claim = claim.map(|((command, lease_epoch), worker)| ReportedClaim {
             command,
             lease_epoch,
@@ -250,9 +250,9 @@ async fn find_claim(
     let is_current = incoming
         .lease_epoch
         .is_none_or(|epoch| epoch == open_command.lease_epoch);
-    if speaker.is_some_and(|speaker| speaker != holder) || !is_current {
+    if worker.is_some_and(|worker| worker != holder) || !is_current {
         // Events that it sent while it held the command are recognized by the claim it had then.
-        let stale_claim = incoming.lease_epoch.zip(speaker);
+        let stale_claim = incoming.lease_epoch.zip(worker);
         let stale_claim = stale_claim.map(|(lease_epoch, worker)| ReportedClaim {
             command,
             lease_epoch,
@@ -353,11 +353,11 @@ async fn report_events(
         end: report_end(&events),
         events,
     });
-    let extras = InputAttachments {
+    let attachments = InputAttachments {
         external_event_hashes: foreign,
         ..InputAttachments::default()
     };
-    match shared.driver.apply(claim.command.execution, input, extras).await {
+    match shared.driver.apply(claim.command.execution, input, attachments).await {
         Ok(reply) => Ok(ReportedEvents {
             recorded: reply.recorded.into_iter().collect(),
             dispositions,

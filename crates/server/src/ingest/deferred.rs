@@ -159,8 +159,8 @@ async fn record_batch_event(
     consumed: Option<MessageKey>,
 ) -> Result<(), Error> {
     let input = Input::RecordEvent(Box::new(body));
-    let extras = InputAttachments::from_message(consumed);
-    shared.driver.apply_if_valid(execution, input, extras).await
+    let attachments = InputAttachments::from_message(consumed);
+    shared.driver.apply_if_valid(execution, input, attachments).await
 }
 
 /// Returns the status of a batch.

@@ -50,8 +50,8 @@ impl MemoryState {
     fn remove_settings(&mut self, old: OldRows, now: Time) -> RemovedRows {
         let mut rows = RemovedRows::default();
         let retained = self.admin.retained_from.iter();
-        let aged = retained.filter(|(_, from)| **from < old.requests_before);
-        let keys: Vec<String> = aged.map(|(key, _)| key.clone()).take(old.limit as usize).collect();
+        let expired = retained.filter(|(_, from)| **from < old.requests_before);
+        let keys: Vec<String> = expired.map(|(key, _)| key.clone()).take(old.limit as usize).collect();
         for key in keys {
             if let Some(start) = self.postponed_start(&key, old.requests_before, now) {
                 self.admin.retained_from.insert(key, start);

@@ -413,12 +413,12 @@ impl MemoryState {
     pub(super) fn inbox(&self, owner: Option<&OwnerId>, limit: usize) -> Vec<Message> {
         self.messages
             .iter()
-            .filter(|mail| owner.is_none_or(|owner| self.is_addressed_to(mail, owner)))
+            .filter(|pending| owner.is_none_or(|owner| self.is_addressed_to(pending, owner)))
             .take(limit)
-            .map(|mail| Message {
-                key: mail.key,
-                to: mail.to,
-                body: mail.body.clone(),
+            .map(|pending| Message {
+                key: pending.key,
+                to: pending.to,
+                body: pending.body.clone(),
             })
             .collect()
     }
@@ -429,18 +429,18 @@ impl MemoryState {
             return false;
         };
         *state = MessageState::Consumed(now);
-        self.messages.retain(|mail| mail.key != key);
+        self.messages.retain(|pending| pending.key != key);
         true
     }
 
     pub(super) fn is_pending(&self, key: MessageKey) -> bool {
-        self.messages.iter().any(|mail| mail.key == key)
+        self.messages.iter().any(|pending| pending.key == key)
     }
 
-    fn is_addressed_to(&self, mail: &PendingMessage, owner: &OwnerId) -> bool {
+    fn is_addressed_to(&self, pending: &PendingMessage, owner: &OwnerId) -> bool {
         let driver = |id| self.executions.get(&id).and_then(|run| run.row.owner.as_ref());
-        let is_new = !self.executions.contains_key(&mail.to);
-        let driver = driver(if is_new { mail.key.from } else { mail.to });
+        let is_new = !self.executions.contains_key(&pending.to);
+        let driver = driver(if is_new { pending.key.from } else { pending.to });
         driver.is_none_or(|driver| driver == owner || !self.live_owners.contains(driver))
     }
 

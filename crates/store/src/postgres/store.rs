@@ -58,7 +58,7 @@ impl PostgresStore {
         let hints = Arc::new(ChangeNotifier::default());
         let (stop, stopped) = watch::channel(());
         let beats = Arc::clone(&registered).run_heartbeats(connector.clone(), stopped.clone());
-        let hearing =
+        let notification_task =
             notifications::run_notifications(Arc::clone(&hints), connector.clone(), registered.owner.clone(), stopped);
         let lists = (options.pool_size / 3).max(1);
         let work = options.pool_size.saturating_sub(lists).max(1);
@@ -68,7 +68,7 @@ impl PostgresStore {
             registration: registered,
             notifier: hints,
             publishes: options.publishes,
-            tasks: [tokio::spawn(beats), tokio::spawn(hearing)],
+            tasks: [tokio::spawn(beats), tokio::spawn(notification_task)],
             _stop: stop,
         })
     }

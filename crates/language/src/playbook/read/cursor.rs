@@ -35,7 +35,7 @@ pub(crate) struct LoopOwner<'a> {
     /// Its name, if it has one.
     pub(crate) name: Name,
     /// The workbook tasks.
-    pub(crate) book: &'a Workbook,
+    pub(crate) workbook: &'a Workbook,
 }
 
 impl PlaybookReader {
@@ -61,7 +61,7 @@ impl PlaybookReader {
         }
         let inheritance = TaskInheritance {
             inherited: None,
-            book: around.book,
+            workbook: around.workbook,
         };
         let mut task = self.read_task(CLAIM_LABEL.into(), &cursor_to_task(node, entries), &inheritance)?;
         let has_setting = |key: &str| node.get("spec").is_some_and(|spec| spec.get(key).is_some());
