@@ -93,14 +93,14 @@ impl Graph {
         start.cycle != end.cycle && self.before[end.cycle].contains(start.number)
     }
 
-    /// Whether one of `others` leads to `step`, no path leads back, and `is_wanted` is true for it. Searches the
-    /// predecessors of `step` or `others`, whichever are fewer. `is_wanted` must be false for any step that is not in
+    /// Whether one of `others` leads to `step`, no path leads back, and `matches` is true for it. Searches the
+    /// predecessors of `step` or `others`, whichever are fewer. `matches` must be false for any step that is not in
     /// `others`.
     pub(crate) fn any_before(
         &self,
         step: &Name,
         other_tokens: &SharedMap<TokenId, Name>,
-        is_wanted: impl Fn(&Name) -> bool,
+        matches: impl Fn(&Name) -> bool,
     ) -> bool {
         let Some(position) = self.steps.get(step) else {
             return false;
@@ -108,10 +108,10 @@ impl Graph {
         let before = &self.before[position.cycle];
         if before.len() < other_tokens.len() as u64 {
             let names = before.iter().map(|number| &self.names[number as usize]);
-            return names.into_iter().any(is_wanted);
+            return names.into_iter().any(matches);
         }
         let mut other_tokens = other_tokens.values();
-        other_tokens.any(|other| self.precedes(other, step) && is_wanted(other))
+        other_tokens.any(|other| self.precedes(other, step) && matches(other))
     }
 }
 
@@ -166,10 +166,10 @@ impl NumberedArcs {
 
 /// Runs a depth-first search from each start that no earlier search visited. Each result lists its steps in postorder.
 fn walk_arcs(arcs: &[Vec<usize>], starts: &[usize]) -> Vec<Vec<usize>> {
-    let mut is_known = vec![false; arcs.len()];
+    let mut is_visited = vec![false; arcs.len()];
     let mut walks = Vec::new();
     for start in starts {
-        if std::mem::replace(&mut is_known[*start], true) {
+        if std::mem::replace(&mut is_visited[*start], true) {
             continue;
         }
         let mut left = Vec::new();
@@ -178,7 +178,7 @@ fn walk_arcs(arcs: &[Vec<usize>], starts: &[usize]) -> Vec<Vec<usize>> {
             let target = arcs[*step].get(*next).copied();
             *next += 1;
             match target {
-                Some(target) if !std::mem::replace(&mut is_known[target], true) => {
+                Some(target) if !std::mem::replace(&mut is_visited[target], true) => {
                     path.push((target, 0));
                 }
                 Some(_) => {}

@@ -54,11 +54,11 @@ pub(crate) struct ReusedStepEnd {
 impl ReusePlan {
     /// Maximum number of events that record the reuse.
     pub fn events_max(&self) -> usize {
-        let Some(takeover) = &self.reused_state else {
+        let Some(reused) = &self.reused_state else {
             return 0;
         };
-        let steps = takeover.steps.iter().map(|step| step.tasks.len() + 1);
-        steps.sum::<usize>() + takeover.ctx.len() + 1
+        let steps = reused.steps.iter().map(|step| step.tasks.len() + 1);
+        steps.sum::<usize>() + reused.ctx.len() + 1
     }
 }
 
@@ -73,7 +73,7 @@ pub struct ReusePlanner {
     /// What the original execution itself reused, by its own event.
     reused: BTreeMap<Seq, ReusedRecord>,
     /// The tokens that each step run in progress consumed.
-    taken_tokens: BTreeMap<StepRunId, Vec<Token>>,
+    consumed_tokens: BTreeMap<StepRunId, Vec<Token>>,
     /// The first run of the given step, once it is found.
     run: Option<StepRunId>,
     loop_progress: RerunLoopProgress,
@@ -99,7 +99,7 @@ impl ReusePlanner {
             state: None,
             pins: BTreeSet::new(),
             reused: BTreeMap::new(),
-            taken_tokens: BTreeMap::new(),
+            consumed_tokens: BTreeMap::new(),
             run: None,
             loop_progress: RerunLoopProgress::default(),
         }
@@ -129,7 +129,7 @@ impl ReusePlanner {
         if let (EventBody::NextEvaluated(_), Some(run)) = (&event.body, event.location.step_run_id())
             && self.state.as_ref().is_none_or(|state| state.run(&run).is_none())
         {
-            self.taken_tokens.remove(&run);
+            self.consumed_tokens.remove(&run);
         }
     }
 
@@ -153,7 +153,7 @@ impl ReusePlanner {
                     consumed.filter_map(|id| state.tokens.get(id).cloned())
                 });
                 let tokens = tokens.collect();
-                self.taken_tokens
+                self.consumed_tokens
                     .extend(event.location.step_run_id().map(|run| (run, tokens)));
             }
             EventBody::StepReused(reused) => {
@@ -238,7 +238,7 @@ impl ReusePlanner {
         let steps = self.reused_steps(&state);
         self.pins.insert(state.execution);
         let pins = self.pins.iter().copied().collect();
-        let takeover = ReusedState {
+        let reused = ReusedState {
             steps,
             ctx,
             tokens: self.initial_tokens(&state),
@@ -248,7 +248,7 @@ impl ReusePlanner {
         Ok(ReusePlan {
             origin: RerunOrigin { pins, ..rerun },
             workload,
-            reused_state: Some(Box::new(takeover)),
+            reused_state: Some(Box::new(reused)),
         })
     }
 
@@ -290,13 +290,13 @@ impl ReusePlanner {
 
     /// The waiting tokens, and the tokens that step runs in progress consumed.
     fn initial_tokens(&self, state: &ExecutionState) -> Vec<InitialToken> {
-        let under_way = state.runs.iter().filter(|(_, run)| !run.is_final);
-        let under_way = under_way.flat_map(|(id, run)| {
-            let consumed = self.taken_tokens.get(id).into_iter().flatten();
+        let running = state.runs.iter().filter(|(_, run)| !run.is_final);
+        let running = running.flat_map(|(id, run)| {
+            let consumed = self.consumed_tokens.get(id).into_iter().flatten();
             run.tokens.iter().copied().zip(consumed)
         });
-        let standing = state.tokens.iter().map(|(id, token)| (*id, token));
-        let mut tokens: Vec<_> = standing.chain(under_way).collect();
+        let waiting = state.tokens.iter().map(|(id, token)| (*id, token));
+        let mut tokens: Vec<_> = waiting.chain(running).collect();
         tokens.sort_by_key(|(id, _)| *id);
         tokens.into_iter().map(|(_, token)| to_initial_token(token)).collect()
     }

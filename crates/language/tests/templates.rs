@@ -40,7 +40,7 @@ fn render(source: &str, scope: &Scope) -> Value {
     }
 }
 
-fn holds(source: &str, scope: &Scope) -> bool {
+fn is_true(source: &str, scope: &Scope) -> bool {
     Template::condition(source, any_span()).unwrap().is_true(scope).unwrap()
 }
 
@@ -99,9 +99,9 @@ fn an_event_name_equals_each_of_its_aliases() {
         "event.name != 'call.error'",
         "event.name not in ['call.error']",
     ] {
-        assert!(holds(text, &scope), "{text}");
+        assert!(is_true(text, &scope), "{text}");
     }
-    assert!(!holds("event.name == 'call.error'", &scope));
+    assert!(!is_true("event.name == 'call.error'", &scope));
     assert_eq!(render("{{ event.name }}", &scope), json!("step.done"));
     assert_eq!(render("{{ event.name | upper }}", &scope), json!("STEP.DONE"));
 }
@@ -119,20 +119,20 @@ fn a_missing_value_is_an_error_with_its_place() {
     assert_eq!(failure("{{ nope | upper }}", &scope()).0, "TEMPLATE_UNDEFINED");
     assert_eq!(failure("{{ nope + 1 }}", &scope()).0, "TEMPLATE_UNDEFINED");
     assert_eq!(render("{{ a.b.c | default(7) }}", &scope()), json!(7));
-    assert!(!holds("a.b.c", &scope()));
-    assert!(!holds("a.b.c == 5", &scope()));
-    assert!(!holds("a.b.c > 5", &scope()));
-    assert!(holds("a.b.c is not defined", &scope()));
+    assert!(!is_true("a.b.c", &scope()));
+    assert!(!is_true("a.b.c == 5", &scope()));
+    assert!(!is_true("a.b.c > 5", &scope()));
+    assert!(is_true("a.b.c is not defined", &scope()));
 }
 
 #[test]
 fn texts_true_and_false_are_booleans_in_conditions() {
     let scope = scope();
-    assert!(!holds("'False'", &scope));
-    assert!(holds("true", &scope));
-    assert!(holds("{{ 'TRUE' }}", &scope));
-    assert!(!holds("''", &scope));
-    assert!(!holds("{{ false }}", &scope));
+    assert!(!is_true("'False'", &scope));
+    assert!(is_true("true", &scope));
+    assert!(is_true("{{ 'TRUE' }}", &scope));
+    assert!(!is_true("''", &scope));
+    assert!(!is_true("{{ false }}", &scope));
 }
 
 fn outcome_scope(result: Value) -> Scope {
@@ -160,15 +160,15 @@ fn the_result_of_an_envelope_is_found_by_every_alias() {
     assert_eq!(render("{{ output.items | length }}", &http), json!(2));
     assert_eq!(render("{{ output.status_code }}", &http), json!(200));
     assert_eq!(render("{{ output.data | length }}", &http), json!(2));
-    assert!(holds("outcome.status == 'ok' and outcome.status == 'success'", &http));
-    assert!(holds("outcome.status in ['success', 'completed']", &http));
+    assert!(is_true("outcome.status == 'ok' and outcome.status == 'success'", &http));
+    assert!(is_true("outcome.status in ['success', 'completed']", &http));
     assert_eq!(render("{{ outcome.status }}", &http), json!("ok"));
-    assert!(holds(
+    assert!(is_true(
         "outcome.error is none and outcome.http is none and outcome.ref is not defined",
         &http
     ));
-    assert!(!holds("outcome.http.status in [500, 502]", &http));
-    assert!(!holds("outcome.http.status >= 500", &http));
+    assert!(!is_true("outcome.http.status in [500, 502]", &http));
+    assert!(!is_true("outcome.http.status >= 500", &http));
     let list = outcome_scope(json!([3, 1, 2]));
     assert_eq!(render("{{ outcome | sort }}", &list), json!([1, 2, 3]));
     assert_eq!(render("{{ outcome[0] }}", &list), json!(3));
@@ -190,12 +190,12 @@ fn a_failure_shows_its_error_and_its_facets() {
         outcome: Some(Envelope::from_outcome(Arc::new(failed))),
         ..scope()
     };
-    assert!(holds("outcome.status == 'error' and outcome.error.retryable", &scope));
-    assert!(holds(
+    assert!(is_true("outcome.status == 'error' and outcome.error.retryable", &scope));
+    assert!(is_true(
         "outcome.error.kind == 'server_error' and outcome.http.status in [502, 503]",
         &scope
     ));
-    assert!(holds("outcome.pg is none and outcome.pg.code is undefined", &scope));
+    assert!(is_true("outcome.pg is none and outcome.pg.code is undefined", &scope));
     assert_eq!(render("{{ outcome.result }}", &scope), json!(null));
 }
 
@@ -212,7 +212,7 @@ fn all_needed_values_are_requested_at_once() {
         steps: Arc::new(failed.into()),
         ..scope.clone()
     };
-    assert!(holds("a.status == 'error'", &after_failure));
+    assert!(is_true("a.status == 'error'", &after_failure));
     let status = Template::condition("a.status == 'ok'", any_span()).unwrap();
     assert_eq!(
         status.is_true(&scope),
@@ -258,7 +258,7 @@ fn a_reference_answers_what_it_knows_and_asks_for_its_body() {
     let Err(RenderError::Needs(needs)) = template.render(&scope) else {
         panic!("expected a need for the body");
     };
-    assert!(matches!(&needs[..], [Need::Body(found)] if found.uri == "noetl://execution/1/x"));
+    assert!(matches!(&needs[..], [Need::Body(reference)] if reference.uri == "noetl://execution/1/x"));
     let mut loaded = LoadedValues::default();
     loaded
         .bodies
@@ -574,8 +574,8 @@ fn keys_of_a_steps_result_precede_fields_of_the_envelope() {
         render("{{ [plain.status, plain.load.n, plain.k] }}", &scope),
         json!(["ok", 2, 2])
     );
-    assert!(holds("plain.error is not defined", &scope));
-    assert!(holds("s.error is defined", &scope));
+    assert!(is_true("plain.error is not defined", &scope));
+    assert!(is_true("s.error is defined", &scope));
 }
 
 /// Returns the envelope of a stored body with these fields and keys.
@@ -600,7 +600,7 @@ fn a_stored_body_means_what_an_inline_one_means_and_is_loaded_only_for_its_own_k
         render("{{ [plain.status, plain.n, own.status] }}", &scope),
         json!(["ok", 1, "partial"])
     );
-    assert!(holds("plain.error is not defined", &scope));
+    assert!(is_true("plain.error is not defined", &scope));
     let template = Template::parse("{{ [own.error.why, own.results] }}", any_span()).unwrap();
     let Err(RenderError::Needs(needs)) = template.render(&scope) else {
         panic!("expected a need for the body")
@@ -664,7 +664,7 @@ fn an_externalised_result_gives_its_reference_as_data() {
     assert_eq!(render("{{ outcome.row_count }}", &scope), json!(7));
     assert_eq!(render("{{ outcome.ref.ref }}", &scope), json!("noetl://execution/1/x"));
     assert_eq!(render("{{ outcome._ref }}", &scope)["kind"], json!("result_ref"));
-    assert!(holds("outcome.ref is defined and outcome._store == 'disk'", &scope));
+    assert!(is_true("outcome.ref is defined and outcome._store == 'disk'", &scope));
     let body = Template::condition("outcome.data.rows | length > 0", any_span()).unwrap();
     assert!(matches!(body.is_true(&scope), Err(RenderError::Needs(needs)) if needs.len() == 1));
 }
@@ -677,7 +677,7 @@ fn an_operation_that_does_not_fit_names_its_expression() {
         ("TEMPLATE_ERROR", "cannot apply `+` to string and number, in `name + n`")
     );
     assert_eq!((span.column, span.start, span.end), (8, 103, 111));
-    assert!(!holds("n is divisibleby 0", &scope()));
+    assert!(!is_true("n is divisibleby 0", &scope()));
     assert_eq!(failure("{{ items[::0] }}", &scope()).0, "TEMPLATE_ERROR");
     assert_eq!(failure("{{ none < 5 }}", &scope()).0, "TEMPLATE_ERROR");
     assert_eq!(failure("{{ 'abc' | int }}", &scope()).0, "TEMPLATE_ERROR");
@@ -697,7 +697,7 @@ fn a_condition_of_text_around_values_is_refused() {
         error.message.starts_with("a condition must be one expression"),
         "{error}"
     );
-    assert!(holds("{% if n %}true{% endif %}", &scope()));
+    assert!(is_true("{% if n %}true{% endif %}", &scope()));
 }
 
 #[test]

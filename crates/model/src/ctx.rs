@@ -110,7 +110,7 @@ fn reduce(reducer: Reducer, current: Option<&Value>, operand: &Value) -> Value {
             Value::Array(list)
         }
         Reducer::Max | Reducer::Min => match current {
-            Some(current) if keeps_current(reducer, current, operand) => current.clone(),
+            Some(current) if is_current_better(reducer, current, operand) => current.clone(),
             _ => operand.clone(),
         },
         Reducer::Merge => {
@@ -175,7 +175,7 @@ fn add_numbers(a: &Value, b: &Value) -> Value {
     }
 }
 
-fn keeps_current(reducer: Reducer, current: &Value, operand: &Value) -> bool {
+fn is_current_better(reducer: Reducer, current: &Value, operand: &Value) -> bool {
     let ordering = compare(current, operand);
     match reducer {
         Reducer::Max => ordering != Ordering::Less,

@@ -33,7 +33,7 @@ pub fn parse_text(text: &str) -> Option<Duration> {
         return from_seconds(number);
     }
     match text.strip_prefix(['P', 'p']) {
-        Some(rest) => parse_iso(rest),
+        Some(remaining) => parse_iso(remaining),
         None => parse_units(text, unit_seconds),
     }
 }
@@ -71,16 +71,16 @@ fn from_seconds(number: f64) -> Option<Duration> {
 
 /// Parses a sum of numbers with units: `1h 30m`, `1h30m`, `1.5h`.
 fn parse_units(text: &str, unit: fn(&str) -> Option<f64>) -> Option<Duration> {
-    let mut rest = text;
+    let mut remaining = text;
     let mut total = 0.0;
-    while !rest.is_empty() {
-        let split = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let (number, tail) = rest.split_at(split);
+    while !remaining.is_empty() {
+        let split = remaining.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (number, tail) = remaining.split_at(split);
         let tail = tail.trim_start();
         let end = tail.find(|c: char| !c.is_alphabetic()).unwrap_or(tail.len());
         let (name, tail) = tail.split_at(end);
         total += number.parse::<f64>().ok()? * unit(name)?;
-        rest = tail.trim_start_matches([' ', ',']);
+        remaining = tail.trim_start_matches([' ', ',']);
     }
     from_seconds(total)
 }
@@ -101,9 +101,9 @@ fn unit_seconds(name: &str) -> Option<f64> {
 
 /// Parses ISO 8601 after its `P`: days and weeks, then hours, minutes and seconds after `T`. Months and years have no
 /// fixed length and are rejected.
-fn parse_iso(rest: &str) -> Option<Duration> {
-    let rest = rest.to_ascii_uppercase();
-    let (date, time) = rest.split_once('T').unwrap_or((&rest, ""));
+fn parse_iso(remaining: &str) -> Option<Duration> {
+    let remaining = remaining.to_ascii_uppercase();
+    let (date, time) = remaining.split_once('T').unwrap_or((&remaining, ""));
     if date.is_empty() && time.is_empty() {
         return None;
     }

@@ -304,16 +304,7 @@ impl IdBlock {
 
     /// Takes the next event id.
     pub fn next_event_id(&mut self) -> EventId {
-        EventId(self.next_id())
-    }
-
-    /// Takes an id for an execution that this decision starts.
-    pub fn next_execution_id(&mut self) -> ExecutionId {
-        ExecutionId(self.next_id())
-    }
-
-    fn next_id(&mut self) -> i64 {
-        let id = self.next;
+        let id = EventId(self.next);
         self.next += 1;
         id
     }

@@ -133,8 +133,8 @@ impl ManifestRule {
 
 /// Returns the execution in the address of a result.
 pub fn execution_of_uri(uri: &str) -> Option<ExecutionId> {
-    let rest = uri.strip_prefix("noetl://execution/")?;
-    rest.split('/').next()?.parse().ok()
+    let path = uri.strip_prefix("noetl://execution/")?;
+    path.split('/').next()?.parse().ok()
 }
 
 /// The address of a manifest of a task's pages or of a loop's iterations.
@@ -250,7 +250,7 @@ impl PartCombiner {
                 let mut base = Value::Object(Map::new());
                 for values in parts.flat_map(|part| self.select_values(part)) {
                     match (&mut base, values) {
-                        (Value::Object(base), Value::Object(over)) => merge_into(base, over),
+                        (Value::Object(base), Value::Object(overlay)) => merge_into(base, overlay),
                         (base, other) => *base = other,
                     }
                 }

@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value};
 
-/// Merges `over` into `base`: maps merge deeply, lists and scalars replace.
-pub fn merge_into(base: &mut Map<String, Value>, over: Map<String, Value>) {
-    for (key, value) in over {
+/// Merges `overlay` into `base`: maps merge deeply, lists and scalars replace.
+pub fn merge_into(base: &mut Map<String, Value>, overlay: Map<String, Value>) {
+    for (key, value) in overlay {
         match (base.get_mut(&key), value) {
-            (Some(Value::Object(base)), Value::Object(over)) => merge_into(base, over),
+            (Some(Value::Object(base)), Value::Object(overlay)) => merge_into(base, overlay),
             (_, value) => {
                 base.insert(key, value);
             }

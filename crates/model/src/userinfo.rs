@@ -6,10 +6,10 @@ const PASSWORD_PARAMETER: &str = "password=";
 /// Masks the userinfo and passwords of all URLs in a text; `None` if there are none.
 pub fn without_userinfo(text: &str) -> Option<String> {
     let mut out = String::new();
-    let mut rest = text;
+    let mut remaining = text;
     let mut is_changed = false;
-    while let Some(at) = rest.find("://") {
-        let (before, after) = rest.split_at(at + 3);
+    while let Some(at) = remaining.find("://") {
+        let (before, after) = remaining.split_at(at + 3);
         out.push_str(before);
         let ends = |c: char| "\"'`<>\\".contains(c) || c.is_whitespace();
         let (url, behind) = after.split_at(after.find(ends).unwrap_or(after.len()));
@@ -25,24 +25,24 @@ pub fn without_userinfo(text: &str) -> Option<String> {
         // A URL may contain another one, which the next pass checks.
         let (own, inner) = tail.split_at(tail.find("://").unwrap_or(tail.len()));
         is_changed |= push_without_password(own, &mut out);
-        rest = &after[after.len() - behind.len() - inner.len()..];
+        remaining = &after[after.len() - behind.len() - inner.len()..];
     }
-    out.push_str(rest);
+    out.push_str(remaining);
     is_changed.then_some(out)
 }
 
 /// Appends the path and parameters of a URL; returns whether they contained a password.
 fn push_without_password(tail: &str, out: &mut String) -> bool {
-    let mut rest = tail;
+    let mut remaining = tail;
     let mut is_changed = false;
-    while let Some(at) = rest.find(PASSWORD_PARAMETER) {
-        let (before, value) = rest.split_at(at + PASSWORD_PARAMETER.len());
+    while let Some(at) = remaining.find(PASSWORD_PARAMETER) {
+        let (before, value) = remaining.split_at(at + PASSWORD_PARAMETER.len());
         out.push_str(before);
         out.push_str("***");
         is_changed = true;
-        rest = &value[value.find(['&', '#']).unwrap_or(value.len())..];
+        remaining = &value[value.find(['&', '#']).unwrap_or(value.len())..];
     }
-    out.push_str(rest);
+    out.push_str(remaining);
     is_changed
 }
 

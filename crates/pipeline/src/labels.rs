@@ -50,11 +50,11 @@ pub fn expose_recorded_outcomes(scope: &mut Scope, step: &Step, continuation: &C
         let accumulate = task.and_then(|task| task.result.accumulate.as_ref());
         let content = match (accumulate, continuation.parts_of(label)) {
             (Some(accumulate), Some(parts)) => {
-                let mut gathered = AccumulatedParts::new(accumulate.clone());
+                let mut accumulated = AccumulatedParts::new(accumulate.clone());
                 for (page, seq) in parts.by_page {
-                    gathered.add(page, AccumulatedPart::Event(seq));
+                    accumulated.add(page, AccumulatedPart::Event(seq));
                 }
-                Envelope::from_parts(Arc::new(gathered))
+                Envelope::from_parts(Arc::new(accumulated))
             }
             _ => envelope,
         };

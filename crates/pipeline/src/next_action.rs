@@ -15,7 +15,7 @@ pub enum NextAction<'s> {
         /// The task.
         attempt: TaskAttempt<'s>,
         /// The event that the task awaited.
-        answer_seq: Seq,
+        signal_seq: Seq,
         /// The `task.started` event that records what the task awaits.
         started_seq: Seq,
     },
@@ -83,7 +83,7 @@ pub fn next_action<'s>(step: &'s Step, continuation: &Continuation, now: Time) -
         PipelineStage::Retrying { due, .. } => NextAction::WaitUntil(due),
         PipelineStage::Answered { by, since } => NextAction::Answered {
             attempt: run(visit, continuation.attempt, AttemptKind::Resumed),
-            answer_seq: by,
+            signal_seq: by,
             started_seq: since,
         },
         PipelineStage::Done => NextAction::Done,

@@ -66,10 +66,10 @@ pub enum Error {
         bytes_max: u64,
     },
     /// The configuration of a store is invalid.
-    #[error("invalid configuration of {what}: {problem}")]
+    #[error("invalid configuration of {subject}: {problem}")]
     InvalidConfig {
         /// Configured object.
-        what: &'static str,
+        subject: &'static str,
         /// Cause.
         problem: String,
     },

@@ -32,8 +32,8 @@ pub(crate) fn prefetched_chunks(file: File, range: Range<u64>) -> ByteStream {
     if range.is_empty() {
         return Box::pin(stream::empty());
     }
-    let (first, rest) = FileChunks { file, range }.read_chunk();
-    Box::pin(stream::iter([first]).chain(stream::unfold(rest, FileChunks::next_chunk)))
+    let (first, tail) = FileChunks { file, range }.read_chunk();
+    Box::pin(stream::iter([first]).chain(stream::unfold(tail, FileChunks::next_chunk)))
 }
 
 /// Deletes drafts of dead processes; failures to delete are ignored.

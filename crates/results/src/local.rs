@@ -59,25 +59,25 @@ impl DirBodyStore {
     fn open_kind(dir: &Path, kind: StoreKind) -> Result<Self, Error> {
         let outer = dir;
         let dir = outer.join("bodies");
-        let fresh = dir.join("new");
+        let scratch = dir.join("new");
         let created = match kind {
             // The lock file next to the bodies is part of the store.
-            StoreKind::Disk => [outer, dir.as_path(), fresh.as_path()]
+            StoreKind::Disk => [outer, dir.as_path(), scratch.as_path()]
                 .into_iter()
                 .try_for_each(make_private_dir),
             // Other programs read it; its administrator sets the permissions.
-            _ => fs::create_dir_all(&fresh),
+            _ => fs::create_dir_all(&scratch),
         };
-        created.map_err(|error| disk_error(&fresh, error))?;
+        created.map_err(|error| disk_error(&scratch, error))?;
         sync_dir(&dir)?;
-        remove_stale_files(&fresh);
-        let racks = Arc::new([const { AtomicBool::new(false) }; 256]);
+        remove_stale_files(&scratch);
+        let shards = Arc::new([const { AtomicBool::new(false) }; 256]);
         let checked = Arc::default();
         Ok(Self {
             dir,
             verified_files: checked,
             kind,
-            shards: racks,
+            shards,
         })
     }
 
@@ -98,13 +98,13 @@ impl DirBodyStore {
     fn store_file(&self, draft: &TempBodyFile) -> Result<StoredBody, Error> {
         let sha256 = draft.sha256();
         let target = self.body_path(&sha256).expect("a sha256 in hex names a body");
-        let rack = target.parent().expect("a body is in a shard directory");
+        let shard = target.parent().expect("a body is in a shard directory");
         // Written even if the file exists: it may be damaged or not synced yet.
         draft.sync()?;
-        self.create_shard(rack, &sha256)?;
+        self.create_shard(shard, &sha256)?;
         let _shared = self.lock_shared()?;
         draft.move_to(&target)?;
-        sync_dir(rack)?;
+        sync_dir(shard)?;
         Ok(StoredBody {
             bytes: draft.bytes,
             store: self.kind.name(),
@@ -116,17 +116,17 @@ impl DirBodyStore {
 
     /// Creates a shard directory if necessary; this or another process may just have created it. Its name is made
     /// durable once.
-    fn create_shard(&self, rack: &Path, sha256: &str) -> Result<(), Error> {
+    fn create_shard(&self, shard: &Path, sha256: &str) -> Result<(), Error> {
         let number = usize::from_str_radix(&sha256[..2], 16).expect("a sha256 is in hex");
         let is_durable = &self.shards[number];
-        if is_durable.load(Ordering::Acquire) && rack.is_dir() {
+        if is_durable.load(Ordering::Acquire) && shard.is_dir() {
             return Ok(());
         }
         let created = match self.kind {
-            StoreKind::Disk => make_private_dir(rack),
-            _ => fs::create_dir_all(rack),
+            StoreKind::Disk => make_private_dir(shard),
+            _ => fs::create_dir_all(shard),
         };
-        created.map_err(|error| disk_error(rack, error))?;
+        created.map_err(|error| disk_error(shard, error))?;
         sync_dir(&self.dir)?;
         is_durable.store(true, Ordering::Release);
         Ok(())

@@ -31,15 +31,15 @@ pub async fn locate_value(
 pub async fn read_elements(
     bodies: &dyn BodyStore,
     reference: &ResultRef,
-    places: &ElementOffsets,
+    offsets: &ElementOffsets,
     indices: Range<u64>,
     bytes_max: usize,
 ) -> Result<Vec<Value>, Error> {
-    let indices = indices.start..indices.end.min(places.total);
+    let indices = indices.start..indices.end.min(offsets.total);
     if indices.is_empty() {
         return Ok(Vec::new());
     }
-    let (range, first) = places.byte_range_of(&indices);
+    let (range, first) = offsets.byte_range_of(&indices);
     let mut splitter = ElementSplitter::new(first, indices, bytes_max);
     let mut pieces = bodies.read(reference, Some(range)).await?.chunks;
     while !splitter.is_done() {

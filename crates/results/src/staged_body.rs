@@ -44,8 +44,8 @@ pub(crate) async fn stage_body(
     when_full: FullDiskPolicy,
 ) -> Result<StagedBody, Error> {
     let mut head = Vec::new();
-    let mut begin = (&mut *reader).take(MEMORY_BYTES_MAX as u64 + 1);
-    let read = begin.read_to_end(&mut head).await;
+    let mut limited = (&mut *reader).take(MEMORY_BYTES_MAX as u64 + 1);
+    let read = limited.read_to_end(&mut head).await;
     read.map_err(Error::Interrupted)?;
     if head.len() <= MEMORY_BYTES_MAX {
         return Ok(StagedBody::from_bytes(head.into()));

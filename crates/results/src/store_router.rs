@@ -91,7 +91,7 @@ impl StoreRouter {
             None => None,
         };
         let spill = SpillTarget::new(config, tier, &home_store)?;
-        let near_home = match spill.tier {
+        let cached_home = match spill.tier {
             Some(kind) => {
                 // Tasks that name the bucket use the same cache.
                 stores.insert(kind, spill.store.clone());
@@ -101,7 +101,7 @@ impl StoreRouter {
         };
         Ok(Self {
             home: home_store,
-            cached_home: near_home,
+            cached_home,
             disk: spill.store,
             configured: stores,
             spill_location: spill.location,
@@ -208,16 +208,16 @@ enum PeekedBody<'a> {
 
 impl<'a> PeekedBody<'a> {
     async fn peek(body: BodySource<'a>) -> Result<Self, Error> {
-        let rest = match body {
+        let remaining = match body {
             BodySource::Bytes(bytes) => return Ok(Self::Complete(bytes)),
             BodySource::Stream(reader) => reader,
         };
         let mut head = Vec::new();
-        let mut begin = (&mut *rest).take(KV_BYTES_MAX as u64 + 1);
-        let read = begin.read_to_end(&mut head).await;
+        let mut limited = (&mut *remaining).take(KV_BYTES_MAX as u64 + 1);
+        let read = limited.read_to_end(&mut head).await;
         read.map_err(Error::Interrupted)?;
         if head.len() > KV_BYTES_MAX {
-            return Ok(Self::Partial { head, remaining: rest });
+            return Ok(Self::Partial { head, remaining });
         }
         Ok(Self::Complete(head.into()))
     }

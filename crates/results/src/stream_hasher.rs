@@ -53,11 +53,11 @@ impl StreamHasher {
     pub(crate) fn update(&mut self, piece: Bytes) {
         match self {
             Self::Inline(hash) => hash.update(&piece),
-            Self::Threaded(beside) => {
-                beside.bytes += piece.len();
-                beside.batch.push(piece);
-                if beside.bytes >= BATCH_BYTES {
-                    beside.send_batch();
+            Self::Threaded(thread) => {
+                thread.bytes += piece.len();
+                thread.batch.push(piece);
+                if thread.bytes >= BATCH_BYTES {
+                    thread.send_batch();
                 }
             }
         }
@@ -67,10 +67,10 @@ impl StreamHasher {
     pub(crate) async fn finish(self) -> Result<String, Error> {
         let hash = match self {
             Self::Inline(hash) => hash,
-            Self::Threaded(mut beside) => {
-                beside.send_batch();
-                drop(beside.sender);
-                let hash = beside.hash.await;
+            Self::Threaded(mut thread) => {
+                thread.send_batch();
+                drop(thread.sender);
+                let hash = thread.hash.await;
                 hash.map_err(|error| Error::Interrupted(std::io::Error::other(error)))?
             }
         };
@@ -81,9 +81,9 @@ impl StreamHasher {
 impl HasherThread {
     fn send_batch(&mut self) {
         self.bytes = 0;
-        let gathered = std::mem::take(&mut self.batch);
+        let batch = std::mem::take(&mut self.batch);
         self.sender
-            .send(gathered)
+            .send(batch)
             .expect("the thread receives until the sender is dropped");
     }
 }

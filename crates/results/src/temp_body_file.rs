@@ -42,7 +42,7 @@ impl TempBodyFile {
         let mut options = File::options();
         options.read(true).write(true).create_new(true);
         options.mode(mode);
-        let mut is_made = false;
+        let mut is_dir_created = false;
         loop {
             let n = NEXT_FILE_NUMBER.fetch_add(1, Ordering::Relaxed);
             let path = dir.join(format!("{}-{n}", std::process::id()));
@@ -57,9 +57,9 @@ impl TempBodyFile {
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                 // The directory may not exist yet in a new worker, and a cache may be emptied while it is used.
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound && !is_made => {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound && !is_dir_created => {
                     make_private_dir(dir).map_err(|error| disk_error(dir, error))?;
-                    is_made = true;
+                    is_dir_created = true;
                 }
                 Err(error) => return Err(disk_error(&path, error)),
             }

@@ -54,11 +54,11 @@ impl Server {
     /// Carries out a request: directly if this process owns the execution or no process does, otherwise with a message
     /// to the owner. When this returns `Ok`, the request has been carried out.
     pub async fn control(&self, id: ExecutionId, control: ControlRequest) -> Result<(), ControlError> {
-        let mut was_taken_back = false;
+        let mut was_withdrawn = false;
         for _ in 0..OWNER_CHANGES_MAX {
             match self.adopt(id, control_priority(&control)).await? {
                 Adoption::NotFound => return Err(Error::NotFound(id).into()),
-                Adoption::OwnedBy(owner) if was_taken_back => {
+                Adoption::OwnedBy(owner) if was_withdrawn => {
                     return Err(Error::OwnedBy(owner).into());
                 }
                 Adoption::OwnedBy(_) => {
@@ -67,7 +67,7 @@ impl Server {
                         DeliveryResult::Applied => return Ok(()),
                         DeliveryResult::Refused(refusal) => return Err(refusal.into()),
                         // The owner may have died meanwhile.
-                        DeliveryResult::Withdrawn => was_taken_back = true,
+                        DeliveryResult::Withdrawn => was_withdrawn = true,
                     }
                 }
                 Adoption::Owned => match self.apply_control(id, &control).await {
@@ -88,12 +88,12 @@ impl Server {
             ControlRequest::Retry { version } => resolve_switch(&self.shared, id, *version).await?,
             _ => None,
         };
-        let extras = InputAttachments {
+        let attachments = InputAttachments {
             switch,
             ..InputAttachments::default()
         };
         let input = Input::from(control.clone());
-        self.shared.driver.apply(id, input, extras).await.map(drop)
+        self.shared.driver.apply(id, input, attachments).await.map(drop)
     }
 
     /// Sends a message to the owner and waits for the result. Deletes the message if it is not consumed in time.
@@ -202,11 +202,11 @@ async fn release_former_claims(
             lease_epoch: open.lease_epoch,
             is_strike: false,
         };
-        let extras = InputAttachments {
+        let attachments = InputAttachments {
             priority,
             ..InputAttachments::default()
         };
-        shared.driver.apply_if_valid(id, input, extras).await?;
+        shared.driver.apply_if_valid(id, input, attachments).await?;
     }
     shared.driver.send(DriverRequest::RecheckOffers).await
 }

@@ -227,12 +227,12 @@ async fn apply_message(
             }
             switch => switch?,
         };
-        let extras = InputAttachments {
+        let attachments = InputAttachments {
             switch,
             has_refusal_handler: is_from_a_person,
             ..InputAttachments::from_message(Some(message.key))
         };
-        match shared.driver.apply(message.to, input.clone(), extras).await {
+        match shared.driver.apply(message.to, input.clone(), attachments).await {
             Err(InputError::Refused(refusal)) if is_from_a_person => {
                 return to_progress(record_refusal(shared, message.key, &refusal).await);
             }

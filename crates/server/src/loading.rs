@@ -257,16 +257,16 @@ pub(crate) fn load_from_recent<'e>(
 /// the other execution, under its own seq.
 pub(crate) async fn load_events(store: &dyn Store, execution: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, Error> {
     let mut events = store.events_at(execution, seqs).await?;
-    let mut elsewhere: BTreeMap<ExecutionId, Vec<(Seq, usize)>> = BTreeMap::new();
+    let mut in_other_logs: BTreeMap<ExecutionId, Vec<(Seq, usize)>> = BTreeMap::new();
     for (index, event) in events.iter().enumerate() {
         if let EventBody::StepReused(reused) = &event.body
             && matches!(reused.part, ReusedPart::Task { .. })
         {
-            let indices = elsewhere.entry(reused.execution_id).or_default();
+            let indices = in_other_logs.entry(reused.execution_id).or_default();
             indices.push((reused.seq, index));
         }
     }
-    for (other, indices) in elsewhere {
+    for (other, indices) in in_other_logs {
         let seqs: Vec<Seq> = indices.iter().map(|(seq, _)| *seq).collect();
         let other_events = store.events_at(other, &seqs).await?;
         for (seq, index) in indices {

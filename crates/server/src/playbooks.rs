@@ -192,8 +192,8 @@ impl PlaybookCatalog {
     /// Finds a file with this name next to the caller's file or in the server's directory.
     fn find_file(&self, path: &str, base: &str) -> Option<PathBuf> {
         let folder = self.playbook_dir.as_ref()?;
-        let beside = Path::new(base).parent().unwrap_or(Path::new(""));
-        let candidates_for = |path: &str| [folder.join(beside).join(path), folder.join(path)];
+        let base_dir = Path::new(base).parent().unwrap_or(Path::new(""));
+        let candidates_for = |path: &str| [folder.join(base_dir).join(path), folder.join(path)];
         let with_suffix = format!("{path}.yaml");
         let mut candidates = candidates_for(path).into_iter().chain(candidates_for(&with_suffix));
         candidates.find(|file| file.is_file())

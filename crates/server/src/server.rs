@@ -92,7 +92,7 @@ impl Server {
     fn start_parts(config: Config, hooks: driver::Hooks) -> Result<Self, Error> {
         let owner = config.store.owner()?;
         let (published, _) = broadcast::channel(COMMIT_NOTICES_MAX);
-        let (drive, orders) = driver::driver_channel();
+        let (drive, requests) = driver::driver_channel();
         let shared = Arc::new(ServerShared {
             catalog: playbooks::PlaybookCatalog::new(
                 config.store.clone(),
@@ -118,7 +118,7 @@ impl Server {
             let sweep = body_gc::run_gc(shared.clone(), retention);
             sweep::BackgroundTask::spawn("garbage collector", &shared, sweep)
         });
-        let driving = driver::run(shared.clone(), orders, hooks);
+        let driving = driver::run(shared.clone(), requests, hooks);
         let mut parts = vec![sweep::BackgroundTask::spawn("execution driver", &shared, driving)];
         parts.extend(sweep::spawn_tasks(&shared));
         parts.extend(collecting);

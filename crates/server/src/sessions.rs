@@ -50,7 +50,7 @@ pub(crate) async fn start_session(
     worker: &WorkerId,
     holder: &SessionHolder,
 ) -> Result<bool, store::Error> {
-    let is_same = |holder_found: &SessionHolder| principal(holder_found) == principal(holder);
+    let is_same = |current: &SessionHolder| principal(current) == principal(holder);
     claim_name(store, worker, holder, is_same).await
 }
 

@@ -61,16 +61,16 @@ pub(crate) fn spawn_tasks(shared: &Arc<ServerShared>) -> Vec<BackgroundTask> {
         BackgroundTask::spawn("claim sweep", shared, run_claim_sweep(shared.clone())),
     ];
     if shared.may_adopt {
-        let tidying = remove_old_rows(shared.clone());
-        parts.push(BackgroundTask::spawn("removal of old rows", shared, tidying));
-        let taking_over = adopt_abandoned(shared.clone());
-        parts.push(BackgroundTask::spawn("adoption sweep", shared, taking_over));
+        let old_rows = remove_old_rows(shared.clone());
+        parts.push(BackgroundTask::spawn("removal of old rows", shared, old_rows));
+        let adoption = adopt_abandoned(shared.clone());
+        parts.push(BackgroundTask::spawn("adoption sweep", shared, adoption));
     }
     if let Some(bus) = &shared.bus {
         let publishing = publish::run_publisher(shared.clone(), bus.clone());
         parts.push(BackgroundTask::spawn("event publisher", shared, publishing));
-        let hearing = publish::forward_hints(shared.clone(), bus.clone());
-        parts.push(BackgroundTask::spawn("bus listener", shared, hearing));
+        let hint_forwarding = publish::forward_hints(shared.clone(), bus.clone());
+        parts.push(BackgroundTask::spawn("bus listener", shared, hint_forwarding));
     }
     let offers = watch_offers(shared.clone());
     parts.push(BackgroundTask::spawn("offer sweep", shared, offers));
@@ -220,26 +220,26 @@ async fn run_claim_sweep(shared: Arc<ServerShared>) {
         if last.elapsed() > STANDSTILL {
             spared_until = Some(Instant::now() + SESSION_TTL);
         }
-        let spares = spared_until.is_some_and(|until| Instant::now() < until);
-        match sweep_claims(&shared, spares).await {
+        let is_sparing = spared_until.is_some_and(|until| Instant::now() < until);
+        match sweep_claims(&shared, is_sparing).await {
             Ok(()) => last = Instant::now(),
             Err(error) => tracing::warn!(%error, "failed to look for lost claims; retrying"),
         }
     }
 }
 
-async fn sweep_claims(shared: &ServerShared, spares: bool) -> Result<(), Error> {
-    let lost = shared.store.lost_claims(Some(&shared.owner)).await?;
-    for lost in lost.into_iter().filter(|_| !spares) {
+async fn sweep_claims(shared: &ServerShared, is_sparing: bool) -> Result<(), Error> {
+    let lost_claims = shared.store.lost_claims(Some(&shared.owner)).await?;
+    for claim in lost_claims.into_iter().filter(|_| !is_sparing) {
         metrics::counter!(crate::metrics::LOST).increment(1);
         let input = Input::ClaimLost {
-            command: lost.command.seq,
-            worker: lost.worker,
-            lease_epoch: lost.lease_epoch,
+            command: claim.command.seq,
+            worker: claim.worker,
+            lease_epoch: claim.lease_epoch,
             is_strike: true,
         };
-        shared.driver.send(DriverRequest::ForgetHolder(lost.command)).await?;
-        apply_input(shared, lost.command.execution, input, None).await?;
+        shared.driver.send(DriverRequest::ForgetHolder(claim.command)).await?;
+        apply_input(shared, claim.command.execution, input, None).await?;
     }
     for command in shared.store.overdue_commands(Some(&shared.owner)).await? {
         apply_input(shared, command.execution, Input::CommandOverdue(command.seq), None).await?;

@@ -69,7 +69,7 @@ impl InProcessTransport {
     }
 
     async fn apply_report(&self, report: ReportRequest) -> Result<ReportResponse, InputError> {
-        let hands = (report.free > 0).then(|| WorkerCapacity {
+        let capacity = (report.free > 0).then(|| WorkerCapacity {
             worker: report.worker.clone(),
             pool: report.pool,
             kinds: report.kinds,
@@ -83,11 +83,11 @@ impl InProcessTransport {
             end: report.end,
         });
         let execution = report.command.execution;
-        let extras = InputAttachments {
-            capacity: hands,
+        let attachments = InputAttachments {
+            capacity,
             ..InputAttachments::default()
         };
-        let reply = self.shared.driver.apply(execution, input, extras).await?;
+        let reply = self.shared.driver.apply(execution, input, attachments).await?;
         Ok(ReportResponse {
             verdict: reply.verdict,
             next: reply.next_commands,
@@ -98,18 +98,18 @@ impl InProcessTransport {
     async fn deliver_report(&self, report: ReportRequest) -> Result<ReportResponse, wire::Error> {
         let command = report.command;
         for _ in 0..OWNER_CHANGES_MAX {
-            let posted = self.apply_report(report.clone()).await;
-            let owner = match posted {
+            let result = self.apply_report(report.clone()).await;
+            let owner = match result {
                 Err(InputError::Failed(Error::OwnedBy(owner))) if !self.is_forwarded => owner,
-                other => return other.map_err(|posted| from_input_error(command, posted)),
+                other => return other.map_err(|error| from_input_error(command, error)),
             };
             let driver = peers::owner_status(&self.shared, &owner).await;
             match driver.map_err(|error| unavailable(error.into()))? {
                 OwnerStatus::Reachable(client) => {
                     let worker = report.worker.clone();
-                    let receipt = peers::forward_report(client, report).await?;
-                    self.record_assigned(worker, &receipt).await;
-                    return Ok(receipt);
+                    let response = peers::forward_report(client, report).await?;
+                    self.record_assigned(worker, &response).await;
+                    return Ok(response);
                 }
                 OwnerStatus::Unreachable => return Err(unavailable(Error::OwnedBy(owner))),
                 OwnerStatus::Dead => {
@@ -123,8 +123,8 @@ impl InProcessTransport {
 
     /// Records what another server assigned to a worker of this server, so that the worker is notified here if it is
     /// withdrawn.
-    async fn record_assigned(&self, worker: WorkerId, receipt: &ReportResponse) {
-        let commands: Vec<CommandId> = receipt.next.iter().map(|next| next.command.id).collect();
+    async fn record_assigned(&self, worker: WorkerId, response: &ReportResponse) {
+        let commands: Vec<CommandId> = response.next.iter().map(|next| next.command.id).collect();
         if !commands.is_empty() {
             // A server that is stopping sends no more notices.
             let _ = self
@@ -178,8 +178,8 @@ impl InProcessTransport {
                 continue;
             };
             let mut notices: Vec<CommandNotice> = claims.iter().filter_map(notice_for).collect();
-            let is_held = |command: &CommandId| claims.iter().any(|claims| claims.claim.command == *command);
-            for command in remote_claims.into_iter().filter(|command| !is_held(command)) {
+            let is_claimed = |command: &CommandId| claims.iter().any(|claims| claims.claim.command == *command);
+            for command in remote_claims.into_iter().filter(|command| !is_claimed(command)) {
                 // The command was withdrawn, or it has ended and its holder knows.
                 notices.push(CommandNotice {
                     command,
@@ -225,8 +225,8 @@ impl Transport for InProcessTransport {
             return self.deliver_report(report).await;
         }
         let command = report.command;
-        let posted = self.apply_report(report).await;
-        posted.map_err(|posted| from_input_error(command, posted))
+        let result = self.apply_report(report).await;
+        result.map_err(|error| from_input_error(command, error))
     }
 
     async fn heartbeat(&self, request: &HeartbeatRequest) -> Result<(), wire::Error> {
@@ -336,8 +336,8 @@ pub(crate) fn notice_for(worker_claim: &store::WorkerClaim) -> Option<CommandNot
     })
 }
 
-fn from_input_error(command: CommandId, posted: InputError) -> wire::Error {
-    match posted {
+fn from_input_error(command: CommandId, error: InputError) -> wire::Error {
+    match error {
         InputError::Refused(Refusal::Fenced | Refusal::ExecutionEnded) => {
             metrics::counter!(crate::metrics::FENCED).increment(1);
             wire::Error::Fenced(command)

@@ -1,33 +1,19 @@
 //! Damage to the log: rows that were modified, and rows that are missing.
 
-use std::fmt;
-
-use model::event::{CodecError, Event, EventHead, unpack_wanted};
+use model::event::{CodecError, Event, EventHead, unpack_selected};
 use model::id::{ExecutionId, Seq};
 
 use crate::error::BoxError;
 
 /// A damaged or missing row of the log.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("run {execution}, log row of event {seq}: {cause}")]
 pub(crate) struct DamagedRow {
     execution: ExecutionId,
     /// The first event of the row.
     seq: Seq,
     cause: BoxError,
 }
-
-impl fmt::Display for DamagedRow {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            execution,
-            seq,
-            cause: what,
-        } = self;
-        write!(f, "run {execution}, log row of event {seq}: {what}")
-    }
-}
-
-impl std::error::Error for DamagedRow {}
 
 impl DamagedRow {
     pub(crate) fn new(execution: ExecutionId, seq: Seq, problem: impl Into<BoxError>) -> Self {
@@ -71,10 +57,10 @@ impl LogRowReader {
         &mut self,
         first: Seq,
         body: &str,
-        is_wanted: impl FnMut(EventHead<'_>) -> bool,
+        is_selected: impl FnMut(EventHead<'_>) -> bool,
     ) -> Result<Vec<Event>, DamagedRow> {
         let damaged = |cause: CodecError| DamagedRow::new(self.execution, first, cause);
-        let unpacked = unpack_wanted(self.execution, first, body, is_wanted).map_err(damaged)?;
+        let unpacked = unpack_selected(self.execution, first, body, is_selected).map_err(damaged)?;
         let continues = if self.is_started {
             first == self.next
         } else {

@@ -28,16 +28,16 @@ pub enum Error {
     },
     /// The store was written by a newer binary.
     #[error(
-        "`{}` uses schema version {found}, but this noetl supports up to {known}; upgrade noetl",
+        "`{}` uses schema version {version}, but this noetl supports up to {supported}; upgrade noetl",
         file.display()
     )]
     SchemaTooNew {
         /// The file.
         file: PathBuf,
         /// Its schema version.
-        found: u32,
+        version: u32,
         /// The newest schema version that this binary supports.
-        known: u32,
+        supported: u32,
     },
     /// The database cannot be reached; a retry may succeed.
     #[error("cannot connect to Postgres at {location}")]

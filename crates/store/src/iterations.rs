@@ -268,8 +268,8 @@ pub(crate) fn is_of_run(head: EventHead<'_>, run: &StepRunId) -> bool {
 
 /// Whether an event is indexed under one of these iterations of a loop run.
 pub(crate) fn is_of_iterations(head: EventHead<'_>, run: &StepRunId, iterations: &Range<u64>) -> bool {
-    let is_wanted = |index| iterations.contains(&index);
-    head.iteration.is_some_and(is_wanted) && is_indexed(head) && is_of_run(head, run)
+    let is_selected = |index| iterations.contains(&index);
+    head.iteration.is_some_and(is_selected) && is_indexed(head) && is_of_run(head, run)
 }
 
 /// Whether an outline of the execution can omit an event.

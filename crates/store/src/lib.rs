@@ -8,6 +8,7 @@
 
 mod access;
 mod boot_time;
+mod columns;
 mod commit;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;

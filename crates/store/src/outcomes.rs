@@ -41,7 +41,7 @@ impl<'a> OutcomeCollector<'a> {
     }
 
     /// Whether an event may be an outcome that is collected.
-    pub(crate) fn wants(&self, head: EventHead<'_>) -> bool {
+    pub(crate) fn is_selected(&self, head: EventHead<'_>) -> bool {
         let range = &self.range;
         matches!(
             head.kind,

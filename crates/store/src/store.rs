@@ -135,7 +135,7 @@ pub trait Store: Send + Sync {
     async fn executions_with_permanent_bodies(&self) -> Result<Vec<ExecutionId>, Error>;
 
     /// Claims pending commands for a worker, oldest first; none of paused or cancelling executions.
-    async fn claim_commands(&self, ask: &ClaimQuery) -> Result<Vec<CommandClaim>, Error>;
+    async fn claim_commands(&self, query: &ClaimQuery) -> Result<Vec<CommandClaim>, Error>;
 
     /// Releases a claimed command, so that it is offered again. A claim that is not current changes nothing.
     async fn release_claim(&self, command: CommandId, lease_epoch: LeaseEpoch) -> Result<(), Error>;

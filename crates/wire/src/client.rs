@@ -199,8 +199,8 @@ impl Client {
     /// Sends a stream with PUT. A stream can be read only once, so a single server is tried; after a failure the next
     /// call uses the next server.
     pub async fn put<T: DeserializeOwned>(&self, path: &str, body: Upload) -> Result<T, CallError> {
-        let begin = self.current.load(Ordering::Relaxed);
-        let server = &self.servers[begin % self.servers.len()];
+        let first = self.current.load(Ordering::Relaxed);
+        let server = &self.servers[first % self.servers.len()];
         let request = self.http.put(format!("{server}{path}"));
         let mut request = request.timeout(BODY_TIMEOUT).body(body);
         if let Some(AccessToken(token)) = &self.token {
@@ -210,7 +210,7 @@ impl Client {
             Ok(response) if response.status().is_success() => read_json(response).await,
             Ok(response) => Err(CallError::Problem(Box::new(read_problem(response).await))),
             Err(error) => {
-                let next = (begin + 1) % self.servers.len();
+                let next = (first + 1) % self.servers.len();
                 self.current.store(next, Ordering::Relaxed);
                 Err(CallError::Unreachable {
                     servers: server.clone(),
@@ -305,11 +305,11 @@ impl Client {
 
     /// Tries the servers in turn, starting with the one that responded last.
     async fn try_servers(&self, make: impl Fn(&str) -> RequestBuilder) -> Result<Response, CallError> {
-        let begin = self.current.load(Ordering::Relaxed);
+        let first = self.current.load(Ordering::Relaxed);
         let count = self.servers.len();
         let mut last: Option<CallError> = None;
         for turn in 0..count {
-            let index = (begin + turn) % count;
+            let index = (first + turn) % count;
             let mut request = make(&self.servers[index]);
             if let Some(AccessToken(token)) = &self.token {
                 request = request.bearer_auth(token);
@@ -342,7 +342,7 @@ impl Client {
         }
         let last = last.expect("there is at least one server");
         if last.is_passing() && count > 1 {
-            self.current.store((begin + 1) % count, Ordering::Relaxed);
+            self.current.store((first + 1) % count, Ordering::Relaxed);
         }
         Err(last)
     }

@@ -6,7 +6,7 @@
 use model::event::{
     AllowedSource, Event, EventBody, EventKind, EventLocation, EventSource, EventStatus, ReportedEvent,
 };
-use model::id::{EventId, ExecutionId, InvalidIdError, Name, Seq, StepRunId, WorkerId};
+use model::id::{EventId, ExecutionId, InvalidIdError, Name, StepRunId, WorkerId};
 use model::raw::RawJson;
 use model::time::Time;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -340,10 +340,10 @@ impl WireEvent {
         let text = self.entity_id.as_deref()?;
         let entity = self.kind().ok()?.entity();
         match text.strip_prefix("task:") {
-            Some(rest) => {
-                let (label, attempt) = match rest.split_once(":attempt:") {
+            Some(suffix) => {
+                let (label, attempt) = match suffix.split_once(":attempt:") {
                     Some((label, attempt)) => (label, attempt.parse().ok()),
-                    None => (rest, None),
+                    None => (suffix, None),
                 };
                 Some(TaskEntity {
                     label: Name::from(label),
@@ -362,20 +362,14 @@ impl WireEvent {
         let kind = self.kind()?;
         let payload = self.payload.as_ref().map_or("{}", RawJson::text);
         let body = EventBody::read(kind, payload).map_err(|source| WireEventError::InvalidPayload { kind, source })?;
+        let execution = self.execution_id.ok_or(WireEventError::NoExecutionId)?;
         Ok(ReportedEvent {
-            event_id: self.event_id,
-            execution_id: self.execution_id.ok_or(WireEventError::NoExecutionId)?,
-            seq: Seq(0),
-            cause_seq: None,
             timestamp: self.created_at.unwrap_or(now),
-            recorded_at: now,
             source: EventSource::Worker,
-            location: self.location()?,
             duration_ms: self.duration_ms,
             worker_id: self.worker_id.clone(),
-            trace_id: None,
             meta: self.stored_meta(),
-            body,
+            ..Event::new(self.event_id, execution, now, self.location()?, body)
         })
     }
 
@@ -428,7 +422,7 @@ impl<'a> ParsedTaskRunId<'a> {
     fn label_without_step(&self, step: Option<&Name>) -> Name {
         let step = step.map_or("", Name::as_str);
         let label = self.task.strip_prefix(step);
-        let label = label.and_then(|rest| rest.strip_prefix('.'));
+        let label = label.and_then(|suffix| suffix.strip_prefix('.'));
         Name::from(label.unwrap_or(self.task))
     }
 }

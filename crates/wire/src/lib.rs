@@ -11,9 +11,9 @@ mod client;
 mod context;
 mod download;
 mod event;
+mod event_json;
 mod http_transport;
 mod secret;
-mod shown_event;
 mod transport;
 
 pub use bus::{Bus, BusError, NatsBus, Publication, to_publication};
@@ -24,9 +24,9 @@ pub use client::{
 pub use context::ExecutionContext;
 pub use download::Download;
 pub use event::{ResultKind, WireEvent, WireEventError, WireStatus};
+pub use event_json::{EventJsonError, parse_event_json};
 pub use http_transport::HttpTransport;
 pub use secret::{ResolvedSecret, SecretValue};
-pub use shown_event::{ShownEventError, parse_shown_event};
 pub use transport::{
     ByteStream, ClaimedCommand, CommandNotice, Error, ReportRequest, ReportResponse, ResumePoint, Transport, Verdict,
 };

@@ -136,7 +136,7 @@ impl<'h> PipelineRun<'h> {
                 }
                 NextAction::Answered {
                     attempt: run,
-                    answer_seq: by,
+                    signal_seq: by,
                     started_seq: since,
                 } => {
                     let outcome = self.load_awaited_outcome(by, since).await?;

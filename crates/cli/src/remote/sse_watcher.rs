@@ -143,7 +143,7 @@ impl SseListener {
 
 /// Parses an event of the API.
 pub(super) fn parse_event(text: &str) -> Result<Event, CliError> {
-    wire::parse_shown_event(text).map_err(|error| {
+    wire::parse_event_json(text).map_err(|error| {
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
         let message = format!("{error}{}", cause.unwrap_or_default());
         CliError::new(Exit::Unreachable, "ANSWER_INVALID", message)

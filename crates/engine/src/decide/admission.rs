@@ -104,7 +104,10 @@ impl DecisionBuilder<'_> {
             discarded: false,
             error: None,
         };
-        self.emit(step_location(step), EventBody::AdmitEvaluated(Box::new(evaluated)));
+        self.emit(
+            EventLocation::of_step(step),
+            EventBody::AdmitEvaluated(Box::new(evaluated)),
+        );
     }
 
     /// Records that the rules cannot be evaluated; the execution then fails with this error.
@@ -116,7 +119,10 @@ impl DecisionBuilder<'_> {
             discarded: false,
             error: Some(error),
         };
-        self.emit(step_location(step), EventBody::AdmitEvaluated(Box::new(evaluated)));
+        self.emit(
+            EventLocation::of_step(step),
+            EventBody::AdmitEvaluated(Box::new(evaluated)),
+        );
     }
 
     /// Returns a step whose parked tokens need another evaluation, because this turn changed something its rules read.
@@ -160,7 +166,7 @@ impl DecisionBuilder<'_> {
             paths.iter().any(|path| {
                 let path = path.strip_prefix("steps.").unwrap_or(path);
                 path.strip_prefix(name)
-                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+                    .is_some_and(|suffix| suffix.is_empty() || suffix.starts_with('.'))
             })
         };
         self.readable_changes(checked_at).any(|event| match &event.body {
@@ -198,15 +204,11 @@ impl DecisionBuilder<'_> {
                 discarded: true,
                 error: None,
             };
-            self.emit(step_location(step), EventBody::AdmitEvaluated(Box::new(evaluated)));
+            self.emit(
+                EventLocation::of_step(step),
+                EventBody::AdmitEvaluated(Box::new(evaluated)),
+            );
         }
         !parked.is_empty()
-    }
-}
-
-fn step_location(step: &Name) -> EventLocation {
-    EventLocation {
-        step: Some(step.clone()),
-        ..EventLocation::default()
     }
 }

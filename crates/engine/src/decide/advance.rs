@@ -74,7 +74,7 @@ impl DecisionBuilder<'_> {
     /// Emits the events that the state requires, until none is missing.
     fn advance(&mut self) -> Result<(), DecideError> {
         loop {
-            if self.state.is_ended() || self.is_full() || self.defers_rest {
+            if self.state.is_ended() || self.is_full() || self.defers_remaining {
                 return Ok(());
             }
             if self.state.stop.is_some() {

@@ -15,25 +15,29 @@ use crate::reuse::{ReusePlan, ReusedState};
 
 impl DecisionBuilder<'_> {
     /// Records the reused results and the initial tokens.
-    pub(super) fn apply_reuse(&mut self, takeover: ReusedState) -> Result<(), Refusal> {
-        for step in takeover.steps {
+    pub(super) fn apply_reuse(&mut self, reused: ReusedState) -> Result<(), Refusal> {
+        for step in reused.steps {
             for (label, source, ok) in step.tasks {
                 let at = EventLocation {
                     task: Some(label),
-                    ..step_location(&step.name)
+                    ..EventLocation::of_step(&step.name)
                 };
                 self.record_reused(at, source, ReusedPart::Task { ok })?;
             }
-            self.record_reused(step_location(&step.name), step.event, ReusedPart::Step(step.ended))?;
+            self.record_reused(
+                EventLocation::of_step(&step.name),
+                step.event,
+                ReusedPart::Step(step.ended),
+            )?;
         }
-        self.reuse_ctx(takeover.ctx)?;
-        if let Some((source, iterations)) = takeover.iterations {
+        self.reuse_ctx(reused.ctx)?;
+        if let Some((source, iterations)) = reused.iterations {
             let part = ReusedPart::Iterations(Box::new(iterations));
-            self.record_reused(step_location(&takeover.from_step), source, part)?;
+            self.record_reused(EventLocation::of_step(&reused.from_step), source, part)?;
         }
         let started = WorkflowStarted {
-            entry: takeover.from_step,
-            tokens: Some(takeover.tokens),
+            entry: reused.from_step,
+            tokens: Some(reused.tokens),
         };
         let body = EventBody::WorkflowStarted(started);
         self.check_event_size(&body)?;
@@ -115,31 +119,24 @@ impl DecisionBuilder<'_> {
     }
 }
 
-fn step_location(step: &Name) -> EventLocation {
-    EventLocation {
-        step: Some(step.clone()),
-        ..EventLocation::default()
-    }
-}
-
 impl ReusePlan {
     /// Checks that the playbook has all steps that the rerun continues with.
     pub fn check_steps_exist(&self, net: &PlaybookNet) -> Result<(), Refusal> {
-        let Some(takeover) = &self.reused_state else {
+        let Some(reused) = &self.reused_state else {
             return Ok(());
         };
-        let is_known = |step: &Name| net.playbook.step(step.as_str());
-        let Some(from) = is_known(&takeover.from_step) else {
-            return Err(Refusal::StepUnknown(takeover.from_step.clone()));
+        let find_step = |step: &Name| net.playbook.step(step.as_str());
+        let Some(from) = find_step(&reused.from_step) else {
+            return Err(Refusal::StepUnknown(reused.from_step.clone()));
         };
-        if takeover.iterations.is_some() && from.loop_.is_none() {
+        if reused.iterations.is_some() && from.loop_.is_none() {
             return Err(Refusal::NotALoop);
         }
-        if takeover.iterations.is_some() && from.cursor_claim().is_some() {
+        if reused.iterations.is_some() && from.cursor_claim().is_some() {
             return Err(Refusal::CursorLoop);
         }
-        let mut lost = takeover.tokens.iter().map(|token| &token.step);
-        match lost.find(|step| is_known(step).is_none()) {
+        let mut token_steps = reused.tokens.iter().map(|token| &token.step);
+        match token_steps.find(|step| find_step(step).is_none()) {
             Some(step) => Err(Refusal::StepMissing(step.clone())),
             None => Ok(()),
         }
@@ -151,8 +148,8 @@ impl ReusePlan {
             Value::Object(workload) => workload,
             _ => Map::new(),
         };
-        if let Some(Value::Object(given)) = payload.map(RawJson::to_value) {
-            model::merge::merge_into(&mut merged, given);
+        if let Some(Value::Object(payload)) = payload.map(RawJson::to_value) {
+            model::merge::merge_into(&mut merged, payload);
         }
         merged
     }

@@ -162,8 +162,8 @@ fn needed_loop_command(index: &StateIndex, id: &StepRunId, progress: &LoopRun) -
     }
     let live = index.commands_of(id);
     let (widths, count) = live.fold((0u32, 0u32), |(sum, count), command| (sum + command.width, count + 1));
-    let away = u32::try_from(progress.suspended.len()).unwrap_or(u32::MAX);
-    let free = progress.max_in_flight.saturating_sub(widths).saturating_sub(away);
+    let waiting = u32::try_from(progress.suspended.len()).unwrap_or(u32::MAX);
+    let free = progress.max_in_flight.saturating_sub(widths).saturating_sub(waiting);
     if free == 0 {
         return None;
     }

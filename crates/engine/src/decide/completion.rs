@@ -85,8 +85,8 @@ impl DecisionBuilder<'_> {
     /// The error of an execution that an operator finalized as failed without an earlier error.
     fn finalized_error(&self) -> Option<TaskError> {
         let stop = self.state.stop.as_ref()?;
-        let by_hand = matches!(stop.reason, StopReason::Finalized(_));
-        by_hand.then(|| {
+        let is_finalized = matches!(stop.reason, StopReason::Finalized(_));
+        is_finalized.then(|| {
             let note = stop.note.as_ref().map(|note| format!(": {note}"));
             let message = format!("the run was finalized as failed{}", note.unwrap_or_default());
             fatal_error(ErrorKind::Cancelled, "FINALIZED", message)
@@ -104,7 +104,7 @@ impl DecisionBuilder<'_> {
                 seq: parent.seq,
                 outcome: Box::new(outcome),
             };
-            self.send_with_fresh_key(parent.execution_id, body);
+            self.send_with_new_key(parent.execution_id, body);
         }
         Ok(())
     }

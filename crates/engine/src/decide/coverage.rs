@@ -36,8 +36,8 @@ impl DecisionBuilder<'_> {
             if live.run != run_id || !may_report(live, event) {
                 return EventCoverage::NotCovered;
             }
-            let carrier = self.state.command_covering(&run_id, event.location.iteration);
-            if event.location.iteration.is_some() && carrier.is_some_and(|carrier| carrier != command) {
+            let covering = self.state.command_covering(&run_id, event.location.iteration);
+            if event.location.iteration.is_some() && covering.is_some_and(|covering| covering != command) {
                 return EventCoverage::Stale;
             }
         } else if !is_follow_up(event) {
@@ -72,8 +72,8 @@ fn is_new(run: &StepRun, event: &ReportedEvent, before: EventCoverage) -> bool {
         let Some(progress) = &run.loop_ else {
             return false;
         };
-        let away = progress.suspended.contains(&index) || progress.awake.contains(&index);
-        if progress.has_ended(index) || away {
+        let is_waiting = progress.suspended.contains(&index) || progress.awake.contains(&index);
+        if progress.has_ended(index) || is_waiting {
             return false;
         }
         if matches!(event.body, EventBody::IterationStarted(_)) {
@@ -97,7 +97,7 @@ fn moves_pipeline(continuation: &Continuation, event: &ReportedEvent) -> bool {
     let visit = continuation.visits.get(label).copied().unwrap_or(0);
     let is_current_visit = visit == event.location.visit && continuation.cursor == PipelineCursor::At(label.clone());
     let attempt = event.location.attempt;
-    let is_under_way = matches!(
+    let is_running = matches!(
         continuation.stage,
         PipelineStage::Started | PipelineStage::Answered { .. }
     );
@@ -111,12 +111,12 @@ fn moves_pipeline(continuation: &Continuation, event: &ReportedEvent) -> bool {
             PipelineStage::Retrying { .. } => is_current_visit && attempt == continuation.attempt + 1,
             // `task.attempt.started` of attempt 1 is only written when a retry follows, in the same report as the end
             // of the attempt.
-            _ => is_current_visit && is_under_way && attempt == 1 && continuation.attempt == 1,
+            _ => is_current_visit && is_running && attempt == 1 && continuation.attempt == 1,
         },
         EventBody::AttemptDone(_) | EventBody::AttemptFailed(_) => {
-            is_current_visit && is_under_way && attempt == continuation.attempt
+            is_current_visit && is_running && attempt == continuation.attempt
         }
-        EventBody::TaskDone(_) | EventBody::TaskFailed(_) => is_current_visit && is_under_way,
+        EventBody::TaskDone(_) | EventBody::TaskFailed(_) => is_current_visit && is_running,
         _ => true,
     }
 }

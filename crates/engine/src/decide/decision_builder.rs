@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use language::template::LoadedValues;
 use model::command::{Fence, TimerChange};
-use model::event::{Event, EventBody, EventLocation, EventSource, ReportedEvent, UniqueKey};
+use model::event::{Event, EventBody, EventLocation, ReportedEvent, UniqueKey};
 use model::id::{Seq, StepRunId};
 use model::outcome::{ErrorKind, TaskError};
 
@@ -35,7 +35,7 @@ pub(super) struct DecisionBuilder<'n> {
     /// Whether parked tokens are evaluated even without changes in this turn, because the previous turn stopped early.
     pub(super) rechecks_parked: bool,
     /// Whether the remaining decisions are left to the next turn, which can read the events of this one.
-    pub(super) defers_rest: bool,
+    pub(super) defers_remaining: bool,
     messages: Vec<OutgoingMessage>,
     cause: Option<Seq>,
     events_reported: usize,
@@ -71,7 +71,7 @@ impl<'n> DecisionBuilder<'n> {
             scopes: ScopeCache::default(),
             parked_checked_at: BTreeMap::new(),
             rechecks_parked: false,
-            defers_rest: false,
+            defers_remaining: false,
             messages: Vec::new(),
             cause: Some(Seq(1)),
             events_reported: 0,
@@ -91,20 +91,11 @@ impl<'n> DecisionBuilder<'n> {
 
     /// Records an event of the server and folds it.
     pub(super) fn emit(&mut self, at: EventLocation, body: EventBody) -> Seq {
+        let id = self.stamp.ids.next_event_id();
         let event = Event {
-            event_id: self.stamp.ids.next_event_id(),
-            execution_id: self.state.execution,
             seq: self.state.seq.next(),
             cause_seq: self.cause,
-            timestamp: self.stamp.now,
-            recorded_at: self.stamp.now,
-            source: EventSource::Server,
-            location: at,
-            duration_ms: None,
-            worker_id: None,
-            trace_id: None,
-            meta: None,
-            body,
+            ..Event::new(id, self.state.execution, self.stamp.now, at, body)
         };
         self.record(event)
     }
@@ -203,9 +194,9 @@ impl<'n> DecisionBuilder<'n> {
     }
 
     /// Sends a message that follows from no event, with a number that no other message has.
-    pub(super) fn send_with_fresh_key(&mut self, to: model::id::ExecutionId, body: ExecutionMessage) {
-        let fresh = self.stamp.ids.next_event_id().0 & i64::from(u32::MAX);
-        let n = u32::try_from(fresh).expect("the mask leaves 32 bits");
+    pub(super) fn send_with_new_key(&mut self, to: model::id::ExecutionId, body: ExecutionMessage) {
+        let number = self.stamp.ids.next_event_id().0 & i64::from(u32::MAX);
+        let n = u32::try_from(number).expect("the mask leaves 32 bits");
         let seq = self.state.seq;
         self.messages.push(OutgoingMessage { seq, n, to, body });
     }
@@ -226,7 +217,7 @@ impl<'n> DecisionBuilder<'n> {
         timers.append(&mut set);
         let closed = self.closed_commands(&self.commands_before);
         let issued = self.issued_commands();
-        let more = (self.is_full() || self.defers_rest) && !self.state.is_ended();
+        let more = (self.is_full() || self.defers_remaining) && !self.state.is_ended();
         Decision {
             has_more: more,
             closed,

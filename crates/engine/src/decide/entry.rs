@@ -76,18 +76,18 @@ impl<'n> DecisionBuilder<'n> {
             patched.map_err(|_| Refusal::TooLarge)?;
         }
         match submit.reuse.and_then(|reuse| reuse.reused_state) {
-            Some(takeover) => {
-                turn.apply_reuse(*takeover)?;
+            Some(reused) => {
+                turn.apply_reuse(*reused)?;
                 // Reused results are read from this log, so they must be committed first.
-                turn.defers_rest = true;
+                turn.defers_remaining = true;
             }
-            None => turn.place_entry_token(),
+            None => turn.create_entry_token(),
         }
         Ok(turn)
     }
 
     /// Creates the entry token.
-    fn place_entry_token(&mut self) {
+    fn create_entry_token(&mut self) {
         let entry = self.net.playbook.entry().name.clone();
         let started = WorkflowStarted { entry, tokens: None };
         let seq = self.emit(EventLocation::default(), EventBody::WorkflowStarted(started));

@@ -90,13 +90,13 @@ impl DecisionBuilder<'_> {
         if !self.is_joining(step) || !graph.is_join(step) {
             return true;
         }
-        let comes = |places: &SharedMap<Name, u32>| {
-            let mut places = places.keys();
-            places.any(|step_name| graph.reaches(step_name, step))
+        let can_reach = |steps: &SharedMap<Name, u32>| {
+            let mut steps = steps.keys();
+            steps.any(|step_name| graph.reaches(step_name, step))
         };
-        let parked_count = !index.busy_steps.is_empty();
-        let is_awaited = comes(&index.busy_steps) || comes(&index.held_steps);
-        !is_awaited && (!parked_count || !comes(&index.parked_steps))
+        let has_busy_steps = !index.busy_steps.is_empty();
+        let is_awaited = can_reach(&index.busy_steps) || can_reach(&index.held_steps);
+        !is_awaited && (!has_busy_steps || !can_reach(&index.parked_steps))
     }
 
     /// Consumes the tokens and schedules a run of the step.

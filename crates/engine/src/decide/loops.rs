@@ -41,8 +41,8 @@ impl DecisionBuilder<'_> {
                 self.record_frame(&id);
                 return Ok(true);
             }
-            if started && self.has_fresh_manifests(&id) {
-                self.defers_rest = true;
+            if started && self.has_new_manifests(&id) {
+                self.defers_remaining = true;
                 return Ok(true);
             }
             if started {
@@ -329,10 +329,10 @@ impl DecisionBuilder<'_> {
 
 /// Whether every index has ended, or a failure stops further iterations and none is active.
 fn is_exhausted(index: &StateIndex, id: &StepRunId, progress: &LoopRun) -> bool {
-    let away = !progress.suspended.is_empty() || !progress.awake.is_empty();
+    let has_waiting = !progress.suspended.is_empty() || !progress.awake.is_empty();
     let is_running = || index.commands_of(id).next().is_some();
     let is_through = progress.ended_count() == progress.total && !progress.more;
-    is_through || (progress.is_stopped() && !away && !is_running())
+    is_through || (progress.is_stopped() && !has_waiting && !is_running())
 }
 
 /// Whether the worker has claimed more rows of a cursor loop.

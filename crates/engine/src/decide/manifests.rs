@@ -101,7 +101,7 @@ impl DecisionBuilder<'_> {
 
     /// Whether this turn recorded manifests of a loop's iterations. They are read from the log, so they must be
     /// committed first.
-    pub(super) fn has_fresh_manifests(&self, id: &StepRunId) -> bool {
+    pub(super) fn has_new_manifests(&self, id: &StepRunId) -> bool {
         self.events.iter().any(|event| {
             matches!(event.body, EventBody::ManifestUpdated(_))
                 && event.location.iteration.is_some()

@@ -66,9 +66,9 @@ impl PlaybookNet {
     pub fn check_payload_size(&self, payload: Option<&RawJson>) -> Result<(), Refusal> {
         let payload_bytes = payload.map_or(0, |payload| payload.text().len());
         let limit = self.limits.event_bytes_max;
-        let is_over = |bytes| size_error("the workload", bytes, limit).is_some();
-        if is_over(self.workload_bytes + payload_bytes)
-            && is_over(model::size::json_bytes(&self.workload_with(payload)))
+        let is_too_large = |bytes| size_error("the workload", bytes, limit).is_some();
+        if is_too_large(self.workload_bytes + payload_bytes)
+            && is_too_large(model::size::json_bytes(&self.workload_with(payload)))
         {
             return Err(Refusal::TooLarge);
         }

@@ -76,12 +76,12 @@ impl DecisionBuilder<'_> {
                 route.guards.push(None);
                 continue;
             }
-            let holds = match &arc.when {
+            let is_true = match &arc.when {
                 None => true,
                 Some(when) => self.render(scope, &step.name, |scope| when.is_true(scope))?,
             };
-            route.guards.push(Some(holds));
-            if holds {
+            route.guards.push(Some(is_true));
+            if is_true {
                 fired.push(arc);
             }
         }

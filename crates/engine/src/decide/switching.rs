@@ -14,9 +14,9 @@ impl DecisionBuilder<'_> {
     pub(super) fn missing_step(&self) -> Option<Name> {
         let tokens = self.state.tokens.values().map(|token| &token.step);
         let runs = self.state.runs.iter().filter(|(_, run)| !run.is_final);
-        let mut places = tokens.chain(runs.map(|(id, _)| &id.step));
-        let is_lost = |step: &&Name| self.net.playbook.step(step.as_str()).is_none();
-        places.find(is_lost).cloned()
+        let mut steps = tokens.chain(runs.map(|(id, _)| &id.step));
+        let is_missing = |step: &&Name| self.net.playbook.step(step.as_str()).is_none();
+        steps.find(is_missing).cloned()
     }
 
     /// Records the new version, and the unchanged tasks of open step runs.

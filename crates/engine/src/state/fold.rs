@@ -71,7 +71,7 @@ impl ExecutionState {
     pub fn apply(&mut self, event: &Event) {
         self.seq = event.seq;
         match &event.body {
-            EventBody::WorkflowStarted(started) => reuse::place_tokens(self, started, event.seq),
+            EventBody::WorkflowStarted(started) => reuse::add_initial_tokens(self, started, event.seq),
             EventBody::PlaybookFinished(finished) => self.finish(finished.ended),
             EventBody::PlaybookPaused(_) => self.paused = true,
             EventBody::PlaybookResumed(_) => self.paused = false,
@@ -385,11 +385,11 @@ pub(super) fn rewind(continuation: &mut Continuation) {
                 suspended: false,
             };
         }
-        (stage, _) => rewind_known(continuation, stage),
+        (stage, _) => rewind_to_task_start(continuation, stage),
     }
 }
 
-fn rewind_known(continuation: &mut Continuation, stage: PipelineStage) {
+fn rewind_to_task_start(continuation: &mut Continuation, stage: PipelineStage) {
     match stage {
         PipelineStage::Started | PipelineStage::Ready | PipelineStage::Done | PipelineStage::Answered { .. } => {}
         PipelineStage::Failed | PipelineStage::Retrying { .. } | PipelineStage::Awaiting { .. } => {

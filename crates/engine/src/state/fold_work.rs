@@ -67,23 +67,23 @@ pub(super) fn claim_command(state: &mut ExecutionState, claimed: &CommandClaimed
 /// number is only known for a single iteration that was returned alone; for a range, it is unknown which part failed.
 fn take_returned(loop_: &mut LoopRun, from: u64, to: u64) -> u32 {
     let mut strikes = 0;
-    let mut rest = Vec::with_capacity(loop_.returned.len());
+    let mut remaining = Vec::with_capacity(loop_.returned.len());
     for range in loop_.returned.drain(..) {
         if range.to <= from || to <= range.from {
-            rest.push(range);
+            remaining.push(range);
             continue;
         }
         if range.from == from && range.to == to && to - from == 1 {
             strikes = range.strikes;
         }
         if range.from < from {
-            rest.push(ReturnedRange { to: from, ..range });
+            remaining.push(ReturnedRange { to: from, ..range });
         }
         if to < range.to {
-            rest.push(ReturnedRange { from: to, ..range });
+            remaining.push(ReturnedRange { from: to, ..range });
         }
     }
-    loop_.returned = rest;
+    loop_.returned = remaining;
     strikes
 }
 
@@ -117,7 +117,7 @@ pub(super) fn return_all(state: &mut ExecutionState, which: impl Fn(&LiveCommand
 fn return_work(state: &mut ExecutionState, seq: Seq, command: &LiveCommand, strikes: u32) {
     let newer = state.commands.range_from(&seq).map(|(_, command)| command);
     let same_run = newer.filter(|newer| newer.run == command.run);
-    let elsewhere: Vec<(u64, u64)> = same_run.filter_map(|newer| covered_range(newer.work)).collect();
+    let newer_ranges: Vec<(u64, u64)> = same_run.filter_map(|newer| covered_range(newer.work)).collect();
     let Some(run) = state.runs.get_mut(&command.run) else {
         return;
     };
@@ -125,7 +125,7 @@ fn return_work(state: &mut ExecutionState, seq: Seq, command: &LiveCommand, stri
         run.strikes = strikes;
         return;
     };
-    let parts = subtract_ranges(loop_.unfinished_ranges(from, to), &elsewhere);
+    let parts = subtract_ranges(loop_.unfinished_ranges(from, to), &newer_ranges);
     let is_alone = parts.iter().map(|(from, to)| to - from).sum::<u64>() == 1;
     for (from, to) in parts {
         // If several parts remain, a single iteration is no more suspicious than the others, and cannot be split
@@ -272,8 +272,8 @@ pub(super) fn start_task(state: &mut ExecutionState, started: &TaskStarted, even
     run.waits.insert(event.location.iteration, waiting);
     if let (AwaitTarget::Child(_), Some(label)) = (&**awaits, &event.location.task) {
         let key = (event.location.iteration, label.clone());
-        let known = run.children.get(&key).filter(|child| child.failed);
-        let execution = known.map_or_else(|| child_id(event), |child| child.execution);
+        let failed_child = run.children.get(&key).filter(|child| child.failed);
+        let execution = failed_child.map_or_else(|| child_id(event), |child| child.execution);
         run.children.insert(
             key,
             ChildExecution {
@@ -299,8 +299,8 @@ pub(crate) fn child_id(started: &Event) -> ExecutionId {
 fn suspend_pipeline(state: &mut ExecutionState, event: &Event) {
     let index = event.location.iteration;
     let run = event.location.step_run_id();
-    let carrier = run.and_then(|run| state.command_covering(&run, index));
-    if let Some(command) = carrier.and_then(|seq| state.commands.get_mut(&seq)) {
+    let covering = run.and_then(|run| state.command_covering(&run, index));
+    if let Some(command) = covering.and_then(|seq| state.commands.get_mut(&seq)) {
         command.width = command.width.saturating_sub(1);
     }
     close_covering(state, event);
@@ -311,7 +311,7 @@ fn suspend_pipeline(state: &mut ExecutionState, event: &Event) {
     }
     // A range without free width must stop: its unstarted iterations wait until width is available again.
     let is_full = |command: &LiveCommand| command.width == 0;
-    if let Some(seq) = carrier.filter(|seq| state.commands.get(seq).is_some_and(is_full))
+    if let Some(seq) = covering.filter(|seq| state.commands.get(seq).is_some_and(is_full))
         && let Some(command) = state.commands.remove(&seq)
     {
         return_work(state, seq, &command, command.strikes);
@@ -465,10 +465,10 @@ impl LoopRun {
         self.first_error = None;
         self.live.append(&mut self.broken);
         self.broken_patches.clear();
-        let away: Vec<u64> = self.suspended.iter().chain(&self.awake).copied().collect();
+        let waiting: Vec<u64> = self.suspended.iter().chain(&self.awake).copied().collect();
         self.suspended.clear();
         self.awake.clear();
-        for index in away {
+        for index in waiting {
             self.returned.push(ReturnedRange {
                 from: index,
                 to: index + 1,

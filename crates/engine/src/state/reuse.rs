@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use crate::state::{Boundary, BoundaryKind, ExecutionState, LoopRun, ReturnedRange, Token};
 
 /// Creates the initial tokens of an execution.
-pub(super) fn place_tokens(state: &mut ExecutionState, started: &WorkflowStarted, seq: Seq) {
+pub(super) fn add_initial_tokens(state: &mut ExecutionState, started: &WorkflowStarted, seq: Seq) {
     let entry = || {
         vec![InitialToken {
             step: started.entry.clone(),

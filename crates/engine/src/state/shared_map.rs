@@ -168,8 +168,8 @@ impl<K: Ord + Clone, V> SharedMap<K, V> {
         if chunk.len() > CHUNK_MAX {
             // Ascending keys leave full chunks behind.
             let split_at = if index == last { CHUNK_MAX } else { CHUNK_MAX / 2 };
-            let rest = chunk.split_off(split_at);
-            self.chunks.insert(index + 1, Arc::new(rest));
+            let tail = chunk.split_off(split_at);
+            self.chunks.insert(index + 1, Arc::new(tail));
         }
         self.len += 1;
         true
@@ -245,11 +245,11 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
         self.iter_mut().map(|(_, value)| value)
     }
 
-    /// Removes the entries that `keep` is false for.
-    pub fn retain(&mut self, mut keep: impl FnMut(&K, &V) -> bool) {
+    /// Removes the entries that `predicate` is false for.
+    pub fn retain(&mut self, mut predicate: impl FnMut(&K, &V) -> bool) {
         let removed: Vec<K> = self
             .iter()
-            .filter(|(key, value)| !keep(key, value))
+            .filter(|(key, value)| !predicate(key, value))
             .map(|(key, _)| key.clone())
             .collect();
         for key in removed {

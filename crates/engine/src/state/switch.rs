@@ -27,11 +27,11 @@ pub(super) fn fold_switch(state: &mut ExecutionState, switched: &PlaybookSwitche
 }
 
 fn restart_if_changed(continuation: &mut Continuation, unchanged: &[Name]) {
-    let is_kept = match &continuation.cursor {
+    let is_unchanged = match &continuation.cursor {
         PipelineCursor::Start => true,
         PipelineCursor::At(label) | PipelineCursor::After(label) => unchanged.contains(label),
     };
-    if !is_kept {
+    if !is_unchanged {
         restart_pipeline(continuation);
     }
 }

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_change_nothing_else() {
+    fn colors_change_nothing_else() {
         let colored = unknown_field().render(DiagnosticStyle {
             color: true,
             unicode: true,

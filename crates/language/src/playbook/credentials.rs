@@ -192,22 +192,22 @@ pub enum KeychainRead {
 /// Returns the keychain entries that a template reads.
 pub fn keychain_reads(template: &Template) -> Vec<KeychainRead> {
     let uses = template.path_uses();
-    let places = uses
+    let expressions = uses
         .iter()
         .filter_map(|path_use| template.source().get(path_use.range.clone()));
-    places.filter_map(parse_keychain_read).collect()
+    expressions.filter_map(parse_keychain_read).collect()
 }
 
 /// Returns the keychain entry of which a template reads a field, if there is one.
 pub(crate) fn keychain_field_read(template: &Template) -> Option<String> {
     let uses = template.path_uses();
-    let mut places = uses
+    let mut expressions = uses
         .iter()
         .filter_map(|path_use| template.source().get(path_use.range.clone()));
-    places.find_map(|text| match parse_keychain_read(text)? {
+    expressions.find_map(|text| match parse_keychain_read(text)? {
         KeychainRead::Named(name) => {
-            let rest = text.trim_start().strip_prefix("keychain")?;
-            let after = rest.split_once(name.as_str())?.1;
+            let suffix = text.trim_start().strip_prefix("keychain")?;
+            let after = suffix.split_once(name.as_str())?.1;
             let after = after.trim_start_matches(['"', '\'', ' ', ']']);
             after.starts_with(['.', '[']).then_some(name)
         }
@@ -217,12 +217,12 @@ pub(crate) fn keychain_field_read(template: &Template) -> Option<String> {
 
 /// Parses the text of an expression for the keychain entry it reads.
 fn parse_keychain_read(text: &str) -> Option<KeychainRead> {
-    let rest = text.trim_start().strip_prefix("keychain")?;
-    if rest.starts_with(|c: char| c.is_alphanumeric() || c == '_') {
+    let suffix = text.trim_start().strip_prefix("keychain")?;
+    if suffix.starts_with(|c: char| c.is_alphanumeric() || c == '_') {
         return None;
     }
-    let rest = rest.trim_start();
-    if let Some(name) = rest.strip_prefix('.') {
+    let suffix = suffix.trim_start();
+    if let Some(name) = suffix.strip_prefix('.') {
         let name = name.trim_start();
         let is_word = |c: char| c.is_alphanumeric() || c == '_';
         let end = name.find(|c| !is_word(c)).unwrap_or(name.len());
@@ -234,7 +234,7 @@ fn parse_keychain_read(text: &str) -> Option<KeychainRead> {
             KeychainRead::Named(name.to_owned())
         });
     }
-    let quoted = rest.strip_prefix('[').map(str::trim_start);
+    let quoted = suffix.strip_prefix('[').map(str::trim_start);
     let quote = quoted.and_then(|text| text.chars().next());
     Some(match (quoted, quote) {
         (Some(text), Some(quote @ ('"' | '\''))) => {
@@ -282,14 +282,10 @@ pub fn substitute(kind: &str, fields: &mut Map<String, Value>, find: &mut dyn Fn
 
 /// Returns only the keys that may contain names.
 fn auth_fields(fields: &Map<String, Value>) -> Map<String, Value> {
-    let homes = AUTH_PARENTS.iter().filter_map(|parent| parent.first().copied());
-    let mut known_fields = Map::new();
-    for key in CREDENTIAL_KEYS.iter().copied().chain(homes) {
-        if let Some(value) = fields.get(key) {
-            known_fields.insert(key.to_owned(), value.clone());
-        }
-    }
-    known_fields
+    let parents = AUTH_PARENTS.iter().filter_map(|parent| parent.first());
+    let keys = CREDENTIAL_KEYS.iter().chain(parents);
+    keys.filter_map(|&key| Some((key.to_owned(), fields.get(key)?.clone())))
+        .collect()
 }
 
 fn visit_names(kind: &str, fields: &mut Map<String, Value>, find: &mut dyn FnMut(&str) -> Option<Value>) {

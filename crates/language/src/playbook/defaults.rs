@@ -117,11 +117,11 @@ impl FirstValues {
             Section::Workload => &mut self.workload,
             Section::Ctx => &mut self.ctx,
         };
-        let Some((first, rest)) = default.path.split_first() else {
+        let Some((first, path)) = default.path.split_first() else {
             return;
         };
         let mut target = map.get_mut(first);
-        for part in rest {
+        for part in path {
             target = target.and_then(|value| match value {
                 Value::Object(map) => map.get_mut(part),
                 Value::Array(items) => items.get_mut(part.parse::<usize>().ok()?),

@@ -53,9 +53,9 @@ pub enum KeychainScope {
 
 impl KeychainKind {
     /// Determines the kind from its name and the entry's keys. Any other name is the type of a credential.
-    pub(crate) fn from_word(word: &str, fields: &BTreeMap<String, Tree>) -> Self {
+    pub(crate) fn parse(text: &str, fields: &BTreeMap<String, Tree>) -> Self {
         let has = |names: &[&str]| names.iter().any(|name| fields.contains_key(*name));
-        match word {
+        match text {
             "static" | "map" | "inline" => Self::Static,
             "env" => Self::Env,
             "file" => Self::File,
@@ -69,8 +69,8 @@ impl KeychainKind {
 
 impl KeychainScope {
     /// Parses a scope; `None` for any other word.
-    pub(crate) fn from_word(word: &str) -> Option<Self> {
-        match word {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        match text {
             "local" => Some(Self::Local),
             "shared" => Some(Self::Shared),
             "global" => Some(Self::Global),

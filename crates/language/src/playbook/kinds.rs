@@ -124,8 +124,8 @@ pub const EXTERNAL_PREFIX: &str = "x-";
 
 /// Whether a kind is an external tool. Its manifest defines its keys, so the parser does not check them.
 pub fn is_external(name: &str) -> bool {
-    let rest = name.strip_prefix(EXTERNAL_PREFIX).unwrap_or_default();
-    let mut letters = rest.chars();
+    let suffix = name.strip_prefix(EXTERNAL_PREFIX).unwrap_or_default();
+    let mut letters = suffix.chars();
     letters.next().is_some_and(|c| c.is_ascii_lowercase())
         && letters.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c))
 }

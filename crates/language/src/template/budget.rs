@@ -32,6 +32,6 @@ pub(crate) const ITEM_BYTES: usize = 32;
 pub(crate) const MAP_BYTES: usize = 64;
 
 /// Returns the error of a rendering that exceeds a limit.
-pub(crate) fn exceeded(what: &str) -> Error {
-    Error::new(ErrorKind::OutOfFuel, what.to_owned())
+pub(crate) fn exceeded(problem: &str) -> Error {
+    Error::new(ErrorKind::OutOfFuel, problem.to_owned())
 }

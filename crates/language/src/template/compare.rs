@@ -6,10 +6,10 @@ use minijinja::value::{Value as Native, ValueKind};
 use minijinja::{Environment, Error};
 
 use crate::template::budget::{self, DEPTH_MAX, ITEM_WORK};
+use crate::template::charges;
 use crate::template::envelope::{self, AliasedWord};
 use crate::template::operators::{is_list, operand_error};
 use crate::template::session;
-use crate::template::weigh;
 
 /// Registers the operators and the tests with the same meaning.
 pub(crate) fn register(env: &mut Environment<'static>) {
@@ -30,14 +30,14 @@ pub(crate) fn register(env: &mut Environment<'static>) {
         env.add_test(name, |a: &Native, b: &Native| is_equal(a, b).map(|same| !same));
     }
     env.add_test("in", contains);
-    for (names, holds) in [
+    for (names, accepts) in [
         (["lt", "lessthan", "<"], Ordering::is_lt as fn(Ordering) -> bool),
         (["le", "<=", "<="], Ordering::is_le),
         (["gt", "greaterthan", ">"], Ordering::is_gt),
         (["ge", ">=", ">="], Ordering::is_ge),
     ] {
         for name in names {
-            env.add_test(name, move |a: &Native, b: &Native| compare_order(a, b, holds));
+            env.add_test(name, move |a: &Native, b: &Native| compare_order(a, b, accepts));
         }
     }
 }
@@ -121,7 +121,7 @@ fn contains(item: &Native, list: &Native) -> Result<bool, Error> {
         }
         ValueKind::Map => {
             let item = envelope::unwrap_view(item);
-            weigh::scan(&item)?;
+            charges::scan(&item)?;
             Ok(list.as_object().is_some_and(|map| map.get_value(&item).is_some()))
         }
         ValueKind::Seq | ValueKind::Iterable => {
@@ -138,7 +138,7 @@ fn contains(item: &Native, list: &Native) -> Result<bool, Error> {
 }
 
 /// Orders two values. A missing value is neither less nor greater than any other.
-fn compare_order(a: &Native, b: &Native, holds: fn(Ordering) -> bool) -> Result<bool, Error> {
+fn compare_order(a: &Native, b: &Native, accepts: fn(Ordering) -> bool) -> Result<bool, Error> {
     let (a, b) = (envelope::unwrap_view(a), envelope::unwrap_view(b));
     if a.is_undefined() || b.is_undefined() {
         return Ok(false);
@@ -151,7 +151,7 @@ fn compare_order(a: &Native, b: &Native, holds: fn(Ordering) -> bool) -> Result<
     if !fits {
         return Err(operand_error("<", &a, &b));
     }
-    weigh::charge_deep(&a, 0)?;
-    weigh::charge_deep(&b, 0)?;
-    Ok(a.partial_cmp(&b).is_some_and(holds))
+    charges::charge_deep(&a, 0)?;
+    charges::charge_deep(&b, 0)?;
+    Ok(a.partial_cmp(&b).is_some_and(accepts))
 }

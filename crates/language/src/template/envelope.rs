@@ -144,7 +144,7 @@ impl EnvelopeView {
         }
         let field = match self.precedence {
             Precedence::Envelope => self
-                .envelope_word(name)
+                .envelope_key(name)
                 .or_else(|| self.task_view(name))
                 .or_else(|| self.extracted(name)),
             Precedence::Result => {
@@ -152,8 +152,7 @@ impl EnvelopeView {
                 if name == "error" && self.envelope.is_ok {
                     return own;
                 }
-                own.or_else(|| self.envelope_word(name))
-                    .or_else(|| self.task_view(name))
+                own.or_else(|| self.envelope_key(name)).or_else(|| self.task_view(name))
             }
         };
         let field = field.or_else(|| attribute_or_data(&self.data_source(), name));
@@ -169,7 +168,7 @@ impl EnvelopeView {
             return None;
         }
         match &self.envelope.content {
-            EnvelopeContent::Loop(_) => self.loop_word(name),
+            EnvelopeContent::Loop(_) => self.loop_key(name),
             EnvelopeContent::Parts(gathered) if gathered.is_list() => None,
             EnvelopeContent::Error(_) | EnvelopeContent::Empty => None,
             EnvelopeContent::Outcome(_) | EnvelopeContent::Event(_) | EnvelopeContent::Parts(_) => {
@@ -184,7 +183,7 @@ impl EnvelopeView {
     }
 
     /// Returns `results` or `stats` of a loop. The counts are read without loading the results.
-    fn loop_word(&self, name: &str) -> Option<Native> {
+    fn loop_key(&self, name: &str) -> Option<Native> {
         match (&self.envelope.content, name) {
             (EnvelopeContent::Loop(pointer), "stats") => loop_stats(pointer),
             (EnvelopeContent::Loop(_), "results") => defined_attribute(&self.result(), name),
@@ -193,7 +192,7 @@ impl EnvelopeView {
     }
 
     /// Returns a field of the envelope itself.
-    fn envelope_word(&self, name: &str) -> Option<Native> {
+    fn envelope_key(&self, name: &str) -> Option<Native> {
         match name {
             "status" => Some(AliasedWord::status_value(self.envelope.is_ok)),
             "result" => Some(self.result()),
@@ -208,7 +207,7 @@ impl EnvelopeView {
                 Some(reference) => reference_field(&reference, name),
                 None => value_file(&self.result()),
             },
-            "results" | "stats" if matches!(self.envelope.content, EnvelopeContent::Loop(_)) => self.loop_word(name),
+            "results" | "stats" if matches!(self.envelope.content, EnvelopeContent::Loop(_)) => self.loop_key(name),
             "results" if !self.envelope.labels.is_empty() => {
                 let labels = self.envelope.labels.iter();
                 Some(Native::from_pairs(

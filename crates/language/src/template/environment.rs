@@ -8,7 +8,7 @@ use minijinja::{Environment, UndefinedBehavior};
 
 use crate::template::budget::{FUEL_MAX, RECURSION_MAX};
 use crate::template::tree::SyntaxError;
-use crate::template::{compare, filters, operators, weigh};
+use crate::template::{charges, compare, filters, operators};
 
 /// The environment.
 pub(crate) static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(build_environment);
@@ -151,7 +151,7 @@ fn build_environment() -> Environment<'static> {
     env.remove_global("joiner");
     operators::register(&mut env);
     compare::register(&mut env);
-    weigh::register(&mut env);
+    charges::register(&mut env);
     filters::register(&mut env);
     env
 }

@@ -6,6 +6,7 @@
 
 mod accumulated;
 mod budget;
+mod charges;
 mod compare;
 mod compile;
 mod convert;
@@ -24,7 +25,6 @@ mod session;
 mod step_pointer;
 mod taint;
 mod tree;
-mod weigh;
 
 pub use accumulated::{AccumulatedPart, AccumulatedParts};
 pub use budget::{ALLOCATION_BYTES_MAX, FUEL_MAX, OUTPUT_BYTES_MAX, RESULT_BYTES_MAX, SOURCE_BYTES_MAX};

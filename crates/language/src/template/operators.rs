@@ -207,8 +207,8 @@ fn slice_indices(
     let (first, last) = if step > 0 { (low, high) } else { (high, low) };
     let (start, end) = (bound(number(start)?, first), bound(number(end)?, last));
     let is_within = move |at: &i128| (step > 0 && *at < end) || (step < 0 && *at > end);
-    let places = std::iter::successors(Some(start), move |at| Some(at + step));
-    Ok(places.take_while(is_within).filter_map(|at| usize::try_from(at).ok()))
+    let indices = std::iter::successors(Some(start), move |at| Some(at + step));
+    Ok(indices.take_while(is_within).filter_map(|at| usize::try_from(at).ok()))
 }
 
 /// Whether `value` is a multiple of `divisor`; no value is a multiple of 0.

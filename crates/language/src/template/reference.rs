@@ -190,11 +190,11 @@ pub(crate) fn body_value(reference: &ResultRef) -> Native {
 /// Whether a body is unavailable; the rendering then fails with the reason.
 pub(crate) fn is_unavailable(reference: &ResultRef, loaded: &LoadedValues) -> bool {
     let reason = loaded.unavailable.get(&reference.uri).cloned();
-    let is_gone = reason.is_some();
-    if is_gone {
+    let is_unavailable = reason.is_some();
+    if is_unavailable {
         session::with_session(|session| session.unavailable = reason);
     }
-    is_gone
+    is_unavailable
 }
 
 impl Object for BodyValue {

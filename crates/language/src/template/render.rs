@@ -148,8 +148,8 @@ pub(crate) fn render_condition(template: &Template, scope: &Scope) -> Result<boo
         return Ok(is_true(&Native::from(template.source())));
     }
     let guard = session::start_rendering(scope, false);
-    let truth = run_program(template.program(), scope).map(|value| is_true(&value));
-    finish_rendering(template, guard, truth).map(|(truth, _)| truth)
+    let condition = run_program(template.program(), scope).map(|value| is_true(&value));
+    finish_rendering(template, guard, condition).map(|(condition, _)| condition)
 }
 
 /// Renders a template to the author's text and the values between, with the origin of each.

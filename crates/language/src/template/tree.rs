@@ -186,12 +186,6 @@ impl Template {
         self.program.uses.clone()
     }
 
-    /// Whether it uses the keychain, so that its value may contain a secret.
-    pub fn reads_secrets(&self) -> bool {
-        let root = |path: &String| path.split(['.', '[']).next() == Some("keychain");
-        self.program.paths.iter().any(root)
-    }
-
     /// Whether it is a single expression that is not marked as code.
     pub fn is_one_value(&self) -> bool {
         let marks = ["raw_sql", "raw_py", "raw_rhai", "raw_jq"];

@@ -43,28 +43,28 @@ impl Node {
             ScalarQuoting::Plain | ScalarQuoting::Block => 0,
             ScalarQuoting::SingleQuoted | ScalarQuoting::DoubleQuoted => 1,
         };
-        let mut rest = body.get(skipped..)?;
+        let mut remaining = body.get(skipped..)?;
         let mut count = 0;
-        while let Some(first) = rest.chars().next() {
+        while let Some(first) = remaining.chars().next() {
             let (width, visible) = match (style, first) {
-                (ScalarQuoting::DoubleQuoted, '\\') => escape_length(rest),
+                (ScalarQuoting::DoubleQuoted, '\\') => escape_length(remaining),
                 (ScalarQuoting::SingleQuoted, '\'') => (2, true),
                 _ => (first.len_utf8(), !first.is_whitespace()),
             };
-            let at = self.span.start as usize + body.len() - rest.len();
+            let at = self.span.start as usize + body.len() - remaining.len();
             if visible && count == line {
                 return Some(if end { at + width } else { at });
             }
             count += usize::from(visible);
-            rest = rest.get(width..)?;
+            remaining = remaining.get(width..)?;
         }
         None
     }
 }
 
 /// Returns the length of an escape and whether it encodes a visible character.
-fn escape_length(rest: &str) -> (usize, bool) {
-    match rest.as_bytes().get(1) {
+fn escape_length(remaining: &str) -> (usize, bool) {
+    match remaining.as_bytes().get(1) {
         Some(b'x') => (4, true),
         Some(b'u') => (6, true),
         Some(b'U') => (10, true),
@@ -77,16 +77,16 @@ fn escape_length(rest: &str) -> (usize, bool) {
 pub(crate) fn without_properties(text: &str, span: Span, style: ScalarQuoting) -> Span {
     let written = text.get(span.start as usize..span.end as usize);
     let written = written.unwrap_or_default();
-    let mut rest = written;
-    while rest.starts_with(['&', '!']) {
-        let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
-        rest = rest[end..].trim_start();
+    let mut remaining = written;
+    while remaining.starts_with(['&', '!']) {
+        let end = remaining.find(char::is_whitespace).unwrap_or(remaining.len());
+        remaining = remaining[end..].trim_start();
     }
     if style == ScalarQuoting::Block {
-        let header = rest.find('\n').map_or(rest.len(), |at| at + 1);
-        rest = rest[header..].trim_start();
+        let header = remaining.find('\n').map_or(remaining.len(), |at| at + 1);
+        remaining = remaining[header..].trim_start();
     }
-    let skipped = &written[..written.len() - rest.len()];
+    let skipped = &written[..written.len() - remaining.len()];
     let column = match skipped.rsplit_once('\n') {
         Some((_, last)) => to_u32(last.chars().count() + 1),
         None => span.column + to_u32(skipped.chars().count()),

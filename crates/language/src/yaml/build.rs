@@ -321,7 +321,7 @@ impl Builder {
 fn close_map(map: OpenMap) -> Vec<MapEntry> {
     let OpenMap {
         mut entries,
-        key_spans: mut known,
+        key_spans: mut keys,
         merge_nodes: merged,
         ..
     } = map;
@@ -330,7 +330,7 @@ fn close_map(map: OpenMap) -> Vec<MapEntry> {
             continue;
         };
         for entry in from {
-            if known.insert(entry.key.clone(), entry.span).is_none() {
+            if keys.insert(entry.key.clone(), entry.span).is_none() {
                 entries.push(entry);
             }
         }

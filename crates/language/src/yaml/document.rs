@@ -55,7 +55,7 @@ fn decode(bytes: &[u8]) -> Result<&str, (&'static str, String)> {
         return Err(("E0005", message));
     }
     match text.find('\0') {
-        Some(at) => Err(("E0002", format!("byte {at} is a NUL character"))),
+        Some(offset) => Err(("E0002", format!("byte {offset} is a NUL character"))),
         None => Ok(text),
     }
 }
@@ -78,12 +78,12 @@ fn refused_documents(name: &str, code: &'static str, message: String) -> YamlDoc
 }
 
 fn parse_text(source: SourceText) -> YamlDocuments {
-    let places = ByteOffsets::from_text(&source.text);
+    let offsets = ByteOffsets::from_text(&source.text);
     let mut builder = Builder::new(source.clone());
     for event in Parser::new_from_str(&source.text) {
         let outcome = match event {
-            Ok((event, span)) => builder.apply_event(event, places.span_between(span.start, span.end)),
-            Err(error) => Err(Box::new(syntax_error(&error, &places, &source))),
+            Ok((event, span)) => builder.apply_event(event, offsets.span_between(span.start, span.end)),
+            Err(error) => Err(Box::new(syntax_error(&error, &offsets, &source))),
         };
         if let Err(fatal) = outcome {
             builder.diagnostics.push(*fatal);
@@ -109,7 +109,7 @@ impl ByteOffsets {
         let bytes = if text.is_ascii() {
             Vec::new()
         } else {
-            text.char_indices().map(|(at, _)| to_u32(at)).collect()
+            text.char_indices().map(|(offset, _)| to_u32(offset)).collect()
         };
         Self {
             bytes,
@@ -137,16 +137,16 @@ impl ByteOffsets {
     }
 }
 
-fn syntax_error(error: &ScanError, places: &ByteOffsets, source: &SourceText) -> Diagnostic {
-    let at = places.byte_at(error.marker().index()) as usize;
-    let span = span_at(&source.text, at, at + 1);
+fn syntax_error(error: &ScanError, offsets: &ByteOffsets, source: &SourceText) -> Diagnostic {
+    let offset = offsets.byte_at(error.marker().index()) as usize;
+    let span = span_at(&source.text, offset, offset + 1);
     // The scanner reads ahead of the events and has its own limit on nested brackets.
     if error.info().contains("recursion limit") {
         return too_deep_error(span, source);
     }
     let diagnostic =
         Diagnostic::new("E0003", format!("invalid YAML: {}", error.info()), span, source).with_label("here");
-    match unquoted_template(&source.text, at) {
+    match unquoted_template(&source.text, offset) {
         Some(line) => diagnostic.with_help(format!(
             "line {line} has a value that begins with `{{{{`: quote the template, `\"{{{{ … }}}}\"`"
         )),
@@ -154,9 +154,9 @@ fn syntax_error(error: &ScanError, places: &ByteOffsets, source: &SourceText) ->
     }
 }
 
-/// Returns the line at or just before `at` whose value starts with unquoted braces.
-fn unquoted_template(text: &str, at: usize) -> Option<usize> {
-    let last = text.get(..at)?.matches('\n').count();
+/// Returns the line at or just before `offset` whose value starts with unquoted braces.
+fn unquoted_template(text: &str, offset: usize) -> Option<usize> {
+    let last = text.get(..offset)?.matches('\n').count();
     let lines = text.lines().enumerate().skip(last.saturating_sub(1)).take(2);
     let suspects = lines.filter(|(_, line)| {
         let value = line.split_once(": ").map_or(*line, |(_, value)| value);

@@ -2,10 +2,10 @@
 
 use crate::yaml::node::{MapEntry, Node, NodeValue};
 
-/// Merges `over` into `base`: maps merge deeply, scalars and lists replace. Each value keeps its span.
-pub(crate) fn overlay(base: &Node, over: &Node) -> Node {
-    let (NodeValue::Map(below), NodeValue::Map(above)) = (&base.value, &over.value) else {
-        return over.clone();
+/// Merges `changes` into `base`: maps merge deeply, scalars and lists replace. Each value keeps its span.
+pub(crate) fn overlay(base: &Node, changes: &Node) -> Node {
+    let (NodeValue::Map(below), NodeValue::Map(above)) = (&base.value, &changes.value) else {
+        return changes.clone();
     };
     let mut merged: Vec<MapEntry> = below.clone();
     for entry in above {
@@ -21,7 +21,7 @@ pub(crate) fn overlay(base: &Node, over: &Node) -> Node {
         }
     }
     Node {
-        span: over.span,
+        span: changes.span,
         value: NodeValue::Map(merged),
     }
 }

@@ -330,6 +330,7 @@ payload!(
 );
 payload!(
     /// A task started.
+    #[derive(Default)]
     TaskStarted {
         /// The rendered input, shortened, with secrets masked.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -433,6 +434,22 @@ payload!(
         set: Option<RawJson>,
     }
 );
+impl TaskEnded {
+    /// Returns the end of a task without writes and without a body outside the log.
+    pub fn new(outcome: RawJson, directive: Directive) -> Self {
+        Self {
+            outcome,
+            result_ref: None,
+            matched_rule_index: None,
+            directive,
+            to: None,
+            set_iter: None,
+            set_ctx: None,
+            set: None,
+        }
+    }
+}
+
 payload!(
     /// A policy rule chose another action than to continue with the next task.
     PolicyEvaluated {

@@ -1,14 +1,15 @@
-//! The form of events in the log: one JSON object per append, shared envelope fields hoisted, defaults left out.
+//! The form of events in the log: one JSON object per append. Fields that its events share are stored once, and default
+//! values are omitted.
 //!
-//! Enters: the events of one append, in order. Leaves: text a database can expand with its JSON functions.
-//! Header: `b` first event id, `t` timestamp and `r` recorded time of the first event in microseconds, `s` `n` step
-//! and run of the first event that has a step, `w` the first worker, `z` the trace where one was given, `e` the events. Last,
-//! `y`: a checksum (CRC-32) of the execution, the first seq and the text before it.
-//! Event: `k` kind, `i` id less `b` (left out: its index), `t` and `r` microseconds after the header's (left out: 0),
-//! `c` cause (left out: the event before; 0: none), `o` 1 for the worker as source (left out: the server), `w` worker
-//! (left out: the header's if `o`, else none), `s` and `n` step and run (left out: the header's; `s` empty: none),
-//! `x` iteration, `l` task, `v` visit and `a` attempt (left out: 1 with a task, else 0), `g` page, `d` duration in
-//! milliseconds, `m` meta, `p` payload (left out: empty).
+//! Input: the events of one append, in order. Output: text that a database can expand with its JSON functions.
+//! Header: `b` ID of the first event, `t` timestamp and `r` recorded time of the first event in microseconds, `s` and `n`
+//! step and run of the first event that has a step, `w` the first worker, `z` the trace if it is not the default, `e` the
+//! events. Last, `y`: a checksum (CRC-32) of the execution, the first seq and the text before it.
+//! Event: `k` kind, `i` ID minus `b` (default: its index), `t` and `r` microseconds after those of the header (default:
+//! 0), `c` cause (default: the previous event; 0: none), `o` 1 if the source is the worker (default: the server), `w`
+//! worker (default: that of the header if `o` is 1, otherwise none), `s` and `n` step and run (default: those of the
+//! header; an empty `s`: none), `x` iteration, `l` task, `v` visit and `a` attempt (default: 1 with a task, otherwise 0),
+//! `g` page, `d` duration in milliseconds, `m` meta, `p` payload (default: empty).
 
 mod checksum;
 mod read;
@@ -16,5 +17,5 @@ mod read;
 mod tests;
 mod write;
 
-pub use read::{CodecError, EventHead, Unpacked, unpack, unpack_wanted};
+pub use read::{CodecError, EventHead, Unpacked, unpack, unpack_selected};
 pub use write::{PackedAppend, pack};

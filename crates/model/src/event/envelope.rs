@@ -53,35 +53,16 @@ pub type ReportedEvent = Event<Option<EventId>>;
 impl ReportedEvent {
     /// The event with its final ID.
     pub fn with_id(self, event_id: EventId) -> Event {
-        let Self {
-            event_id: _,
-            execution_id,
-            seq,
-            cause_seq,
-            timestamp,
-            recorded_at,
-            source,
-            location,
-            duration_ms,
-            worker_id,
-            trace_id,
-            meta,
-            body,
-        } = self;
         Event {
-            event_id,
-            execution_id,
-            seq,
-            cause_seq,
-            timestamp,
-            recorded_at,
-            source,
-            location,
-            duration_ms,
-            worker_id,
-            trace_id,
-            meta,
-            body,
+            seq: self.seq,
+            cause_seq: self.cause_seq,
+            recorded_at: self.recorded_at,
+            source: self.source,
+            duration_ms: self.duration_ms,
+            worker_id: self.worker_id,
+            trace_id: self.trace_id,
+            meta: self.meta,
+            ..Event::new(event_id, self.execution_id, self.timestamp, self.location, self.body)
         }
     }
 }
@@ -118,6 +99,14 @@ fn is_zero(n: &u32) -> bool {
 }
 
 impl EventLocation {
+    /// The location of a step, without a run.
+    pub fn of_step(step: &Name) -> Self {
+        Self {
+            step: Some(step.clone()),
+            ..Self::default()
+        }
+    }
+
     /// The location of a step run.
     pub fn of_step_run(run: &StepRunId) -> Self {
         Self {
@@ -333,6 +322,25 @@ pub enum RecordedResult<'a> {
 }
 
 impl<Id> Event<Id> {
+    /// Returns an event of the server that is not in the log yet: it has no seq and no cause.
+    pub fn new(event_id: Id, execution: ExecutionId, now: Time, location: EventLocation, body: EventBody) -> Self {
+        Self {
+            event_id,
+            execution_id: execution,
+            seq: Seq(0),
+            cause_seq: None,
+            timestamp: now,
+            recorded_at: now,
+            source: EventSource::Server,
+            location,
+            duration_ms: None,
+            worker_id: None,
+            trace_id: None,
+            meta: None,
+            body,
+        }
+    }
+
     /// The kind.
     pub fn kind(&self) -> EventKind {
         self.body.kind()

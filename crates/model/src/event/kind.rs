@@ -145,11 +145,6 @@ impl EventKind {
         Self::from_stored_name(name).or_else(|| Self::ALL.iter().copied().find(|kind| kind.aliases().contains(&name)))
     }
 
-    /// Whether `event.name` of this kind equals `name` in a condition.
-    pub fn has_name(self, name: &str) -> bool {
-        self.name() == name || self.aliases().contains(&name)
-    }
-
     /// Finds the kind for an older name: `sink.*` is a task that stores, `case.*` an evaluation of arcs.
     pub fn from_legacy_name(name: &str) -> Option<Self> {
         let (family, verb) = name.split_once('.')?;
@@ -270,13 +265,6 @@ mod tests {
             EventKind::from_name("retry.processed").map(EventKind::to_failed),
             Some(EventKind::AttemptFailed)
         );
-    }
-
-    #[test]
-    fn a_loops_end_answers_to_both_names() {
-        assert!(EventKind::LoopDone.has_name("loop.done"));
-        assert!(EventKind::LoopDone.has_name("step.done"));
-        assert!(!EventKind::StepFailed.has_name("step.done"));
     }
 
     #[test]

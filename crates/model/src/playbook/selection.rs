@@ -109,11 +109,11 @@ mod tests {
     fn of_an_http_response_a_path_is_tried_in_its_data_too() {
         let result = json!({"status_code": 200, "data": {"status_code": 7, "page": 3}});
         let paths = [("$.page", "page"), ("$.status_code", "code")];
-        let elsewhere = control(&paths);
-        assert_eq!(elsewhere.page_of(&result), None);
+        let other_pointers = control(&paths);
+        assert_eq!(other_pointers.page_of(&result), None);
         let response = ResultControl {
             selects_in_data: true,
-            ..elsewhere
+            ..other_pointers
         };
         assert_eq!(response.page_of(&result), Some(3));
         let fields = response.select_from(&result).unwrap().fields;

@@ -24,8 +24,8 @@ impl ByteRateLimit {
         let now = Instant::now();
         let passed = u64::try_from((now - self.refilled_at).as_millis()).unwrap_or(u64::MAX);
         if passed > 0 {
-            let earned = self.per_second.saturating_mul(passed) / 1000;
-            self.remaining = self.remaining.saturating_add(earned).min(self.per_second);
+            let refill = self.per_second.saturating_mul(passed) / 1000;
+            self.remaining = self.remaining.saturating_add(refill).min(self.per_second);
             self.refilled_at = now;
         }
         let admits = bytes <= self.remaining;

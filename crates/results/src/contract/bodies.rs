@@ -118,7 +118,7 @@ pub fn noise_bytes(count: usize) -> Bytes {
     std::iter::repeat_with(next).take(count).collect()
 }
 
-fn expect_ok<T>(result: Result<T, Error>) -> T {
+pub(super) fn expect_ok<T>(result: Result<T, Error>) -> T {
     result.unwrap_or_else(|error| panic!("the store returned an error: {error:?}"))
 }
 
@@ -349,8 +349,12 @@ pub async fn only_a_body_that_was_not_stored_again_is_removed_as_old(site: &dyn 
     assert_eq!(expect_ok(list_old(&*bodies, Time(0), None, 10).await), []);
     let later = Time(i64::MAX / 4);
     let first = expect_ok(list_old(&*bodies, later, None, 2).await);
-    let rest = list_old(&*bodies, later, Some(&first[1].sha256), 2).await;
-    let listed_bodies: Vec<_> = first.into_iter().chain(expect_ok(rest)).map(|old| old.sha256).collect();
+    let next_page = list_old(&*bodies, later, Some(&first[1].sha256), 2).await;
+    let listed_bodies: Vec<_> = first
+        .into_iter()
+        .chain(expect_ok(next_page))
+        .map(|old| old.sha256)
+        .collect();
     assert_eq!(listed_bodies, sorted);
     assert!(!expect_ok(bodies.delete_stored_before(&hashes[0], Time(0)).await));
     assert!(expect_ok(bodies.delete_stored_before(&hashes[0], later).await));

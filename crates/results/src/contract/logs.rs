@@ -6,7 +6,8 @@ use model::id::{ExecutionId, Name};
 use model::task_log::{LogLine, LogStream};
 use model::time::Time;
 
-use crate::{Error, LogPage, LogQuery, TaskLogs};
+use super::bodies::expect_ok;
+use crate::{LogPage, LogQuery, TaskLogs};
 
 /// Runs the suite; the expression creates a new store, and values that must outlive it.
 #[macro_export]
@@ -23,7 +24,7 @@ macro_rules! logs_contract_suite {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $fact() {
-                let (logs, _kept) = $logs;
+                let (logs, _guard) = $logs;
                 $crate::contract::$fact(logs).await;
             }
         )*
@@ -46,17 +47,13 @@ pub fn log_line(text: &str) -> LogLine {
     }
 }
 
-fn expect_ok<T>(result: Result<T, Error>) -> T {
-    result.unwrap_or_else(|error| panic!("the store returned an error: {error:?}"))
-}
-
 async fn read_page(logs: &dyn TaskLogs, after: u64, limit: usize) -> LogPage {
-    let ask = LogQuery {
+    let query = LogQuery {
         after,
         limit,
         ..LogQuery::default()
     };
-    expect_ok(logs.read(ExecutionId(7), &ask).await)
+    expect_ok(logs.read(ExecutionId(7), &query).await)
 }
 
 /// A reader that continues after a page sees each line once, and new lines when they arrive.
@@ -82,11 +79,11 @@ pub async fn an_execution_sees_only_its_own_lines(logs: Arc<dyn TaskLogs>) {
     };
     expect_ok(logs.append(&[log_line("one"), other.clone(), log_line("two")]).await);
     assert_eq!(read_page(&*logs, 0, 10).await.lines, [log_line("one"), log_line("two")]);
-    let ask = LogQuery {
+    let query = LogQuery {
         limit: 10,
         ..LogQuery::default()
     };
-    assert_eq!(expect_ok(logs.read(ExecutionId(8), &ask).await).lines, [other]);
+    assert_eq!(expect_ok(logs.read(ExecutionId(8), &query).await).lines, [other]);
 }
 
 /// A reader may request the lines of one task only.
@@ -98,13 +95,13 @@ pub async fn lines_are_narrowed_to_a_step_and_a_task(logs: Arc<dyn TaskLogs>) {
     };
     expect_ok(logs.append(&[at("a", "x"), at("a", "y"), at("b", "x")]).await);
     let texts = async |step: Option<&str>, task: Option<&str>| {
-        let ask = LogQuery {
+        let query = LogQuery {
             after: 0,
             limit: 10,
             step: step.map(Name::from),
             task: task.map(Name::from),
         };
-        let page = expect_ok(logs.read(ExecutionId(7), &ask).await);
+        let page = expect_ok(logs.read(ExecutionId(7), &query).await);
         let texts = page.lines.into_iter().map(|line| line.text);
         texts.collect::<Vec<_>>()
     };

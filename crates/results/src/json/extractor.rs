@@ -105,17 +105,17 @@ impl JsonExtractor {
     /// Scans the next part of the text.
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<(), JsonScanError> {
         self.bytes += bytes.len() as u64;
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let (plain, after) = rest.split_at(self.scanner.skip_plain(rest));
+        let mut remaining = bytes;
+        while !remaining.is_empty() {
+            let (plain, after) = remaining.split_at(self.scanner.skip_plain(remaining));
             // Plain characters can be cut anywhere.
             if !plain.is_empty() && self.capture_bytes(plain) && self.scanner.is_in_string() {
                 self.mark_cut();
             }
-            rest = after;
-            if let Some((byte, after)) = rest.split_first() {
+            remaining = after;
+            if let Some((byte, after)) = remaining.split_first() {
                 self.scan_byte(*byte)?;
-                rest = after;
+                remaining = after;
             }
         }
         Ok(())

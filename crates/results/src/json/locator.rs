@@ -41,9 +41,9 @@ impl ElementOffsets {
         let offset = |n: u64| usize::try_from(n).ok().and_then(|n| self.offsets.get(n));
         let first = indices.start / self.stride;
         let behind = indices.end.div_ceil(self.stride);
-        let begin = offset(first).copied().unwrap_or(self.end);
+        let start = offset(first).copied().unwrap_or(self.end);
         let end = offset(behind).copied().unwrap_or(self.end);
-        (begin..end.max(begin), first * self.stride)
+        (start..end.max(start), first * self.stride)
     }
 }
 
@@ -66,11 +66,11 @@ struct LocatedCandidate {
 }
 
 impl LocatedCandidate {
-    fn new(begin: ValueStart, at: u64, is_text: bool) -> Self {
+    fn new(start: ValueStart, at: u64, is_text: bool) -> Self {
         Self {
             range: at..at,
             is_open: true,
-            is_list: begin == ValueStart::Array,
+            is_list: start == ValueStart::Array,
             is_text,
             element_offsets: ElementOffsets {
                 total: 0,
@@ -82,18 +82,18 @@ impl LocatedCandidate {
     }
 
     fn add_element(&mut self, at: u64) {
-        let places = &mut self.element_offsets;
-        if places.total.is_multiple_of(places.stride) {
-            places.offsets.push(at);
+        let elements = &mut self.element_offsets;
+        if elements.total.is_multiple_of(elements.stride) {
+            elements.offsets.push(at);
         }
-        places.total += 1;
-        if places.offsets.len() > OFFSETS_MAX {
-            let mut is_kept = false;
-            places.offsets.retain(|_| {
-                is_kept = !is_kept;
-                is_kept
+        elements.total += 1;
+        if elements.offsets.len() > OFFSETS_MAX {
+            let mut is_retained = false;
+            elements.offsets.retain(|_| {
+                is_retained = !is_retained;
+                is_retained
             });
-            places.stride *= 2;
+            elements.stride *= 2;
         }
     }
 }
@@ -111,15 +111,15 @@ impl<'p> JsonLocator<'p> {
 
     /// Scans the next part of the text.
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<(), JsonScanError> {
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let (plain, after) = rest.split_at(self.scanner.skip_plain(rest));
+        let mut remaining = bytes;
+        while !remaining.is_empty() {
+            let (plain, after) = remaining.split_at(self.scanner.skip_plain(remaining));
             self.path.capture_key(plain);
             self.position += plain.len() as u64;
-            rest = after;
-            if let Some((byte, after)) = rest.split_first() {
+            remaining = after;
+            if let Some((byte, after)) = remaining.split_first() {
                 self.scan_byte(*byte)?;
-                rest = after;
+                remaining = after;
             }
         }
         Ok(())
@@ -230,14 +230,14 @@ impl ElementSplitter {
 
     /// Scans the next part of the text.
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<(), JsonScanError> {
-        let mut rest = bytes;
-        while !rest.is_empty() && !self.is_done() {
-            let (plain, after) = rest.split_at(self.scanner.skip_plain(rest));
+        let mut remaining = bytes;
+        while !remaining.is_empty() && !self.is_done() {
+            let (plain, after) = remaining.split_at(self.scanner.skip_plain(remaining));
             self.capture_bytes(plain);
-            rest = after;
-            if let Some((byte, after)) = rest.split_first() {
+            remaining = after;
+            if let Some((byte, after)) = remaining.split_first() {
                 self.scan_byte(*byte)?;
-                rest = after;
+                remaining = after;
             }
         }
         Ok(())
@@ -249,8 +249,8 @@ impl ElementSplitter {
         if step.is_after_number && depth == 1 {
             self.end_element();
         }
-        let begins = matches!(step.value_start, Some(begin) if begin != ValueStart::Key);
-        if begins && depth == 1 && self.index >= self.indices.start {
+        let is_value_start = matches!(step.value_start, Some(start) if start != ValueStart::Key);
+        if is_value_start && depth == 1 && self.index >= self.indices.start {
             self.element = Some(Vec::new());
         }
         self.capture_bytes(&[byte]);

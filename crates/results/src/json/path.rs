@@ -4,36 +4,36 @@ use model::result_ref::PathSegment;
 
 /// Parses a `JSONPath` such as `$.a['b'][0]`; returns `None` for other forms.
 pub fn parse_plain_path(path: &str) -> Option<Vec<PathSegment>> {
-    let mut rest = path.trim().strip_prefix('$')?;
+    let mut remaining = path.trim().strip_prefix('$')?;
     let mut segments = Vec::new();
-    while !rest.is_empty() {
-        let (segment, after) = match rest.strip_prefix('.') {
+    while !remaining.is_empty() {
+        let (segment, after) = match remaining.strip_prefix('.') {
             Some(name) => parse_key(name)?,
-            None => parse_bracket(rest.strip_prefix('[')?)?,
+            None => parse_bracket(remaining.strip_prefix('[')?)?,
         };
         segments.push(segment);
-        rest = after;
+        remaining = after;
     }
     Some(segments)
 }
 
-fn parse_key(rest: &str) -> Option<(PathSegment, &str)> {
+fn parse_key(remaining: &str) -> Option<(PathSegment, &str)> {
     let is_name = |c: char| c == '_' || c.is_alphanumeric();
-    let end = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
-    let (name, after) = rest.split_at(end);
+    let end = remaining.find(|c| !is_name(c)).unwrap_or(remaining.len());
+    let (name, after) = remaining.split_at(end);
     let is_key = name.starts_with(|c: char| !c.is_ascii_digit());
     is_key.then(|| (PathSegment::Key(name.to_owned()), after))
 }
 
-fn parse_bracket(rest: &str) -> Option<(PathSegment, &str)> {
-    let quote = rest.chars().next()?;
+fn parse_bracket(remaining: &str) -> Option<(PathSegment, &str)> {
+    let quote = remaining.chars().next()?;
     if quote == '\'' || quote == '"' {
-        let (name, after) = rest[1..].split_once(quote)?;
+        let (name, after) = remaining[1..].split_once(quote)?;
         let after = after.strip_prefix(']')?;
         let is_plain = !name.contains('\\');
         return is_plain.then(|| (PathSegment::Key(name.to_owned()), after));
     }
-    let (digits, after) = rest.split_once(']')?;
+    let (digits, after) = remaining.split_once(']')?;
     let is_index = digits == "0" || (!digits.starts_with('0') && digits.bytes().all(|byte| byte.is_ascii_digit()));
     let index = digits.parse().ok().filter(|_| is_index)?;
     Some((PathSegment::Index(index), after))

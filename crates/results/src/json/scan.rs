@@ -92,13 +92,13 @@ impl JsonScanner {
 
     /// Scans the next part of the text.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<(), JsonScanError> {
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let plain = self.skip_plain(rest);
-            rest = &rest[plain..];
-            if let Some((byte, after)) = rest.split_first() {
+        let mut remaining = bytes;
+        while !remaining.is_empty() {
+            let plain = self.skip_plain(remaining);
+            remaining = &remaining[plain..];
+            if let Some((byte, after)) = remaining.split_first() {
                 self.step(*byte)?;
-                rest = after;
+                remaining = after;
             }
         }
         Ok(())
@@ -174,12 +174,12 @@ impl JsonScanner {
                     }
                 }
             }
-            ScanState::Literal { remaining: rest } => {
-                let (due, after) = rest.split_first()?;
+            ScanState::Literal { remaining } => {
+                let (due, after) = remaining.split_first()?;
                 if *due != byte {
                     return None;
                 }
-                *rest = after;
+                *remaining = after;
                 if !after.is_empty() {
                     return Some(ByteStep::default());
                 }
@@ -215,7 +215,7 @@ impl JsonScanner {
     }
 
     fn start_value(&mut self, byte: u8) -> Option<ByteStep> {
-        let rest: &'static [u8] = match byte {
+        let tail: &'static [u8] = match byte {
             b'{' | b'[' => return self.open_container(byte == b'{'),
             b'"' => return Some(self.start_string(false)),
             b'-' | b'0'..=b'9' => {
@@ -229,7 +229,7 @@ impl JsonScanner {
             b'n' => b"ull",
             _ => return None,
         };
-        self.state = ScanState::Literal { remaining: rest };
+        self.state = ScanState::Literal { remaining: tail };
         Some(start_step(ValueStart::Scalar))
     }
 
@@ -278,9 +278,9 @@ const END_STEP: ByteStep = ByteStep {
     is_end: true,
 };
 
-fn start_step(begin: ValueStart) -> ByteStep {
+fn start_step(start: ValueStart) -> ByteStep {
     ByteStep {
-        value_start: Some(begin),
+        value_start: Some(start),
         ..ByteStep::default()
     }
 }

@@ -14,11 +14,11 @@ fn is_accepted(text: &[u8], piece: usize) -> bool {
 
 fn extract_in_chunks(text: &str, paths: &[&str], head: usize, piece: usize) -> ExtractedFields {
     let selected_paths = paths.iter().map(|path| parse_plain_path(path).unwrap()).collect();
-    let mut glean = JsonExtractor::new(selected_paths, head);
+    let mut extractor = JsonExtractor::new(selected_paths, head);
     for part in text.as_bytes().chunks(piece) {
-        glean.feed(part).unwrap();
+        extractor.feed(part).unwrap();
     }
-    glean.finish().unwrap()
+    extractor.finish().unwrap()
 }
 
 #[test]

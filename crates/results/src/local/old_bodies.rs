@@ -40,15 +40,15 @@ impl DirBodyStore {
     /// Lists bodies older than `before` whose hashes follow `after`, one shard directory after another.
     pub(super) fn list_old(&self, before: Time, after: Option<&str>, limit: usize) -> Result<Vec<BodyEntry>, Error> {
         let mut bodies = Vec::new();
-        for rack in 0..=u8::MAX {
-            let rack = format!("{rack:02x}");
+        for shard in 0..=u8::MAX {
+            let shard = format!("{shard:02x}");
             if bodies.len() >= limit {
                 break;
             }
-            if after.is_some_and(|after| rack.as_str() < &after[..after.len().min(2)]) {
+            if after.is_some_and(|after| shard.as_str() < &after[..after.len().min(2)]) {
                 continue;
             }
-            let mut shard_bodies = list_shard(&self.dir.join(&rack), &rack, before)?;
+            let mut shard_bodies = list_shard(&self.dir.join(&shard), &shard, before)?;
             shard_bodies.retain(|old| after.is_none_or(|after| old.sha256.as_str() > after));
             shard_bodies.sort_by(|a, b| a.sha256.cmp(&b.sha256));
             bodies.extend(shard_bodies);
@@ -75,7 +75,7 @@ impl DirBodyStore {
     }
 }
 
-fn list_shard(dir: &Path, rack: &str, before: Time) -> Result<Vec<BodyEntry>, Error> {
+fn list_shard(dir: &Path, shard: &str, before: Time) -> Result<Vec<BodyEntry>, Error> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -84,7 +84,7 @@ fn list_shard(dir: &Path, rack: &str, before: Time) -> Result<Vec<BodyEntry>, Er
     let mut bodies = Vec::new();
     for entry in entries {
         let entry = entry.map_err(|error| disk_error(dir, error))?;
-        let sha256 = format!("{rack}{}", entry.file_name().to_string_lossy());
+        let sha256 = format!("{shard}{}", entry.file_name().to_string_lossy());
         let meta = match entry.metadata() {
             Ok(meta) => meta,
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,

@@ -105,9 +105,9 @@ impl TaskLogs for FileLogs {
         written.map_err(|error| self.disk_error(error))
     }
 
-    async fn read(&self, execution: ExecutionId, ask: &LogQuery) -> Result<LogPage, Error> {
-        let (dir, ask) = (self.dir.clone(), ask.clone());
-        let page = run_blocking(move || read_page(&dir, execution, &ask));
+    async fn read(&self, execution: ExecutionId, query: &LogQuery) -> Result<LogPage, Error> {
+        let (dir, query) = (self.dir.clone(), query.clone());
+        let page = run_blocking(move || read_page(&dir, execution, &query));
         let page = page.await.expect("reading lines does not panic");
         page.map_err(|error| self.disk_error(error))
     }
@@ -122,20 +122,20 @@ pub fn read_logs(dir: &Path, execution: ExecutionId) -> io::Result<Vec<LogLine>>
     Ok(read_page(dir, execution, &query)?.lines)
 }
 
-fn read_page(dir: &Path, execution: ExecutionId, ask: &LogQuery) -> io::Result<LogPage> {
+fn read_page(dir: &Path, execution: ExecutionId, query: &LogQuery) -> io::Result<LogPage> {
     let mut page = LogPage {
         lines: Vec::new(),
-        next_after: ask.after,
+        next_after: query.after,
     };
     let mut file = match File::open(log_path(dir, execution)) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(page),
         Err(error) => return Err(error),
     };
-    file.seek(SeekFrom::Start(ask.after))?;
+    file.seek(SeekFrom::Start(query.after))?;
     let mut reader = BufReader::new(file);
     let mut text = Vec::new();
-    while page.lines.len() < ask.limit {
+    while page.lines.len() < query.limit {
         text.clear();
         let read = reader.read_until(b'\n', &mut text)?;
         if text.last() != Some(&b'\n') {
@@ -143,7 +143,7 @@ fn read_page(dir: &Path, execution: ExecutionId, ask: &LogQuery) -> io::Result<L
         }
         page.next_after += read as u64;
         let line = serde_json::from_slice::<LogLine>(&text).ok();
-        page.lines.extend(line.filter(|line| ask.matches(line)));
+        page.lines.extend(line.filter(|line| query.matches(line)));
     }
     Ok(page)
 }
@@ -173,8 +173,8 @@ mod tests {
             .open(log_path(dir.path(), ExecutionId(7)))
             .unwrap();
         let text = serde_json::to_string(&log_line("two")).unwrap();
-        let (begin, end) = text.split_at(10);
-        file.write_all(begin.as_bytes()).unwrap();
+        let (start, end) = text.split_at(10);
+        file.write_all(start.as_bytes()).unwrap();
         assert_eq!(read_logs(dir.path(), ExecutionId(7)).unwrap(), [log_line("one")]);
         file.write_all(format!("{end}\n").as_bytes()).unwrap();
         let read = read_logs(dir.path(), ExecutionId(7)).unwrap();

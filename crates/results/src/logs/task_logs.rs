@@ -48,5 +48,5 @@ pub trait TaskLogs: Send + Sync {
     async fn append(&self, lines: &[LogLine]) -> Result<(), Error>;
 
     /// Reads lines of an execution; empty if it printed nothing.
-    async fn read(&self, execution: ExecutionId, ask: &LogQuery) -> Result<LogPage, Error>;
+    async fn read(&self, execution: ExecutionId, query: &LogQuery) -> Result<LogPage, Error>;
 }

@@ -56,7 +56,7 @@ impl NatsConnection {
         format!("NATS bucket {}", self.config.bucket)
     }
 
-    /// Fields of a reference that say where a body is.
+    /// The location of a body, for its reference.
     pub(super) fn body_location(&self, key: &str) -> Map<String, Value> {
         let fields = [("bucket", self.bucket()), ("key", key)];
         Map::from_iter(fields.map(|(name, value)| (name.to_owned(), Value::from(value))))
@@ -101,26 +101,6 @@ impl NatsConnection {
     }
 }
 
-/// Remaining retries.
-pub(super) struct RetryDelays(std::slice::Iter<'static, Duration>);
-
-impl RetryDelays {
-    pub(super) fn new() -> Self {
-        Self(RETRY_WAITS.iter())
-    }
-
-    /// Waits before the next attempt; returns the error if it is not transient or no attempt is left.
-    pub(super) async fn wait_for_retry(&mut self, error: Error) -> Result<(), Error> {
-        match self.0.next() {
-            Some(wait) if matches!(error, Error::Unavailable { .. }) => {
-                sleep(*wait).await;
-                Ok(())
-            }
-            _ => Err(error),
-        }
-    }
-}
-
 /// A bucket that is looked up on first use and again after an error.
 pub(super) struct BucketHandle<B>(Mutex<Option<B>>);
 
@@ -129,18 +109,33 @@ impl<B: Clone> BucketHandle<B> {
         Self(Mutex::new(None))
     }
 
-    pub(super) fn cached(&self) -> Option<B> {
-        self.lock().clone()
+    /// Returns the bucket; runs `open` unless it is cached.
+    pub(super) async fn get(&self, open: impl AsyncFnOnce() -> Result<B, Error>) -> Result<B, Error> {
+        if let Some(bucket) = self.lock().clone() {
+            return Ok(bucket);
+        }
+        let bucket = open().await?;
+        Ok(self.lock().insert(bucket).clone())
     }
 
-    pub(super) fn cache(&self, bucket: B) -> B {
-        self.lock().insert(bucket).clone()
-    }
-
-    /// Prepares another attempt, which looks up the bucket again: NATS may have been wiped.
-    pub(super) async fn wait_for_retry(&self, tries: &mut RetryDelays, error: Error) -> Result<(), Error> {
-        self.lock().take();
-        tries.wait_for_retry(error).await
+    /// Repeats an operation while it fails with a transient error and retries are left.
+    pub(super) async fn retry<T, F>(&self, mut operation: impl FnMut() -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let mut waits = RETRY_WAITS.iter();
+        loop {
+            let error = match operation().await {
+                Ok(value) => return Ok(value),
+                Err(error) => error,
+            };
+            // NATS may have been wiped, so the next operation looks up the bucket again.
+            self.lock().take();
+            match waits.next() {
+                Some(wait) if matches!(error, Error::Unavailable { .. }) => sleep(*wait).await,
+                _ => return Err(error),
+            }
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<B>> {

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use model::result_ref::ResultRef;
 use tokio::io::AsyncReadExt as _;
 
-use super::connection::{BucketHandle, NatsConnection, RetryDelays, body_key};
+use super::connection::{BucketHandle, NatsConnection, body_key};
 use crate::bodies::body_name;
 use crate::storage_options::StoreKind;
 use crate::{BodySource, BodyStore, Error, StoredBody, sha256};
@@ -33,27 +33,23 @@ impl NatsKvBodyStore {
 
     /// Returns the bucket; creates it if it does not exist.
     async fn bucket(&self) -> Result<Store, Error> {
-        if let Some(bucket) = self.bucket.cached() {
-            return Ok(bucket);
-        }
+        self.bucket.get(async || self.open_bucket().await).await
+    }
+
+    async fn open_bucket(&self) -> Result<Store, Error> {
         let context = self.connection.context().await?;
         let name = self.connection.bucket();
-        let existing = context.get_key_value(name).await;
-        let bucket = if let Ok(bucket) = existing {
-            bucket
-        } else {
-            let created = context.create_key_value(Config {
-                bucket: name.to_owned(),
-                description: "bodies of NoETL's results".to_owned(),
-                history: 1,
-                storage: StorageType::File,
-                ..Config::default()
-            });
-            created
-                .await
-                .map_err(|error| self.connection.unavailable_error(error))?
-        };
-        Ok(self.bucket.cache(bucket))
+        if let Ok(bucket) = context.get_key_value(name).await {
+            return Ok(bucket);
+        }
+        let created = context.create_key_value(Config {
+            bucket: name.to_owned(),
+            description: "bodies of NoETL's results".to_owned(),
+            history: 1,
+            storage: StorageType::File,
+            ..Config::default()
+        });
+        created.await.map_err(|error| self.connection.unavailable_error(error))
     }
 
     async fn put_once(&self, key: &str, value: Bytes) -> Result<(), Error> {
@@ -78,8 +74,8 @@ async fn read_whole(body: BodySource<'_>) -> Result<Bytes, Error> {
         BodySource::Bytes(bytes) => bytes,
         BodySource::Stream(reader) => {
             let mut bytes = Vec::new();
-            let mut begin = reader.take(KV_BYTES_MAX as u64 + 1);
-            let read = begin.read_to_end(&mut bytes).await;
+            let mut limited = reader.take(KV_BYTES_MAX as u64 + 1);
+            let read = limited.read_to_end(&mut bytes).await;
             read.map_err(Error::Interrupted)?;
             bytes.into()
         }
@@ -99,10 +95,7 @@ impl BodyStore for NatsKvBodyStore {
         let bytes = read_whole(body).await?;
         let sha256 = sha256(&bytes);
         let key = body_key(&sha256);
-        let mut tries = RetryDelays::new();
-        while let Err(error) = self.put_once(&key, bytes.clone()).await {
-            self.bucket.wait_for_retry(&mut tries, error).await?;
-        }
+        self.bucket.retry(|| self.put_once(&key, bytes.clone())).await?;
         Ok(StoredBody {
             sha256,
             bytes: bytes.len() as u64,
@@ -115,13 +108,7 @@ impl BodyStore for NatsKvBodyStore {
     async fn get(&self, reference: &ResultRef) -> Result<Bytes, Error> {
         let address = body_name(reference)?;
         let key = body_key(&address);
-        let mut tries = RetryDelays::new();
-        let entry = loop {
-            match self.get_once(&key).await {
-                Ok(entry) => break entry,
-                Err(error) => self.bucket.wait_for_retry(&mut tries, error).await?,
-            }
-        };
+        let entry = self.bucket.retry(|| self.get_once(&key)).await?;
         let bytes = entry.ok_or_else(|| Error::NotAvailable {
             uri: reference.uri.clone(),
         })?;
@@ -136,10 +123,6 @@ impl BodyStore for NatsKvBodyStore {
             return Ok(());
         };
         let key = body_key(&address);
-        let mut tries = RetryDelays::new();
-        while let Err(error) = self.delete_once(&key).await {
-            self.bucket.wait_for_retry(&mut tries, error).await?;
-        }
-        Ok(())
+        self.bucket.retry(|| self.delete_once(&key)).await
     }
 }

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use model::result_ref::ResultRef;
 use tokio::time::timeout;
 
-use super::connection::{BucketHandle, NatsConnection, RetryDelays, body_key};
+use super::connection::{BucketHandle, NatsConnection, body_key};
 use crate::bodies::body_name;
 use crate::disk_space::FullDiskPolicy;
 use crate::staged_body::{StagedBody, stage_body};
@@ -37,26 +37,22 @@ impl NatsObjectBodyStore {
 
     /// Returns the bucket; creates it if it does not exist.
     async fn bucket(&self) -> Result<ObjectStore, Error> {
-        if let Some(bucket) = self.bucket.cached() {
-            return Ok(bucket);
-        }
+        self.bucket.get(async || self.open_bucket().await).await
+    }
+
+    async fn open_bucket(&self) -> Result<ObjectStore, Error> {
         let context = self.connection.context().await?;
         let name = self.connection.bucket();
-        let existing = context.get_object_store(name).await;
-        let bucket = if let Ok(bucket) = existing {
-            bucket
-        } else {
-            let created = context.create_object_store(Config {
-                bucket: name.to_owned(),
-                description: Some("bodies of NoETL's results".to_owned()),
-                storage: StorageType::File,
-                ..Config::default()
-            });
-            created
-                .await
-                .map_err(|error| self.connection.unavailable_error(error))?
-        };
-        Ok(self.bucket.cache(bucket))
+        if let Ok(bucket) = context.get_object_store(name).await {
+            return Ok(bucket);
+        }
+        let created = context.create_object_store(Config {
+            bucket: name.to_owned(),
+            description: Some("bodies of NoETL's results".to_owned()),
+            storage: StorageType::File,
+            ..Config::default()
+        });
+        created.await.map_err(|error| self.connection.unavailable_error(error))
     }
 
     async fn put_once(&self, name: &str, staged: &StagedBody) -> Result<(), Error> {
@@ -94,13 +90,7 @@ impl NatsObjectBodyStore {
     async fn fetch(&self, reference: &ResultRef) -> Result<StagedBody, Error> {
         let address = body_name(reference)?;
         let name = body_key(&address);
-        let mut tries = RetryDelays::new();
-        let staged = loop {
-            match self.fetch_once(&name, reference).await {
-                Ok(staged) => break staged,
-                Err(error) => self.bucket.wait_for_retry(&mut tries, error).await?,
-            }
-        };
+        let staged = self.bucket.retry(|| self.fetch_once(&name, reference)).await?;
         if staged.sha256 == address {
             return Ok(staged);
         }
@@ -129,10 +119,7 @@ impl BodyStore for NatsObjectBodyStore {
             BodySource::Stream(reader) => stage_body(&self.scratch, reader, FullDiskPolicy::Wait).await?,
         };
         let name = body_key(&staged.sha256);
-        let mut tries = RetryDelays::new();
-        while let Err(error) = self.put_once(&name, &staged).await {
-            self.bucket.wait_for_retry(&mut tries, error).await?;
-        }
+        self.bucket.retry(|| self.put_once(&name, &staged)).await?;
         Ok(StoredBody {
             sha256: staged.sha256,
             bytes: staged.bytes,
@@ -155,10 +142,6 @@ impl BodyStore for NatsObjectBodyStore {
             return Ok(());
         };
         let name = body_key(&address);
-        let mut tries = RetryDelays::new();
-        while let Err(error) = self.delete_once(&name).await {
-            self.bucket.wait_for_retry(&mut tries, error).await?;
-        }
-        Ok(())
+        self.bucket.retry(|| self.delete_once(&name)).await
     }
 }

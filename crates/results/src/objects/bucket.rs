@@ -196,22 +196,22 @@ impl Bucket {
             }
             BodySource::Stream(reader) => {
                 let mut head = Vec::new();
-                let mut begin = (&mut *reader).take(PART_BYTES as u64 + 1);
-                let read = begin.read_to_end(&mut head).await;
+                let mut limited = (&mut *reader).take(PART_BYTES as u64 + 1);
+                let read = limited.read_to_end(&mut head).await;
                 read.map_err(BucketError::SourceUnreadable)?;
                 let count = head.len() as u64;
                 if head.len() <= PART_BYTES {
                     (upload_bytes(client, &path, head.into(), attributes).await, count)
                 } else {
-                    let (pieces, rest) = counted_stream(head, reader);
+                    let (pieces, reading) = counted_stream(head, reader);
                     // The reader is borrowed, so it is read here, concurrently with the upload.
                     let sending = upload_parts(client, &path, pieces, attributes);
-                    let (sent, read) = tokio::join!(sending, rest);
+                    let (sent, read) = tokio::join!(sending, reading);
                     (sent, count + read)
                 }
             }
         };
-        let etag = sent.map_err(|unsent| self.upload_error(unsent, key))?;
+        let etag = sent.map_err(|error| self.upload_error(error, key))?;
         Ok(ObjectSummary {
             uri: self.uri(key),
             bytes,
@@ -231,11 +231,11 @@ impl Bucket {
             Some(after) => self.client.list_with_offset(folder, &self.path(after)?),
             None => self.client.list(folder),
         };
-        let begins = |object: &ObjectMeta| {
-            let begins = object.location.as_ref().starts_with(prefix);
-            async move { begins }
+        let has_prefix = |object: &ObjectMeta| {
+            let has_prefix = object.location.as_ref().starts_with(prefix);
+            async move { has_prefix }
         };
-        let object = stream.try_filter(begins).take(limit + 1);
+        let object = stream.try_filter(has_prefix).take(limit + 1);
         let object: Result<Vec<ObjectMeta>, Fault> = object.try_collect().await;
         let mut object = object.map_err(|error| self.bucket_error(error, prefix))?;
         let has_more = object.len() > limit;
@@ -284,8 +284,8 @@ impl Bucket {
         }
     }
 
-    fn upload_error(&self, unsent: UploadError, key: &str) -> BucketError {
-        match unsent {
+    fn upload_error(&self, error: UploadError, key: &str) -> BucketError {
+        match error {
             UploadError::Rejected(cause) => self.bucket_error(cause, key),
             UploadError::UploadLost(cause) => BucketError::Unavailable {
                 uri: self.uri(key),
@@ -328,11 +328,11 @@ fn counted_stream(
     reader: &mut (dyn tokio::io::AsyncRead + Send + Unpin),
 ) -> (ByteStream, impl Future<Output = u64> + '_) {
     let (send, receive) = tokio::sync::mpsc::channel::<io::Result<Bytes>>(2);
-    let rest = stream::unfold(receive, async |mut receive| {
+    let tail = stream::unfold(receive, async |mut receive| {
         let piece = receive.recv().await?;
         Some((piece, receive))
     });
-    let pieces: ByteStream = Box::pin(stream::iter([Ok(Bytes::from(head))]).chain(rest));
+    let pieces: ByteStream = Box::pin(stream::iter([Ok(Bytes::from(head))]).chain(tail));
     let reading = async move {
         let mut count = 0;
         let mut read = ReaderStream::with_capacity(reader, READ_BYTES);

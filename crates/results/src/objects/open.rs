@@ -123,7 +123,7 @@ fn client_options(silence_max: Duration, endpoint: Option<&str>) -> ClientOption
 
 fn invalid_config(setting: &'static str, error: &object_store::Error) -> Error {
     Error::InvalidConfig {
-        what: setting,
+        subject: setting,
         problem: error.to_string(),
     }
 }

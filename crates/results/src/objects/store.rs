@@ -75,7 +75,7 @@ impl BucketBodyStore {
                 upload_parts(&*self.client, &key, pieces, Attributes::new()).await
             }
         };
-        sent.map_err(|unsent| self.upload_error(unsent))?;
+        sent.map_err(|error| self.upload_error(error))?;
         Ok(self.to_stored_body(&staged.sha256, staged.bytes))
     }
 
@@ -97,9 +97,9 @@ impl BucketBodyStore {
 
     /// Returns the hash of the body, if it is in this bucket.
     fn hash_in_bucket(&self, reference: &ResultRef) -> Result<String, Error> {
-        let elsewhere = reference.meta.location.get("bucket");
-        let elsewhere = elsewhere.and_then(Value::as_str);
-        match elsewhere.filter(|bucket| *bucket != self.bucket) {
+        let bucket = reference.meta.location.get("bucket");
+        let bucket = bucket.and_then(Value::as_str);
+        match bucket.filter(|bucket| *bucket != self.bucket) {
             None => body_name(reference),
             Some(bucket) => Err(Error::NotConfigured {
                 store: format!("{}, bucket {bucket}", self.kind.name()),
@@ -121,8 +121,8 @@ impl BucketBodyStore {
         }
     }
 
-    fn upload_error(&self, unsent: UploadError) -> Error {
-        match unsent {
+    fn upload_error(&self, error: UploadError) -> Error {
+        match error {
             UploadError::Rejected(cause) => into_store_error(cause, &self.location(), None),
             UploadError::UploadLost(cause) => Error::Unavailable {
                 file: self.location().into(),
@@ -167,7 +167,7 @@ impl BodyStore for BucketBodyStore {
                 let hash = sha256(&bytes);
                 let count = bytes.len() as u64;
                 let sent = upload_bytes(&*self.client, &object_key(&hash), bytes, Attributes::new()).await;
-                sent.map_err(|unsent| self.upload_error(unsent))?;
+                sent.map_err(|error| self.upload_error(error))?;
                 return Ok(self.to_stored_body(&hash, count));
             }
             BodySource::Stream(reader) => stage_body(&self.scratch, reader, FullDiskPolicy::Wait).await?,

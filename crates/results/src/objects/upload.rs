@@ -43,8 +43,8 @@ pub(super) async fn upload_bytes(
         let put = client.put_opts(key, body.into(), options).await?;
         return Ok(put.e_tag);
     }
-    let begin = (0..body.len()).step_by(PART_BYTES);
-    let pieces = begin.map(|at| Ok(body.slice(at..body.len().min(at + PART_BYTES))));
+    let starts = (0..body.len()).step_by(PART_BYTES);
+    let pieces = starts.map(|at| Ok(body.slice(at..body.len().min(at + PART_BYTES))));
     let pieces: ByteStream = Box::pin(futures_util::stream::iter(pieces.collect::<Vec<_>>()));
     upload_parts(client, key, pieces, attributes).await
 }

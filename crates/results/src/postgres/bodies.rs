@@ -50,7 +50,7 @@ impl PostgresBodyStore {
     async fn find_layout(&self, reference: &ResultRef) -> Result<BodyLayout, Error> {
         let uri = &reference.uri;
         let layout = BodyLayout::find(&self.pool, &body_hash(reference)?).await;
-        let layout = layout.map_err(|lost| lost.into_store_error(&self.pool, uri))?;
+        let layout = layout.map_err(|error| error.into_store_error(&self.pool, uri))?;
         layout.ok_or_else(|| Error::NotAvailable { uri: uri.clone() })
     }
 
@@ -154,18 +154,18 @@ struct ChunkReader {
 impl ChunkReader {
     async fn next_chunk(mut self) -> Option<(io::Result<Bytes>, Self)> {
         let n = self.chunks.next()?;
-        let begin = self.layout.chunk_offset(n);
+        let chunk_start = self.layout.chunk_offset(n);
         let piece = self.layout.read_chunk(&self.pool, n).await.map(|chunk| {
             let offset = |byte: u64| {
-                let offset = usize::try_from(byte.saturating_sub(begin)).unwrap_or(usize::MAX);
+                let offset = usize::try_from(byte.saturating_sub(chunk_start)).unwrap_or(usize::MAX);
                 offset.min(chunk.len())
             };
             chunk.slice(offset(self.range.start)..offset(self.range.end))
         });
-        let piece = piece.map_err(|lost| {
+        let piece = piece.map_err(|error| {
             // Chunks after a missing one must not be returned.
             self.chunks = 0..0;
-            io::Error::other(lost.into_store_error(&self.pool, &self.uri))
+            io::Error::other(error.into_store_error(&self.pool, &self.uri))
         });
         Some((piece, self))
     }
@@ -183,15 +183,15 @@ impl BodyStore for PostgresBodyStore {
 
     async fn get(&self, reference: &ResultRef) -> Result<Bytes, Error> {
         let head = self.find_layout(reference).await?;
-        let lost = |lost: ChunkError| lost.into_store_error(&self.pool, &reference.uri);
+        let to_store_error = |error: ChunkError| error.into_store_error(&self.pool, &reference.uri);
         let mut chunks = head.chunks_in(&(0..head.bytes.max(1)));
-        let first = chunks.next().ok_or_else(|| lost(ChunkError::Damaged))?;
-        let mut body = BytesMut::from(&head.read_chunk(&self.pool, first).await.map_err(lost)?[..]);
+        let first = chunks.next().ok_or_else(|| to_store_error(ChunkError::Damaged))?;
+        let mut body = BytesMut::from(&head.read_chunk(&self.pool, first).await.map_err(to_store_error)?[..]);
         for n in chunks {
-            body.extend_from_slice(&head.read_chunk(&self.pool, n).await.map_err(lost)?);
+            body.extend_from_slice(&head.read_chunk(&self.pool, n).await.map_err(to_store_error)?);
         }
         if Sha256::digest(&body)[..] != body_hash(reference)? {
-            return Err(lost(ChunkError::Damaged));
+            return Err(to_store_error(ChunkError::Damaged));
         }
         Ok(body.freeze())
     }
@@ -201,8 +201,8 @@ impl BodyStore for PostgresBodyStore {
         let range = clamp_range(range, head.bytes);
         let chunks = head.chunks_in(&range);
         let checked = head.check_chunks(&self.pool, chunks.clone()).await;
-        checked.map_err(|lost| lost.into_store_error(&self.pool, &reference.uri))?;
-        let rest = ChunkReader {
+        checked.map_err(|error| error.into_store_error(&self.pool, &reference.uri))?;
+        let remaining = ChunkReader {
             pool: Arc::clone(&self.pool),
             layout: head,
             uri: reference.uri.clone(),
@@ -212,7 +212,7 @@ impl BodyStore for PostgresBodyStore {
         Ok(BodyStream {
             bytes: head.bytes,
             range,
-            chunks: Box::pin(stream::unfold(rest, ChunkReader::next_chunk)),
+            chunks: Box::pin(stream::unfold(remaining, ChunkReader::next_chunk)),
         })
     }
 

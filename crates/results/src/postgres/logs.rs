@@ -81,11 +81,14 @@ impl TaskLogs for PostgresLogs {
         Ok(())
     }
 
-    async fn read(&self, execution: ExecutionId, ask: &LogQuery) -> Result<LogPage, Error> {
+    async fn read(&self, execution: ExecutionId, query: &LogQuery) -> Result<LogPage, Error> {
         let execution = execution.0;
-        let after = i64::try_from(ask.after).unwrap_or(i64::MAX);
-        let limit = saturating_i64(ask.limit);
-        let (step, task) = (ask.step.as_ref().map(Name::as_str), ask.task.as_ref().map(Name::as_str));
+        let after = i64::try_from(query.after).unwrap_or(i64::MAX);
+        let limit = saturating_i64(query.limit);
+        let (step, task) = (
+            query.step.as_ref().map(Name::as_str),
+            query.task.as_ref().map(Name::as_str),
+        );
         let values = [
             (&execution as _, Type::INT8),
             (&after as _, Type::INT8),
@@ -98,7 +101,7 @@ impl TaskLogs for PostgresLogs {
         let lines = rows.iter().map(|row| serde_json::from_str(row.get(1)));
         Ok(LogPage {
             lines: lines.filter_map(Result::ok).collect(),
-            next_after: last.map_or(ask.after, |last| u64::try_from(last).unwrap_or(0)),
+            next_after: last.map_or(query.after, |last| u64::try_from(last).unwrap_or(0)),
         })
     }
 }

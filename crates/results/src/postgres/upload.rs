@@ -215,8 +215,8 @@ impl<'p> BodyUpload<'p> {
             return Ok(None);
         }
         if head.is_sound(self.pool).await? {
-            let is_kept = renew_body(self.pool, hash, head.draft).await?;
-            return is_kept.then_some(Some(self.id)).ok_or_else(swept_error);
+            let is_renewed = renew_body(self.pool, hash, head.draft).await?;
+            return is_renewed.then_some(Some(self.id)).ok_or_else(swept_error);
         }
         let values = [
             (&self.id as _, Type::INT8),
@@ -226,9 +226,9 @@ impl<'p> BodyUpload<'p> {
             (&CHUNK_BYTES_COLUMN as _, Type::INT4),
             (&self.bytes_column() as _, Type::INT8),
         ];
-        let mended = !self.pool.query(REPLACE_CHUNKS, &values).await?.is_empty();
+        let is_repaired = !self.pool.query(REPLACE_CHUNKS, &values).await?.is_empty();
         // If another process repaired it meanwhile, the result is the same.
-        Ok(Some(if mended { head.draft } else { self.id }))
+        Ok(Some(if is_repaired { head.draft } else { self.id }))
     }
 
     /// Deletes the draft.

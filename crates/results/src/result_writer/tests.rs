@@ -31,9 +31,9 @@ fn select_control(path: &str) -> ResultControl {
 }
 
 fn count_files(dir: &TempDir) -> usize {
-    let racks = std::fs::read_dir(dir.path().join("bodies")).unwrap();
-    racks
-        .map(|rack| std::fs::read_dir(rack.unwrap().path()).unwrap().count())
+    let shards = std::fs::read_dir(dir.path().join("bodies")).unwrap();
+    shards
+        .map(|shard| std::fs::read_dir(shard.unwrap().path()).unwrap().count())
         .sum()
 }
 
@@ -44,15 +44,15 @@ async fn a_streamed_result_is_stored_like_a_value_in_memory() {
     let value = json!({"status": "done", "n": 1, "rows": rows, "deep": {"x": [true]}});
     for control in [ResultControl::default(), select_control("$.deep.x[0]")] {
         let text = value.to_string();
-        let keeper = result_writer(&dir, control.clone());
-        assert!(keeper.can_stream());
-        let streamed = keeper.write(&mut text.as_bytes()).await.unwrap();
+        let writer = result_writer(&dir, control.clone());
+        assert!(writer.can_stream());
+        let streamed = writer.write(&mut text.as_bytes()).await.unwrap();
         let origin = ResultOrigin {
             execution: ExecutionId(1),
             location: &EventLocation::default(),
             now: Time(0),
         };
-        let bodies = keeper.store.as_ref();
+        let bodies = writer.store.as_ref();
         let large = LargeResult::new(&value, &control).unwrap();
         let large = large.store(bodies, origin).await.unwrap();
         let uri = large.uri.clone();

@@ -16,6 +16,7 @@ use store::{AccessTokenId, AccessTokenRow, AuditEntry, AuditOutcome, Store};
 use tokio::time::Instant;
 use wire::api::Role;
 
+use crate::access_tokens::Actor;
 use crate::api::error::ApiError;
 use crate::api::listen::ClientPeer;
 use crate::api::state::ApiState;
@@ -138,6 +139,14 @@ impl<A: Permission> Authorized<A> {
             Ok(())
         } else {
             Err(forbidden::<B>())
+        }
+    }
+
+    /// The caller, for the audit log.
+    pub(crate) fn actor(&self, parts: &Parts) -> Actor {
+        Actor {
+            name: self.principal.name(),
+            source: source_address(parts),
         }
     }
 }
@@ -368,9 +377,9 @@ pub(crate) async fn create_first_admin(store: &dyn Store) -> Result<Option<Admin
     if tokens.iter().any(is_admin) {
         return Ok(None);
     }
-    let fresh = generate_access_token("admin", Role::Admin, now, None);
-    store.put_token(fresh.row).await?;
-    Ok(Some(AdminToken(fresh.text)))
+    let generated = generate_access_token("admin", Role::Admin, now, None);
+    store.put_token(generated.row).await?;
+    Ok(Some(AdminToken(generated.text)))
 }
 
 /// Registers a token that was created elsewhere, for example one in a file that servers share.

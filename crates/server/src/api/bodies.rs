@@ -112,14 +112,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_that_just_fits_passes_and_one_that_does_not_breaks_off() {
-        for (remaining_bytes, is_over) in [(5, false), (4, true)] {
+        for (remaining_bytes, is_exceeded) in [(5, false), (4, true)] {
             let mut bounded = SizeLimitedReader {
                 reader: &b"hello"[..],
                 remaining_bytes,
                 is_exceeded: false,
             };
             let read = bounded.read_to_end(&mut Vec::new()).await;
-            assert_eq!((read.is_err(), bounded.is_exceeded), (is_over, is_over));
+            assert_eq!((read.is_err(), bounded.is_exceeded), (is_exceeded, is_exceeded));
         }
     }
 }

@@ -100,7 +100,7 @@ fn parse_command_id(text: &str) -> Result<CommandId, ApiError> {
     request_body = CommandRequest,
     responses((status = 200, description = "the lease is valid", body = NoticesResponse), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
-pub(crate) async fn keep(
+pub(crate) async fn renew(
     State(api): State<ApiState>,
     caller: WorkerCaller,
     PathParam(id): PathParam,

@@ -121,7 +121,7 @@ impl ConnectionActivity {
         }
     }
 
-    fn on_sent(&self) {
+    fn record_sent(&self) {
         self.state().sent_at = Instant::now();
     }
 
@@ -182,7 +182,7 @@ impl AsyncWrite for ClientConnection {
             ClientSocket::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
         };
         if let Poll::Ready(Ok(_)) = written {
-            this.activity.on_sent();
+            this.activity.record_sent();
         }
         written
     }
@@ -235,17 +235,17 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let _client = TcpStream::connect(address).await.unwrap();
         let (accepted, _) = listener.accept().await.unwrap();
-        let places = Arc::new(tokio::sync::Semaphore::new(1));
-        let permit = Arc::clone(&places).acquire_owned().await.unwrap();
+        let permits = Arc::new(tokio::sync::Semaphore::new(1));
+        let permit = Arc::clone(&permits).acquire_owned().await.unwrap();
         let mut connection = ClientConnection::new(ClientSocket::Plain(accepted), permit);
         let start = Instant::now();
         let mut byte = [0_u8; 1];
         let read = tokio::io::AsyncReadExt::read(&mut connection, &mut byte).await;
         assert_eq!(read.unwrap_err().kind(), io::ErrorKind::TimedOut);
         assert!(start.elapsed() >= HEAD_MAX);
-        assert_eq!(places.available_permits(), 0);
+        assert_eq!(permits.available_permits(), 0);
         drop(connection);
-        assert_eq!(places.available_permits(), 1);
+        assert_eq!(permits.available_permits(), 1);
     }
 
     #[tokio::test(start_paused = true)]
@@ -253,7 +253,7 @@ mod tests {
         let activity = Arc::new(ConnectionActivity::default());
         drop(Arc::clone(&activity).start_request(false));
         advance(Duration::from_secs(70)).await;
-        activity.on_sent();
+        activity.record_sent();
         assert_eq!(activity.deadline(), Some(Instant::now() + IDLE_MAX));
     }
 }

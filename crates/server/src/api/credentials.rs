@@ -12,8 +12,7 @@ use wire::api::{
     SetCredentialRequest, SetKeychainEntryRequest,
 };
 
-use crate::access_tokens::Actor;
-use crate::api::access::{Administer, Authorized, Work, source_address};
+use crate::api::access::{Administer, Authorized, Work};
 use crate::api::error::{ApiError, ErrorResponses};
 use crate::api::extract::{JsonBody, OptionalJsonBody, PathParam, PathParamPair};
 use crate::api::state::ApiState;
@@ -22,13 +21,6 @@ use crate::keychain::SharedEntry;
 
 /// Longest lifetime of an entry that expires: a hundred years.
 const EXPIRES_MAX_S: u64 = 100 * 366 * 24 * 3_600;
-
-fn actor(may: &Authorized<Administer>, parts: &Parts) -> Actor {
-    Actor {
-        name: may.principal.name(),
-        source: source_address(parts),
-    }
-}
 
 /// Set a credential. If the name exists, a new version is created.
 #[utoipa::path(post, path = "/api/credentials", tag = "credentials", request_body = SetCredentialRequest,
@@ -40,7 +32,7 @@ pub(crate) async fn set(
     parts: Parts,
     JsonBody(request): JsonBody<SetCredentialRequest>,
 ) -> ApiResult<CredentialEntry> {
-    let set = api.server.set_credential(&request, actor(&may, &parts));
+    let set = api.server.set_credential(&request, may.actor(&parts));
     Ok(Json(set.await?))
 }
 
@@ -75,7 +67,7 @@ pub(crate) async fn remove(
     parts: Parts,
     PathParam(name): PathParam,
 ) -> ApiResult<Value> {
-    let removed = api.server.remove_credential(&name, actor(&may, &parts));
+    let removed = api.server.remove_credential(&name, may.actor(&parts));
     removed.await?;
     Ok(Json(json!({ "name": name, "removed": true })))
 }
@@ -90,7 +82,7 @@ pub(crate) async fn rotate(
     parts: Parts,
     OptionalJsonBody(_): OptionalJsonBody<IgnoredAny>,
 ) -> ApiResult<RotateKeyResponse> {
-    let rotated = api.server.rotate_master_key(actor(&may, &parts)).await?;
+    let rotated = api.server.rotate_master_key(may.actor(&parts)).await?;
     Ok(Json(rotated))
 }
 
@@ -146,7 +138,7 @@ pub(crate) async fn set_keychain(
         name: &name,
     };
     let ttl = request.expires_in_s.map(Duration::from_secs);
-    let actor = actor(&may, &parts);
+    let actor = may.actor(&parts);
     let set = api.server.set_keychain_entry(entry, &request.data, ttl, actor);
     Ok(Json(set.await?))
 }
@@ -167,7 +159,7 @@ pub(crate) async fn forget_keychain(
         path: &path,
         name: &name,
     };
-    let removed = api.server.forget_keychain_entry(entry, actor(&may, &parts)).await?;
+    let removed = api.server.forget_keychain_entry(entry, may.actor(&parts)).await?;
     Ok(Json(json!({ "name": name, "removed": removed })))
 }
 

@@ -90,7 +90,7 @@ pub(crate) async fn batch(
     }
     fill_claim(&mut request)?;
     check_claim(&api, &caller, &mut request).await?;
-    if wants_async(&headers) {
+    if prefers_async(&headers) {
         let response = ingest::store_batch(&api.server.shared, request_id(&api, &headers), request).await?;
         return Ok((StatusCode::ACCEPTED, Json(response)).into_response());
     }
@@ -210,7 +210,7 @@ fn check_batch(request: &BatchRequest) -> Result<(), ApiError> {
     }
 }
 
-fn wants_async(headers: &HeaderMap) -> bool {
+fn prefers_async(headers: &HeaderMap) -> bool {
     let prefer = headers.get("prefer").and_then(|value| value.to_str().ok());
     prefer.is_some_and(|prefer| prefer.to_ascii_lowercase().contains("respond-async"))
 }

@@ -143,9 +143,9 @@ async fn resolve_playbook(api: &ApiState, request: &ExecuteRequest) -> Result<(S
 
 /// ID of the run that the first request with this `dedup` key started, or a new one.
 async fn deduplicated_id(api: &ApiState, request_key: &str) -> Result<ExecutionId, ApiError> {
-    let fresh = api.server.new_execution_id().to_string();
+    let new_id = api.server.new_execution_id().to_string();
     let key = format!("{}{request_key}", store::DEDUP_PREFIX);
-    let first = api.store().set_setting_once(&key, &fresh).await?;
+    let first = api.store().set_setting_once(&key, &new_id).await?;
     parse_execution_id(&first)
 }
 

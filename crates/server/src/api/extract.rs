@@ -73,8 +73,8 @@ impl<S: Send + Sync> FromRequestParts<S> for ExecutionSubPath {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let path = Path::<(String, String)>::from_request_parts(parts, state).await;
-        let Path((text, rest)) = path.map_err(|error| ApiError::invalid("PATH_INVALID", error.body_text()))?;
-        Ok(Self(parse_execution_id(&text)?, rest))
+        let Path((text, segment)) = path.map_err(|error| ApiError::invalid("PATH_INVALID", error.body_text()))?;
+        Ok(Self(parse_execution_id(&text)?, segment))
     }
 }
 
@@ -117,8 +117,8 @@ pub(crate) fn parse_execution_id(text: &str) -> Result<ExecutionId, ApiError> {
 fn check_json_content_type(headers: &HeaderMap) -> Result<(), ApiError> {
     let type_ = headers.get(header::CONTENT_TYPE);
     let type_ = type_.and_then(|value| value.to_str().ok()).unwrap_or("");
-    let essence = type_.split(';').next().unwrap_or("").trim();
-    if essence.eq_ignore_ascii_case("application/json") || essence.ends_with("+json") {
+    let media_type = type_.split(';').next().unwrap_or("").trim();
+    if media_type.eq_ignore_ascii_case("application/json") || media_type.ends_with("+json") {
         return Ok(());
     }
     let status = StatusCode::UNSUPPORTED_MEDIA_TYPE;

@@ -28,7 +28,7 @@ pub(crate) async fn guard_request(State(api): State<ApiState>, request: Request,
     let peer = request.extensions().get::<ConnectInfo<ClientPeer>>();
     let activity = peer.map(|ConnectInfo(peer)| Arc::clone(&peer.activity));
     let is_framed = request.version() == Version::HTTP_2;
-    let _under_way = activity.map(|activity| activity.start_request(is_framed));
+    let _active = activity.map(|activity| activity.start_request(is_framed));
     let authority = request.uri().authority().map(axum::http::uri::Authority::as_str);
     let checked = check_request(&api, request.method(), request.headers(), authority);
     let mut response = match checked {
@@ -132,16 +132,16 @@ pub(crate) struct AllowedHosts {
 impl AllowedHosts {
     /// On loopback: the loopback names and the configured ones. Otherwise, access tokens protect the server, so any
     /// name is accepted unless some are configured.
-    pub(crate) fn new(is_loopback: bool, names_given: &[String]) -> Self {
-        if !is_loopback && names_given.is_empty() {
+    pub(crate) fn new(is_loopback: bool, configured: &[String]) -> Self {
+        if !is_loopback && configured.is_empty() {
             return Self { names: None };
         }
         let own = ["localhost", "127.0.0.1", "[::1]"];
         let own = own.iter().filter(|_| is_loopback);
         let names = own.map(|name| (*name).to_owned());
-        let names_given = names_given.iter().map(|name| name.to_ascii_lowercase());
+        let configured = configured.iter().map(|name| name.to_ascii_lowercase());
         Self {
-            names: Some(names.chain(names_given).collect()),
+            names: Some(names.chain(configured).collect()),
         }
     }
 

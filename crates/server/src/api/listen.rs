@@ -175,10 +175,10 @@ async fn accept_connections(
     acceptor: Option<TlsAcceptor>,
     ready: mpsc::Sender<(ClientConnection, SocketAddr)>,
 ) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         // The semaphore is never closed.
-        let Ok(permit) = Arc::clone(&places).acquire_owned().await else {
+        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else {
             return;
         };
         let (stream, peer) = match listener.accept().await {

@@ -55,13 +55,13 @@ pub(crate) async fn read(
         return Err(Error::NotFound(id).into());
     }
     let name = |text: Option<String>| text.as_deref().map(Name::from);
-    let ask = LogQuery {
+    let query = LogQuery {
         after: params.after.unwrap_or(0),
         limit,
         step: name(params.step),
         task: name(params.task),
     };
-    let page = api.logs.read(id, &ask).await.map_err(Error::from)?;
+    let page = api.logs.read(id, &query).await.map_err(Error::from)?;
     Ok(Json(LogsResponse {
         lines: page.lines,
         next_after: page.next_after,
@@ -74,7 +74,7 @@ pub(crate) async fn read(
 #[utoipa::path(post, path = "/api/worker/logs", tag = "workers", request_body = AppendLogsRequest,
     responses((status = 200, description = "the lines are stored", body = AppendLogsResponse), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
-pub(crate) async fn take(
+pub(crate) async fn append(
     State(api): State<ApiState>,
     _may: Authorized<Work>,
     JsonBody(request): JsonBody<AppendLogsRequest>,
@@ -82,13 +82,13 @@ pub(crate) async fn take(
     let mut owners = BTreeMap::new();
     let mut lines = Vec::with_capacity(request.lines.len());
     for line in request.lines {
-        let is_known = if let Some(is_known) = owners.get(&line.execution) {
-            *is_known
+        let exists = if let Some(exists) = owners.get(&line.execution) {
+            *exists
         } else {
-            let is_known = api.store().execution(line.execution).await?.is_some();
-            *owners.entry(line.execution).or_insert(is_known)
+            let exists = api.store().execution(line.execution).await?.is_some();
+            *owners.entry(line.execution).or_insert(exists)
         };
-        if is_known {
+        if exists {
             lines.push(line);
         }
     }

@@ -176,7 +176,7 @@ pub(crate) async fn put(
         location: &at,
         now: api.store().now(),
     };
-    let keeper = ::results::ResultWriter {
+    let writer = ::results::ResultWriter {
         store: api.server.shared.bodies.clone(),
         control: ResultControl::default(),
         uri: origin.uri(),
@@ -184,7 +184,7 @@ pub(crate) async fn put(
         missing_paths: ::results::MissingPaths::default(),
     };
     let chunks = body.into_data_stream().map_err(io::Error::other);
-    let stored = keeper.write(&mut StreamReader::new(chunks)).await;
+    let stored = writer.write(&mut StreamReader::new(chunks)).await;
     stored.map(Json).map_err(|error| match error {
         ::results::Error::TooLarge { .. } => {
             let detail = format!("result exceeds {PUT_BYTES_MAX} bytes");

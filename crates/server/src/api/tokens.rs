@@ -7,8 +7,7 @@ use serde_json::{Value, json};
 use utoipa::IntoParams;
 use wire::api::{AccessTokenList, AuditPage, CreateAccessTokenRequest, CreateAccessTokenResponse};
 
-use crate::access_tokens::Actor;
-use crate::api::access::{Administer, Authorized, source_address};
+use crate::api::access::{Administer, Authorized};
 use crate::api::error::ErrorResponses;
 use crate::api::executions::page_limit;
 use crate::api::extract::{JsonBody, PathParam, QueryParams};
@@ -25,15 +24,8 @@ pub(crate) async fn create(
     parts: Parts,
     JsonBody(request): JsonBody<CreateAccessTokenRequest>,
 ) -> ApiResult<CreateAccessTokenResponse> {
-    let created = api.server.create_access_token(&request, actor(&may, &parts)).await;
+    let created = api.server.create_access_token(&request, may.actor(&parts)).await;
     Ok(Json(created?))
-}
-
-fn actor(may: &Authorized<Administer>, parts: &Parts) -> Actor {
-    Actor {
-        name: may.principal.name(),
-        source: source_address(parts),
-    }
 }
 
 /// List access tokens, without their texts.
@@ -55,7 +47,7 @@ pub(crate) async fn revoke(
     parts: Parts,
     PathParam(id): PathParam,
 ) -> ApiResult<Value> {
-    api.server.revoke_access_token(&id, actor(&may, &parts)).await?;
+    api.server.revoke_access_token(&id, may.actor(&parts)).await?;
     api.tokens.clear();
     Ok(Json(json!({ "id": id, "revoked": true })))
 }

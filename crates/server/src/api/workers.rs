@@ -21,7 +21,7 @@ pub(crate) struct WorkerSessions {
 }
 
 struct WorkerRecord {
-    heard_at: Instant,
+    heartbeat_at: Instant,
     /// When and for which holder this server last renewed the session.
     renewal: Option<Renewal>,
     entry: WorkerEntry,
@@ -75,9 +75,9 @@ impl WorkerSessions {
 
     fn update<T>(&self, worker: &WorkerId, change: impl FnOnce(&mut WorkerRecord) -> T) -> T {
         let mut workers = self.lock();
-        workers.retain(|_, workers| workers.heard_at.elapsed() < SILENT_MAX);
+        workers.retain(|_, workers| workers.heartbeat_at.elapsed() < SILENT_MAX);
         let entry = workers.entry(worker.clone()).or_insert_with(|| WorkerRecord {
-            heard_at: Instant::now(),
+            heartbeat_at: Instant::now(),
             renewal: None,
             entry: WorkerEntry {
                 worker: worker.clone(),
@@ -86,7 +86,7 @@ impl WorkerSessions {
                 claims: 0,
             },
         });
-        entry.heard_at = Instant::now();
+        entry.heartbeat_at = Instant::now();
         change(entry)
     }
 

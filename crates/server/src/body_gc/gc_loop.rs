@@ -49,11 +49,11 @@ pub(crate) async fn run_gc(shared: Arc<ServerShared>, retention: Duration) {
 }
 
 async fn run_round(shared: &ServerShared, retention: Duration) -> Result<GcStats, Error> {
-    let how = GcOptions {
+    let options = GcOptions {
         retention,
         is_dry_run: false,
     };
-    let collected = collect_garbage(&*shared.store, &*shared.bodies, how).await?;
+    let collected = collect_garbage(&*shared.store, &*shared.bodies, options).await?;
     if collected.bodies > 0 {
         let entry = AuditEntry {
             actor: "server".to_owned(),

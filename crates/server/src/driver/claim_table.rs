@@ -60,7 +60,7 @@ pub(super) struct WaitingClaim {
 
 impl WaitingClaim {
     /// Whether it still waits and can take a command of this pool and these kinds.
-    pub(super) fn may_take(&self, pool: &Name, kinds: &[Name]) -> bool {
+    pub(super) fn accepts(&self, pool: &Name, kinds: &[Name]) -> bool {
         let request = &self.claim.request;
         !self.claim.reply.is_closed()
             && request.pool == *pool
@@ -115,7 +115,7 @@ impl ClaimTable {
             self.holders.insert(command.id, reporter.worker.clone());
             return Some((reporter.worker.clone(), true));
         }
-        let fits = |waiting: &&mut WaitingClaim| waiting.may_take(&command.pool, kinds);
+        let fits = |waiting: &&mut WaitingClaim| waiting.accepts(&command.pool, kinds);
         let waiting = self.waiting_claims.iter_mut().find(fits)?;
         waiting.assigned.push(command.id);
         let worker = waiting.claim.request.worker.clone();

@@ -185,14 +185,14 @@ impl DriverMachine {
             if !self.is_assignable(command) {
                 continue;
             }
-            let accepts = |waiting: &WaitingClaim| waiting.may_take(pool, &kinds);
+            let accepts = |waiting: &WaitingClaim| waiting.accepts(pool, &kinds);
             let Some(position) = self.claim_table.waiting_claims.iter().position(accepts) else {
                 left.push_back((command, kinds));
                 if self
                     .claim_table
                     .waiting_claims
                     .iter()
-                    .any(|waiting| waiting.may_take(pool, &[]))
+                    .any(|waiting| waiting.accepts(pool, &[]))
                 {
                     continue;
                 }

@@ -283,11 +283,11 @@ impl DriverMachine {
             self.effects.push(Effect::Wake(Sweep::Timers));
         }
         self.publish_events(execution, post_commit.events, post_commit.status);
-        let is_over = |loaded: &LoadedExecution| {
+        let is_ended = |loaded: &LoadedExecution| {
             let state = loaded.state();
             loaded.is_idle() && state.is_some_and(engine::ExecutionState::is_ended)
         };
-        if self.executions.get(&execution).is_some_and(is_over) {
+        if self.executions.get(&execution).is_some_and(is_ended) {
             self.executions.remove(&execution);
         }
         // Replies go out last because the runtime runs the task woken last first, and only workers block on their

@@ -199,15 +199,15 @@ impl DriverMachine {
         let (Some(queued), Some(open)) = (queued, loaded.open_mut()) else {
             return false;
         };
-        let is_known = open.progress.is_some();
-        if is_known && !open.commit.is_clean() {
+        let is_loaded = open.progress.is_some();
+        if is_loaded && !open.commit.is_clean() {
             // The reason for the refusal may be in a commit that is not durable yet. The caller must be able to read
             // it, and the commit may fail; when it ends, the input is decided again.
             open.decision.wait_for_commit();
             loaded.queue.push_front(queued);
             return false;
         }
-        if is_known && may_be_stale && !queued.is_checked {
+        if is_loaded && may_be_stale && !queued.is_checked {
             // Another server may have changed the execution since its state was loaded.
             loaded.queue.push_front(queued);
             let queue = std::mem::take(&mut loaded.queue);

@@ -339,8 +339,8 @@ impl OpenExecution {
             run: is_fixed.then(|| run.clone()),
         };
         let contexts = &mut self.contexts[usize::from(is_fixed)];
-        if let Some((known, context)) = contexts
-            && *known == key
+        if let Some((cached_key, context)) = contexts
+            && *cached_key == key
         {
             return Some(context.clone());
         }

@@ -179,7 +179,7 @@ fn load_ticket(effects: &[Effect]) -> Ticket {
     tickets[0]
 }
 
-fn lost() -> Error {
+fn connection_error() -> Error {
     Error::Store(store::Error::Unavailable("the connection broke".into()))
 }
 
@@ -213,7 +213,7 @@ fn a_second_submission_waits_for_the_first_and_changes_nothing() {
 fn a_commit_with_unknown_outcome_is_read_back_and_decided_again() {
     let mut driver = TestDriver::new();
     let (effects, mut reply) = driver.submit();
-    let effects = driver.finish_batch(take_batch(effects), || Err(lost()));
+    let effects = driver.finish_batch(take_batch(effects), || Err(connection_error()));
     assert!(reply.try_recv().is_err(), "the outcome is unknown");
     let effects = driver.step(DriverInput::TimerDue(armed_timer(&effects)));
     let ticket = load_ticket(&effects);
@@ -292,7 +292,7 @@ fn a_claim_of_a_failed_commit_is_undone() {
     };
     driver.step(DriverInput::CommandsClaimed(claim, Ok(Vec::new())));
     let (effects, _submitted) = driver.submit();
-    driver.finish_batch(take_batch(effects), || Err(lost()));
+    driver.finish_batch(take_batch(effects), || Err(connection_error()));
     assert!(claimed.try_recv().is_err(), "the worker waits again");
     let assignments = driver.machine.claim_table.assignments();
     assert!(assignments.pending.is_empty() && assignments.claimed.is_empty());

@@ -99,7 +99,7 @@ pub(crate) async fn ingest_batch(
     incoming: IncomingEvents,
 ) -> Result<IngestedBatch, IngestError> {
     check_events(&incoming.events)?;
-    authorise(&incoming.events)?;
+    authorize(&incoming.events)?;
     let row = shared.store.execution(incoming.execution).await;
     let row = row.map_err(Error::from)?;
     let row = row.ok_or(Error::NotFound(incoming.execution))?;
@@ -120,22 +120,22 @@ pub(crate) async fn ingest_batch(
         event.event_id = event.event_id.or(id);
     }
     let duplicates = find_duplicates(shared, execution, &events, &hashes).await?;
-    let is_known = |event: &WireEvent| event.event_id.is_some_and(|id| duplicates.contains_key(&id));
-    let news = events.iter().enumerate();
-    let news = news.map(|(index, event)| NewEvent { index, event });
-    let news = news.filter(|new| !needs_no_row(new.event) && !is_known(new.event));
-    let news: Vec<NewEvent<'_>> = news.collect();
-    let reported = if news.is_empty() {
+    let is_recorded = |event: &WireEvent| event.event_id.is_some_and(|id| duplicates.contains_key(&id));
+    let unrecorded = events.iter().enumerate();
+    let unrecorded = unrecorded.map(|(index, event)| NewEvent { index, event });
+    let unrecorded = unrecorded.filter(|new| !needs_no_row(new.event) && !is_recorded(new.event));
+    let unrecorded: Vec<NewEvent<'_>> = unrecorded.collect();
+    let reported = if unrecorded.is_empty() {
         ReportedEvents::default()
     } else {
         let ids = events.iter().zip(&hashes);
         let foreign = ids.filter_map(|(event, hash)| Some((event.event_id?, *hash)));
         let claim = claim?;
         if row.status.is_terminal() {
-            dispositions_after_end(shared, &claim, &news).await?
+            dispositions_after_end(shared, &claim, &unrecorded).await?
         } else {
             check_owner(shared, row.owner)?;
-            report_events(shared, claim, &news, foreign.collect()).await?
+            report_events(shared, claim, &unrecorded, foreign.collect()).await?
         }
     };
     let statuses = events.iter().map(|event| {
@@ -185,7 +185,7 @@ fn check_events(events: &[WireEvent]) -> Result<(), IngestError> {
 }
 
 /// Rejects events that only the server may emit.
-fn authorise(events: &[WireEvent]) -> Result<(), IngestError> {
+fn authorize(events: &[WireEvent]) -> Result<(), IngestError> {
     let own = events
         .iter()
         .find(|event| event.is_server_only() && !needs_no_row(event) && !is_failed_command(event));
@@ -223,18 +223,18 @@ async fn find_claim(
     }
     let open = shared.store.open_commands(execution).await;
     let open = open.map_err(Error::from)?;
-    let speaker = incoming.worker.as_ref();
+    let worker = incoming.worker.as_ref();
     let step = incoming.events.iter().find_map(WireEvent::step);
-    let is_meant = |open: &&store::OpenCommand| {
+    let is_subject = |open: &&store::OpenCommand| {
         if let Some(id) = command_id {
             return open.command.id == id;
         }
-        let is_theirs = speaker.is_none() || open.worker.as_ref() == speaker;
+        let is_theirs = worker.is_none() || open.worker.as_ref() == worker;
         step.as_ref() == Some(&open.command.run.step) && is_theirs
     };
-    let Some(open_command) = open.iter().find(is_meant) else {
+    let Some(open_command) = open.iter().find(is_subject) else {
         // The command has ended. Its claim still determines the derived event IDs.
-        let claim = command_id.zip(incoming.lease_epoch).zip(speaker);
+        let claim = command_id.zip(incoming.lease_epoch).zip(worker);
         let claim = claim.map(|((command, lease_epoch), worker)| ReportedClaim {
             command,
             lease_epoch,
@@ -250,16 +250,16 @@ async fn find_claim(
     let is_current = incoming
         .lease_epoch
         .is_none_or(|epoch| epoch == open_command.lease_epoch);
-    if speaker.is_some_and(|speaker| speaker != holder) || !is_current {
+    if worker.is_some_and(|worker| worker != holder) || !is_current {
         // Events that it sent while it held the command are recognized by the claim it had then.
-        let stale = incoming.lease_epoch.zip(speaker);
-        let stale = stale.map(|(lease_epoch, worker)| ReportedClaim {
+        let stale_claim = incoming.lease_epoch.zip(worker);
+        let stale_claim = stale_claim.map(|(lease_epoch, worker)| ReportedClaim {
             command,
             lease_epoch,
             worker: worker.clone(),
             is_stale: true,
         });
-        return Ok(stale.ok_or(IngestError::Fenced));
+        return Ok(stale_claim.ok_or(IngestError::Fenced));
     }
     Ok(Ok(ReportedClaim {
         command,
@@ -318,13 +318,13 @@ fn check_owner(shared: &ServerShared, owner: Option<OwnerId>) -> Result<(), Inge
 async fn dispositions_after_end(
     shared: &ServerShared,
     claim: &ReportedClaim,
-    news: &[NewEvent<'_>],
+    unrecorded: &[NewEvent<'_>],
 ) -> Result<ReportedEvents, IngestError> {
     if claim.is_stale {
         return Err(IngestError::Fenced);
     }
-    let seq = find_reported_end(shared, claim, news).await?;
-    let ids = news.iter().filter_map(|new| new.event.event_id);
+    let seq = find_reported_end(shared, claim, unrecorded).await?;
+    let ids = unrecorded.iter().filter_map(|new| new.event.event_id);
     Ok(ReportedEvents {
         recorded: HashMap::new(),
         dispositions: ids.map(|id| (id, Disposition::AlreadyRecorded(Some(seq)))).collect(),
@@ -335,13 +335,13 @@ async fn dispositions_after_end(
 async fn report_events(
     shared: &ServerShared,
     claim: ReportedClaim,
-    news: &[NewEvent<'_>],
+    unrecorded: &[NewEvent<'_>],
     foreign: HashMap<EventId, [u8; 32]>,
 ) -> Result<ReportedEvents, IngestError> {
     if claim.is_stale {
         return Err(IngestError::Fenced);
     }
-    let (events, dispositions) = translate_events(shared, &claim, news).await?;
+    let (events, dispositions) = translate_events(shared, &claim, unrecorded).await?;
     if events.is_empty() {
         let recorded = HashMap::new();
         return Ok(ReportedEvents { recorded, dispositions });
@@ -353,11 +353,11 @@ async fn report_events(
         end: report_end(&events),
         events,
     });
-    let extras = InputAttachments {
+    let attachments = InputAttachments {
         external_event_hashes: foreign,
         ..InputAttachments::default()
     };
-    match shared.driver.apply(claim.command.execution, input, extras).await {
+    match shared.driver.apply(claim.command.execution, input, attachments).await {
         Ok(reply) => Ok(ReportedEvents {
             recorded: reply.recorded.into_iter().collect(),
             dispositions,
@@ -371,15 +371,15 @@ async fn report_events(
 async fn translate_events(
     shared: &ServerShared,
     claim: &ReportedClaim,
-    news: &[NewEvent<'_>],
+    unrecorded: &[NewEvent<'_>],
 ) -> Result<(Vec<ReportedEvent>, HashMap<EventId, Disposition>), IngestError> {
     let execution = claim.command.execution;
     let opened = loading::load_execution(shared, execution).await?;
     let opened = opened.ok_or(Error::NotFound(execution))?;
     let live = opened.state.commands.get(&claim.command.seq);
     let Some(step) = live.map(|live| live.run.step.clone()) else {
-        let seq = find_reported_end(shared, claim, news).await?;
-        let ids = news.iter().filter_map(|new| new.event.event_id);
+        let seq = find_reported_end(shared, claim, unrecorded).await?;
+        let ids = unrecorded.iter().filter_map(|new| new.event.event_id);
         let dispositions = ids.map(|id| (id, Disposition::AlreadyRecorded(Some(seq)))).collect();
         return Ok((Vec::new(), dispositions));
     };
@@ -396,7 +396,7 @@ async fn translate_events(
     let mut events = Vec::new();
     let mut dispositions = HashMap::new();
     let mut wrong = Vec::new();
-    for NewEvent { index, event } in news {
+    for NewEvent { index, event } in unrecorded {
         let disposition = match translation.translate(event, shared.store.now()) {
             Ok(TranslationResult::Events(translated)) => {
                 events.extend(translated);
@@ -424,9 +424,9 @@ async fn translate_events(
 async fn find_reported_end(
     shared: &ServerShared,
     claim: &ReportedClaim,
-    news: &[NewEvent<'_>],
+    unrecorded: &[NewEvent<'_>],
 ) -> Result<Seq, IngestError> {
-    if !news.iter().all(|new| is_repeated_end(new.event)) {
+    if !unrecorded.iter().all(|new| is_repeated_end(new.event)) {
         return Err(IngestError::Fenced);
     }
     let CommandId { execution, seq } = claim.command;

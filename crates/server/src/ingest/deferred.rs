@@ -57,7 +57,7 @@ pub(crate) async fn store_batch(
     if shared.store.execution(execution).await.map_err(Error::from)?.is_none() {
         return Err(Error::NotFound(execution).into());
     }
-    let begin = BatchStart {
+    let start = BatchStart {
         execution_id: execution,
         events: u32::try_from(request.events.len()).unwrap_or(u32::MAX),
     };
@@ -73,7 +73,7 @@ pub(crate) async fn store_batch(
     let delivery = shared.store.send_message(message, Priority::Normal).await;
     delivery.map_err(Error::from)?;
     // The message is stored first, because the description of a batch without a message would never be removed.
-    let (key_text, text) = (start_key(&request_id), RawJson::from_serializable(&begin));
+    let (key_text, text) = (start_key(&request_id), RawJson::from_serializable(&start));
     let stored_text = shared.store.set_setting_once(&key_text, text.text()).await;
     stored_text.map_err(Error::from)?;
     shared.sweep_signals.messages.notify_one();
@@ -159,8 +159,8 @@ async fn record_batch_event(
     consumed: Option<MessageKey>,
 ) -> Result<(), Error> {
     let input = Input::RecordEvent(Box::new(body));
-    let extras = InputAttachments::from_message(consumed);
-    shared.driver.apply_if_valid(execution, input, extras).await
+    let attachments = InputAttachments::from_message(consumed);
+    shared.driver.apply_if_valid(execution, input, attachments).await
 }
 
 /// Returns the status of a batch.
@@ -168,8 +168,8 @@ pub(crate) async fn batch_status(
     shared: &ServerShared,
     request_id: &Name,
 ) -> Result<Option<BatchStatusResponse>, Error> {
-    let begin = shared.store.setting(&start_key(request_id)).await?;
-    let Some(begin) = begin.and_then(|text| serde_json::from_str::<BatchStart>(&text).ok()) else {
+    let start = shared.store.setting(&start_key(request_id)).await?;
+    let Some(start) = start.and_then(|text| serde_json::from_str::<BatchStart>(&text).ok()) else {
         return Ok(None);
     };
     let end = shared.store.setting(&end_key(request_id)).await?;
@@ -177,9 +177,9 @@ pub(crate) async fn batch_status(
     let (status, error) = end.map_or((BatchState::Accepted, None), |end| (end.status, end.error));
     Ok(Some(BatchStatusResponse {
         request_id: request_id.to_string(),
-        execution_id: begin.execution_id,
+        execution_id: start.execution_id,
         status,
-        events: begin.events,
+        events: start.events,
         error,
     }))
 }

@@ -136,8 +136,9 @@ impl<'s> Translation<'s> {
             }
             Some(index) => {
                 let progress = run.loop_.as_ref();
-                let has_begun = progress.is_some_and(|loop_| loop_.live.contains_key(&index) || loop_.has_ended(index));
-                if has_begun {
+                let has_started =
+                    progress.is_some_and(|loop_| loop_.live.contains_key(&index) || loop_.has_ended(index));
+                if has_started {
                     return Vec::new();
                 }
                 let at = self.location().with_iteration(iteration);
@@ -206,7 +207,7 @@ impl<'s> Translation<'s> {
                 .map_or(continuation.attempt.max(1), |event| event.location.attempt),
             ..at
         };
-        let ended = task_ended(reported_outcome(wire, false), Directive::Continue);
+        let ended = TaskEnded::new(reported_outcome(wire, false), Directive::Continue);
         events.push(self.event(at, EventBody::TaskDone(Box::new(ended))));
         Ok(events)
     }
@@ -232,11 +233,11 @@ impl<'s> Translation<'s> {
             events.push(self.event(at, self.started_body(wire)));
             return Ok(events);
         }
-        let is_begun = is_task_running(continuation, &at);
-        let current = if is_begun { continuation.attempt } else { 0 };
+        let is_running = is_task_running(continuation, &at);
+        let current = if is_running { continuation.attempt } else { 0 };
         // A retry without an attempt number is the next attempt.
         let attempt = wire.attempt.unwrap_or(current + 1).max(1);
-        if is_begun && attempt <= current && attempt > 1 {
+        if is_running && attempt <= current && attempt > 1 {
             return Ok(Vec::new());
         }
         events.extend(self.attempts_before(&at, continuation, attempt));
@@ -255,14 +256,14 @@ impl<'s> Translation<'s> {
         let continuation = self.continuation(at.iteration).unwrap_or(&initial);
         let label = at.task.as_ref();
         let has_outcome = label.is_some_and(|label| continuation.outcomes.contains_key(label));
-        let is_begun = is_task_running(continuation, &at);
-        if !is_begun && has_outcome && !wire.has_task_run() {
+        let is_running = is_task_running(continuation, &at);
+        if !is_running && has_outcome && !wire.has_task_run() {
             return Ok(Vec::new());
         }
         let is_attempt = matches!(kind, EventKind::AttemptDone | EventKind::AttemptFailed);
         if is_attempt && wire.attempt.is_some_and(|attempt| attempt > 1) {
             let attempt = wire.attempt.unwrap_or(1);
-            if !is_begun || continuation.attempt < attempt {
+            if !is_running || continuation.attempt < attempt {
                 events.extend(self.attempts_before(&at, continuation, attempt));
                 let next = EventLocation { attempt, ..at.clone() };
                 events.push(self.event(next, EventBody::AttemptStarted(EmptyPayload {})));
@@ -270,7 +271,7 @@ impl<'s> Translation<'s> {
         } else {
             events.extend(self.start_missing(&at, continuation));
         }
-        let current = if is_begun { continuation.attempt.max(1) } else { 1 };
+        let current = if is_running { continuation.attempt.max(1) } else { 1 };
         let attempt = events.last().map_or(current, |event| event.location.attempt.max(1));
         let at = EventLocation { attempt, ..at };
         let has_failed = matches!(kind, EventKind::AttemptFailed | EventKind::TaskFailed);
@@ -290,7 +291,7 @@ impl<'s> Translation<'s> {
                 attempt: 1,
                 ..at.clone()
             };
-            return vec![self.event(at, EventBody::TaskStarted(empty_task_started()))];
+            return vec![self.event(at, EventBody::TaskStarted(TaskStarted::default()))];
         }
         if matches!(continuation.stage, PipelineStage::Retrying { .. }) {
             let attempt = continuation.attempt + 1;
@@ -303,16 +304,16 @@ impl<'s> Translation<'s> {
     /// The events that the log needs before attempt `next` of a task starts: the earlier attempts, each with its
     /// retry.
     fn attempts_before(&self, at: &EventLocation, continuation: &Continuation, next: u32) -> Vec<ReportedEvent> {
-        let is_begun = is_task_running(continuation, at);
+        let is_running = is_task_running(continuation, at);
         let mut events = Vec::new();
         let mut current = continuation.attempt.max(1);
-        let mut is_retrying = is_begun && matches!(continuation.stage, PipelineStage::Retrying { .. });
-        if !is_begun {
+        let mut is_retrying = is_running && matches!(continuation.stage, PipelineStage::Retrying { .. });
+        if !is_running {
             let first = EventLocation {
                 attempt: 1,
                 ..at.clone()
             };
-            events.push(self.event(first, EventBody::TaskStarted(empty_task_started())));
+            events.push(self.event(first, EventBody::TaskStarted(TaskStarted::default())));
             current = 1;
             is_retrying = false;
         }
@@ -350,7 +351,7 @@ impl<'s> Translation<'s> {
         match wire.to_event(self.now) {
             Ok(event) if matches!(event.body, EventBody::TaskStarted(_)) => event.body,
             // The payload of an older client is not a rendered input.
-            _ => EventBody::TaskStarted(empty_task_started()),
+            _ => EventBody::TaskStarted(TaskStarted::default()),
         }
     }
 
@@ -371,8 +372,8 @@ impl<'s> Translation<'s> {
         at.run = self.run_id.run;
         let entity = wire.kind()?.entity();
         if let Some(label) = &at.task {
-            let is_known = self.step.tasks.iter().any(|task| task.label == *label);
-            if !is_known {
+            let exists = self.step.tasks.iter().any(|task| task.label == *label);
+            if !exists {
                 return Err(self.unknown_task(label));
             }
         }
@@ -438,19 +439,9 @@ impl<'s> Translation<'s> {
 
     fn event(&self, at: EventLocation, body: EventBody) -> ReportedEvent {
         ReportedEvent {
-            event_id: None,
-            execution_id: self.state.execution,
-            seq: Seq(0),
-            cause_seq: None,
-            timestamp: self.now,
-            recorded_at: self.now,
             source: EventSource::Worker,
-            location: at,
-            duration_ms: None,
             worker_id: Some(self.worker.clone()),
-            trace_id: None,
-            meta: None,
-            body,
+            ..Event::new(None, self.state.execution, self.now, at, body)
         }
     }
 }
@@ -471,14 +462,14 @@ fn is_task_running(continuation: &Continuation, at: &EventLocation) -> bool {
     let Some(label) = &at.task else { return false };
     let is_here = continuation.cursor == PipelineCursor::At(label.clone());
     let visit = continuation.visits.get(label).copied().unwrap_or(0);
-    let has_begun = matches!(
+    let has_started = matches!(
         continuation.stage,
         PipelineStage::Started
             | PipelineStage::Retrying { .. }
             | PipelineStage::Answered { .. }
             | PipelineStage::Awaiting { .. }
     );
-    is_here && has_begun && visit == at.visit
+    is_here && has_started && visit == at.visit
 }
 
 /// The meta to record: everything except the sealed epoch, which readers of the log could use to report.
@@ -491,27 +482,6 @@ fn recorded_meta(wire: &WireEvent) -> Option<RawJson> {
         return Some(meta);
     }
     (!fields.is_empty()).then(|| RawJson::from_serializable(&fields))
-}
-
-fn empty_task_started() -> TaskStarted {
-    TaskStarted {
-        inputs: None,
-        request: None,
-        awaits: None,
-    }
-}
-
-fn task_ended(outcome: RawJson, directive: Directive) -> TaskEnded {
-    TaskEnded {
-        outcome,
-        result_ref: None,
-        matched_rule_index: None,
-        directive,
-        to: None,
-        set_iter: None,
-        set_ctx: None,
-        set: None,
-    }
 }
 
 fn ended_body(wire: &WireEvent, kind: EventKind, has_failed: bool) -> EventBody {
@@ -528,8 +498,8 @@ fn ended_body(wire: &WireEvent, kind: EventKind, has_failed: bool) -> EventBody 
                 EventBody::AttemptDone(ended)
             }
         }
-        _ if has_failed => EventBody::TaskFailed(Box::new(task_ended(outcome, Directive::Fail))),
-        _ => EventBody::TaskDone(Box::new(task_ended(outcome, Directive::Continue))),
+        _ if has_failed => EventBody::TaskFailed(Box::new(TaskEnded::new(outcome, Directive::Fail))),
+        _ => EventBody::TaskDone(Box::new(TaskEnded::new(outcome, Directive::Continue))),
     }
 }
 

@@ -35,7 +35,7 @@ impl CachedValue {
     /// fetched.
     fn to_sealed(&self) -> Value {
         match &self.request_digest {
-            Some(made_of) => json!([made_of, self.value]),
+            Some(digest) => json!([digest, self.value]),
             None => self.value.clone(),
         }
     }
@@ -188,8 +188,8 @@ impl Server {
     /// Removes an entry that all executions of a playbook share; it is resolved again on next use.
     pub(crate) async fn forget_keychain_entry(&self, entry: SharedEntry<'_>, actor: Actor) -> Result<bool, Error> {
         let scope = playbook_scope(entry.path);
-        let safe = self.shared.store.sealed_store();
-        let was_there = safe.remove_keychain(&scope, entry.name).await?;
+        let store = self.shared.store.sealed_store();
+        let was_there = store.remove_keychain(&scope, entry.name).await?;
         let done = audit_record("keychain.remove", &entry);
         self.shared.keychain.audit(actor, done).await?;
         Ok(was_there)

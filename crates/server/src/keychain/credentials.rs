@@ -80,9 +80,9 @@ impl Keychain {
         check_name("name", &request.name)?;
         check_name("type", &request.kind)?;
         let data = check_data(&request.data)?;
-        let safe = self.store.sealed_store();
+        let store = self.store.sealed_store();
         for _ in 0..TRIES_MAX {
-            let before = safe.credential(&request.name).await?;
+            let before = store.credential(&request.name).await?;
             let version = before.as_ref().map_or(1, |row| row.version + 1);
             let location = SealedLocation::Credential {
                 name: request.name.clone(),
@@ -99,8 +99,8 @@ impl Keychain {
                 last_used_at: None,
             };
             // If the value can no longer be decrypted, it is encrypted again as the next version.
-            let is_kept = safe.put_credential(row.clone()).await?;
-            if is_kept && self.rewrap_if_rotated(&location, &row.sealed).await? {
+            let is_stored = store.put_credential(row.clone()).await?;
+            if is_stored && self.rewrap_if_rotated(&location, &row.sealed).await? {
                 return Ok(row);
             }
         }

@@ -77,10 +77,10 @@ impl DeclaredSecrets {
         };
         let values = opens.name_templates.iter().filter_map(|tree| tree.render(scope).ok());
         let mut values = values.map(|rendered| rendered.value);
-        let comes_to = |value: &serde_json::Value| {
+        let names_credential = |value: &serde_json::Value| {
             let mut kinds = kinds.iter();
             kinds.any(|kind| credential_names_in(kind.as_str(), value).contains(name))
         };
-        values.any(|value| comes_to(&value))
+        values.any(|value| names_credential(&value))
     }
 }

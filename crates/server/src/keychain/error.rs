@@ -23,10 +23,10 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The value is encrypted with a master key that this server does not have.
-    #[error("{what} is encrypted with master key {key_id}, which this server does not have")]
+    #[error("{subject} is encrypted with master key {key_id}, which this server does not have")]
     MasterKeyWrong {
         /// The credential or entry.
-        what: String,
+        subject: String,
         /// ID of the master key.
         key_id: String,
     },

@@ -209,19 +209,19 @@ fn has_json_content_type(headers: &Map<String, Value>) -> bool {
 
 fn parse_token(name: &str, body: Value) -> Result<(Value, Duration), Error> {
     let no_token = || unresolved_error(name, "the response of the endpoint has no `access_token`");
-    let Value::Object(mut answer) = body else {
+    let Value::Object(mut response) = body else {
         return Err(no_token());
     };
-    let token = text_field(&answer, &["access_token", "token", "id_token"]);
+    let token = text_field(&response, &["access_token", "token", "id_token"]);
     let token = Value::from(token.ok_or_else(no_token)?);
-    let expires = answer.get("expires_in").and_then(parse_seconds);
-    answer.insert("access_token".to_owned(), token.clone());
-    answer.insert("token".to_owned(), token);
-    answer.insert("type".to_owned(), "bearer".into());
+    let expires = response.get("expires_in").and_then(parse_seconds);
+    response.insert("access_token".to_owned(), token.clone());
+    response.insert("token".to_owned(), token);
+    response.insert("type".to_owned(), "bearer".into());
     let seconds = expires.map_or(CACHE_DEFAULT, |seconds| {
         seconds.saturating_sub(RENEWAL_MARGIN.max(seconds / 10))
     });
-    Ok((Value::Object(answer), seconds.min(CACHE_MAX)))
+    Ok((Value::Object(response), seconds.min(CACHE_MAX)))
 }
 
 /// Parses a number of seconds, given as a number or as a string.

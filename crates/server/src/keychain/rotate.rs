@@ -125,10 +125,10 @@ impl Keychain {
 
     /// Whether the store has exactly this encrypted value.
     async fn is_stored(&self, location: &SealedLocation, sealed: &SealedValue) -> Result<bool, Error> {
-        let safe = self.store.sealed_store();
+        let store = self.store.sealed_store();
         let stored_row = match location {
-            SealedLocation::Credential { name, .. } => safe.credential(name).await?.map(|row| row.sealed),
-            SealedLocation::Keychain { scope, name } => safe.keychain(scope, name).await?.map(|row| row.sealed),
+            SealedLocation::Credential { name, .. } => store.credential(name).await?.map(|row| row.sealed),
+            SealedLocation::Keychain { scope, name } => store.keychain(scope, name).await?.map(|row| row.sealed),
         };
         Ok(stored_row.is_some_and(|stored_row| stored_row.data_key == sealed.data_key))
     }

@@ -112,12 +112,12 @@ fn to_resolved_secret(shared: &ServerShared, name: &str, cached: CachedValue) ->
 /// Returns the command if the worker holds it under this claim.
 async fn claimed_command(shared: &ServerShared, request: &SecretsRequest) -> Result<Command, SecretsError> {
     let claims = shared.store.worker_claims(&request.worker).await?;
-    let is_held = claims.iter().any(|claims| {
+    let is_claimed = claims.iter().any(|claims| {
         claims.claim.command == request.command
             && claims.claim.lease_epoch == request.lease_epoch
             && !claims.is_cancelling
     });
-    if !is_held {
+    if !is_claimed {
         return Err(SecretsError::Fenced);
     }
     if request.names.len() > NAMES_MAX {

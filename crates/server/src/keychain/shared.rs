@@ -58,7 +58,7 @@ impl Keychain {
     pub(super) fn open_value(&self, location: &SealedLocation, sealed: &SealedValue) -> Result<Value, Error> {
         let key = self.config.keys.find(&sealed.key_id)?;
         let key = key.ok_or_else(|| Error::MasterKeyWrong {
-            what: seal::describe_location(location),
+            subject: seal::describe_location(location),
             key_id: sealed.key_id.clone(),
         })?;
         let text = seal::open(&key, location, sealed)?;

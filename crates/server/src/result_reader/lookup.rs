@@ -86,8 +86,8 @@ impl ResultReader {
             return Ok(None);
         }
         let rows = self.store.results(execution).await?;
-        let is_meant = |row: &&ResultRow| step.is_none_or(|step| row.run.step.as_str() == step);
-        let list: Vec<Value> = rows.iter().filter(is_meant).map(to_json).collect();
+        let is_selected = |row: &&ResultRow| step.is_none_or(|step| row.run.step.as_str() == step);
+        let list: Vec<Value> = rows.iter().filter(is_selected).map(to_json).collect();
         Ok(Some(LocatedResult::Value(Value::Array(list))))
     }
 

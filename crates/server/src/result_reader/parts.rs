@@ -215,7 +215,7 @@ impl IterationLog {
         if !self.ranges.iter().any(overlaps) {
             return Ok(indices.end);
         }
-        let is_meant = |index: u64| {
+        let is_covered = |index: u64| {
             let mut ranges = self.ranges.iter();
             ranges.any(|(from, to)| (*from..*to).contains(&index))
         };
@@ -228,7 +228,7 @@ impl IterationLog {
         let read = store.iteration_outcomes(self.execution, &self.run, &range);
         let read = read.await?;
         let outcomes = read.outcomes.into_iter();
-        outcome_events.extend(outcomes.filter(|(index, _)| is_meant(*index)));
+        outcome_events.extend(outcomes.filter(|(index, _)| is_covered(*index)));
         Ok(read.end)
     }
 }

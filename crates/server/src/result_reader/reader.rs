@@ -105,16 +105,16 @@ impl ResultReader {
             return self.in_log(id, ends.succeeded.or(ends.failed)).await;
         }
         let mut best = BestMatch::default();
-        let meet = |event: &Event| {
+        let add_candidate = |event: &Event| {
             if address.matches(event) && address.may_select(event) {
                 best.consider(event);
             }
         };
         let is_part_of_loop = address.task_of_step().is_none() && !self.loop_runs(id, address).await?.is_empty();
         if is_part_of_loop {
-            parts::for_each_event(&*self.store, id, Seq(0), Seq(u64::MAX), meet).await?;
+            parts::for_each_event(&*self.store, id, Seq(0), Seq(u64::MAX), add_candidate).await?;
         } else {
-            parts::for_each_outline_event(&*self.store, id, meet).await?;
+            parts::for_each_outline_event(&*self.store, id, add_candidate).await?;
         }
         self.in_log(id, best.seq()).await
     }

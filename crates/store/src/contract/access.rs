@@ -7,7 +7,7 @@ use model::id::{ExecutionId, LeaseEpoch, Seq, WorkerId};
 use model::raw::RawJson;
 use model::time::Time;
 
-use super::build::{PlainStep, creation_commit, next_commit};
+use super::build::{PlainStep, create_offered_command, creation_commit, next_commit};
 use super::{StoreFixture, expect_ok};
 use crate::{
     AccessTokenId, AccessTokenRow, AuditEntry, AuditOutcome, AuditRow, ClaimQuery, CommandChange, CommitStatus, Store,
@@ -101,19 +101,6 @@ pub async fn a_setting_is_set_once(site: &dyn StoreFixture) {
     assert_eq!(expect_ok(second_store.setting("cluster_secret").await), secret);
 }
 
-/// Creates an execution with an offered command at sequence number 4 that requires the given kinds.
-async fn create_offered_command(store: &dyn Store, kinds: &[&str]) -> ExecutionId {
-    let first = creation_commit(store);
-    let id = first.execution;
-    expect_ok(store.commit(first).await);
-    let mut commit = PlainStep::new("a", 1).schedule(store, id, Seq(2));
-    if let CommandChange::Issue(issue) = &mut commit.commands[0] {
-        issue.kinds = kinds.iter().copied().map(Into::into).collect();
-    }
-    expect_ok(store.commit(commit).await);
-    id
-}
-
 fn claim_query(worker: &str, kinds: Option<&[&str]>) -> ClaimQuery {
     ClaimQuery {
         worker: WorkerId(worker.into()),
@@ -157,7 +144,7 @@ pub async fn a_worker_sees_what_it_holds(site: &dyn StoreFixture) {
         expect_ok(store.commit(next_commit(&*store, id, Seq(4), turn)).await);
     }
     let claims = expect_ok(site.join().worker_claims(&WorkerId("w".into())).await);
-    let standing: Vec<_> = claims
+    let claimed: Vec<_> = claims
         .iter()
         .map(|claims| (claims.claim.command.execution, claims.is_paused, claims.is_cancelling))
         .collect();
@@ -167,7 +154,7 @@ pub async fn a_worker_sees_what_it_holds(site: &dyn StoreFixture) {
         (ids[2], false, true),
         (ids[3], false, false),
     ];
-    assert_eq!(standing, expected);
+    assert_eq!(claimed, expected);
     assert!(
         claims
             .iter()
@@ -272,8 +259,8 @@ pub async fn appends_wait_in_the_outbox_until_they_are_published(site: &dyn Stor
     let other = creation_commit(&*store);
     let other_id = other.execution;
     expect_ok(store.commit(other).await);
-    let stale = PlainStep::new("b", 1).schedule(&*store, id, Seq(2));
-    expect_ok(store.commit(stale).await);
+    let stale_commit = PlainStep::new("b", 1).schedule(&*store, id, Seq(2));
+    expect_ok(store.commit(stale_commit).await);
     // An open transaction of another process delays later rows, because it may still write earlier ones.
     let mut waiting = Vec::new();
     for _ in 0..1_000_000 {
@@ -282,12 +269,12 @@ pub async fn appends_wait_in_the_outbox_until_they_are_published(site: &dyn Stor
             break;
         }
     }
-    let places: Vec<_> = waiting
+    let rows: Vec<_> = waiting
         .iter()
         .map(|row| (row.execution, row.seq_first, row.seq_last))
         .collect();
     assert_eq!(
-        places,
+        rows,
         [(id, Seq(1), Seq(2)), (id, Seq(3), Seq(4)), (other_id, Seq(1), Seq(2))]
     );
     assert!(waiting.is_sorted_by_key(|row| row.position));

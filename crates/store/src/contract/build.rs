@@ -2,8 +2,8 @@
 
 use model::command::{Command, CommandWork};
 use model::event::{
-    CommandIssued, EmptyPayload, EndStatus, Event, EventBody, EventLocation, EventSource, ExecutionFinished,
-    ExecutionRequested, ResultStored, StepDone, StepScheduled, TaskEnded,
+    CommandIssued, EmptyPayload, EndStatus, Event, EventBody, EventLocation, ExecutionFinished, ExecutionRequested,
+    ResultStored, StepDone, StepScheduled, TaskEnded,
 };
 use model::id::{CommandId, ExecutionId, Name, PlaybookHash, Seq, StepRunId, TokenId};
 use model::manifest::{CombineStrategy, ManifestRule};
@@ -12,6 +12,7 @@ use model::raw::RawJson;
 use model::result_ref::{BodyMeta, BodyScope, RefKind, ResultRef};
 use serde_json::{Map, json};
 
+use super::expect_ok;
 use crate::{CommandChange, Commit, IssuedCommand, Store};
 
 /// The commit that creates an execution.
@@ -66,19 +67,9 @@ fn commit_after(
     let seqs = expected.0 + 1..;
     seqs.zip(bodies)
         .map(|(seq, (at, body))| Event {
-            event_id: ids.next_event_id(),
-            execution_id: execution,
             seq: Seq(seq),
             cause_seq: Some(Seq(seq - 1)),
-            timestamp: now,
-            recorded_at: now,
-            source: EventSource::Server,
-            location: at,
-            duration_ms: None,
-            worker_id: None,
-            trace_id: None,
-            meta: None,
-            body,
+            ..Event::new(ids.next_event_id(), execution, now, at, body)
         })
         .collect()
 }
@@ -95,6 +86,20 @@ pub(super) fn execution_finished(generation: u32, ended: EndStatus) -> (EventLoc
         EventLocation::default(),
         EventBody::PlaybookFinished(Box::new(finished)),
     )
+}
+
+/// Creates an execution whose first step is offered to workers that serve these kinds: the log is at 4, and the command
+/// is event 4.
+pub(super) async fn create_offered_command(store: &dyn Store, kinds: &[&str]) -> ExecutionId {
+    let first = creation_commit(store);
+    let id = first.execution;
+    expect_ok(store.commit(first).await);
+    let mut commit = PlainStep::new("a", 1).schedule(store, id, Seq(2));
+    if let CommandChange::Issue(issue) = &mut commit.commands[0] {
+        issue.kinds = kinds.iter().copied().map(Into::into).collect();
+    }
+    expect_ok(store.commit(commit).await);
+    id
 }
 
 /// One run of a plain step.
@@ -153,14 +158,11 @@ impl PlainStep {
     /// Ends its task with a body outside the log, and ends the step.
     pub fn finish(&self, store: &dyn Store, execution: ExecutionId, expected: Seq) -> Commit {
         let ended = TaskEnded {
-            outcome: RawJson::from_serializable(&json!({"status": "ok", "result": null})),
             result_ref: Some(Box::new(body_reference(execution))),
-            matched_rule_index: None,
-            directive: Directive::Continue,
-            to: None,
-            set_iter: None,
-            set_ctx: None,
-            set: None,
+            ..TaskEnded::new(
+                RawJson::from_serializable(&json!({"status": "ok", "result": null})),
+                Directive::Continue,
+            )
         };
         let at = EventLocation::of_step_run(&self.run);
         let task = EventLocation {

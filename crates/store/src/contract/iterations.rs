@@ -166,16 +166,7 @@ fn task_failed(task: &str, iteration: u64) -> (EventLocation, EventBody) {
 }
 
 fn task_end(task: &str, iteration: u64, outcome: &Value) -> (EventLocation, Box<TaskEnded>) {
-    let ended = TaskEnded {
-        outcome: RawJson::from_serializable(outcome),
-        result_ref: None,
-        matched_rule_index: None,
-        directive: Directive::Continue,
-        to: None,
-        set_iter: None,
-        set_ctx: None,
-        set: None,
-    };
+    let ended = TaskEnded::new(RawJson::from_serializable(outcome), Directive::Continue);
     let at = EventLocation {
         task: Some(task.into()),
         visit: 1,

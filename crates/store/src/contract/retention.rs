@@ -45,9 +45,9 @@ pub async fn old_rows_are_removed(site: &dyn StoreFixture) {
         let ttl = Duration::from_secs(ttl);
         assert!(expect_ok(store.renew_session(&worker(name), &holder, ttl).await));
     }
-    let lives = start_execution(&*store, None).await;
+    let existing = start_execution(&*store, None).await;
     let never = ExecutionId(store.ids(1).0);
-    for (key, id) in [("dedup:lives", lives), ("dedup:never", never)] {
+    for (key, id) in [("dedup:lives", existing), ("dedup:never", never)] {
         expect_ok(store.set_setting_once(key, &id.to_string()).await);
     }
     let (long_ago, later) = (long_ago(&*store), far_future(&*store));

@@ -64,32 +64,36 @@ pub async fn a_credential_is_kept_version_by_version(site: &dyn StoreFixture) {
 pub async fn a_resolved_entry_is_kept_by_scope_until_it_expires(site: &dyn StoreFixture) {
     let store = site.join();
     let later = Some(store.now().after(Duration::from_secs(3_600)));
-    let safe = store.sealed_store();
-    expect_ok(safe.put_keychain(keychain_entry("run:1", "token", Some(Time(5)))).await);
-    let old = expect_ok(safe.keychain("run:1", "token").await);
+    let sealed_store = store.sealed_store();
+    expect_ok(
+        sealed_store
+            .put_keychain(keychain_entry("run:1", "token", Some(Time(5))))
+            .await,
+    );
+    let old = expect_ok(sealed_store.keychain("run:1", "token").await);
     assert_eq!(old, Some(keychain_entry("run:1", "token", Some(Time(5)))));
-    expect_ok(safe.put_keychain(keychain_entry("run:2", "token", later)).await);
-    expect_ok(safe.put_keychain(keychain_entry("run:2", "other", None)).await);
-    assert_eq!(expect_ok(safe.keychain("run:1", "token").await), None);
-    expect_ok(safe.put_keychain(keychain_entry("run:2", "token", None)).await);
-    let entry = expect_ok(safe.keychain("run:2", "token").await);
+    expect_ok(sealed_store.put_keychain(keychain_entry("run:2", "token", later)).await);
+    expect_ok(sealed_store.put_keychain(keychain_entry("run:2", "other", None)).await);
+    assert_eq!(expect_ok(sealed_store.keychain("run:1", "token").await), None);
+    expect_ok(sealed_store.put_keychain(keychain_entry("run:2", "token", None)).await);
+    let entry = expect_ok(sealed_store.keychain("run:2", "token").await);
     assert_eq!(entry, Some(keychain_entry("run:2", "token", None)));
-    assert_eq!(expect_ok(safe.keychain("run:3", "token").await), None);
-    assert!(expect_ok(safe.remove_keychain("run:2", "token").await));
-    assert!(!expect_ok(safe.remove_keychain("run:2", "token").await));
-    let other = expect_ok(safe.keychain("run:2", "other").await);
+    assert_eq!(expect_ok(sealed_store.keychain("run:3", "token").await), None);
+    assert!(expect_ok(sealed_store.remove_keychain("run:2", "token").await));
+    assert!(!expect_ok(sealed_store.remove_keychain("run:2", "token").await));
+    let other = expect_ok(sealed_store.keychain("run:2", "other").await);
     assert_eq!(other, Some(keychain_entry("run:2", "other", None)));
 }
 
 /// A data key is only rewrapped if it is still the one that was read.
 pub async fn data_keys_are_wrapped_anew_one_by_one(site: &dyn StoreFixture) {
     let store = site.join();
-    let safe = store.sealed_store();
-    expect_ok(safe.put_credential(credential("a", 1)).await);
-    expect_ok(safe.put_credential(credential("b", 1)).await);
-    expect_ok(safe.put_keychain(keychain_entry("run:1", "token", None)).await);
-    let old = expect_ok(safe.sealed_with_other_keys("k2").await);
-    let places: Vec<_> = old.iter().map(|(location, _)| location.clone()).collect();
+    let sealed_store = store.sealed_store();
+    expect_ok(sealed_store.put_credential(credential("a", 1)).await);
+    expect_ok(sealed_store.put_credential(credential("b", 1)).await);
+    expect_ok(sealed_store.put_keychain(keychain_entry("run:1", "token", None)).await);
+    let old = expect_ok(sealed_store.sealed_with_other_keys("k2").await);
+    let locations: Vec<_> = old.iter().map(|(location, _)| location.clone()).collect();
     let a = SealedLocation::Credential {
         name: "a".to_owned(),
         version: 1,
@@ -102,18 +106,18 @@ pub async fn data_keys_are_wrapped_anew_one_by_one(site: &dyn StoreFixture) {
         scope: "run:1".to_owned(),
         name: "token".to_owned(),
     };
-    assert_eq!(places, [a.clone(), b.clone(), token.clone()]);
+    assert_eq!(locations, [a.clone(), b.clone(), token.clone()]);
     let new = |from: &SealedValue| SealedValue {
         key_id: "k2".to_owned(),
         data_key: vec![77; 60],
         ..from.clone()
     };
     for (location, from) in &old {
-        assert!(expect_ok(safe.rewrap(location, from, &new(from)).await));
-        assert!(!expect_ok(safe.rewrap(location, from, &new(from)).await));
+        assert!(expect_ok(sealed_store.rewrap(location, from, &new(from)).await));
+        assert!(!expect_ok(sealed_store.rewrap(location, from, &new(from)).await));
     }
-    assert!(expect_ok(safe.sealed_with_other_keys("k2").await).is_empty());
-    assert_eq!(expect_ok(safe.sealed_with_other_keys("k1").await).len(), 3);
-    let row = expect_ok(safe.credential("a").await).expect("the credential exists");
+    assert!(expect_ok(sealed_store.sealed_with_other_keys("k2").await).is_empty());
+    assert_eq!(expect_ok(sealed_store.sealed_with_other_keys("k1").await).len(), 3);
+    let row = expect_ok(sealed_store.credential("a").await).expect("the credential exists");
     assert_eq!(row.sealed, new(&old[0].1));
 }

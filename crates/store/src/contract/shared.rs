@@ -50,16 +50,16 @@ pub async fn a_message_to_a_new_execution_goes_to_its_senders_driver(site: &dyn 
     let (me, other) = (expect_ok(first_store.owner()), expect_ok(second_store.owner()));
     let own_run = start_execution(&*first_store, Some(me.clone())).await;
     let other_run = start_execution(&*second_store, Some(other.clone())).await;
-    let fresh = ExecutionId(first_store.ids(1).0);
-    let to_fresh = message(own_run, 0, fresh);
+    let new_id = ExecutionId(first_store.ids(1).0);
+    let to_new = message(own_run, 0, new_id);
     let to_theirs = message(own_run, 1, other_run);
-    expect_ok(first_store.send_message(to_fresh.clone(), Priority::Normal).await);
+    expect_ok(first_store.send_message(to_new.clone(), Priority::Normal).await);
     expect_ok(first_store.send_message(to_theirs.clone(), Priority::Normal).await);
     let to_me = expect_ok(first_store.inbox(Some(&me), 9).await);
-    assert_eq!(to_me, std::slice::from_ref(&to_fresh));
+    assert_eq!(to_me, std::slice::from_ref(&to_new));
     let to_other = expect_ok(second_store.inbox(Some(&other), 9).await);
     assert_eq!(to_other, std::slice::from_ref(&to_theirs));
-    assert_eq!(expect_ok(second_store.inbox(None, 9).await), [to_fresh, to_theirs]);
+    assert_eq!(expect_ok(second_store.inbox(None, 9).await), [to_new, to_theirs]);
 }
 
 /// A message to an execution whose owner is dead goes to the live processes.
@@ -68,9 +68,9 @@ pub async fn a_message_to_an_execution_of_a_dead_process_goes_to_a_live_one(site
     let (me, other) = (expect_ok(first_store.owner()), expect_ok(second_store.owner()));
     let other_run = start_execution(&*second_store, Some(other)).await;
     let orphan = start_execution(&*first_store, Some(OwnerId("nobody".into()))).await;
-    let fresh = || ExecutionId(first_store.ids(1).0);
-    let to_theirs = message(fresh(), 0, other_run);
-    let to_orphan = message(fresh(), 0, orphan);
+    let new_id = || ExecutionId(first_store.ids(1).0);
+    let to_theirs = message(new_id(), 0, other_run);
+    let to_orphan = message(new_id(), 0, orphan);
     expect_ok(first_store.send_message(to_theirs, Priority::Normal).await);
     expect_ok(first_store.send_message(to_orphan.clone(), Priority::Normal).await);
     assert_eq!(expect_ok(first_store.inbox(Some(&me), 9).await), [to_orphan]);
@@ -80,15 +80,15 @@ pub async fn a_message_to_an_execution_of_a_dead_process_goes_to_a_live_one(site
 pub async fn a_refused_message_is_answered(site: &dyn StoreFixture) {
     let store = site.join();
     let receiver = start_execution(&*store, None).await;
-    let fresh = || ExecutionId(store.ids(1).0);
-    let refused = message(fresh(), 0, receiver);
+    let new_id = || ExecutionId(store.ids(1).0);
+    let refused = message(new_id(), 0, receiver);
     expect_ok(store.send_message(refused.clone(), Priority::Normal).await);
     expect_ok(store.refuse_message(refused.key, "no").await);
     assert!(!expect_ok(store.is_pending(refused.key).await));
     assert_eq!(expect_ok(store.refusal(refused.key).await).as_deref(), Some("no"));
     assert!(!expect_ok(store.withdraw_message(refused.key).await));
 
-    let carried_out = message(fresh(), 0, receiver);
+    let carried_out = message(new_id(), 0, receiver);
     expect_ok(store.send_message(carried_out.clone(), Priority::Normal).await);
     let mut reply = PlainStep::new("a", 1).schedule(&*store, receiver, Seq(2));
     reply.consumed.push(carried_out.key);
@@ -96,9 +96,9 @@ pub async fn a_refused_message_is_answered(site: &dyn StoreFixture) {
     expect_ok(store.refuse_message(carried_out.key, "no").await);
     assert_eq!(expect_ok(store.refusal(carried_out.key).await), None);
 
-    let taken_back = message(fresh(), 0, receiver);
-    expect_ok(store.send_message(taken_back.clone(), Priority::Normal).await);
-    assert!(expect_ok(store.withdraw_message(taken_back.key).await));
+    let withdrawn = message(new_id(), 0, receiver);
+    expect_ok(store.send_message(withdrawn.clone(), Priority::Normal).await);
+    assert!(expect_ok(store.withdraw_message(withdrawn.key).await));
     assert!(expect_ok(store.inbox(None, 9).await).is_empty());
 }
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::event::{ControlNote, EventBody, EventLocation, StopRequest};
-use model::id::{ExecutionId, LeaseEpoch, Seq, WorkerId};
+use model::id::{LeaseEpoch, Seq, WorkerId};
 
-use super::build::{PlainStep, creation_commit, next_commit};
+use super::build::{PlainStep, create_offered_command, creation_commit, next_commit};
 use super::{StoreFixture, expect_ok};
 use model::command::TimerChange;
 
@@ -26,21 +26,12 @@ fn claim_query(worker: &str, max: u32) -> ClaimQuery {
     }
 }
 
-/// Creates an execution whose first step is offered: the log is at 4, and the command is event 4.
-async fn create_offered_command(store: &dyn Store) -> ExecutionId {
-    let first = creation_commit(store);
-    let id = first.execution;
-    expect_ok(store.commit(first).await);
-    expect_ok(store.commit(PlainStep::new("a", 1).schedule(store, id, Seq(2))).await);
-    id
-}
-
 /// Workers that claim concurrently share the commands without overlap.
 pub async fn a_command_is_claimed_by_one_worker_only(site: &dyn StoreFixture) {
     const COMMANDS: usize = 40;
     let store = site.join();
     for _ in 0..COMMANDS {
-        create_offered_command(&*store).await;
+        create_offered_command(&*store, &[]).await;
     }
     let workers = (0..4).map(|n| {
         let store: Arc<dyn Store> = site.join();
@@ -72,7 +63,7 @@ pub async fn paused_and_cancelling_executions_offer_nothing(site: &dyn StoreFixt
         EventBody::PlaybookPaused(ControlNote { reason: None }),
         EventBody::CancelRequested(StopRequest::default()),
     ] {
-        let id = create_offered_command(&*store).await;
+        let id = create_offered_command(&*store, &[]).await;
         let stop = vec![(EventLocation::default(), body)];
         expect_ok(store.commit(next_commit(&*store, id, Seq(4), stop)).await);
         assert!(expect_ok(store.claim_commands(&claim_query("w", 9)).await).is_empty());
@@ -82,7 +73,7 @@ pub async fn paused_and_cancelling_executions_offer_nothing(site: &dyn StoreFixt
 /// Each claim has its own epoch.
 pub async fn a_released_command_comes_back_with_a_higher_epoch(site: &dyn StoreFixture) {
     let store = site.join();
-    let id = create_offered_command(&*store).await;
+    let id = create_offered_command(&*store, &[]).await;
     let first = expect_ok(store.claim_commands(&claim_query("w1", 1)).await).remove(0);
     assert_eq!((first.command.id.execution, first.lease_epoch), (id, LeaseEpoch(1)));
     expect_ok(store.release_claim(first.command.id, LeaseEpoch(9)).await);
@@ -95,7 +86,7 @@ pub async fn a_released_command_comes_back_with_a_higher_epoch(site: &dyn StoreF
 /// Only a report under the current claim is written.
 pub async fn a_stale_claim_is_fenced_and_leaves_nothing(site: &dyn StoreFixture) {
     let store = site.join();
-    let id = create_offered_command(&*store).await;
+    let id = create_offered_command(&*store, &[]).await;
     let report = |lease_epoch| {
         let mut commit = PlainStep::new("a", 1).finish(&*store, id, Seq(4));
         commit.fences.push(Fence {
@@ -120,7 +111,7 @@ pub async fn a_stale_claim_is_fenced_and_leaves_nothing(site: &dyn StoreFixture)
 /// A claim expires with its worker's session, by the store's clock.
 pub async fn a_claim_is_lost_with_its_session(site: &dyn StoreFixture) {
     let store = site.join();
-    create_offered_command(&*store).await;
+    create_offered_command(&*store, &[]).await;
     let claim = expect_ok(store.claim_commands(&claim_query("w", 1)).await).remove(0);
     assert_eq!(expect_ok(store.lost_claims(None).await).len(), 1);
     let worker = WorkerId("w".into());
@@ -128,15 +119,15 @@ pub async fn a_claim_is_lost_with_its_session(site: &dyn StoreFixture) {
     assert!(expect_ok(store.renew_session(&worker, &holder, LONG_TTL).await));
     assert!(expect_ok(store.lost_claims(None).await).is_empty());
     assert!(expect_ok(store.renew_session(&worker, &holder, Duration::ZERO).await));
-    let lost = expect_ok(store.lost_claims(None).await).remove(0);
-    assert_eq!((lost.command, lost.worker), (claim.command.id, worker));
-    assert_eq!(lost.lease_epoch, claim.lease_epoch);
+    let lost_claim = expect_ok(store.lost_claims(None).await).remove(0);
+    assert_eq!((lost_claim.command, lost_claim.worker), (claim.command.id, worker));
+    assert_eq!(lost_claim.lease_epoch, claim.lease_epoch);
 }
 
 /// A session belongs to its holder until another one replaces it; the claims of the first holder are then lost.
 pub async fn a_session_belongs_to_its_holder(site: &dyn StoreFixture) {
     let store = site.join();
-    create_offered_command(&*store).await;
+    create_offered_command(&*store, &[]).await;
     let worker = WorkerId("w".into());
     let (first_holder, second_holder) = (session_holder("one"), session_holder("two"));
     assert_eq!(expect_ok(store.session(&worker).await), None);
@@ -163,8 +154,8 @@ pub async fn a_session_belongs_to_its_holder(site: &dyn StoreFixture) {
     assert!(!expect_ok(store.renew_session(&worker, &first_holder, LONG_TTL).await));
     assert!(expect_ok(store.renew_session(&worker, &second_holder, LONG_TTL).await));
     assert!(expect_ok(store.worker_claims(&worker).await).is_empty());
-    let lost = expect_ok(store.lost_claims(None).await).remove(0);
-    assert_eq!((lost.command, &lost.worker), (claim.command.id, &worker));
+    let lost_claim = expect_ok(store.lost_claims(None).await).remove(0);
+    assert_eq!((lost_claim.command, &lost_claim.worker), (claim.command.id, &worker));
 
     expect_ok(store.release_claim(claim.command.id, claim.lease_epoch).await);
     expect_ok(store.claim_commands(&claim_query("w", 1)).await);
@@ -192,7 +183,7 @@ pub async fn a_pending_command_becomes_overdue(site: &dyn StoreFixture) {
         issue.start_by = Some(store.now());
     }
     expect_ok(store.commit(commit).await);
-    create_offered_command(&*store).await;
+    create_offered_command(&*store, &[]).await;
     let overdue = expect_ok(store.overdue_commands(None).await);
     assert_eq!(overdue.iter().map(|id| id.execution).collect::<Vec<_>>(), [id]);
     expect_ok(store.claim_commands(&claim_query("w", 9)).await);
@@ -202,7 +193,7 @@ pub async fn a_pending_command_becomes_overdue(site: &dyn StoreFixture) {
 /// There is one command per part of a step run and dispatch.
 pub async fn the_same_work_is_not_offered_twice_at_once(site: &dyn StoreFixture) {
     let store = site.join();
-    let id = create_offered_command(&*store).await;
+    let id = create_offered_command(&*store, &[]).await;
     let repeat = PlainStep::new("a", 1).schedule(&*store, id, Seq(4));
     let refused = store.commit(repeat).await;
     let is_named = matches!(&refused, Err(Error::Invariant(UniqueKey::Work(_))));

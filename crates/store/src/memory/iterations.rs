@@ -60,7 +60,7 @@ pub(super) fn iteration_events(log: &[Event], run: &StepRunId, iterations: &Rang
 pub(super) fn iteration_outcomes(log: &[Event], run: &StepRunId, range: &OutcomeRange) -> IterationOutcomes {
     let mut collector = OutcomeCollector::new(run, range);
     for event in log {
-        if collector.wants(EventHead::of(event)) {
+        if collector.is_selected(EventHead::of(event)) {
             collector.add(vec![event.clone()]);
         }
     }

@@ -265,8 +265,8 @@ impl Store for MemoryStore {
         Ok(runs.map(|(id, _)| *id).collect())
     }
 
-    async fn claim_commands(&self, ask: &ClaimQuery) -> Result<Vec<CommandClaim>, Error> {
-        let claims = self.state().claim(ask, self.now());
+    async fn claim_commands(&self, query: &ClaimQuery) -> Result<Vec<CommandClaim>, Error> {
+        let claims = self.state().claim(query, self.now());
         self.notify_others();
         Ok(claims)
     }

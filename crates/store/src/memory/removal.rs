@@ -16,12 +16,13 @@ impl MemoryState {
     }
 
     fn remove_sessions(&mut self, old: OldRows) -> u64 {
-        let is_held = |worker: &WorkerId| {
+        let has_claims = |worker: &WorkerId| {
             let mut commands = self.commands(None);
             commands.any(|record| record.worker.as_ref() == Some(worker))
         };
         let sessions = self.sessions.iter();
-        let ended = sessions.filter(|(worker, session)| session.expires_at < old.sessions_before && !is_held(worker));
+        let ended =
+            sessions.filter(|(worker, session)| session.expires_at < old.sessions_before && !has_claims(worker));
         let workers: Vec<WorkerId> = ended
             .map(|(worker, _)| worker.clone())
             .take(old.limit as usize)
@@ -49,8 +50,8 @@ impl MemoryState {
     fn remove_settings(&mut self, old: OldRows, now: Time) -> RemovedRows {
         let mut rows = RemovedRows::default();
         let retained = self.admin.retained_from.iter();
-        let aged = retained.filter(|(_, from)| **from < old.requests_before);
-        let keys: Vec<String> = aged.map(|(key, _)| key.clone()).take(old.limit as usize).collect();
+        let expired = retained.filter(|(_, from)| **from < old.requests_before);
+        let keys: Vec<String> = expired.map(|(key, _)| key.clone()).take(old.limit as usize).collect();
         for key in keys {
             if let Some(start) = self.postponed_start(&key, old.requests_before, now) {
                 self.admin.retained_from.insert(key, start);

@@ -120,13 +120,14 @@ impl ExecutionRecord {
     fn check_commit(&self, commit: &Commit) -> Result<Option<CommitStatus>, Error> {
         for fence in &commit.fences {
             let current = self.commands.get(&fence.command);
-            if !current.is_some_and(|held| held.worker.is_some() && held.lease_epoch == fence.lease_epoch) {
+            if !current.is_some_and(|record| record.worker.is_some() && record.lease_epoch == fence.lease_epoch) {
                 return Ok(Some(CommitStatus::Fenced));
             }
         }
-        let on_offer = |seq: &Seq| self.commands.get(seq).is_some_and(|held| held.worker.is_none());
-        let taken = |change: &CommandChange| matches!(change, CommandChange::Assign { seq, .. } if !on_offer(seq));
-        if commit.commands.iter().any(taken) {
+        let is_offered = |seq: &Seq| self.commands.get(seq).is_some_and(|record| record.worker.is_none());
+        let is_not_offered =
+            |change: &CommandChange| matches!(change, CommandChange::Assign { seq, .. } if !is_offered(seq));
+        if commit.commands.iter().any(is_not_offered) {
             return Ok(Some(CommitStatus::Fenced));
         }
         if self.row.version != commit.expected {
@@ -147,7 +148,7 @@ impl ExecutionRecord {
         let units = self
             .commands
             .iter()
-            .map(|(seq, held)| (*seq, held.issue.work_unit()))
+            .map(|(seq, record)| (*seq, record.issue.work_unit()))
             .collect();
         commit.check_work_units(units)?;
         Ok(None)
@@ -198,10 +199,10 @@ impl MemoryState {
                     worker,
                     lease_epoch,
                 } => {
-                    if let Some(held) = run.commands.get_mut(&seq) {
-                        held.worker = Some(worker);
-                        held.lease_epoch = lease_epoch;
-                        held.claimed_at = now;
+                    if let Some(record) = run.commands.get_mut(&seq) {
+                        record.worker = Some(worker);
+                        record.lease_epoch = lease_epoch;
+                        record.claimed_at = now;
                     }
                 }
                 CommandChange::Close { seq } => {
@@ -213,7 +214,7 @@ impl MemoryState {
                         .claimed
                         .clone()
                         .map_or((None, LeaseEpoch(0)), |(worker, epoch)| (Some(worker), epoch));
-                    let held = CommandRecord {
+                    let record = CommandRecord {
                         worker,
                         lease_epoch,
                         issued_at: now,
@@ -221,7 +222,7 @@ impl MemoryState {
                         issue_order: self.issued_count,
                         issue: *issue,
                     };
-                    run.commands.insert(held.issue.command.id.seq, held);
+                    run.commands.insert(record.issue.command.id.seq, record);
                 }
             }
         }
@@ -267,27 +268,27 @@ impl MemoryState {
             .collect()
     }
 
-    pub(super) fn claim(&mut self, ask: &ClaimQuery, now: Time) -> Vec<CommandClaim> {
+    pub(super) fn claim(&mut self, query: &ClaimQuery, now: Time) -> Vec<CommandClaim> {
         let mut pending: Vec<&mut CommandRecord> = self
             .executions
             .values_mut()
             .filter(|run| run.row.status == RunStatus::Running && !run.row.cancelling)
-            .filter(|run| run.is_owned_by(ask.owner.as_ref()))
+            .filter(|run| run.is_owned_by(query.owner.as_ref()))
             .flat_map(|run| run.commands.values_mut())
-            .filter(|held| held.worker.is_none() && held.issue.command.pool == ask.pool)
-            .filter(|held| serves_kinds(ask.kinds.as_deref(), &held.issue.kinds))
+            .filter(|record| record.worker.is_none() && record.issue.command.pool == query.pool)
+            .filter(|record| serves_kinds(query.kinds.as_deref(), &record.issue.kinds))
             .collect();
-        pending.sort_by_key(|held| held.issue_order);
+        pending.sort_by_key(|record| record.issue_order);
         pending
             .into_iter()
-            .take(ask.max as usize)
-            .map(|held| {
-                held.worker = Some(ask.worker.clone());
-                held.claimed_at = now;
-                held.lease_epoch.0 += 1;
+            .take(query.max as usize)
+            .map(|record| {
+                record.worker = Some(query.worker.clone());
+                record.claimed_at = now;
+                record.lease_epoch.0 += 1;
                 CommandClaim {
-                    command: held.issue.command.clone(),
-                    lease_epoch: held.lease_epoch,
+                    command: record.issue.command.clone(),
+                    lease_epoch: record.lease_epoch,
                 }
             })
             .collect()
@@ -295,10 +296,10 @@ impl MemoryState {
 
     pub(super) fn release(&mut self, command: CommandId, lease_epoch: LeaseEpoch) {
         let run = self.executions.get_mut(&command.execution);
-        if let Some(held) = run.and_then(|run| run.commands.get_mut(&command.seq))
-            && held.lease_epoch == lease_epoch
+        if let Some(record) = run.and_then(|run| run.commands.get_mut(&command.seq))
+            && record.lease_epoch == lease_epoch
         {
-            held.worker = None;
+            record.worker = None;
         }
     }
 
@@ -311,14 +312,14 @@ impl MemoryState {
 
     pub(super) fn lost_claims(&self, owner: Option<&OwnerId>, now: Time) -> Vec<LostClaim> {
         self.commands(owner)
-            .filter_map(|held| {
-                let worker = held.worker.as_ref()?;
+            .filter_map(|record| {
+                let worker = record.worker.as_ref()?;
                 let session = self.sessions.get(worker);
                 let is_alive = session.is_some_and(|session| session.expires_at > now);
-                (!is_alive || held.claimed_at == REPLACED_CLAIM_TIME).then(|| LostClaim {
-                    command: held.issue.command.id,
+                (!is_alive || record.claimed_at == REPLACED_CLAIM_TIME).then(|| LostClaim {
+                    command: record.issue.command.id,
                     worker: worker.clone(),
-                    lease_epoch: held.lease_epoch,
+                    lease_epoch: record.lease_epoch,
                 })
             })
             .collect()
@@ -326,32 +327,32 @@ impl MemoryState {
 
     pub(super) fn overdue_commands(&self, owner: Option<&OwnerId>, now: Time) -> Vec<CommandId> {
         self.commands(owner)
-            .filter(|held| held.worker.is_none())
-            .filter(|held| held.issue.start_by.is_some_and(|by| by <= now))
-            .map(|held| held.issue.command.id)
+            .filter(|record| record.worker.is_none())
+            .filter(|record| record.issue.start_by.is_some_and(|by| by <= now))
+            .map(|record| record.issue.command.id)
             .collect()
     }
 
     pub(super) fn worker_claims(&self, worker: &WorkerId) -> Vec<WorkerClaim> {
-        let mut found: Vec<WorkerClaim> = Vec::new();
+        let mut claims: Vec<WorkerClaim> = Vec::new();
         for run in self.executions.values() {
             let mine = run
                 .commands
                 .values()
-                .filter(|held| held.worker.as_ref() == Some(worker))
-                .filter(|held| held.claimed_at != REPLACED_CLAIM_TIME);
-            found.extend(mine.map(|held| WorkerClaim {
+                .filter(|record| record.worker.as_ref() == Some(worker))
+                .filter(|record| record.claimed_at != REPLACED_CLAIM_TIME);
+            claims.extend(mine.map(|record| WorkerClaim {
                 claim: ClaimId {
-                    command: held.issue.command.id,
-                    lease_epoch: held.lease_epoch,
+                    command: record.issue.command.id,
+                    lease_epoch: record.lease_epoch,
                 },
                 is_paused: run.row.status == RunStatus::Paused,
                 is_cancelling: run.row.cancelling || run.row.status.is_terminal(),
-                claimed_at: held.claimed_at,
+                claimed_at: record.claimed_at,
             }));
         }
-        found.sort_by_key(|held| (held.claimed_at, held.claim.command));
-        found
+        claims.sort_by_key(|record| (record.claimed_at, record.claim.command));
+        claims
     }
 
     pub(super) fn process_of(&self, owner: &OwnerId) -> StoreProcess {
@@ -368,11 +369,11 @@ impl MemoryState {
         commands
             .into_iter()
             .flatten()
-            .map(|held| OpenCommand {
-                command: held.issue.command.clone(),
-                worker: held.worker.clone(),
-                lease_epoch: held.lease_epoch,
-                issued_at: held.issued_at,
+            .map(|record| OpenCommand {
+                command: record.issue.command.clone(),
+                worker: record.worker.clone(),
+                lease_epoch: record.lease_epoch,
+                issued_at: record.issued_at,
             })
             .collect()
     }
@@ -412,12 +413,12 @@ impl MemoryState {
     pub(super) fn inbox(&self, owner: Option<&OwnerId>, limit: usize) -> Vec<Message> {
         self.messages
             .iter()
-            .filter(|mail| owner.is_none_or(|owner| self.is_addressed_to(mail, owner)))
+            .filter(|pending| owner.is_none_or(|owner| self.is_addressed_to(pending, owner)))
             .take(limit)
-            .map(|mail| Message {
-                key: mail.key,
-                to: mail.to,
-                body: mail.body.clone(),
+            .map(|pending| Message {
+                key: pending.key,
+                to: pending.to,
+                body: pending.body.clone(),
             })
             .collect()
     }
@@ -428,18 +429,18 @@ impl MemoryState {
             return false;
         };
         *state = MessageState::Consumed(now);
-        self.messages.retain(|mail| mail.key != key);
+        self.messages.retain(|pending| pending.key != key);
         true
     }
 
     pub(super) fn is_pending(&self, key: MessageKey) -> bool {
-        self.messages.iter().any(|mail| mail.key == key)
+        self.messages.iter().any(|pending| pending.key == key)
     }
 
-    fn is_addressed_to(&self, mail: &PendingMessage, owner: &OwnerId) -> bool {
+    fn is_addressed_to(&self, pending: &PendingMessage, owner: &OwnerId) -> bool {
         let driver = |id| self.executions.get(&id).and_then(|run| run.row.owner.as_ref());
-        let is_new = !self.executions.contains_key(&mail.to);
-        let driver = driver(if is_new { mail.key.from } else { mail.to });
+        let is_new = !self.executions.contains_key(&pending.to);
+        let driver = driver(if is_new { pending.key.from } else { pending.to });
         driver.is_none_or(|driver| driver == owner || !self.live_owners.contains(driver))
     }
 

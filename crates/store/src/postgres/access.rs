@@ -1,7 +1,6 @@
 //! Access tokens, the audit log, settings, the outbox, claimed commands and owners. Each operation is one statement.
 
-use model::command::ClaimId;
-use model::id::{ExecutionId, LeaseEpoch, WorkerId};
+use model::id::{ExecutionId, WorkerId};
 use model::time::Time;
 use postgres::{QueryError, RetrySafety, SqlValues};
 use tokio_postgres::Row;
@@ -10,7 +9,7 @@ use crate::access::{AccessTokenId, AccessTokenRow, AuditEntry, AuditRow, OutboxR
 use crate::error::Error;
 use crate::postgres::pool::SessionPool;
 use crate::postgres::queries::{query_row, query_rows};
-use crate::postgres::rows::{owner_id, parse_json, read_command_id, read_count, read_seq, read_unsigned, to_i64};
+use crate::postgres::rows::{owner_id, read_row, to_i64};
 use crate::store::has_retention;
 
 async fn execute(pool: &SessionPool, sql: &'static str, values: SqlValues<'_>) -> Result<(), Error> {
@@ -40,33 +39,13 @@ pub(super) async fn put_token(pool: &SessionPool, token: &AccessTokenRow) -> Res
 pub(super) async fn token_by_hash(pool: &SessionPool, hash: &[u8; 32]) -> Result<Option<AccessTokenRow>, Error> {
     const ONE: &str = "SELECT id, name, hash, role, created_at, expires_at, last_used_at, revoked_at
         FROM noetl.token WHERE hash = $1";
-    query_row(pool, ONE, &[&&hash[..]], read_token).await
+    query_row(pool, ONE, &[&&hash[..]], read_row).await
 }
 
 pub(super) async fn tokens(pool: &SessionPool) -> Result<Vec<AccessTokenRow>, Error> {
     const ALL: &str = "SELECT id, name, hash, role, created_at, expires_at, last_used_at, revoked_at
         FROM noetl.token ORDER BY created_at, id";
-    query_rows(pool, ALL, &[], read_token).await
-}
-
-fn read_hash(row: &Row, column: usize) -> Result<[u8; 32], QueryError> {
-    let bytes: &[u8] = row.try_get(column)?;
-    let hash = bytes.try_into();
-    hash.map_err(|_| QueryError::BadRow("a stored hash does not have 32 bytes".into()))
-}
-
-fn read_token(row: &Row) -> Result<AccessTokenRow, QueryError> {
-    let time = |column: usize| -> Result<_, QueryError> { Ok(row.try_get::<_, Option<i64>>(column)?.map(Time)) };
-    Ok(AccessTokenRow {
-        id: AccessTokenId(row.try_get(0)?),
-        name: row.try_get(1)?,
-        hash: read_hash(row, 2)?,
-        role: row.try_get::<_, &str>(3)?.into(),
-        created_at: Time(row.try_get(4)?),
-        expires_at: time(5)?,
-        last_used_at: time(6)?,
-        revoked_at: time(7)?,
-    })
+    query_rows(pool, ALL, &[], read_row).await
 }
 
 pub(super) async fn revoke_token(pool: &SessionPool, id: AccessTokenId) -> Result<(), Error> {
@@ -87,15 +66,7 @@ pub(super) async fn audit(pool: &SessionPool, entry: &AuditEntry) -> Result<(), 
 
 pub(super) async fn audit_entries(pool: &SessionPool, after: u64, limit: usize) -> Result<Vec<AuditRow>, Error> {
     const PAGE: &str = "SELECT id, at, body, hash FROM noetl.audit WHERE id > $1 ORDER BY id LIMIT $2";
-    let read = |row: &Row| {
-        Ok(AuditRow {
-            id: read_unsigned(row, 0)?,
-            recorded_at: Time(row.try_get(1)?),
-            entry: parse_json(row.try_get(2)?)?,
-            hash: read_hash(row, 3)?,
-        })
-    };
-    query_rows(pool, PAGE, &[&to_i64(after), &to_i64(limit as u64)], read).await
+    query_rows(pool, PAGE, &[&to_i64(after), &to_i64(limit as u64)], read_row).await
 }
 
 pub(super) async fn setting(pool: &SessionPool, key: &str) -> Result<Option<String>, Error> {
@@ -119,15 +90,7 @@ pub(super) async fn outbox(pool: &SessionPool, after: u64, limit: usize) -> Resu
             WHERE xid > $1::text::xid8 AND xid < pg_snapshot_xmin(pg_current_snapshot())
             ORDER BY xid FETCH FIRST ($2::bigint) ROWS WITH TIES
         ) AS waiting ORDER BY xid, execution_id, seq_first";
-    let read = |row: &Row| {
-        Ok(OutboxRow {
-            position: read_unsigned(row, 0)?,
-            execution: ExecutionId(row.try_get(1)?),
-            seq_first: read_seq(row, 2)?,
-            seq_last: read_seq(row, 3)?,
-        })
-    };
-    query_rows(pool, WAITING, &[&after.to_string(), &to_i64(limit as u64)], read).await
+    query_rows(pool, WAITING, &[&after.to_string(), &to_i64(limit as u64)], read_row).await
 }
 
 pub(super) async fn mark_published(pool: &SessionPool, upto: u64) -> Result<(), Error> {
@@ -137,24 +100,13 @@ pub(super) async fn mark_published(pool: &SessionPool, upto: u64) -> Result<(), 
 
 pub(super) async fn worker_claims(pool: &SessionPool, worker: &WorkerId) -> Result<Vec<WorkerClaim>, Error> {
     // Two bounds and an order instead of `=` make the planner use the index of claimed commands.
-    const HELD: &str = "SELECT c.execution_id, c.seq, c.lease_epoch, e.status = 'PAUSED',
+    const CLAIMED: &str = "SELECT c.execution_id, c.seq, c.lease_epoch, e.status = 'PAUSED',
             e.cancelling OR e.status NOT IN ('RUNNING', 'PAUSED'), coalesce(c.claimed_at, c.issued_at)
         FROM noetl.command c CROSS JOIN LATERAL (
             SELECT status, cancelling FROM noetl.execution WHERE execution_id = c.execution_id OFFSET 0
         ) AS e
         WHERE c.worker >= $1 AND c.worker <= $1 AND c.claimed_at IS DISTINCT FROM 0 ORDER BY c.worker";
-    let read = |row: &Row| {
-        Ok(WorkerClaim {
-            claim: ClaimId {
-                command: read_command_id(row)?,
-                lease_epoch: LeaseEpoch(u64::from(read_count(row, 2)?)),
-            },
-            is_paused: row.try_get(3)?,
-            is_cancelling: row.try_get(4)?,
-            claimed_at: Time(row.try_get(5)?),
-        })
-    };
-    let mut claims = query_rows(pool, HELD, &[&&*worker.0], read).await?;
+    let mut claims: Vec<WorkerClaim> = query_rows(pool, CLAIMED, &[&&*worker.0], read_row).await?;
     claims.sort_by_key(|claims| (claims.claimed_at, claims.claim.command));
     Ok(claims)
 }

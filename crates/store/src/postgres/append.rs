@@ -163,8 +163,8 @@ fn read_statuses(rows: &[Row], batch: &AppendBatch) -> Result<CommitStatuses, Qu
         .ok_or_else(|| QueryError::BadRow("the database returned no verdict".into()))?;
     let verdicts: Vec<i32> = row.try_get(0)?;
     let details: Vec<i64> = row.try_get(1)?;
-    let judged = verdicts.into_iter().zip(details);
-    Ok(judged
+    let verdict_details = verdicts.into_iter().zip(details);
+    Ok(verdict_details
         .map(|(verdict, detail)| match verdict {
             0 => Ok(CommitStatus::Committed),
             1 => Ok(CommitStatus::VersionConflict {

@@ -38,7 +38,7 @@ impl AppendBatch {
             steps,
             ..
         } = self;
-        let is_one = members.id.len() == 1
+        let is_single = members.id.len() == 1
             && members.body[0].is_some()
             && self.changes_only_its_execution()
             && fences.1.len() <= 1
@@ -48,7 +48,7 @@ impl AppendBatch {
             && keys.seq.iter().all(Option::is_none)
             && steps.name.len() <= SINGLE_ROWS_MAX
             && steps.aggregate.iter().all(Option::is_none);
-        is_one.then(|| -> Vec<&'b (dyn ToSql + Sync)> {
+        is_single.then(|| -> Vec<&'b (dyn ToSql + Sync)> {
             vec![
                 &members.id[0],
                 &members.expected[0],

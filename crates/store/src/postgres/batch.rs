@@ -11,12 +11,13 @@ use model::id::{Name, Seq};
 use model::raw::RawJson;
 use tokio_postgres::types::{Json, ToSql};
 
+use crate::columns::snapshot_checksum;
 use crate::commit::{CommandChange, Commit, IssuedCommand};
 use crate::error::Error;
 use crate::iterations::IterationDelta;
 use crate::postgres::iterations::IterationChanges;
 use crate::postgres::json_params::{AssignRow, ConsumedRow, CreatedRow, IndexRow, MessageRow, PatchRow, TimerRow};
-use crate::postgres::rows::{checksum, to_i32, to_i64};
+use crate::postgres::rows::{to_i32, to_i64};
 use crate::projections::{CurrentStep, ExecutionPatch, ProjectionDelta};
 use crate::rows::ExecutionRow;
 use model::event::UniqueKey;
@@ -232,7 +233,7 @@ impl AppendBatch {
             snapshots.member.push(member);
             snapshots.version.push(to_i32(snapshot.version));
             snapshots.seq.push(to_i64(snapshot.seq.0));
-            snapshots.sha256.push(checksum(&snapshot.bytes).to_vec());
+            snapshots.sha256.push(snapshot_checksum(&snapshot.bytes).to_vec());
             snapshots.bytes.push(snapshot.bytes.clone());
         }
     }

@@ -7,16 +7,17 @@ use model::event::{Event, EventHead};
 use model::id::{ExecutionId, Name, Seq, StepRunId};
 use postgres::{QueryError, SqlValues};
 use serde::Serialize;
+use tokio_postgres::Transaction;
 use tokio_postgres::types::Json;
-use tokio_postgres::{Row, Transaction};
 
+use crate::columns::Columns as _;
 use crate::damage::LogRowReader;
 use crate::error::Error;
 use crate::iterations::{IterationBlock, IterationDelta, ProgressChange, block_indices, block_of, is_of_iterations};
 use crate::outcomes::OutcomeCollector;
 use crate::postgres::pool::SessionPool;
 use crate::postgres::queries::{APPENDS_AT, query_row, query_rows};
-use crate::postgres::rows::{self, read_count, read_seq, read_unsigned, to_i32, to_i64};
+use crate::postgres::rows::{self, read_row, to_i32, to_i64};
 use crate::rows::{IterationOutcomes, LoopProgress, LoopTask, OutcomeRange};
 
 /// Rows of the log read at a time.
@@ -153,7 +154,7 @@ pub(super) async fn rebuild(transaction: &Transaction<'_>, id: ExecutionId) -> R
 pub(super) async fn index_old_logs(transaction: &Transaction<'_>) -> Result<(), QueryError> {
     let list = "SELECT execution_id FROM noetl.execution ORDER BY execution_id";
     for row in transaction.query(list, &[]).await? {
-        let id = ExecutionId(row.try_get(0)?);
+        let id = row.execution_id(0)?;
         match rebuild(transaction, id).await {
             Err(QueryError::BadRow(error)) => {
                 tracing::warn!(execution_id = %id, %error, "failed to index the iterations of a damaged log");
@@ -167,18 +168,7 @@ pub(super) async fn index_old_logs(transaction: &Transaction<'_>) -> Result<(), 
 pub(super) async fn loops(pool: &SessionPool, id: ExecutionId) -> Result<Vec<LoopProgress>, Error> {
     const LOOPS: &str = "SELECT step_name, run, succeeded, failed, retries FROM noetl.loop_progress
         WHERE execution_id = $1 ORDER BY step_name COLLATE \"C\", run";
-    query_rows(pool, LOOPS, &[&id.0], |row| {
-        Ok(LoopProgress {
-            run: StepRunId {
-                step: Name::from(row.try_get::<_, &str>(0)?),
-                run: read_count(row, 1)?,
-            },
-            succeeded: read_unsigned(row, 2)?,
-            failed: read_unsigned(row, 3)?,
-            retries: read_unsigned(row, 4)?,
-        })
-    })
-    .await
+    query_rows(pool, LOOPS, &[&id.0], read_row).await
 }
 
 pub(super) async fn iteration_events(
@@ -191,7 +181,7 @@ pub(super) async fn iteration_events(
     let blocks = blocks.iter().filter(|block| block.has_any(&iterations));
     let seqs: Vec<i64> = blocks.map(|block| to_i64(block.seq.0)).collect();
     let appends = query_rows(pool, APPENDS_AT, &[&id.0, &seqs], |row| {
-        rows::wanted_events(&mut LogRowReader::for_single_row(id), row, |head| {
+        rows::read_selected_events(&mut LogRowReader::for_single_row(id), row, |head| {
             is_of_iterations(head, run, &iterations)
         })
     })
@@ -208,15 +198,15 @@ pub(super) async fn iteration_outcomes(
     let mut collector = OutcomeCollector::new(run, range);
     let blocks = blocks(pool, id, run, &range.iterations).await?;
     for blocks in blocks.chunks(APPENDS_AT_ONCE) {
-        let is_wanted = |block: &&IterationBlock| block.has_any(collector.iterations());
-        let wanted_blocks = blocks.iter().filter(is_wanted);
-        let seqs: Vec<i64> = wanted_blocks.map(|block| to_i64(block.seq.0)).collect();
+        let is_selected = |block: &&IterationBlock| block.has_any(collector.iterations());
+        let selected_blocks = blocks.iter().filter(is_selected);
+        let seqs: Vec<i64> = selected_blocks.map(|block| to_i64(block.seq.0)).collect();
         if seqs.is_empty() {
             continue;
         }
         query_rows(pool, APPENDS_AT, &[&id.0, &seqs], |row| {
-            let wants = |head: EventHead<'_>| collector.wants(head);
-            let events = rows::wanted_events(&mut LogRowReader::for_single_row(id), row, wants)?;
+            let is_selected = |head: EventHead<'_>| collector.is_selected(head);
+            let events = rows::read_selected_events(&mut LogRowReader::for_single_row(id), row, is_selected)?;
             collector.add(events);
             Ok(())
         })
@@ -237,18 +227,7 @@ pub(super) async fn loop_task(
         ORDER BY run DESC LIMIT 1";
     let (first, last) = run.map_or((0, i32::MAX), |run| (to_i32(run), to_i32(run)));
     let values: SqlValues<'_> = &[&id.0, &step.as_str(), &task.as_str(), &first, &last];
-    query_row(pool, LATEST, values, |row| {
-        let seq = |column: usize| -> Result<Option<Seq>, QueryError> {
-            let seq: Option<i64> = row.try_get(column)?;
-            Ok(seq.map(|seq| Seq(seq.cast_unsigned())))
-        };
-        Ok(LoopTask {
-            run: read_count(row, 0)?,
-            succeeded: seq(1)?,
-            failed: seq(2)?,
-        })
-    })
-    .await
+    query_row(pool, LATEST, values, read_row).await
 }
 
 /// The rows of the index for these iterations, by seq.
@@ -267,20 +246,9 @@ async fn blocks(
     let last = to_i64(block_of(iterations.end - 1));
     let (step, number) = (run.step.as_str(), to_i32(run.run));
     let values: SqlValues<'_> = &[&id.0, &step, &number, &first, &last];
-    let mut blocks = query_rows(pool, BLOCKS, values, |row| read_block(row, run)).await?;
+    let mut blocks = query_rows(pool, BLOCKS, values, |row| IterationBlock::read(row, run)).await?;
     blocks.sort_by_key(|block| block.seq);
     Ok(blocks)
-}
-
-/// Reads `block, seq, iterations, failed`.
-fn read_block(row: &Row, run: &StepRunId) -> Result<IterationBlock, QueryError> {
-    Ok(IterationBlock {
-        run: run.clone(),
-        block: read_unsigned(row, 0)?,
-        seq: read_seq(row, 1)?,
-        iterations: row.try_get::<_, i64>(2)?.cast_unsigned(),
-        failed: row.try_get::<_, i64>(3)?.cast_unsigned(),
-    })
 }
 
 pub(super) async fn failed_iterations(
@@ -298,7 +266,7 @@ pub(super) async fn failed_iterations(
         ORDER BY block FETCH FIRST ($4::bigint) ROWS WITH TIES";
     let (step, number, most) = (run.step.as_str(), to_i32(run.run), to_i64(limit as u64));
     let blocks = query_rows(pool, FAILED, &[&id.0, &step, &number, &most], |row| {
-        read_block(row, run)
+        IterationBlock::read(row, run)
     })
     .await?;
     let failed: BTreeSet<u64> = blocks
@@ -313,7 +281,10 @@ pub(super) async fn iteration_count(pool: &SessionPool, id: ExecutionId, run: &S
         WHERE execution_id = $1 AND step_name = $2 AND run = $3 AND block = (
             SELECT max(block) FROM noetl.iteration_index WHERE execution_id = $1 AND step_name = $2 AND run = $3)";
     let (step, number) = (run.step.as_str(), to_i32(run.run));
-    let blocks = query_rows(pool, LAST, &[&id.0, &step, &number], |row| read_block(row, run)).await?;
+    let blocks = query_rows(pool, LAST, &[&id.0, &step, &number], |row| {
+        IterationBlock::read(row, run)
+    })
+    .await?;
     let recorded = blocks
         .iter()
         .flat_map(|block| block_indices(block.block, block.iterations));
@@ -335,7 +306,7 @@ pub(super) async fn outline(
     while events.len() < limit {
         let from = to_i64(position.0);
         let span = query_row(pool, SPAN, &[&id.0, &from], |row| {
-            Ok((to_i64(read_unsigned(row, 0)?), read_seq(row, 1)?))
+            Ok((to_i64(row.unsigned(0)?), row.seq(1)?))
         })
         .await?;
         let until = span.map_or(i64::MAX, |(first, _)| first);

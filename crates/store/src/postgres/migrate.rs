@@ -47,9 +47,9 @@ pub(super) async fn migrate(connector: &Connector) -> Result<(), Error> {
         version = schema_version(transaction.client()).await.map_err(to_store_error)?;
         for (number, sql) in (1_i32..).zip(MIGRATIONS).skip(version as usize) {
             if number == 1 {
-                let begin =
+                let begin_sql =
                     "CREATE SCHEMA IF NOT EXISTS noetl; CREATE TABLE noetl.migration (version integer PRIMARY KEY)";
-                transaction.batch_execute(begin).await.map_err(to_store_error)?;
+                transaction.batch_execute(begin_sql).await.map_err(to_store_error)?;
             }
             transaction.batch_execute(sql).await.map_err(to_store_error)?;
             let done = "INSERT INTO noetl.migration (version) VALUES ($1)";
@@ -68,8 +68,8 @@ fn check_version(target: &ConnectTarget, version: u32, latest_version: u32) -> R
     if version > latest_version {
         return Err(Error::SchemaTooNew {
             file: target.location().into(),
-            found: version,
-            known: latest_version,
+            version,
+            supported: latest_version,
         });
     }
     Ok(())

@@ -8,15 +8,16 @@ use model::time::Time;
 use postgres::{QueryError, RetrySafety, SqlValues};
 use tokio_postgres::Row;
 
+use crate::columns::{Columns as _, owner_name, snapshot_checksum};
 use crate::commit::{ExternalEventKey, Message, MessageKey};
 use crate::damage::LogRowReader;
 use crate::error::Error;
 use crate::postgres::pool::SessionPool;
 use crate::postgres::query_error::IntoStoreError as _;
-use crate::postgres::rows::{self, read_all, read_seq, to_i32, to_i64};
+use crate::postgres::rows::{self, read_all, read_row, to_i32, to_i64};
 use crate::rows::{
-    CatalogEntry, ExecutionFilter, ExecutionRow, LostClaim, OpenCommand, OwnerId, ResultRow, SessionHolder, Snapshot,
-    StepState, StoredExecution, WorkerSession,
+    CatalogEntry, ExecutionFilter, ExecutionRow, LostClaim, OpenCommand, OwnerId, ResultRow, Snapshot, StepState,
+    StoredExecution, WorkerSession,
 };
 use model::event::UniqueKey;
 
@@ -42,10 +43,6 @@ pub(super) async fn query_row<T>(
     Ok(query_rows(pool, sql, values, read).await?.into_iter().next())
 }
 
-pub(super) fn owner_name(owner: Option<&OwnerId>) -> Option<&str> {
-    owner.map(|owner| &*owner.0)
-}
-
 fn to_limit(limit: usize) -> i64 {
     to_i64(limit as u64)
 }
@@ -58,7 +55,7 @@ pub(super) async fn load(pool: &SessionPool, id: ExecutionId, version: u32) -> R
         FROM noetl.execution e
         LEFT JOIN noetl.snapshot s ON s.execution_id = e.execution_id AND s.version = $2
         WHERE e.execution_id = $1";
-    let read = |row: &Row| Ok((rows::read_execution(row)?, read_snapshot(row, version)?));
+    let read = |row: &Row| Ok((read_row::<ExecutionRow>(row)?, read_snapshot(row, version)?));
     let execution_row = query_row(pool, ROW, &[&id.0, &rows::to_i32(version)], read).await?;
     let Some((row, snapshot)) = execution_row else {
         return Ok(None);
@@ -74,8 +71,8 @@ fn read_snapshot(row: &Row, version: u32) -> Result<Option<Snapshot>, QueryError
         return Ok(None);
     };
     let sha256: &[u8] = row.try_get(17)?;
-    let is_whole = rows::checksum(&bytes)[..] == *sha256;
-    let seq = read_seq(row, 15)?;
+    let is_whole = snapshot_checksum(&bytes)[..] == *sha256;
+    let seq = row.seq(15)?;
     Ok(is_whole.then_some(Snapshot { version, seq, bytes }))
 }
 
@@ -129,9 +126,9 @@ pub(super) const APPENDS_AT: &str =
 
 pub(super) async fn events_at(pool: &SessionPool, id: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, Error> {
     let seqs_left: BTreeSet<Seq> = seqs.iter().copied().collect();
-    let places: Vec<i64> = seqs_left.iter().map(|seq| to_i64(seq.0)).collect();
-    let appends = query_rows(pool, APPENDS_AT, &[&id.0, &places], |row| {
-        rows::wanted_events(&mut LogRowReader::for_single_row(id), row, |head| {
+    let numbers: Vec<i64> = seqs_left.iter().map(|seq| to_i64(seq.0)).collect();
+    let appends = query_rows(pool, APPENDS_AT, &[&id.0, &numbers], |row| {
+        rows::read_selected_events(&mut LogRowReader::for_single_row(id), row, |head| {
             seqs_left.contains(&head.seq)
         })
     })
@@ -151,14 +148,11 @@ pub(super) async fn external_events(
         WHERE e.hash IS NOT NULL ORDER BY k.place";
     let keys: Vec<String> = event_ids.iter().map(|id| UniqueKey::Event(*id).to_string()).collect();
     let read = |row: &Row| {
-        let index: i64 = row.try_get(0)?;
-        let hash: &[u8] = row.try_get(2)?;
+        let index = usize::try_from(row.integer(0)? - 1).map_err(|error| QueryError::BadRow(error.into()))?;
         Ok(ExternalEventKey {
-            event_id: event_ids[usize::try_from(index - 1).map_err(|error| QueryError::BadRow(error.into()))?],
-            seq: read_seq(row, 1)?,
-            hash: hash
-                .try_into()
-                .map_err(|_| QueryError::BadRow("a stored hash does not have 32 bytes".into()))?,
+            event_id: event_ids[index],
+            seq: row.seq(1)?,
+            hash: row.hash(2)?,
         })
     };
     query_rows(pool, KEYS, &[&id.0, &keys], read).await
@@ -169,7 +163,7 @@ pub(super) async fn execution(pool: &SessionPool, id: ExecutionId) -> Result<Opt
         "SELECT execution_id, version, status, cancelling, generation, name, path, playbook_version, hash,
             parent_id, owner, started_at, finished_at, current, error
         FROM noetl.execution WHERE execution_id = $1";
-    query_row(pool, ROW, &[&id.0], rows::read_execution).await
+    query_row(pool, ROW, &[&id.0], read_row).await
 }
 
 pub(super) async fn executions(pool: &SessionPool, filter: &ExecutionFilter) -> Result<Vec<ExecutionRow>, Error> {
@@ -190,26 +184,26 @@ pub(super) async fn executions(pool: &SessionPool, filter: &ExecutionFilter) -> 
         &filter.before.map(|id| id.0),
         &to_limit(filter.limit),
     ];
-    query_rows(pool, LIST, values, rows::read_execution).await
+    query_rows(pool, LIST, values, read_row).await
 }
 
 pub(super) async fn steps(pool: &SessionPool, id: ExecutionId) -> Result<Vec<StepState>, Error> {
     const STEPS: &str = "SELECT step_name, run, status, last_result_ref, aggregate_result_ref, seq
         FROM noetl.step_state WHERE execution_id = $1 ORDER BY step_name COLLATE \"C\"";
-    query_rows(pool, STEPS, &[&id.0], rows::read_step).await
+    query_rows(pool, STEPS, &[&id.0], read_row).await
 }
 
 pub(super) async fn results(pool: &SessionPool, id: ExecutionId) -> Result<Vec<ResultRow>, Error> {
     const RESULTS: &str = "SELECT seq, step_name, run, task_label, visit, iteration, page, attempt, result_ref, status,
             created_at
         FROM noetl.result_index WHERE execution_id = $1 ORDER BY seq";
-    query_rows(pool, RESULTS, &[&id.0], rows::read_result).await
+    query_rows(pool, RESULTS, &[&id.0], read_row).await
 }
 
 pub(super) async fn executions_with_permanent_bodies(pool: &SessionPool) -> Result<Vec<ExecutionId>, Error> {
     const LASTING: &str = "SELECT DISTINCT execution_id FROM noetl.result_index
         WHERE result_ref::json ->> 'scope' = 'permanent' ORDER BY execution_id";
-    query_rows(pool, LASTING, &[], |row| Ok(ExecutionId(row.try_get(0)?))).await
+    query_rows(pool, LASTING, &[], |row| row.execution_id(0)).await
 }
 
 /// Reads the claimed commands by worker: only their own index provides this order.
@@ -226,21 +220,14 @@ pub(super) async fn lost_claims(
                 OR (SELECT e.owner FROM noetl.execution e WHERE e.execution_id = c.execution_id) = $1)
         ORDER BY c.worker";
     let values: SqlValues<'_> = &[&owner_name(owner), &now.0];
-    let mut lost = query_rows(pool, LOST, values, rows::read_lost_claim).await?;
-    lost.sort_by_key(|claim| claim.command);
-    Ok(lost)
+    let mut lost_claims: Vec<LostClaim> = query_rows(pool, LOST, values, read_row).await?;
+    lost_claims.sort_by_key(|claim| claim.command);
+    Ok(lost_claims)
 }
 
 pub(super) async fn session(pool: &SessionPool, worker: &WorkerId, now: Time) -> Result<Option<WorkerSession>, Error> {
     const SESSION: &str = "SELECT holder, expires_at > $2 FROM noetl.session WHERE worker = $1";
-    let read = |row: &Row| {
-        let holder: Option<String> = row.try_get(0)?;
-        Ok(WorkerSession {
-            holder: holder.map(|holder| SessionHolder(holder.into())),
-            is_alive: row.try_get(1)?,
-        })
-    };
-    query_row(pool, SESSION, &[&&*worker.0, &now.0], read).await
+    query_row(pool, SESSION, &[&&*worker.0, &now.0], read_row).await
 }
 
 /// Reads the unclaimed commands by pool and age: only their own index provides this order.
@@ -255,7 +242,7 @@ pub(super) async fn overdue_commands(
                 OR (SELECT e.owner FROM noetl.execution e WHERE e.execution_id = c.execution_id) = $1)
         ORDER BY c.pool, c.issued_at";
     let values: SqlValues<'_> = &[&owner_name(owner), &now.0];
-    let mut overdue = query_rows(pool, OVERDUE, values, rows::read_command_id).await?;
+    let mut overdue = query_rows(pool, OVERDUE, values, read_row).await?;
     overdue.sort_unstable();
     Ok(overdue)
 }
@@ -263,7 +250,7 @@ pub(super) async fn overdue_commands(
 pub(super) async fn open_commands(pool: &SessionPool, id: ExecutionId) -> Result<Vec<OpenCommand>, Error> {
     const OPEN: &str = "SELECT body, worker, lease_epoch, issued_at FROM noetl.command
         WHERE execution_id = $1 ORDER BY seq";
-    query_rows(pool, OPEN, &[&id.0], rows::read_open_command).await
+    query_rows(pool, OPEN, &[&id.0], read_row).await
 }
 
 /// Timers that are due by a time, earliest first; later ones are not read.
@@ -280,8 +267,8 @@ pub(super) async fn timers(
         ORDER BY t.due LIMIT $3";
     let values: SqlValues<'_> = &[&owner_name(owner), &until.0, &to_limit(limit)];
     let read = |row: &Row| {
-        let CommandId { execution, seq } = rows::read_command_id(row)?;
-        Ok((Time(row.try_get(2)?), execution, seq))
+        let CommandId { execution, seq } = read_row(row)?;
+        Ok((row.time(2)?, execution, seq))
     };
     let mut timers = query_rows(pool, DUE, values, read).await?;
     timers.sort_unstable();
@@ -307,7 +294,7 @@ pub(super) async fn inbox(
         ), true))
         ORDER BY m.ordinal LIMIT $2";
     let values: SqlValues<'_> = &[&owner_name(owner), &to_limit(limit), &now.0];
-    query_rows(pool, INBOX, values, rows::read_message).await
+    query_rows(pool, INBOX, values, read_row).await
 }
 
 pub(super) async fn is_pending(pool: &SessionPool, key: MessageKey) -> Result<bool, Error> {
@@ -320,7 +307,7 @@ pub(super) async fn is_pending(pool: &SessionPool, key: MessageKey) -> Result<bo
 
 pub(super) async fn playbook(pool: &SessionPool, hash: &PlaybookHash) -> Result<Option<CatalogEntry>, Error> {
     const ONE: &str = "SELECT path, version, hash, text, registered_at FROM noetl.catalog WHERE hash = $1 ORDER BY registered_at LIMIT 1";
-    query_row(pool, ONE, &[&&*hash.0], rows::read_catalog_entry).await
+    query_row(pool, ONE, &[&&*hash.0], read_row).await
 }
 
 pub(super) async fn catalog_entry(
@@ -333,15 +320,15 @@ pub(super) async fn catalog_entry(
     const VERSION: &str = "SELECT path, version, hash, text, registered_at FROM noetl.catalog
         WHERE path = $1 AND version = $2";
     match version.map(rows::to_i32) {
-        Some(version) => query_row(pool, VERSION, &[&path, &version], rows::read_catalog_entry).await,
-        None => query_row(pool, LATEST, &[&path], rows::read_catalog_entry).await,
+        Some(version) => query_row(pool, VERSION, &[&path, &version], read_row).await,
+        None => query_row(pool, LATEST, &[&path], read_row).await,
     }
 }
 
 pub(super) async fn catalog(pool: &SessionPool) -> Result<Vec<CatalogEntry>, Error> {
     const CATALOG: &str = "SELECT DISTINCT ON (path COLLATE \"C\") path, version, hash, text, registered_at
         FROM noetl.catalog ORDER BY path COLLATE \"C\", version DESC";
-    query_rows(pool, CATALOG, &[], rows::read_catalog_entry).await
+    query_rows(pool, CATALOG, &[], read_row).await
 }
 
 /// Reads the active executions by status: two bounds and an order instead of `=` leave the planner no other index.
@@ -355,7 +342,7 @@ pub(super) async fn abandoned_executions(pool: &SessionPool, now: Time) -> Resul
                 )))
             ORDER BY e.status, e.execution_id OFFSET 0
         ) AS found";
-    let read = |row: &Row| Ok(ExecutionId(row.try_get(0)?));
+    let read = |row: &Row| row.execution_id(0);
     let mut abandoned = query_rows(pool, ABANDONED, &[&now.0], read).await?;
     abandoned.sort_unstable();
     Ok(abandoned)

@@ -51,7 +51,7 @@ async fn rebuild_one(transaction: &Transaction<'_>, id: ExecutionId) -> Result<u
     let Some(execution_row) = transaction.query_opt(lock, &[&id.0]).await? else {
         return Ok(0);
     };
-    let before = rows::read_execution(&execution_row)?;
+    let before: ExecutionRow = rows::read_row(&execution_row)?;
     for table in [
         "step_state",
         "result_index",

@@ -1,55 +1,21 @@
 //! Encrypted values in the database. Each operation is one statement.
 
 use async_trait::async_trait;
-use model::time::Time;
-use postgres::{QueryError, SqlValues};
+use postgres::SqlValues;
 use tokio_postgres::Row;
 
+use crate::columns::Columns as _;
 use crate::error::Error;
 use crate::postgres::PostgresStore;
 use crate::postgres::pool::SessionPool;
 use crate::postgres::queries::{query_row, query_rows};
-use crate::postgres::rows::read_count;
+use crate::postgres::rows::{read_row, to_i32};
 use crate::sealed::{CredentialRow, KeychainRow, SealedLocation, SealedStore, SealedValue};
 
 /// Whether a statement with a RETURNING clause changed any row.
 async fn has_changed_rows(pool: &SessionPool, sql: &'static str, values: SqlValues<'_>) -> Result<bool, Error> {
     let row = query_row(pool, sql, values, |_| Ok(())).await?;
     Ok(row.is_some())
-}
-
-fn read_sealed(row: &Row) -> Result<SealedValue, QueryError> {
-    Ok(SealedValue {
-        data: row.try_get(0)?,
-        data_key: row.try_get(1)?,
-        key_id: row.try_get(2)?,
-    })
-}
-
-fn read_credential(row: &Row) -> Result<CredentialRow, QueryError> {
-    Ok(CredentialRow {
-        sealed: read_sealed(row)?,
-        name: row.try_get(3)?,
-        kind: row.try_get(4)?,
-        version: read_count(row, 5)?,
-        created_at: Time(row.try_get(6)?),
-        updated_at: Time(row.try_get(7)?),
-        last_used_at: row.try_get::<_, Option<i64>>(8)?.map(Time),
-    })
-}
-
-fn read_keychain(row: &Row) -> Result<KeychainRow, QueryError> {
-    Ok(KeychainRow {
-        sealed: read_sealed(row)?,
-        scope: row.try_get(3)?,
-        name: row.try_get(4)?,
-        resolved_at: Time(row.try_get(5)?),
-        expires_at: row.try_get::<_, Option<i64>>(6)?.map(Time),
-    })
-}
-
-fn to_sql_version(version: u32) -> i32 {
-    i32::try_from(version).unwrap_or(i32::MAX)
 }
 
 #[async_trait]
@@ -70,7 +36,7 @@ impl SealedStore for PostgresStore {
             &row.sealed.key_id,
             &row.name,
             &row.kind,
-            &to_sql_version(row.version),
+            &to_i32(row.version),
             &row.created_at.0,
             &row.updated_at.0,
             &row.last_used_at.map(|time| time.0),
@@ -81,13 +47,13 @@ impl SealedStore for PostgresStore {
     async fn credential(&self, name: &str) -> Result<Option<CredentialRow>, Error> {
         const ONE: &str = "SELECT data, data_key, key_id, name, type, version, created_at, updated_at,
             last_used_at FROM noetl.credential WHERE name = $1";
-        query_row(self.work_pool(), ONE, &[&name], read_credential).await
+        query_row(self.work_pool(), ONE, &[&name], read_row).await
     }
 
     async fn credentials(&self) -> Result<Vec<CredentialRow>, Error> {
         const ALL: &str = "SELECT data, data_key, key_id, name, type, version, created_at, updated_at,
             last_used_at FROM noetl.credential ORDER BY name COLLATE \"C\"";
-        query_rows(self.work_pool(), ALL, &[], read_credential).await
+        query_rows(self.work_pool(), ALL, &[], read_row).await
     }
 
     async fn remove_credential(&self, name: &str) -> Result<bool, Error> {
@@ -125,7 +91,7 @@ impl SealedStore for PostgresStore {
     async fn keychain(&self, scope: &str, name: &str) -> Result<Option<KeychainRow>, Error> {
         const ONE: &str = "SELECT data, data_key, key_id, scope, name, resolved_at, expires_at
             FROM noetl.keychain WHERE scope = $1 AND name = $2";
-        query_row(self.work_pool(), ONE, &[&scope, &name], read_keychain).await
+        query_row(self.work_pool(), ONE, &[&scope, &name], read_row).await
     }
 
     async fn remove_keychain(&self, scope: &str, name: &str) -> Result<bool, Error> {
@@ -138,15 +104,12 @@ impl SealedStore for PostgresStore {
                 WHERE key_id <> $1
             UNION ALL SELECT data, data_key, key_id, scope, name, 0 FROM noetl.keychain WHERE key_id <> $1";
         let read = |row: &Row| {
-            let name: String = row.try_get(4)?;
+            let (name, version) = (row.string(4)?, row.count(5)?);
             let location = match row.try_get(3)? {
                 Some(scope) => SealedLocation::Keychain { scope, name },
-                None => SealedLocation::Credential {
-                    name,
-                    version: read_count(row, 5)?,
-                },
+                None => SealedLocation::Credential { name, version },
             };
-            Ok((location, read_sealed(row)?))
+            Ok((location, read_row(row)?))
         };
         let mut all = query_rows(self.work_pool(), ALL, &[&key_id], read).await?;
         all.sort_by(|a, b| a.0.cmp(&b.0));
@@ -161,7 +124,7 @@ impl SealedStore for PostgresStore {
         let (new, id, before) = (&to.data_key, &to.key_id, &from.data_key);
         match location {
             SealedLocation::Credential { name, version: of } => {
-                let values: SqlValues<'_> = &[new, id, before, name, &to_sql_version(*of)];
+                let values: SqlValues<'_> = &[new, id, before, name, &to_i32(*of)];
                 has_changed_rows(self.work_pool(), CREDENTIAL, values).await
             }
             SealedLocation::Keychain { scope, name } => {

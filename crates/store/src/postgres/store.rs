@@ -58,7 +58,7 @@ impl PostgresStore {
         let hints = Arc::new(ChangeNotifier::default());
         let (stop, stopped) = watch::channel(());
         let beats = Arc::clone(&registered).run_heartbeats(connector.clone(), stopped.clone());
-        let hearing =
+        let notification_task =
             notifications::run_notifications(Arc::clone(&hints), connector.clone(), registered.owner.clone(), stopped);
         let lists = (options.pool_size / 3).max(1);
         let work = options.pool_size.saturating_sub(lists).max(1);
@@ -68,7 +68,7 @@ impl PostgresStore {
             registration: registered,
             notifier: hints,
             publishes: options.publishes,
-            tasks: [tokio::spawn(beats), tokio::spawn(hearing)],
+            tasks: [tokio::spawn(beats), tokio::spawn(notification_task)],
             _stop: stop,
         })
     }
@@ -192,8 +192,8 @@ impl Store for PostgresStore {
         queries::executions_with_permanent_bodies(&self.list_pool).await
     }
 
-    async fn claim_commands(&self, ask: &ClaimQuery) -> Result<Vec<CommandClaim>, Error> {
-        writes::claim(&self.work_pool, ask).await
+    async fn claim_commands(&self, query: &ClaimQuery) -> Result<Vec<CommandClaim>, Error> {
+        writes::claim(&self.work_pool, query).await
     }
 
     async fn release_claim(&self, command: CommandId, lease_epoch: LeaseEpoch) -> Result<(), Error> {

@@ -5,29 +5,29 @@ use model::time::Time;
 use postgres::{RetrySafety, SqlValues};
 use tokio_postgres::Row;
 
+use crate::columns::{Columns as _, owner_name};
 use crate::commit::{Message, MessageKey};
 use crate::error::Error;
 use crate::postgres::pool::SessionPool;
-use crate::postgres::queries::owner_name;
 use crate::postgres::query_error::IntoStoreError as _;
 use crate::postgres::rows::{self, owner_id, read_all, to_i32, to_i64};
 use crate::rows::{Adoption, CatalogEntry, ClaimQuery, CommandClaim, OldRows, OwnerId, RemovedRows, SessionHolder};
 use crate::store::refusal_key;
 
 /// Claims pending commands for a worker, oldest first.
-pub(super) async fn claim(pool: &SessionPool, ask: &ClaimQuery) -> Result<Vec<CommandClaim>, Error> {
+pub(super) async fn claim(pool: &SessionPool, query: &ClaimQuery) -> Result<Vec<CommandClaim>, Error> {
     const CLAIM: &str = "SELECT body, lease_epoch FROM noetl.claim_commands($1, $2, $3, $4, $5)";
-    let kinds = ask.kinds.as_deref();
+    let kinds = query.kinds.as_deref();
     let kinds: Option<Vec<&str>> = kinds.map(|kinds| kinds.iter().map(Name::as_str).collect());
     let values: SqlValues<'_> = &[
-        &ask.pool.as_str(),
-        &owner_name(ask.owner.as_ref()),
-        &i64::from(ask.max),
-        &&*ask.worker.0,
+        &query.pool.as_str(),
+        &owner_name(query.owner.as_ref()),
+        &i64::from(query.max),
+        &&*query.worker.0,
         &kinds,
     ];
     let rows = pool.query(RetrySafety::NotIdempotent, CLAIM, values).await?;
-    read_all(&rows, rows::read_claim).map_err(|error| error.into_store_error(pool.target()))
+    read_all(&rows, rows::read_row).map_err(|error| error.into_store_error(pool.target()))
 }
 
 async fn execute_rows(pool: &SessionPool, sql: &'static str, values: SqlValues<'_>) -> Result<Vec<Row>, Error> {
@@ -117,8 +117,8 @@ pub(super) async fn remove_old(pool: &SessionPool, old: OldRows) -> Result<Remov
     let counts = execute_rows(pool, REMOVE, values).await?;
     let read = |row: &Row| {
         Ok(RemovedRows {
-            removed: rows::read_unsigned(row, 0)?,
-            postponed: rows::read_unsigned(row, 1)?,
+            removed: row.unsigned(0)?,
+            postponed: row.unsigned(1)?,
         })
     };
     let counts = read_all(&counts, read).map_err(|error| error.into_store_error(pool.target()))?;
@@ -145,8 +145,7 @@ pub(super) async fn put_playbook(pool: &SessionPool, path: &str, text: &str) -> 
     let hash = PlaybookHash::from_text(text);
     for _ in 0..REGISTRATIONS_MAX {
         let put = execute_rows(pool, PUT, &[&path, &&*hash.0, &text]).await?;
-        let entries =
-            read_all(&put, rows::read_catalog_entry).map_err(|error| error.into_store_error(pool.target()))?;
+        let entries = read_all(&put, rows::read_row).map_err(|error| error.into_store_error(pool.target()))?;
         if let Some(entry) = entries.into_iter().next() {
             return Ok(entry);
         }

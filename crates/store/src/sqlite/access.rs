@@ -1,9 +1,8 @@
 //! Access tokens, the audit log, settings, the outbox, claimed commands and owners.
 
-use model::command::ClaimId;
-use model::id::{CommandId, ExecutionId, LeaseEpoch, Seq, WorkerId};
+use model::id::{ExecutionId, WorkerId};
 use model::time::Time;
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::access::{
     AccessTokenId, AccessTokenRow, AuditEntry, AuditRow, OutboxRow, StoreProcess, WorkerClaim, chain_hash, hashed_text,
@@ -11,7 +10,7 @@ use crate::access::{
 use crate::rows::OwnerId;
 use crate::sqlite::owner_locks::OwnerLocks;
 use crate::sqlite::queries::ReadError;
-use crate::sqlite::rows::{read_json, read_unsigned, to_i64, to_json_text};
+use crate::sqlite::rows::{query_row, query_rows, read_row, to_i64, to_json_text};
 use crate::sqlite::writer::WriteError;
 use crate::store::has_retention;
 
@@ -33,28 +32,13 @@ pub(super) fn put_token(db: &Connection, token: &AccessTokenRow) -> Result<(), W
 }
 
 pub(super) fn token_by_hash(db: &Connection, hash: &[u8; 32]) -> Result<Option<AccessTokenRow>, ReadError> {
-    let mut statement = db.prepare_cached(&format!("SELECT {TOKEN} FROM token WHERE hash = ?1"))?;
-    Ok(statement.query_row([hash], read_token).optional()?)
+    let sql = format!("SELECT {TOKEN} FROM token WHERE hash = ?1");
+    Ok(query_row(db, &sql, [hash], read_row)?)
 }
 
 pub(super) fn tokens(db: &Connection) -> Result<Vec<AccessTokenRow>, ReadError> {
-    let mut statement = db.prepare_cached(&format!("SELECT {TOKEN} FROM token ORDER BY created_at, id"))?;
-    let rows = statement.query_map([], read_token)?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
-}
-
-fn read_token(row: &Row<'_>) -> rusqlite::Result<AccessTokenRow> {
-    let time = |column: usize| -> rusqlite::Result<_> { Ok(row.get::<_, Option<i64>>(column)?.map(Time)) };
-    Ok(AccessTokenRow {
-        id: AccessTokenId(row.get(0)?),
-        name: row.get(1)?,
-        hash: row.get(2)?,
-        role: row.get_ref(3)?.as_str()?.into(),
-        created_at: Time(row.get(4)?),
-        expires_at: time(5)?,
-        last_used_at: time(6)?,
-        revoked_at: time(7)?,
-    })
+    let sql = format!("SELECT {TOKEN} FROM token ORDER BY created_at, id");
+    Ok(query_rows(db, &sql, [], read_row)?)
 }
 
 pub(super) fn revoke_token(db: &Connection, id: AccessTokenId, now: Time) -> Result<(), WriteError> {
@@ -83,21 +67,18 @@ pub(super) fn audit(db: &Connection, entry: &AuditEntry, at: Time) -> Result<(),
 }
 
 pub(super) fn audit_entries(db: &Connection, after: u64, limit: usize) -> Result<Vec<AuditRow>, ReadError> {
-    let mut statement = db.prepare_cached("SELECT id, at, body, hash FROM audit WHERE id > ?1 ORDER BY id LIMIT ?2")?;
-    let rows = statement.query_map(params![to_i64(after), to_i64(limit as u64)], |row| {
-        Ok(AuditRow {
-            id: read_unsigned(row, 0)?,
-            recorded_at: Time(row.get(1)?),
-            entry: read_json(row, 2)?,
-            hash: row.get(3)?,
-        })
-    })?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+    const PAGE: &str = "SELECT id, at, body, hash FROM audit WHERE id > ?1 ORDER BY id LIMIT ?2";
+    Ok(query_rows(
+        db,
+        PAGE,
+        params![to_i64(after), to_i64(limit as u64)],
+        read_row,
+    )?)
 }
 
 pub(super) fn setting(db: &Connection, key: &str) -> Result<Option<String>, ReadError> {
-    let mut statement = db.prepare_cached("SELECT value FROM setting WHERE key = ?1")?;
-    Ok(statement.query_row([key], |row| row.get(0)).optional()?)
+    let sql = "SELECT value FROM setting WHERE key = ?1";
+    Ok(query_row(db, sql, [key], |row| row.get(0))?)
 }
 
 pub(super) fn set_setting_once(db: &Connection, key: &str, value: &str, now: Time) -> Result<String, WriteError> {
@@ -111,18 +92,14 @@ pub(super) fn set_setting_once(db: &Connection, key: &str, value: &str, now: Tim
 }
 
 pub(super) fn outbox(db: &Connection, after: u64, limit: usize) -> Result<Vec<OutboxRow>, ReadError> {
-    let mut statement = db.prepare_cached(
-        "SELECT position, execution_id, seq_first, seq_last FROM outbox WHERE position > ?1 ORDER BY position LIMIT ?2",
-    )?;
-    let rows = statement.query_map(params![to_i64(after), to_i64(limit as u64)], |row| {
-        Ok(OutboxRow {
-            position: read_unsigned(row, 0)?,
-            execution: ExecutionId(row.get(1)?),
-            seq_first: Seq(read_unsigned(row, 2)?),
-            seq_last: Seq(read_unsigned(row, 3)?),
-        })
-    })?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+    const WAITING: &str = "SELECT position, execution_id, seq_first, seq_last FROM outbox
+         WHERE position > ?1 ORDER BY position LIMIT ?2";
+    Ok(query_rows(
+        db,
+        WAITING,
+        params![to_i64(after), to_i64(limit as u64)],
+        read_row,
+    )?)
 }
 
 pub(super) fn mark_published(db: &Connection, upto: u64) -> Result<(), WriteError> {
@@ -132,27 +109,11 @@ pub(super) fn mark_published(db: &Connection, upto: u64) -> Result<(), WriteErro
 }
 
 pub(super) fn worker_claims(db: &Connection, worker: &WorkerId) -> Result<Vec<WorkerClaim>, ReadError> {
-    let mut statement = db.prepare_cached(
-        "SELECT c.execution_id, c.seq, c.lease_epoch, e.status = 'PAUSED',
+    const CLAIMED: &str = "SELECT c.execution_id, c.seq, c.lease_epoch, e.status = 'PAUSED',
              e.cancelling OR e.status NOT IN ('RUNNING', 'PAUSED'), coalesce(c.claimed_at, c.issued_at)
          FROM command c JOIN execution e USING (execution_id)
-         WHERE c.worker = ?1 AND c.claimed_at IS NOT 0 ORDER BY 6, c.execution_id, c.seq",
-    )?;
-    let rows = statement.query_map([&*worker.0], |row| {
-        Ok(WorkerClaim {
-            claim: ClaimId {
-                command: CommandId {
-                    execution: ExecutionId(row.get(0)?),
-                    seq: Seq(read_unsigned(row, 1)?),
-                },
-                lease_epoch: LeaseEpoch(u64::from(row.get::<_, u32>(2)?)),
-            },
-            is_paused: row.get(3)?,
-            is_cancelling: row.get(4)?,
-            claimed_at: Time(row.get(5)?),
-        })
-    })?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+         WHERE c.worker = ?1 AND c.claimed_at IS NOT 0 ORDER BY 6, c.execution_id, c.seq";
+    Ok(query_rows(db, CLAIMED, [&*worker.0], read_row)?)
 }
 
 pub(super) fn owner_of(

@@ -335,7 +335,7 @@ fn write_snapshot(db: &Connection, commit: &Commit, snapshot: &Snapshot) -> rusq
         commit.execution.0,
         snapshot.version,
         to_i64(snapshot.seq.0),
-        crate::sqlite::rows::checksum(&snapshot.bytes),
+        crate::columns::snapshot_checksum(&snapshot.bytes),
         snapshot.bytes,
     ])?;
     Ok(())

@@ -41,10 +41,8 @@ where
     }
 
     fn reply(self: Box<Self>, outcome: Result<(), Error>) {
-        let Self {
-            value, reply: answer, ..
-        } = *self;
+        let Self { value, reply, .. } = *self;
         // The caller may have gone away; the write is durable anyway.
-        let _ = answer.send(outcome.map(|()| value.expect("a job that ran has a value")));
+        let _ = reply.send(outcome.map(|()| value.expect("a job that ran has a value")));
     }
 }

@@ -5,8 +5,9 @@ use std::ops::Range;
 
 use model::event::{Event, EventHead};
 use model::id::{ExecutionId, Name, Seq, StepRunId};
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, params};
 
+use crate::columns::Columns as _;
 use crate::damage::LogRowReader;
 use crate::iterations::{
     IterationBlock, IterationDelta, ProgressChange, ProgressCount, SeqSpan, TaskEnds, block_indices, block_of,
@@ -15,7 +16,7 @@ use crate::iterations::{
 use crate::outcomes::OutcomeCollector;
 use crate::rows::{IterationOutcomes, LoopProgress, LoopTask, OutcomeRange};
 use crate::sqlite::queries::{self, ReadError};
-use crate::sqlite::rows::{read_unsigned, to_i64};
+use crate::sqlite::rows::{query_row, query_rows, read_row, to_i64};
 
 /// Writes the changes of one append.
 pub(super) fn write_iterations(db: &Connection, id: ExecutionId, delta: &IterationDelta) -> rusqlite::Result<()> {
@@ -136,22 +137,9 @@ pub(super) fn index_old_logs(db: &Connection) -> rusqlite::Result<()> {
 }
 
 pub(super) fn loops(db: &Connection, id: ExecutionId) -> Result<Vec<LoopProgress>, ReadError> {
-    let mut statement = db.prepare_cached(
-        "SELECT step_name, run, succeeded, failed, retries FROM loop_progress
-         WHERE execution_id = ?1 ORDER BY step_name, run",
-    )?;
-    let rows = statement.query_map([id.0], |row| {
-        Ok(LoopProgress {
-            run: StepRunId {
-                step: Name::from(row.get_ref(0)?.as_str()?),
-                run: row.get(1)?,
-            },
-            succeeded: read_unsigned(row, 2)?,
-            failed: read_unsigned(row, 3)?,
-            retries: read_unsigned(row, 4)?,
-        })
-    })?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+    const LOOPS: &str = "SELECT step_name, run, succeeded, failed, retries FROM loop_progress
+         WHERE execution_id = ?1 ORDER BY step_name, run";
+    Ok(query_rows(db, LOOPS, [id.0], read_row)?)
 }
 
 pub(super) fn iteration_events(
@@ -164,8 +152,8 @@ pub(super) fn iteration_events(
     let mut last = Seq(0);
     for block in blocks(db, id, run, iterations)? {
         if block.seq > last && block.has_any(iterations) {
-            let is_wanted = |head: EventHead<'_>| is_of_iterations(head, run, iterations);
-            let append = queries::append_containing(db, id, block.seq, is_wanted)?;
+            let is_selected = |head: EventHead<'_>| is_of_iterations(head, run, iterations);
+            let append = queries::append_containing(db, id, block.seq, is_selected)?;
             last = append.last;
             events.extend(append.events);
         }
@@ -183,7 +171,7 @@ pub(super) fn iteration_outcomes(
     let mut last = Seq(0);
     for block in blocks(db, id, run, &range.iterations)? {
         if block.seq > last && block.has_any(collector.iterations()) {
-            let append = queries::append_containing(db, id, block.seq, |head| collector.wants(head))?;
+            let append = queries::append_containing(db, id, block.seq, |head| collector.is_selected(head))?;
             last = append.last;
             collector.add(append.events);
         }
@@ -198,25 +186,12 @@ pub(super) fn loop_task(
     run: Option<u32>,
     task: &Name,
 ) -> Result<Option<LoopTask>, ReadError> {
-    let mut statement = db.prepare_cached(
-        "SELECT run, succeeded_seq, failed_seq FROM loop_task
+    const LATEST: &str = "SELECT run, succeeded_seq, failed_seq FROM loop_task
          WHERE execution_id = ?1 AND step_name = ?2 AND task_label = ?3 AND run BETWEEN ?4 AND ?5
-         ORDER BY run DESC LIMIT 1",
-    )?;
+         ORDER BY run DESC LIMIT 1";
     let (first, last) = run.map_or((0, u32::MAX), |run| (run, run));
     let values = params![id.0, step.as_str(), task.as_str(), first, last];
-    let event_row = statement.query_row(values, |row| {
-        let seq = |column: usize| -> rusqlite::Result<Option<Seq>> {
-            let seq: Option<i64> = row.get(column)?;
-            Ok(seq.map(|seq| Seq(seq.cast_unsigned())))
-        };
-        Ok(LoopTask {
-            run: row.get(0)?,
-            succeeded: seq(1)?,
-            failed: seq(2)?,
-        })
-    });
-    Ok(event_row.optional()?)
+    Ok(query_row(db, LATEST, values, read_row)?)
 }
 
 /// The rows of the index for these iterations, by seq.
@@ -226,30 +201,16 @@ fn blocks(
     run: &StepRunId,
     iterations: &Range<u64>,
 ) -> Result<Vec<IterationBlock>, ReadError> {
+    const BLOCKS: &str = "SELECT block, seq, iterations, failed FROM iteration_index
+         WHERE execution_id = ?1 AND step_name = ?2 AND run = ?3 AND block BETWEEN ?4 AND ?5";
     if iterations.is_empty() {
         return Ok(Vec::new());
     }
-    let mut statement = db.prepare_cached(
-        "SELECT block, seq, iterations, failed FROM iteration_index
-         WHERE execution_id = ?1 AND step_name = ?2 AND run = ?3 AND block BETWEEN ?4 AND ?5",
-    )?;
     let (first, last) = (block_of(iterations.start), block_of(iterations.end - 1));
     let values = params![id.0, run.step.as_str(), run.run, to_i64(first), to_i64(last)];
-    let rows = statement.query_map(values, |row| read_block(row, run))?;
-    let mut blocks: Vec<IterationBlock> = rows.collect::<rusqlite::Result<_>>()?;
+    let mut blocks = query_rows(db, BLOCKS, values, |row| IterationBlock::read(row, run))?;
     blocks.sort_by_key(|block| block.seq);
     Ok(blocks)
-}
-
-/// Reads `block, seq, iterations, failed`.
-fn read_block(row: &Row<'_>, run: &StepRunId) -> rusqlite::Result<IterationBlock> {
-    Ok(IterationBlock {
-        run: run.clone(),
-        block: read_unsigned(row, 0)?,
-        seq: Seq(read_unsigned(row, 1)?),
-        iterations: row.get::<_, i64>(2)?.cast_unsigned(),
-        failed: row.get::<_, i64>(3)?.cast_unsigned(),
-    })
 }
 
 pub(super) fn failed_iterations(
@@ -268,7 +229,7 @@ pub(super) fn failed_iterations(
     let mut rows = statement.query(params![id.0, run.step.as_str(), run.run])?;
     let mut failed = BTreeSet::new();
     while let Some(row) = rows.next()? {
-        let block = read_block(row, run)?;
+        let block = IterationBlock::read(row, run)?;
         if failed.len() >= limit && failed.last().is_some_and(|last| block_of(*last) < block.block) {
             break;
         }
@@ -278,19 +239,15 @@ pub(super) fn failed_iterations(
 }
 
 pub(super) fn iteration_count(db: &Connection, id: ExecutionId, run: &StepRunId) -> Result<u64, ReadError> {
-    let mut statement = db.prepare_cached(
-        "SELECT block, seq, iterations, failed FROM iteration_index
+    const LAST: &str = "SELECT block, seq, iterations, failed FROM iteration_index
          WHERE execution_id = ?1 AND step_name = ?2 AND run = ?3 AND block = (
-             SELECT max(block) FROM iteration_index WHERE execution_id = ?1 AND step_name = ?2 AND run = ?3)",
-    )?;
+             SELECT max(block) FROM iteration_index WHERE execution_id = ?1 AND step_name = ?2 AND run = ?3)";
     let values = params![id.0, run.step.as_str(), run.run];
-    let mut count = 0;
-    for block in statement.query_map(values, |row| read_block(row, run))? {
-        let block = block?;
-        let last = block_indices(block.block, block.iterations).last();
-        count = count.max(last.map_or(0, |index| index + 1));
-    }
-    Ok(count)
+    let blocks = query_rows(db, LAST, values, |row| IterationBlock::read(row, run))?;
+    let recorded = blocks
+        .iter()
+        .flat_map(|block| block_indices(block.block, block.iterations));
+    Ok(recorded.max().map_or(0, |index| index + 1))
 }
 
 pub(super) fn outline(db: &Connection, id: ExecutionId, after: Seq, limit: usize) -> Result<Vec<Event>, ReadError> {
@@ -307,7 +264,7 @@ pub(super) fn outline(db: &Connection, id: ExecutionId, after: Seq, limit: usize
     loop {
         let mut spans = next_span.query(params![id.0, to_i64(position.0)])?;
         let span = match spans.next()? {
-            Some(row) => Some((read_unsigned(row, 0)?, read_unsigned(row, 1)?)),
+            Some(row) => Some((row.unsigned(0)?, row.unsigned(1)?)),
             None => None,
         };
         let until = span.map_or(i64::MAX, |(first, _)| to_i64(first));

@@ -125,8 +125,8 @@ pub(super) fn check_schema(db: &Connection, file: &Path) -> Result<(), Error> {
         Ordering::Less => Err(Error::ReadOnly { file }),
         Ordering::Greater => Err(Error::SchemaTooNew {
             file,
-            found: version,
-            known: latest_version,
+            version,
+            supported: latest_version,
         }),
     }
 }
@@ -158,8 +158,8 @@ pub(super) fn migrate(db: &mut Connection, file: &Path) -> Result<(), Error> {
         check_recorded(db, file, schema_version)?;
         return Err(Error::SchemaTooNew {
             file: file.to_owned(),
-            found: schema_version,
-            known: latest_version,
+            version: schema_version,
+            supported: latest_version,
         });
     }
     Ok(())

@@ -58,10 +58,10 @@ impl OwnerLocks {
 
     fn try_register(&self, owner: OwnerId, publishes: bool) -> Result<Option<OwnerLock>, Error> {
         let file = self.path(&owner);
-        let fresh = self.dir.join(format!("{owner}.new"));
-        let name = |error| store_error::io_store_error(&fresh, &error);
-        let Ok(mut lock) = private_files::create_new(&fresh) else {
-            return match fresh.try_exists() {
+        let new_file = self.dir.join(format!("{owner}.new"));
+        let name = |error| store_error::io_store_error(&new_file, &error);
+        let Ok(mut lock) = private_files::create_new(&new_file) else {
+            return match new_file.try_exists() {
                 Ok(true) => Ok(None),
                 _ => Err(name(std::io::ErrorKind::PermissionDenied.into())),
             };
@@ -71,9 +71,9 @@ impl OwnerLocks {
             lock.write_all(PUBLISHES.as_bytes()).map_err(name)?;
         }
         // Under its final name, the file is always locked while its process is alive.
-        let is_taken = fs::hard_link(&fresh, &file).is_err();
-        fs::remove_file(&fresh).map_err(name)?;
-        Ok((!is_taken).then_some(OwnerLock {
+        let exists = fs::hard_link(&new_file, &file).is_err();
+        fs::remove_file(&new_file).map_err(name)?;
+        Ok((!exists).then_some(OwnerLock {
             owner,
             file,
             _lock: lock,

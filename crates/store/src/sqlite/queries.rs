@@ -3,20 +3,21 @@
 use std::collections::BTreeSet;
 
 use model::event::{Event, EventHead};
-use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
+use model::id::{CommandId, EventId, ExecutionId, PlaybookHash, Seq, WorkerId};
 use model::time::Time;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter};
 
+use crate::columns::{Columns as _, owner_name, snapshot_checksum};
 use crate::commit::{ExternalEventKey, Message, MessageKey};
 use crate::damage::{DamagedRow, LogRowReader};
 use crate::error::BoxError;
 use crate::rows::{
-    CatalogEntry, ExecutionFilter, ExecutionRow, LostClaim, OpenCommand, OwnerId, ResultRow, SessionHolder, Snapshot,
-    StepState, StoredExecution, WorkerSession,
+    CatalogEntry, ExecutionFilter, ExecutionRow, LostClaim, OpenCommand, OwnerId, ResultRow, Snapshot, StepState,
+    StoredExecution, WorkerSession,
 };
 use crate::sqlite::owner_locks::OwnerLocks;
-use crate::sqlite::rows::{self, EXECUTION_COLUMNS, read_json, read_unsigned, to_i64};
+use crate::sqlite::rows::{self, EXECUTION_COLUMNS, query_row, query_rows, read_row, to_i64};
 use crate::verify::Damage;
 use model::event::UniqueKey;
 
@@ -80,13 +81,13 @@ fn read_snapshot(db: &Connection, id: ExecutionId, version: u32) -> rusqlite::Re
         .query_row(params![id.0, version], |row| {
             let snapshot = Snapshot {
                 version,
-                seq: Seq(read_unsigned(row, 0)?),
+                seq: row.seq(0)?,
                 bytes: row.get(1)?,
             };
             Ok((snapshot, row.get::<_, Vec<u8>>(2)?))
         })
         .optional()?;
-    Ok(blob.and_then(|(snapshot, sha256)| (rows::checksum(&snapshot.bytes)[..] == sha256[..]).then_some(snapshot)))
+    Ok(blob.and_then(|(snapshot, sha256)| (snapshot_checksum(&snapshot.bytes)[..] == sha256[..]).then_some(snapshot)))
 }
 
 pub(super) fn events(db: &Connection, id: ExecutionId, after: Seq, limit: usize) -> Result<Vec<Event>, ReadError> {
@@ -111,26 +112,25 @@ pub(super) fn events(db: &Connection, id: ExecutionId, after: Seq, limit: usize)
 }
 
 fn version(db: &Connection, id: ExecutionId) -> rusqlite::Result<Option<Seq>> {
-    db.prepare_cached("SELECT version FROM execution WHERE execution_id = ?1")?
-        .query_row([id.0], |row| Ok(Seq(read_unsigned(row, 0)?)))
-        .optional()
+    let sql = "SELECT version FROM execution WHERE execution_id = ?1";
+    query_row(db, sql, [id.0], |row| row.seq(0))
 }
 
 /// Reads `seq_first, body` of a row of the log.
 pub(super) fn read_append(reading: &mut LogRowReader, id: ExecutionId, row: &Row<'_>) -> Result<Vec<Event>, ReadError> {
-    wanted_of_append(reading, id, row, |_| true)
+    read_selected_events(reading, id, row, |_| true)
 }
 
-fn wanted_of_append(
+fn read_selected_events(
     reading: &mut LogRowReader,
     id: ExecutionId,
     row: &Row<'_>,
-    is_wanted: impl FnMut(EventHead<'_>) -> bool,
+    is_selected: impl FnMut(EventHead<'_>) -> bool,
 ) -> Result<Vec<Event>, ReadError> {
-    let first = Seq(read_unsigned(row, 0)?);
+    let first = row.seq(0)?;
     let body = row.get_ref(1)?.as_str();
     let body = body.map_err(|error| DamagedRow::new(id, first, error))?;
-    Ok(reading.read_row(first, body, is_wanted)?)
+    Ok(reading.read_row(first, body, is_selected)?)
 }
 
 pub(super) fn events_at(db: &Connection, id: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, ReadError> {
@@ -139,8 +139,8 @@ pub(super) fn events_at(db: &Connection, id: ExecutionId, seqs: &[Seq]) -> Resul
     let mut last = Seq(0);
     for seq in &seqs_left {
         if *seq > last {
-            let is_wanted = |head: EventHead<'_>| seqs_left.contains(&head.seq);
-            let append = append_containing(db, id, *seq, is_wanted)?;
+            let is_selected = |head: EventHead<'_>| seqs_left.contains(&head.seq);
+            let append = append_containing(db, id, *seq, is_selected)?;
             last = append.last;
             events.extend(append.events);
         }
@@ -160,7 +160,7 @@ pub(super) fn append_containing(
     db: &Connection,
     id: ExecutionId,
     seq: Seq,
-    is_wanted: impl FnMut(EventHead<'_>) -> bool,
+    is_selected: impl FnMut(EventHead<'_>) -> bool,
 ) -> Result<AppendEvents, ReadError> {
     let mut statement = db.prepare_cached(
         "SELECT seq_first, body, seq_last FROM log WHERE execution_id = ?1 AND seq_last >= ?2 ORDER BY seq_last LIMIT 1",
@@ -173,8 +173,8 @@ pub(super) fn append_containing(
         });
     };
     let before = Seq(seq.0.saturating_sub(1));
-    let events = wanted_of_append(&mut LogRowReader::starting_after(id, before), id, row, is_wanted)?;
-    let last = Seq(read_unsigned(row, 2)?);
+    let events = read_selected_events(&mut LogRowReader::starting_after(id, before), id, row, is_selected)?;
+    let last = row.seq(2)?;
     Ok(AppendEvents { events, last })
 }
 
@@ -193,8 +193,8 @@ pub(super) fn external_events(
                 .query_row(params![id.0, key], |row| {
                     Ok(ExternalEventKey {
                         event_id: *event_id,
-                        seq: Seq(read_unsigned(row, 0)?),
-                        hash: row.get(1)?,
+                        seq: row.seq(0)?,
+                        hash: row.hash(1)?,
                     })
                 })
                 .optional()?,
@@ -222,74 +222,40 @@ pub(super) fn executions(db: &Connection, filter: &ExecutionFilter) -> Result<Ve
     narrow(" AND execution_id < ?", filter.before.map(|id| id.0.into()));
     let limit = to_i64(filter.limit as u64).into();
     narrow(" ORDER BY execution_id DESC LIMIT ?", Some(limit));
-    let mut statement = db.prepare_cached(&sql)?;
-    let rows = statement.query_map(params_from_iter(values), rows::read_execution)?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+    Ok(query_rows(db, &sql, params_from_iter(values), rows::read_execution)?)
 }
 
 pub(super) fn steps(db: &Connection, id: ExecutionId) -> Result<Vec<StepState>, ReadError> {
-    let mut statement = db.prepare_cached(
-        "SELECT step_name, run, status, last_result_ref, aggregate_result_ref, seq
-         FROM step_state WHERE execution_id = ?1 ORDER BY step_name",
-    )?;
-    let rows = statement.query_map([id.0], rows::read_step)?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+    const STEPS: &str = "SELECT step_name, run, status, last_result_ref, aggregate_result_ref, seq
+         FROM step_state WHERE execution_id = ?1 ORDER BY step_name";
+    Ok(query_rows(db, STEPS, [id.0], read_row)?)
 }
 
 pub(super) fn results(db: &Connection, id: ExecutionId) -> Result<Vec<ResultRow>, ReadError> {
-    let mut statement = db.prepare_cached(
-        "SELECT seq, step_name, run, task_label, visit, iteration, page, attempt, result_ref, status, created_at
-         FROM result_index WHERE execution_id = ?1 ORDER BY seq",
-    )?;
-    let rows = statement.query_map([id.0], rows::read_result)?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+    const RESULTS: &str = "SELECT seq, step_name, run, task_label, visit, iteration, page, attempt, result_ref, status,
+             created_at
+         FROM result_index WHERE execution_id = ?1 ORDER BY seq";
+    Ok(query_rows(db, RESULTS, [id.0], read_row)?)
 }
 
 pub(super) fn executions_with_permanent_bodies(db: &Connection) -> Result<Vec<ExecutionId>, ReadError> {
-    let mut statement = db.prepare_cached(
-        "SELECT DISTINCT execution_id FROM result_index WHERE result_ref ->> '$.scope' = 'permanent'
-         ORDER BY execution_id",
-    )?;
-    let rows = statement.query_map([], |row| Ok(ExecutionId(row.get(0)?)))?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
-}
-
-fn owner_name(owner: Option<&OwnerId>) -> Option<&str> {
-    owner.map(|owner| &*owner.0)
+    const PERMANENT: &str = "SELECT DISTINCT execution_id FROM result_index
+         WHERE result_ref ->> '$.scope' = 'permanent' ORDER BY execution_id";
+    Ok(query_rows(db, PERMANENT, [], |row| row.execution_id(0))?)
 }
 
 pub(super) fn lost_claims(db: &Connection, owner: Option<&OwnerId>, now: Time) -> Result<Vec<LostClaim>, ReadError> {
-    let mut statement = db.prepare_cached(
-        "SELECT c.execution_id, c.seq, c.worker, c.lease_epoch
+    const LOST: &str = "SELECT c.execution_id, c.seq, c.worker, c.lease_epoch
          FROM command c JOIN execution e USING (execution_id) LEFT JOIN session s USING (worker)
          WHERE c.worker IS NOT NULL AND (c.claimed_at = 0 OR coalesce(s.expires_at, 0) <= ?1)
            AND (?2 IS NULL OR e.owner = ?2)
-         ORDER BY c.execution_id, c.seq",
-    )?;
-    let rows = statement.query_map(params![now.0, owner_name(owner)], |row| {
-        Ok(LostClaim {
-            command: CommandId {
-                execution: ExecutionId(row.get(0)?),
-                seq: Seq(read_unsigned(row, 1)?),
-            },
-            worker: WorkerId(row.get_ref(2)?.as_str()?.into()),
-            lease_epoch: LeaseEpoch(u64::from(row.get::<_, u32>(3)?)),
-        })
-    })?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+         ORDER BY c.execution_id, c.seq";
+    Ok(query_rows(db, LOST, params![now.0, owner_name(owner)], read_row)?)
 }
 
 pub(super) fn session(db: &Connection, worker: &WorkerId, now: Time) -> Result<Option<WorkerSession>, ReadError> {
-    let session_row = db
-        .prepare_cached("SELECT holder, expires_at > ?2 FROM session WHERE worker = ?1")?
-        .query_row(params![&*worker.0, now.0], |row| {
-            let holder: Option<String> = row.get(0)?;
-            Ok(WorkerSession {
-                holder: holder.map(|holder| SessionHolder(holder.into())),
-                is_alive: row.get(1)?,
-            })
-        });
-    Ok(session_row.optional()?)
+    const SESSION: &str = "SELECT holder, expires_at > ?2 FROM session WHERE worker = ?1";
+    Ok(query_row(db, SESSION, params![&*worker.0, now.0], read_row)?)
 }
 
 pub(super) fn overdue_commands(
@@ -297,34 +263,15 @@ pub(super) fn overdue_commands(
     owner: Option<&OwnerId>,
     now: Time,
 ) -> Result<Vec<CommandId>, ReadError> {
-    let mut statement = db.prepare_cached(
-        "SELECT c.execution_id, c.seq FROM command c JOIN execution e USING (execution_id)
+    const OVERDUE: &str = "SELECT c.execution_id, c.seq FROM command c JOIN execution e USING (execution_id)
          WHERE c.worker IS NULL AND c.start_by <= ?1 AND (?2 IS NULL OR e.owner = ?2)
-         ORDER BY c.execution_id, c.seq",
-    )?;
-    let rows = statement.query_map(params![now.0, owner_name(owner)], |row| {
-        Ok(CommandId {
-            execution: ExecutionId(row.get(0)?),
-            seq: Seq(read_unsigned(row, 1)?),
-        })
-    })?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+         ORDER BY c.execution_id, c.seq";
+    Ok(query_rows(db, OVERDUE, params![now.0, owner_name(owner)], read_row)?)
 }
 
 pub(super) fn open_commands(db: &Connection, id: ExecutionId) -> Result<Vec<OpenCommand>, ReadError> {
-    let mut statement = db.prepare_cached(
-        "SELECT body, worker, lease_epoch, issued_at FROM command WHERE execution_id = ?1 ORDER BY seq",
-    )?;
-    let rows = statement.query_map([id.0], |row| {
-        let worker: Option<String> = row.get(1)?;
-        Ok(OpenCommand {
-            command: read_json(row, 0)?,
-            worker: worker.map(|worker| WorkerId(worker.into())),
-            lease_epoch: LeaseEpoch(u64::from(row.get::<_, u32>(2)?)),
-            issued_at: Time(row.get(3)?),
-        })
-    })?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+    const OPEN: &str = "SELECT body, worker, lease_epoch, issued_at FROM command WHERE execution_id = ?1 ORDER BY seq";
+    Ok(query_rows(db, OPEN, [id.0], read_row)?)
 }
 
 /// Timers with their due times, earliest first, up to `until`.
@@ -334,17 +281,13 @@ pub(super) fn timers(
     until: Time,
     limit: usize,
 ) -> Result<Vec<(ExecutionId, Seq, Time)>, ReadError> {
-    let mut statement = db.prepare_cached(
-        "SELECT t.execution_id, t.seq, t.due FROM timer t JOIN execution e USING (execution_id)
+    const DUE: &str = "SELECT t.execution_id, t.seq, t.due FROM timer t JOIN execution e USING (execution_id)
          WHERE t.due <= ?1 AND (?2 IS NULL OR e.owner = ?2)
-         ORDER BY t.due, t.execution_id, t.seq LIMIT ?3",
-    )?;
-    let limit = to_i64(limit as u64);
-    let rows = statement.query_map(params![until.0, owner_name(owner), limit], |row| {
-        let due = Time(row.get(2)?);
-        Ok((ExecutionId(row.get(0)?), Seq(read_unsigned(row, 1)?), due))
-    })?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+         ORDER BY t.due, t.execution_id, t.seq LIMIT ?3";
+    let values = params![until.0, owner_name(owner), to_i64(limit as u64)];
+    Ok(query_rows(db, DUE, values, |row| {
+        Ok((row.execution_id(0)?, row.seq(1)?, row.time(2)?))
+    })?)
 }
 
 pub(super) fn inbox(
@@ -372,15 +315,7 @@ pub(super) fn inbox(
             (Some(me), Some(driver)) => driver == *me || !owners.is_alive(&driver),
         };
         if is_mine {
-            messages.push(Message {
-                key: MessageKey {
-                    from: ExecutionId(row.get(0)?),
-                    seq: Seq(read_unsigned(row, 1)?),
-                    n: row.get(2)?,
-                },
-                to: ExecutionId(row.get(3)?),
-                body: read_json(row, 4)?,
-            });
+            messages.push(read_row(row)?);
         }
     }
     Ok(messages)
@@ -393,10 +328,8 @@ pub(super) fn is_pending(db: &Connection, key: MessageKey) -> Result<bool, ReadE
 }
 
 pub(super) fn playbook(db: &Connection, hash: &PlaybookHash) -> Result<Option<CatalogEntry>, ReadError> {
-    Ok(db
-        .prepare_cached(&format!("SELECT {CATALOG} FROM catalog WHERE hash = ?1 LIMIT 1"))?
-        .query_row([&*hash.0], rows::read_catalog_entry)
-        .optional()?)
+    let sql = format!("SELECT {CATALOG} FROM catalog WHERE hash = ?1 LIMIT 1");
+    Ok(query_row(db, &sql, [&*hash.0], read_row)?)
 }
 
 pub(super) fn catalog_entry(
@@ -404,21 +337,19 @@ pub(super) fn catalog_entry(
     path: &str,
     version: Option<u32>,
 ) -> rusqlite::Result<Option<CatalogEntry>> {
-    db.prepare_cached(&format!(
+    let sql = format!(
         "SELECT {CATALOG} FROM catalog WHERE path = ?1 AND (?2 IS NULL OR version = ?2)
          ORDER BY version DESC LIMIT 1"
-    ))?
-    .query_row(params![path, version], rows::read_catalog_entry)
-    .optional()
+    );
+    query_row(db, &sql, params![path, version], read_row)
 }
 
 pub(super) fn catalog(db: &Connection) -> Result<Vec<CatalogEntry>, ReadError> {
-    let mut statement = db.prepare_cached(&format!(
+    let sql = format!(
         "SELECT {CATALOG} FROM catalog c
          WHERE version = (SELECT max(version) FROM catalog WHERE path = c.path) ORDER BY path"
-    ))?;
-    let rows = statement.query_map([], rows::read_catalog_entry)?;
-    Ok(rows.collect::<rusqlite::Result<_>>()?)
+    );
+    Ok(query_rows(db, &sql, [], read_row)?)
 }
 
 pub(super) fn abandoned_executions(db: &Connection, owners: &OwnerLocks) -> Result<Vec<ExecutionId>, ReadError> {
@@ -430,7 +361,7 @@ pub(super) fn abandoned_executions(db: &Connection, owners: &OwnerLocks) -> Resu
     while let Some(row) = rows.next()? {
         let owner: Option<String> = row.get(1)?;
         if owner.is_none_or(|owner| !owners.is_alive(&OwnerId(owner.into()))) {
-            abandoned.push(ExecutionId(row.get(0)?));
+            abandoned.push(row.execution_id(0)?);
         }
     }
     Ok(abandoned)
@@ -454,9 +385,9 @@ pub(super) fn find_damage(db: &Connection) -> Result<Vec<Damage>, ReadError> {
     let mut snapshot_rows = snapshots.query([])?;
     while let Some(row) = snapshot_rows.next()? {
         let (bytes, sha256): (Vec<u8>, Vec<u8>) = (row.get(1)?, row.get(2)?);
-        if rows::checksum(&bytes)[..] != sha256[..] {
+        if snapshot_checksum(&bytes)[..] != sha256[..] {
             damage.push(Damage {
-                execution: Some(ExecutionId(row.get(0)?)),
+                execution: Some(row.execution_id(0)?),
                 description: "the snapshot does not match its checksum; the log is used instead".to_owned(),
             });
         }

@@ -4,6 +4,7 @@ use model::time::Time;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::rows::{OldRows, RemovedRows};
+use crate::sqlite::rows::query_rows;
 use crate::sqlite::writer::WriteError;
 use crate::store::{BATCH_END_PREFIX, BATCH_PREFIX, DEDUP_PREFIX};
 
@@ -56,15 +57,13 @@ fn remove_settings(db: &Connection, old: OldRows, now: Time) -> Result<RemovedRo
 }
 
 fn old_settings(db: &Connection, old: OldRows) -> rusqlite::Result<Vec<OldSetting>> {
-    let mut statement =
-        db.prepare_cached("SELECT key, value FROM setting WHERE retained_from < ?1 ORDER BY retained_from LIMIT ?2")?;
-    let rows = statement.query_map(params![old.requests_before.0, old.limit], |row| {
+    let sql = "SELECT key, value FROM setting WHERE retained_from < ?1 ORDER BY retained_from LIMIT ?2";
+    query_rows(db, sql, params![old.requests_before.0, old.limit], |row| {
         Ok(OldSetting {
             key: row.get(0)?,
             value: row.get(1)?,
         })
-    })?;
-    rows.collect()
+    })
 }
 
 /// Postpones the retention of a `dedup` key, which starts when its execution ends. Returns whether it was postponed.

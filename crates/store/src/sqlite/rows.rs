@@ -1,105 +1,110 @@
 //! Conversions between table rows and values.
 
 use model::event::EventStatus;
-use model::id::{ExecutionId, Name, PlaybookHash, Seq, StepRunId};
+use model::id::{ExecutionId, Name};
 use model::raw::RawJson;
-use model::status::RunStatus;
-use model::time::Time;
 use rusqlite::types::Type;
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, OptionalExtension as _, Params, Row, params};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
-use sha2::Digest as _;
 
+pub(super) use crate::columns::to_i64;
+use crate::columns::{Columns, FromColumns};
+use crate::error::BoxError;
 use crate::projections::ProjectionDelta;
-use crate::rows::{CatalogEntry, ExecutionRow, OwnerId, ResultRow, StepState};
+use crate::rows::{ExecutionRow, ResultRow};
 
 /// The columns of [`ExecutionRow`], in its order, and its checksum.
 pub(super) const EXECUTION_COLUMNS: &str = "execution_id, version, status, cancelling, generation, name, path, \
      playbook_version, hash, parent_id, owner, started_at, finished_at, current, error, checksum";
 
-/// Converts to SQLite's signed integer; sequence numbers and counts stay far below its maximum.
-pub(super) fn to_i64(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
-}
-
-pub(super) fn read_unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
-    let value: i64 = row.get(column)?;
-    u64::try_from(value).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, value))
-}
-
 pub(super) fn to_json_text<T: Serialize>(value: &T) -> String {
     serde_json::to_string(value).expect("plain data serializes to JSON")
 }
 
-pub(super) fn read_json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
-    let text = row.get_ref(column)?.as_str()?;
-    serde_json::from_str(text)
-        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error)))
-}
+impl Columns for Row<'_> {
+    type Error = rusqlite::Error;
 
-pub(super) fn checksum(bytes: &[u8]) -> [u8; 32] {
-    sha2::Sha256::digest(bytes).into()
-}
+    fn flag(&self, column: usize) -> rusqlite::Result<bool> {
+        self.get(column)
+    }
 
-fn read_name(row: &Row<'_>, column: usize) -> rusqlite::Result<Name> {
-    Ok(Name::from(row.get_ref(column)?.as_str()?))
-}
+    fn count(&self, column: usize) -> rusqlite::Result<u32> {
+        self.get(column)
+    }
 
-fn read_optional_name(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Name>> {
-    Ok(row.get_ref(column)?.as_str_or_null()?.map(Name::from))
-}
+    fn integer(&self, column: usize) -> rusqlite::Result<i64> {
+        self.get(column)
+    }
 
-fn read_optional_raw(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<RawJson>> {
-    match row.get_ref(column)?.as_str_or_null()? {
-        Some(_) => read_json(row, column).map(Some),
-        None => Ok(None),
+    fn optional_integer(&self, column: usize) -> rusqlite::Result<Option<i64>> {
+        self.get(column)
+    }
+
+    fn unsigned(&self, column: usize) -> rusqlite::Result<u64> {
+        let value = self.integer(column)?;
+        u64::try_from(value).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, value))
+    }
+
+    fn text(&self, column: usize) -> rusqlite::Result<&str> {
+        Ok(self.get_ref(column)?.as_str()?)
+    }
+
+    fn optional_text(&self, column: usize) -> rusqlite::Result<Option<&str>> {
+        Ok(self.get_ref(column)?.as_str_or_null()?)
+    }
+
+    fn bytes(&self, column: usize) -> rusqlite::Result<Vec<u8>> {
+        self.get(column)
+    }
+
+    fn invalid(column: usize, error: impl Into<BoxError>) -> rusqlite::Error {
+        rusqlite::Error::FromSqlConversionFailure(column, Type::Text, error.into())
     }
 }
 
-fn read_step_status(row: &Row<'_>, column: usize) -> rusqlite::Result<EventStatus> {
-    let quoted = format!("\"{}\"", row.get_ref(column)?.as_str()?);
-    serde_json::from_str(&quoted)
-        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error)))
+/// Reads a row.
+pub(super) fn read_row<T: FromColumns>(row: &Row<'_>) -> rusqlite::Result<T> {
+    T::from_columns(row)
 }
 
+/// Reads all rows of a query.
+pub(super) fn query_rows<T>(
+    db: &Connection,
+    sql: &str,
+    values: impl Params,
+    read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Vec<T>> {
+    db.prepare_cached(sql)?.query_map(values, read)?.collect()
+}
+
+/// Reads the first row of a query, if there is one.
+pub(super) fn query_row<T>(
+    db: &Connection,
+    sql: &str,
+    values: impl Params,
+    read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Option<T>> {
+    db.prepare_cached(sql)?.query_row(values, read).optional()
+}
+
+/// Reads a row and compares it with its checksum.
 pub(super) fn read_execution(row: &Row<'_>) -> rusqlite::Result<ExecutionRow> {
-    let status = row.get_ref(2)?.as_str()?.parse::<RunStatus>();
-    let row_data = ExecutionRow {
-        id: ExecutionId(row.get(0)?),
-        version: Seq(read_unsigned(row, 1)?),
-        status: status.map_err(|error| rusqlite::Error::FromSqlConversionFailure(2, Type::Text, Box::new(error)))?,
-        cancelling: row.get(3)?,
-        generation: row.get(4)?,
-        name: read_name(row, 5)?,
-        path: read_name(row, 6)?,
-        playbook_version: row.get(7)?,
-        hash: PlaybookHash(row.get_ref(8)?.as_str()?.into()),
-        parent: row.get::<_, Option<i64>>(9)?.map(ExecutionId),
-        owner: row.get_ref(10)?.as_str_or_null()?.map(|owner| OwnerId(owner.into())),
-        started_at: Time(row.get(11)?),
-        finished_at: row.get::<_, Option<i64>>(12)?.map(Time),
-        current: read_optional_name(row, 13)?,
-        error: row.get(14)?,
-    };
+    let execution: ExecutionRow = read_row(row)?;
     let checksum: Option<u32> = row.get(15)?;
-    if checksum.is_some_and(|checksum| checksum != row_data.checksum()) {
-        let message = format!("the row of run {} does not match its checksum", row_data.id);
+    if checksum.is_some_and(|checksum| checksum != execution.checksum()) {
+        let message = format!("the row of run {} does not match its checksum", execution.id);
         return Err(rusqlite::Error::FromSqlConversionFailure(
             15,
             Type::Integer,
             message.into(),
         ));
     }
-    Ok(row_data)
+    Ok(execution)
 }
 
 pub(super) fn execution_row(db: &Connection, id: ExecutionId) -> rusqlite::Result<Option<ExecutionRow>> {
-    db.prepare_cached(&format!(
-        "SELECT {EXECUTION_COLUMNS} FROM execution WHERE execution_id = ?1"
-    ))?
-    .query_row([id.0], read_execution)
-    .optional()
+    let sql = format!("SELECT {EXECUTION_COLUMNS} FROM execution WHERE execution_id = ?1");
+    query_row(db, &sql, [id.0], read_execution)
 }
 
 /// Inserts a new execution. Returns false if it already exists.
@@ -188,52 +193,4 @@ fn insert_result(db: &Connection, id: ExecutionId, result: &ResultRow) -> rusqli
         result.created_at.0,
     ])?;
     Ok(())
-}
-
-/// Reads `seq, read_step_name, run, task_label, visit, iteration, page, attempt, result_ref, status, created_at`.
-pub(super) fn read_result(row: &Row<'_>) -> rusqlite::Result<ResultRow> {
-    let iteration: Option<i64> = row.get(5)?;
-    Ok(ResultRow {
-        seq: Seq(read_unsigned(row, 0)?),
-        run: StepRunId {
-            step: read_name(row, 1)?,
-            run: row.get(2)?,
-        },
-        task: read_optional_name(row, 3)?,
-        visit: row.get(4)?,
-        iteration: iteration.and_then(|index| u64::try_from(index).ok()),
-        page: row.get(6)?,
-        attempt: row.get(7)?,
-        result_ref: read_json(row, 8)?,
-        status: read_step_status(row, 9)?,
-        created_at: Time(row.get(10)?),
-    })
-}
-
-/// Reads `read_step_name, run, status, last_result_ref, aggregate_result_ref, seq`.
-pub(super) fn read_step(row: &Row<'_>) -> rusqlite::Result<StepState> {
-    Ok(StepState {
-        step: read_name(row, 0)?,
-        run: row.get(1)?,
-        status: read_step_status(row, 2)?,
-        last_result_ref: read_optional_raw(row, 3)?,
-        aggregate_result_ref: read_optional_raw(row, 4)?,
-        seq: Seq(read_unsigned(row, 5)?),
-    })
-}
-
-/// Reads `path, version, hash, text, registered_at`.
-pub(super) fn read_catalog_entry(row: &Row<'_>) -> rusqlite::Result<CatalogEntry> {
-    let entry = CatalogEntry {
-        path: read_name(row, 0)?,
-        version: row.get(1)?,
-        hash: PlaybookHash(row.get_ref(2)?.as_str()?.into()),
-        text: row.get_ref(3)?.as_str()?.into(),
-        registered_at: Time(row.get(4)?),
-    };
-    if !entry.matches_hash() {
-        let message = format!("playbook `{}` does not match its hash", entry.path);
-        return Err(rusqlite::Error::FromSqlConversionFailure(3, Type::Text, message.into()));
-    }
-    Ok(entry)
 }

@@ -1,49 +1,19 @@
 //! Encrypted values in the store's SQLite database.
 
 use async_trait::async_trait;
-use model::time::Time;
-use rusqlite::{OptionalExtension as _, Row, params};
+use rusqlite::params;
 
 use crate::Store as _;
 use crate::error::Error;
 use crate::sealed::{CredentialRow, KeychainRow, SealedLocation, SealedStore, SealedValue};
 use crate::sqlite::SqliteStore;
+use crate::sqlite::rows::{query_row, query_rows, read_row};
 
 const CREDENTIAL_COLUMNS: &str = "data, data_key, key_id, name, type, version, created_at, updated_at, last_used_at";
 const KEYCHAIN_COLUMNS: &str = "data, data_key, key_id, scope, name, resolved_at, expires_at";
 
 /// Removes the entries that have expired, found by their own index.
 pub(super) const REMOVE_EXPIRED: &str = "DELETE FROM keychain WHERE expires_at <= ?1";
-
-fn read_sealed(row: &Row<'_>) -> rusqlite::Result<SealedValue> {
-    Ok(SealedValue {
-        data: row.get(0)?,
-        data_key: row.get(1)?,
-        key_id: row.get(2)?,
-    })
-}
-
-fn read_credential(row: &Row<'_>) -> rusqlite::Result<CredentialRow> {
-    Ok(CredentialRow {
-        sealed: read_sealed(row)?,
-        name: row.get(3)?,
-        kind: row.get(4)?,
-        version: row.get(5)?,
-        created_at: Time(row.get(6)?),
-        updated_at: Time(row.get(7)?),
-        last_used_at: row.get::<_, Option<i64>>(8)?.map(Time),
-    })
-}
-
-fn read_keychain(row: &Row<'_>) -> rusqlite::Result<KeychainRow> {
-    Ok(KeychainRow {
-        sealed: read_sealed(row)?,
-        scope: row.get(3)?,
-        name: row.get(4)?,
-        resolved_at: Time(row.get(5)?),
-        expires_at: row.get::<_, Option<i64>>(6)?.map(Time),
-    })
-}
 
 #[async_trait]
 impl SealedStore for SqliteStore {
@@ -79,8 +49,7 @@ impl SealedStore for SqliteStore {
         let name = name.to_owned();
         self.read(move |db| {
             let sql = format!("SELECT {CREDENTIAL_COLUMNS} FROM credential WHERE name = ?1");
-            let mut statement = db.prepare_cached(&sql)?;
-            Ok(statement.query_row([name], read_credential).optional()?)
+            Ok(query_row(db, &sql, [name], read_row)?)
         })
         .await
     }
@@ -88,9 +57,7 @@ impl SealedStore for SqliteStore {
     async fn credentials(&self) -> Result<Vec<CredentialRow>, Error> {
         self.read(|db| {
             let sql = format!("SELECT {CREDENTIAL_COLUMNS} FROM credential ORDER BY name");
-            let mut statement = db.prepare_cached(&sql)?;
-            let rows = statement.query_map([], read_credential)?;
-            Ok(rows.collect::<rusqlite::Result<_>>()?)
+            Ok(query_rows(db, &sql, [], read_row)?)
         })
         .await
     }
@@ -138,8 +105,7 @@ impl SealedStore for SqliteStore {
         let key = [scope.to_owned(), name.to_owned()];
         self.read(move |db| {
             let sql = format!("SELECT {KEYCHAIN_COLUMNS} FROM keychain WHERE scope = ?1 AND name = ?2");
-            let mut statement = db.prepare_cached(&sql)?;
-            Ok(statement.query_row(key, read_keychain).optional()?)
+            Ok(query_row(db, &sql, key, read_row)?)
         })
         .await
     }
@@ -160,12 +126,14 @@ impl SealedStore for SqliteStore {
             ORDER BY 4, 5";
         let key_id = key_id.to_owned();
         self.read(move |db| {
-            let mut statement = db.prepare_cached(ALL)?;
-            let rows = statement.query_map([key_id], |row| {
-                let (scope, name, version) = (row.get(3)?, row.get(4)?, row.get(5)?);
-                Ok((to_location(scope, name, version), read_sealed(row)?))
-            })?;
-            Ok(rows.collect::<rusqlite::Result<_>>()?)
+            Ok(query_rows(db, ALL, [key_id], |row| {
+                let (name, version) = (row.get(4)?, row.get(5)?);
+                let location = match row.get(3)? {
+                    Some(scope) => SealedLocation::Keychain { scope, name },
+                    None => SealedLocation::Credential { name, version },
+                };
+                Ok((location, read_row(row)?))
+            })?)
         })
         .await
     }
@@ -190,12 +158,5 @@ impl SealedStore for SqliteStore {
             Ok(changed > 0)
         })
         .await
-    }
-}
-
-fn to_location(scope: Option<String>, name: String, version: u32) -> SealedLocation {
-    match scope {
-        Some(scope) => SealedLocation::Keychain { scope, name },
-        None => SealedLocation::Credential { name, version },
     }
 }

@@ -65,8 +65,14 @@ impl Store for SqliteStore {
             }
             results.push(replies);
         }
-        let pen = self.write_connection.as_ref().expect("a store has its pen");
-        pen.lock().expect("writing does not panic").write_group(&mut group);
+        let connection = self
+            .write_connection
+            .as_ref()
+            .expect("a writable store has a write connection");
+        connection
+            .lock()
+            .expect("writing does not panic")
+            .write_group(&mut group);
         let replies = results.into_iter().map(|mut replies| replies.try_recv());
         replies
             .map(|reply| reply.unwrap_or_else(|_| Err(stopped_error())))
@@ -165,9 +171,9 @@ impl Store for SqliteStore {
         self.read(queries::executions_with_permanent_bodies).await
     }
 
-    async fn claim_commands(&self, ask: &ClaimQuery) -> Result<Vec<CommandClaim>, Error> {
-        let (ask, now) = (ask.clone(), self.now());
-        self.write(move |db| writes::claim(db, &ask, now)).await
+    async fn claim_commands(&self, query: &ClaimQuery) -> Result<Vec<CommandClaim>, Error> {
+        let (query, now) = (query.clone(), self.now());
+        self.write(move |db| writes::claim(db, &query, now)).await
     }
 
     async fn release_claim(&self, command: CommandId, lease_epoch: LeaseEpoch) -> Result<(), Error> {
@@ -379,9 +385,9 @@ impl Store for SqliteStore {
         }
         let is_scarce = || writer::is_scarce(self.readers.file());
         if (self.refusal.error().is_some() || is_scarce())
-            && let Some(pen) = &self.write_connection
+            && let Some(connection) = &self.write_connection
         {
-            pen.lock().expect("writing does not panic").probe();
+            connection.lock().expect("writing does not panic").probe();
         }
         self.refusal.error().map_or(Ok(()), Err)
     }

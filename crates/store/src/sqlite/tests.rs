@@ -195,7 +195,7 @@ fn a_newer_schema_is_refused() {
     db.execute("UPDATE setting SET value = '99' WHERE key = 'schema_version'", [])
         .unwrap();
     let refused = SqliteStore::open(site.0.path()).err().unwrap();
-    assert!(matches!(refused, Error::SchemaTooNew { found: 99, .. }));
+    assert!(matches!(refused, Error::SchemaTooNew { version: 99, .. }));
 }
 
 #[test]

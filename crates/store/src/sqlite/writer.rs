@@ -144,21 +144,21 @@ pub(super) struct WriterHandles {
 pub(super) fn start_writer(db: Connection, file: &Path, foreign_commits: Arc<Notify>) -> Result<WriterHandles, Error> {
     let (sender, queue) = mpsc::channel();
     let refusal = WriteRefusal::default();
-    let pen = Arc::new(Mutex::new(WriteConnection {
+    let connection = Arc::new(Mutex::new(WriteConnection {
         db,
         file: file.to_owned(),
         refusal: refusal.clone(),
         reserve: Reserve::open(file),
     }));
     let writer = WriterThread {
-        connection: Arc::clone(&pen),
+        connection: Arc::clone(&connection),
         queue,
         foreign_commits,
         watched_version: None,
     };
     let thread = spawn_thread("store-writer", move || writer.run())?;
     Ok(WriterHandles {
-        connection: pen,
+        connection,
         refusal,
         queue: sender,
         thread,

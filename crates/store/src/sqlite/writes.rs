@@ -4,6 +4,7 @@ use model::id::{CommandId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId}
 use model::time::Time;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
+use crate::columns::owner_name;
 use crate::commit::MessageKey;
 use crate::error::Error;
 use crate::projections::ProjectionDelta;
@@ -14,11 +15,11 @@ use crate::sqlite::access::set_setting_once;
 use crate::sqlite::iterations;
 use crate::sqlite::owner_locks::OwnerLocks;
 use crate::sqlite::queries::{self, ReadError};
-use crate::sqlite::rows::{execution_row, read_json, to_i64, to_json_text, update_execution, write_projection};
+use crate::sqlite::rows::{execution_row, read_row, to_i64, to_json_text, update_execution, write_projection};
 use crate::sqlite::writer::WriteError;
 use crate::store::refusal_key;
 
-pub(super) fn claim(db: &Connection, ask: &ClaimQuery, now: Time) -> Result<Vec<CommandClaim>, WriteError> {
+pub(super) fn claim(db: &Connection, query: &ClaimQuery, now: Time) -> Result<Vec<CommandClaim>, WriteError> {
     let mut pending = db.prepare_cached(
         "SELECT c.body, c.lease_epoch FROM command c JOIN execution e USING (execution_id)
          WHERE c.worker IS NULL AND c.pool = ?1 AND e.status = 'RUNNING' AND e.cancelling = 0
@@ -28,25 +29,21 @@ pub(super) fn claim(db: &Connection, ask: &ClaimQuery, now: Time) -> Result<Vec<
                WHERE needed.value NOT IN (SELECT served.value FROM json_each(?4) AS served)))
          ORDER BY c.issued_at, c.execution_id, c.seq LIMIT ?3",
     )?;
-    let owner = ask.owner.as_ref().map(|owner| &*owner.0);
-    let kinds = ask.kinds.as_ref().map(to_json_text);
-    let claims = pending
-        .query_map(params![ask.pool.as_str(), owner, ask.max, kinds], |row| {
-            Ok(CommandClaim {
-                command: read_json(row, 0)?,
-                lease_epoch: LeaseEpoch(u64::from(row.get::<_, u32>(1)?) + 1),
-            })
-        })?
-        .collect::<rusqlite::Result<Vec<_>>>()?;
+    let owner = owner_name(query.owner.as_ref());
+    let kinds = query.kinds.as_ref().map(to_json_text);
+    let mut claims: Vec<CommandClaim> = pending
+        .query_map(params![query.pool.as_str(), owner, query.max, kinds], read_row)?
+        .collect::<rusqlite::Result<_>>()?;
     let mut take = db.prepare_cached(
         "UPDATE command SET worker = ?3, lease_epoch = ?4, claimed_at = ?5 WHERE execution_id = ?1 AND seq = ?2",
     )?;
-    for claim in &claims {
+    for claim in &mut claims {
+        claim.lease_epoch.0 += 1;
         let id = claim.command.id;
         take.execute(params![
             id.execution.0,
             to_i64(id.seq.0),
-            &*ask.worker.0,
+            &*query.worker.0,
             to_i64(claim.lease_epoch.0),
             now.0
         ])?;

@@ -1,6 +1,7 @@
 //! Both forms of IDs, every alias, and round trips.
 
 use model::event::EmptyPayload;
+use model::id::Seq;
 use model::outcome::Outcome;
 use serde_json::json;
 

@@ -28,8 +28,8 @@ pub(crate) fn matches_every_error(condition: Option<&Template>) -> bool {
     let text = text.trim_start_matches('(').trim_end_matches(')');
     is_always(Some(condition))
         || ["outcome", "output"].iter().any(|name| {
-            let rest = text.strip_prefix(name).unwrap_or("");
-            let words = [
+            let suffix = text.strip_prefix(name).unwrap_or("");
+            let operators = [
                 ".status=='error'",
                 ".status!='ok'",
                 ".status!='success'",
@@ -37,6 +37,6 @@ pub(crate) fn matches_every_error(condition: Option<&Template>) -> bool {
                 ".errorisdefined",
                 ".errorisnotnone",
             ];
-            words.contains(&rest)
+            operators.contains(&suffix)
         })
 }

@@ -162,10 +162,10 @@ fn check_shared_write(step: &Step, write: &SetEntry, reader: &mut PlaybookReader
 }
 
 fn is_reducer(value: &Tree) -> bool {
-    let is_one = |key: &str| REDUCERS.contains(&key);
+    let is_reducer = |key: &str| REDUCERS.contains(&key);
     match value {
-        Tree::Literal(serde_json::Value::Object(map)) => map.keys().any(|key| is_one(key)),
-        Tree::Map(pairs) => pairs.iter().any(|(key, _)| is_one(key)),
+        Tree::Literal(serde_json::Value::Object(map)) => map.keys().any(|key| is_reducer(key)),
+        Tree::Map(pairs) => pairs.iter().any(|(key, _)| is_reducer(key)),
         _ => false,
     }
 }

@@ -92,21 +92,21 @@ fn check_default(template_use: &TemplateUse, shared: &PlaybookNames<'_>, reader:
             return;
         }
         let name = root_name(&used.path);
-        let is_given = shared.given.contains(name);
+        let is_default = shared.defaults.contains(name);
         let is_later = RUNTIME_NAMES.contains(&name) || name.starts_with('_') || shared.steps.contains(name);
         let range = template_use.to_source_range(&used.range);
         let span = template_use.node.locate(&reader.source.text, &range);
-        if is_later && !is_given {
+        if is_later && !is_default {
             let message = format!("`{name}` is not available before the run starts");
             let advice = "defaults can read `workload`, `ctx`, `execution_id`, `job` and `env`";
             reader.report_error("E0141", message, span, advice);
-        } else if !is_given
+        } else if !is_default
             && !used.guarded
             && !expects_missing(&used, template_use)
             && !RESERVED.contains(&name)
             && !BUILT_IN.contains(&name)
         {
-            report_undefined(name, span, shared.given.iter().copied(), reader);
+            report_undefined(name, span, shared.defaults.iter().copied(), reader);
         }
     }
 }
@@ -171,7 +171,7 @@ impl<'p> StepNames<'p> {
 /// Names that are available in all steps.
 struct PlaybookNames<'p> {
     /// Keys of `workload` and `ctx`.
-    given: BTreeSet<&'p str>,
+    defaults: BTreeSet<&'p str>,
     /// Keys of `workload` and `ctx`, step names, and everything written to `ctx`.
     names: BTreeSet<&'p str>,
     steps: BTreeSet<&'p str>,
@@ -202,7 +202,7 @@ impl<'p> PlaybookNames<'p> {
             }
         }
         Self {
-            given: defaults,
+            defaults,
             names,
             steps,
             args,
@@ -219,8 +219,8 @@ fn check_path_use(used: &PathUse, template_use: &TemplateUse, names: &StepNames<
         return;
     }
     let name = root_name(&used.path);
-    let rest = used.path.strip_prefix(name).unwrap_or("");
-    let second = rest.strip_prefix('.').map(root_name);
+    let suffix = used.path.strip_prefix(name).unwrap_or("");
+    let second = suffix.strip_prefix('.').map(root_name);
     let range = template_use.to_source_range(&used.range);
     let span = |reader: &PlaybookReader| template_use.node.locate(&reader.source.text, &range);
     match (name, second) {
@@ -238,12 +238,12 @@ fn check_path_use(used: &PathUse, template_use: &TemplateUse, names: &StepNames<
             let advice = "it is available in conditions and admission rules";
             report_unavailable(name, span(reader), advice, reader);
         }
-        _ if used.guarded || is_known(name, names) => {}
+        _ if used.guarded || is_defined(name, names) => {}
         _ => check_bare_name(name, span(reader), names, reader),
     }
 }
 
-fn is_known(name: &str, names: &StepNames<'_>) -> bool {
+fn is_defined(name: &str, names: &StepNames<'_>) -> bool {
     names.is_open
         || name.starts_with('_')
         || RESERVED.contains(&name)
@@ -304,21 +304,21 @@ fn report_undefined<'a>(name: &str, span: Span, names: impl Iterator<Item = &'a 
 /// comparison also accepts a missing value, but comparing a value that is always missing is an error.
 fn expects_missing(used: &PathUse, template_use: &TemplateUse) -> bool {
     let text = template_use.node.as_str().unwrap_or_default();
-    let rest = text
+    let suffix = text
         .get(template_use.to_source_range(&used.range).end..)
         .unwrap_or_default();
-    let rest = rest.trim_start_matches([')', ' ', '\n']);
-    if let Some(filter) = rest.strip_prefix('|') {
+    let suffix = suffix.trim_start_matches([')', ' ', '\n']);
+    if let Some(filter) = suffix.strip_prefix('|') {
         let filter = filter.trim_start();
         let end = filter.find(|c: char| !c.is_alphanumeric() && c != '_');
         let name = &filter[..end.unwrap_or(filter.len())];
         return matches!(name, "default" | "d");
     }
-    let Some(rest) = rest.strip_prefix("is ") else {
+    let Some(suffix) = suffix.strip_prefix("is ") else {
         return false;
     };
-    let rest = rest.trim_start();
-    let rest = rest.strip_prefix("not ").unwrap_or(rest).trim_start();
-    let words = ["defined", "undefined", "none"];
-    words.iter().any(|operator| rest.starts_with(operator))
+    let suffix = suffix.trim_start();
+    let suffix = suffix.strip_prefix("not ").unwrap_or(suffix).trim_start();
+    let operators = ["defined", "undefined", "none"];
+    operators.iter().any(|operator| suffix.starts_with(operator))
 }

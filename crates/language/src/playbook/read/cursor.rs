@@ -35,7 +35,7 @@ pub(crate) struct LoopOwner<'a> {
     /// Its name, if it has one.
     pub(crate) name: Name,
     /// The workbook tasks.
-    pub(crate) book: &'a Workbook,
+    pub(crate) workbook: &'a Workbook,
 }
 
 impl PlaybookReader {
@@ -56,19 +56,19 @@ impl PlaybookReader {
         }
         if let Some(kind) = node.get("kind") {
             let claiming = KINDS.iter().filter(|kind| kind.claim_effect.is_some());
-            let words: Vec<_> = claiming.map(|kind| (kind.name, ())).collect();
-            self.read_word(kind, "loop.cursor.kind", &words)?;
+            let names: Vec<_> = claiming.map(|kind| (kind.name, ())).collect();
+            self.read_word(kind, "loop.cursor.kind", &names)?;
         }
         let inheritance = TaskInheritance {
             inherited: None,
-            book: around.book,
+            workbook: around.workbook,
         };
         let mut task = self.read_task(CLAIM_LABEL.into(), &cursor_to_task(node, entries), &inheritance)?;
-        let says = |key: &str| node.get("spec").is_some_and(|spec| spec.get(key).is_some());
-        if let Some(effect) = task.kind_spec().claim_effect.filter(|_| !says("effect")) {
+        let has_setting = |key: &str| node.get("spec").is_some_and(|spec| spec.get(key).is_some());
+        if let Some(effect) = task.kind_spec().claim_effect.filter(|_| !has_setting("effect")) {
             task.effect = effect;
         }
-        if !says("policy") {
+        if !has_setting("policy") {
             task.policy = retry_policy(node.span);
         }
         let max_rows = max_rows.unwrap_or(Tree::Literal(ROWS_MAX.into()));
@@ -88,8 +88,8 @@ impl PlaybookReader {
                 next: Router::default(),
                 span: node.span,
             },
-            rows: house_template(ROWS_KEY, node.span),
-            affected: house_template(AFFECTED_KEY, node.span),
+            rows: built_in_template(ROWS_KEY, node.span),
+            affected: built_in_template(AFFECTED_KEY, node.span),
         })
     }
 }
@@ -110,7 +110,7 @@ fn cursor_to_task(node: &Node, entries: &[MapEntry]) -> Node {
 }
 
 /// Parses a template that this module defines.
-fn house_template(source: &str, span: Span) -> Tree {
+fn built_in_template(source: &str, span: Span) -> Tree {
     Tree::Template(Template::parse(source, span).expect("the template is valid"))
 }
 

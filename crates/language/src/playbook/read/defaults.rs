@@ -166,11 +166,11 @@ impl Defaults {
     /// Returns the initial values that a path in a template reads.
     fn names_read_by(&self, path: &str) -> Vec<String> {
         let path = path.split('[').next().unwrap_or(path);
-        let (root, rest) = path.split_once('.').unwrap_or((path, ""));
-        let key = rest.split('.').next().unwrap_or(rest);
+        let (root, suffix) = path.split_once('.').unwrap_or((path, ""));
+        let key = suffix.split('.').next().unwrap_or(suffix);
         match root {
-            "ctx" if rest.is_empty() => vec!["ctx".to_owned(), "workload".to_owned()],
-            "ctx" if !self.ctx.contains_key(key) => vec![format!("workload.{rest}")],
+            "ctx" if suffix.is_empty() => vec!["ctx".to_owned(), "workload".to_owned()],
+            "ctx" if !self.ctx.contains_key(key) => vec![format!("workload.{suffix}")],
             "ctx" | "workload" => vec![path.to_owned()],
             _ if self.ctx.contains_key(root) => vec![format!("ctx.{path}")],
             _ => vec![format!("workload.{path}")],
@@ -181,8 +181,8 @@ impl Defaults {
 /// Whether two paths are equal or one is a prefix of the other.
 fn overlaps(first: &str, other: &str) -> bool {
     let leads = |short: &str, long: &str| {
-        let rest = long.strip_prefix(short);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        let suffix = long.strip_prefix(short);
+        suffix.is_some_and(|suffix| suffix.is_empty() || suffix.starts_with('.'))
     };
     leads(first, other) || leads(other, first)
 }

@@ -45,7 +45,7 @@ impl PlaybookReader {
         let kind = node.get("kind").or_else(|| node.get("type"));
         let kind = kind.and_then(|kind| self.read_text(kind, "the kind of a keychain entry"));
         let scope = node.get("scope").and_then(Node::as_str);
-        let scope = scope.and_then(KeychainScope::from_word);
+        let scope = scope.and_then(KeychainScope::parse);
         let mut fields: BTreeMap<String, Tree> = BTreeMap::new();
         for pair in pairs {
             // Any other `scope` is the OAuth scope of a token request.
@@ -59,7 +59,7 @@ impl PlaybookReader {
             }
         }
         Some(KeychainEntry {
-            kind: KeychainKind::from_word(kind.as_deref().unwrap_or("credential"), &fields),
+            kind: KeychainKind::parse(kind.as_deref().unwrap_or("credential"), &fields),
             scope: scope.unwrap_or_default(),
             name,
             fields,

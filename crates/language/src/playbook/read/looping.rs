@@ -48,36 +48,36 @@ impl PlaybookReader {
             return None;
         }
         let fields = self.check_map(node, &LOOP, &title);
-        let knobs = match fields.get("spec") {
+        let loop_spec = match fields.get("spec") {
             Some(spec) => self.read_loop_spec(spec, fields.get("cursor")),
             None => Some(LoopSpec::default()),
         };
-        let over = self.read_collection_or_cursor(&fields, knobs.as_ref(), &title, step);
+        let collection = self.read_collection_or_cursor(&fields, loop_spec.as_ref(), &title, step);
         let iterator = fields.get("iterator");
         if iterator.is_none() && !fields.has_reported_keys() {
             self.report_missing_key("iterator", &title, node.span, "iterator: item");
         }
         let iterator = iterator.and_then(|iterator| self.read_name(iterator, "iterator"));
-        let (knobs, over) = (knobs?, over?);
-        let is_cursor = matches!(over, Collection::Cursor(_));
+        let (loop_spec, collection) = (loop_spec?, collection?);
+        let is_cursor = matches!(collection, Collection::Cursor(_));
         Some(Loop {
             iterator: iterator?,
-            mode: match (knobs.mode, is_cursor) {
+            mode: match (loop_spec.mode, is_cursor) {
                 (Some(LoopKind::Plain(mode)), _) => mode,
                 (_, true) => LoopMode::Parallel,
                 (_, false) => LoopMode::default(),
             },
-            max_in_flight: knobs.frame.row_concurrency.or(knobs.max_in_flight),
-            is_local: knobs.is_local,
+            max_in_flight: loop_spec.frame.row_concurrency.or(loop_spec.max_in_flight),
+            is_local: loop_spec.is_local,
             span: node.span,
-            collection: over,
+            collection,
         })
     }
 
     fn read_collection_or_cursor(
         &mut self,
         fields: &CheckedMap<'_>,
-        knobs: Option<&LoopSpec>,
+        loop_spec: Option<&LoopSpec>,
         title: &str,
         step: &LoopOwner<'_>,
     ) -> Option<Collection> {
@@ -89,14 +89,14 @@ impl PlaybookReader {
                 self.report_error("E0115", message, cursor.span, advice);
                 None
             }
-            (None, None) if fields.has_reported_keys() || knobs.is_none() => None,
+            (None, None) if fields.has_reported_keys() || loop_spec.is_none() => None,
             (None, None) => {
                 let message = format!("{title} has neither `in` nor `cursor`");
                 self.report_error("E0115", message, fields.span, advice);
                 None
             }
             (None, Some(cursor)) => {
-                let max_rows = knobs.and_then(|knobs| knobs.frame.max_rows.clone());
+                let max_rows = loop_spec.and_then(|loop_spec| loop_spec.frame.max_rows.clone());
                 let claim = self.read_cursor(&cursor.value, max_rows, step)?;
                 Some(Collection::Cursor(Box::new(claim)))
             }
@@ -119,18 +119,18 @@ impl PlaybookReader {
     /// Returns `None` if it refers to a cursor that the loop does not have.
     fn read_loop_spec(&mut self, node: &Node, cursor: Option<&Node>) -> Option<LoopSpec> {
         let fields = self.check_map(node, &LOOP_SPEC, "loop.spec");
-        let mut knobs = LoopSpec::default();
+        let mut loop_spec = LoopSpec::default();
         if let Some(max) = fields.get("max_in_flight") {
-            knobs.max_in_flight = self.read_count(max, "max_in_flight");
+            loop_spec.max_in_flight = self.read_count(max, "max_in_flight");
         }
         if let Some(policy) = fields.get("policy") {
-            knobs.is_local = self.read_loop_policy(policy);
+            loop_spec.is_local = self.read_loop_policy(policy);
         }
         let advice = "add `cursor: {kind: postgres, auth: …, claim: …}` to the loop";
         let mut is_whole = true;
         if let Some(mode) = fields.get("mode") {
-            knobs.mode = self.read_word(mode, "loop.spec.mode", MODES);
-            if knobs.mode == Some(LoopKind::Cursor) && cursor.is_none() {
+            loop_spec.mode = self.read_word(mode, "loop.spec.mode", MODES);
+            if loop_spec.mode == Some(LoopKind::Cursor) && cursor.is_none() {
                 let message = "`mode: cursor` needs a `cursor` that claims rows";
                 self.report_error("E0116", message, mode.span, advice);
                 is_whole = false;
@@ -142,9 +142,9 @@ impl PlaybookReader {
                 self.report_error("E0116", message, frame.span, advice);
                 is_whole = false;
             }
-            knobs.frame = self.read_frame(&frame.value);
+            loop_spec.frame = self.read_frame(&frame.value);
         }
-        is_whole.then_some(knobs)
+        is_whole.then_some(loop_spec)
     }
 
     fn read_frame(&mut self, node: &Node) -> CursorFrame {

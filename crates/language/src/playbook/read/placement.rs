@@ -61,14 +61,14 @@ pub(crate) fn lift_reference(task: &Node, kind: &KindSpec) -> Node {
     if has_own || !inside.iter().any(|entry| is_reference(&entry)) {
         return task.clone();
     }
-    let (references, rest): (Vec<&MapEntry>, Vec<&MapEntry>) = inside.iter().partition(is_reference);
+    let (references, others): (Vec<&MapEntry>, Vec<&MapEntry>) = inside.iter().partition(is_reference);
     let entries = task.as_map().unwrap_or_default().iter();
     let mut entries: Vec<MapEntry> = entries
         .map(|entry| match &*entry.key {
             "input" | "args" => MapEntry {
                 value: Node {
                     span: entry.value.span,
-                    value: NodeValue::Map(rest.iter().copied().cloned().collect()),
+                    value: NodeValue::Map(others.iter().copied().cloned().collect()),
                 },
                 ..entry.clone()
             },

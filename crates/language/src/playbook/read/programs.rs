@@ -177,8 +177,8 @@ fn is_mistyped_template(text: &str, start: usize, segment: &str) -> bool {
 /// Whether the position after this text is inside a comment or a multi-line Python string.
 fn is_in_comment(before: &str) -> bool {
     let line = before.rsplit('\n').next().unwrap_or_default();
-    let begins_word = |at: usize| line[..at].ends_with(char::is_whitespace) || at == 0;
-    let has = |mark: &&str| line.match_indices(*mark).any(|(at, _)| begins_word(at));
+    let starts_word = |at: usize| line[..at].ends_with(char::is_whitespace) || at == 0;
+    let has = |mark: &&str| line.match_indices(*mark).any(|(at, _)| starts_word(at));
     let is_open = |quotes: &str| before.matches(quotes).count() % 2 == 1;
     COMMENT_MARKERS.iter().any(has) || is_open("\"\"\"") || is_open("'''")
 }

@@ -220,11 +220,11 @@ impl PlaybookReader {
         }
         let names = shape.keys.iter().map(|(name, _)| *name);
         let spellings = shape.keys.iter().flat_map(|(_, aliases)| aliases.iter().copied());
-        let takes = names.clone().collect::<Vec<_>>().join(" ");
-        let takes = format!("({} takes: {takes})", shape.noun);
+        let valid_keys = names.clone().collect::<Vec<_>>().join(" ");
+        let valid_keys = format!("({} takes: {valid_keys})", shape.noun);
         let label = match self.suggest(key, names.chain(spellings)) {
-            Some(suggestion) => format!("did you mean `{suggestion}`?     {takes}"),
-            None => takes,
+            Some(suggestion) => format!("did you mean `{suggestion}`?     {valid_keys}"),
+            None => valid_keys,
         };
         let message = format!("unknown field `{key}` in {title}");
         self.report_error("E0107", message, entry.span, label);

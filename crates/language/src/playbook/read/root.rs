@@ -35,10 +35,10 @@ pub(crate) fn read_playbook(root: &Node, source: &SourceText) -> PlaybookDraft {
     let keychain = fields.get("keychain");
     let keychain = keychain.map(|node| reader.read_keychain(node)).unwrap_or_default();
     let defaults = reader.read_defaults(fields.get("workload"), fields.get("ctx"));
-    let book = fields.get("workbook");
-    let book = book.map(|node| reader.read_workbook(node)).unwrap_or_default();
-    let steps = reader.read_steps(&fields, root, &settings, &book);
-    reader.check_workbook(&book);
+    let workbook = fields.get("workbook");
+    let workbook = workbook.map(|node| reader.read_workbook(node)).unwrap_or_default();
+    let steps = reader.read_steps(&fields, root, &settings, &workbook);
+    reader.check_workbook(&workbook);
     let name = metadata.name.unwrap_or_else(|| "playbook".into());
     let step_nodes = [("entry_step", settings.entry), ("final_step", settings.final_step)];
     PlaybookDraft {
@@ -99,7 +99,7 @@ impl PlaybookReader {
         fields: &CheckedMap<'_>,
         root: &Node,
         settings: &ExecutorSection,
-        book: &Workbook,
+        workbook: &Workbook,
     ) -> Vec<Step> {
         let nodes = match fields.get("workflow") {
             Some(Node {
@@ -121,7 +121,7 @@ impl PlaybookReader {
         for node in nodes {
             self.step = Some(steps.len());
             let uses = self.uses.len();
-            match self.read_step(node, settings.defaults.as_ref(), book) {
+            match self.read_step(node, settings.defaults.as_ref(), workbook) {
                 Some(step) => steps.push(step),
                 None => self.uses.truncate(uses),
             }
@@ -143,9 +143,12 @@ impl PlaybookReader {
     }
 
     /// Reads each workbook task once on its own, so that unused ones are checked as well.
-    fn check_workbook(&mut self, book: &Workbook) {
-        let inheritance = TaskInheritance { inherited: None, book };
-        for (name, node) in book {
+    fn check_workbook(&mut self, workbook: &Workbook) {
+        let inheritance = TaskInheritance {
+            inherited: None,
+            workbook,
+        };
+        for (name, node) in workbook {
             self.read_task(name.as_str().into(), node, &inheritance);
         }
     }

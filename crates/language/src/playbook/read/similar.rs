@@ -7,19 +7,19 @@ const WORD_CHARS_MAX: usize = 64;
 const CANDIDATES_MAX: usize = 1_000;
 
 /// Returns the most similar candidate, if it is similar enough.
-pub(crate) fn find_nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    if word.chars().count() > WORD_CHARS_MAX {
+pub(crate) fn find_nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if name.chars().count() > WORD_CHARS_MAX {
         return None;
     }
-    let close = (word.chars().count() / 3).max(1);
+    let close = (name.chars().count() / 3).max(1);
     candidates
         .into_iter()
         .take(CANDIDATES_MAX)
-        .filter(|candidate| candidate.len().abs_diff(word.len()) <= close * 4)
+        .filter(|candidate| candidate.len().abs_diff(name.len()) <= close * 4)
         .filter(|candidate| candidate.len() <= WORD_CHARS_MAX * 4)
-        .map(|candidate| (distance(word, candidate), candidate))
+        .map(|candidate| (distance(name, candidate), candidate))
         .filter(|(distance, candidate)| {
-            *candidate != word && *distance <= close && *distance < candidate.chars().count()
+            *candidate != name && *distance <= close && *distance < candidate.chars().count()
         })
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)

@@ -26,18 +26,18 @@ struct StepSpec {
 }
 
 impl PlaybookReader {
-    pub(crate) fn read_step(&mut self, node: &Node, defaults: Option<&Node>, book: &Workbook) -> Option<Step> {
+    pub(crate) fn read_step(&mut self, node: &Node, defaults: Option<&Node>, workbook: &Workbook) -> Option<Step> {
         let title = match node.get("step").and_then(Node::as_str) {
             Some(name) => format!("step `{name}`"),
             None => "the step".to_owned(),
         };
         let fields = self.check_map(node, &STEP, &title);
         let name = self.read_step_name(&fields, node);
-        let knobs = self.read_step_spec(fields.get("spec"));
+        let step_spec = self.read_step_spec(fields.get("spec"));
         let called = name.clone().unwrap_or_else(|| "step".into());
         let around = LoopOwner {
             name: called.clone(),
-            book,
+            workbook,
         };
         let loop_ = fields.get("loop");
         let loop_ = loop_.map(|node| self.read_loop(node, &title, &around));
@@ -46,7 +46,7 @@ impl PlaybookReader {
         let input = fields.get("input").map(|input| self.read_step_input(input));
         let inheritance = TaskInheritance {
             inherited: inherited.as_ref(),
-            book,
+            workbook,
         };
         let mut tasks = match fields.get("tool") {
             Some(tool) => self.apply_step_output(tool, &fields, &called, &inheritance),
@@ -64,11 +64,11 @@ impl PlaybookReader {
         Some(Step {
             name: name?,
             desc,
-            admission: knobs.admission,
-            is_joining: knobs.joins,
-            timeout: knobs.timeout,
-            schedule_to_start: knobs.schedule_to_start,
-            failure: knobs.failure,
+            admission: step_spec.admission,
+            is_joining: step_spec.joins,
+            timeout: step_spec.timeout,
+            schedule_to_start: step_spec.schedule_to_start,
+            failure: step_spec.failure,
             loop_: loop_.flatten(),
             input,
             tasks,
@@ -131,7 +131,7 @@ impl PlaybookReader {
     }
 
     fn read_step_spec(&mut self, node: Option<&Node>) -> StepSpec {
-        let mut knobs = StepSpec {
+        let mut step_spec = StepSpec {
             admission: Admission::default(),
             joins: true,
             timeout: None,
@@ -139,37 +139,37 @@ impl PlaybookReader {
             failure: FailureMode::FailFast,
         };
         let Some(node) = node else {
-            return knobs;
+            return step_spec;
         };
         let fields = self.check_map(node, &STEP_SPEC, "the step's spec");
         if let Some(join) = fields.get("join") {
             let words = [("each", false), ("merge", true)];
-            knobs.joins = self.read_word(join, "join", &words).unwrap_or(true);
+            step_spec.joins = self.read_word(join, "join", &words).unwrap_or(true);
         }
         let timeout = fields.get("timeout");
-        knobs.timeout = timeout.and_then(|node| self.read_duration(node, "timeout"));
+        step_spec.timeout = timeout.and_then(|node| self.read_duration(node, "timeout"));
         let start = fields.get("schedule_to_start");
-        knobs.schedule_to_start = start.and_then(|node| self.read_duration(node, "schedule_to_start"));
+        step_spec.schedule_to_start = start.and_then(|node| self.read_duration(node, "schedule_to_start"));
         if let Some(policy) = fields.get("policy") {
-            self.read_step_policy(policy, &mut knobs);
+            self.read_step_policy(policy, &mut step_spec);
         }
-        knobs
+        step_spec
     }
 
-    fn read_step_policy(&mut self, node: &Node, knobs: &mut StepSpec) {
+    fn read_step_policy(&mut self, node: &Node, step_spec: &mut StepSpec) {
         let fields = self.check_map(node, &STEP_POLICY, "the step's policy");
         if let Some(admit) = fields.get("admit") {
-            knobs.admission = self.read_admission(admit);
+            step_spec.admission = self.read_admission(admit);
         }
         if let Some(failure) = fields.get("failure") {
-            knobs.failure = self.read_failure_mode(failure, FailureMode::FailFast);
+            step_spec.failure = self.read_failure_mode(failure, FailureMode::FailFast);
         }
         if let Some(lifecycle) = fields.get("lifecycle") {
             let lifecycle = self.check_map(lifecycle, &LIFECYCLE, "lifecycle");
             for key in ["deadline_s", "timeout_s"] {
                 let duration_node = lifecycle.get(key);
                 let duration_node = duration_node.and_then(|node| self.read_duration(node, key));
-                knobs.timeout = duration_node.or(knobs.timeout);
+                step_spec.timeout = duration_node.or(step_spec.timeout);
             }
         }
     }

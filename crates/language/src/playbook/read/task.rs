@@ -28,14 +28,14 @@ pub(crate) struct TaskInheritance<'a> {
     /// The inherited layers of `spec`.
     pub(crate) inherited: Option<&'a Node>,
     /// The workbook tasks.
-    pub(crate) book: &'a Workbook,
+    pub(crate) workbook: &'a Workbook,
 }
 
 type TaskKeys<'a> = Vec<(&'a str, &'a [&'a str])>;
 
 impl PlaybookReader {
-    pub(crate) fn read_task(&mut self, label: Name, node: &Node, home: &TaskInheritance<'_>) -> Option<Task> {
-        let node = self.expand_named_task(node, home.book)?;
+    pub(crate) fn read_task(&mut self, label: Name, node: &Node, inheritance: &TaskInheritance<'_>) -> Option<Task> {
+        let node = self.expand_named_task(node, inheritance.workbook)?;
         let (name, kind) = self.read_kind(&node)?;
         let title = format!("task `{label}`");
         let (task, spec) = lift_keys(&node, kind);
@@ -49,14 +49,14 @@ impl PlaybookReader {
             ignored: &ignored,
         };
         let fields = self.check_map(&task, &shape, &title);
-        let spec = self.inherit_layers(spec, home);
+        let spec = self.inherit_layers(spec, inheritance);
         let spec_shape = KeyTable {
             noun: "task spec",
             keys: TASK_SPEC,
             refused: &[],
             ignored: TASK_IGNORED,
         };
-        let knobs = self.check_map(&spec, &spec_shape, &format!("spec of {title}"));
+        let spec_map = self.check_map(&spec, &spec_shape, &format!("spec of {title}"));
         self.check_required_keys(kind, &fields, &title);
         self.site = TemplateSite::Call;
         let mut read = Task {
@@ -64,20 +64,20 @@ impl PlaybookReader {
             kind: name.as_str().into(),
             fields: self.read_kind_fields(kind, &fields),
             input: self.read_input(&fields),
-            knobs: self.read_knobs(&knobs),
-            timeout: self.read_timeout(&fields, &knobs),
+            knobs: self.read_knobs(&spec_map),
+            timeout: self.read_timeout(&fields, &spec_map),
             policy: crate::playbook::Policy::default(),
             set: Vec::new(),
-            result: self.read_result_control(&fields, &knobs),
-            effect: self.read_effect(&knobs),
-            pool: knobs.get("pool").and_then(|pool| self.read_name(pool, "pool")),
+            result: self.read_result_control(&fields, &spec_map),
+            effect: self.read_effect(&spec_map),
+            pool: spec_map.get("pool").and_then(|pool| self.read_name(pool, "pool")),
             code_line: fields.get("code").map(code_line),
             command_lines: fields.get("command").map(command_lines).unwrap_or_default(),
             span: node.span,
         };
         self.check_code_fields(kind, &fields, &read, &title);
         read.result.selects_in_data = read.kind_spec().selects_in_data;
-        if let Some(policy) = knobs.get("policy") {
+        if let Some(policy) = spec_map.get("policy") {
             read.policy = self.read_policy(policy);
         }
         self.site = TemplateSite::Outcome;
@@ -105,35 +105,35 @@ impl PlaybookReader {
 
     /// Returns the name of the kind and its specification.
     fn read_kind(&mut self, node: &Node) -> Option<(String, &'static KindSpec)> {
-        let Some(given) = node.get("kind") else {
+        let Some(kind_node) = node.get("kind") else {
             self.report_missing_key("kind", "the task", node.span, "kind: python");
             return None;
         };
-        let name = self.read_text(given, "kind")?;
+        let name = self.read_text(kind_node, "kind")?;
         if let Some(kind) = kinds::find_kind(&name) {
             return Some((kind.name.to_owned(), kind));
         }
         if kinds::is_external(&name) {
             return Some((name, &EXTERNAL));
         }
-        let known: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
-        let list = format!("(kinds: {})", known.join(" "));
+        let kind_names: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
+        let list = format!("(kinds: {})", kind_names.join(" "));
         if NOT_BUILT_IN.contains(&name.as_str()) {
             let message = format!("this version does not include kind `{name}`");
-            self.report_error("E0109", message, given.span, list);
+            self.report_error("E0109", message, kind_node.span, list);
             return None;
         }
-        let words = known.iter().chain(NOT_BUILT_IN).copied();
-        let label = match self.suggest(&name, words) {
-            Some(meant) => format!("did you mean `{meant}`?     {list}"),
+        let names = kind_names.iter().chain(NOT_BUILT_IN).copied();
+        let label = match self.suggest(&name, names) {
+            Some(suggestion) => format!("did you mean `{suggestion}`?     {list}"),
             None => list,
         };
-        self.report_error("E0108", format!("unknown tool kind `{name}`"), given.span, label);
+        self.report_error("E0108", format!("unknown tool kind `{name}`"), kind_node.span, label);
         None
     }
 
-    fn inherit_layers(&mut self, own: Node, home: &TaskInheritance<'_>) -> Node {
-        let inherited = home.inherited.filter(|layer| self.may_inherit(layer));
+    fn inherit_layers(&mut self, own: Node, inheritance: &TaskInheritance<'_>) -> Node {
+        let inherited = inheritance.inherited.filter(|layer| self.may_inherit(layer));
         let span = own.span;
         overlay_layers(inherited.cloned(), Some(own)).unwrap_or_else(|| Node::empty_map(span))
     }
@@ -145,13 +145,13 @@ impl PlaybookReader {
                 self.report_missing_key(key.name, &title, fields.span, &format!("{}: …", key.name));
             }
         }
-        let given = |names: &[&'static str]| -> Vec<&'static str> {
+        let present = |names: &[&'static str]| -> Vec<&'static str> {
             let names = names.iter().copied();
             names.filter(|name| fields.get(name).is_some()).collect()
         };
-        let choice = given(kind.one_of);
-        let groups = kind.at_most_one_of.iter().map(|group| given(group));
-        let rivals = groups.into_iter().find(|names| names.len() > 1);
+        let choice = present(kind.one_of);
+        let groups = kind.at_most_one_of.iter().map(|group| present(group));
+        let conflicting = groups.into_iter().find(|names| names.len() > 1);
         let is_missing = choice.is_empty()
             && !kind.one_of.is_empty()
             && !kind
@@ -164,7 +164,7 @@ impl PlaybookReader {
             let label = format!("add one of: {}", kind.one_of.join(" "));
             self.report_error("E0126", message, fields.span, label);
         }
-        for names in std::iter::once(choice).chain(rivals) {
+        for names in std::iter::once(choice).chain(conflicting) {
             if let [first, second, ..] = names[..] {
                 let message = format!("{title} has both `{first}` and `{second}`");
                 let span = fields.entry(second).map_or(fields.span, |entry| entry.span);
@@ -196,16 +196,16 @@ impl PlaybookReader {
         Some(self.read_tree(input))
     }
 
-    fn read_knobs(&mut self, knobs: &CheckedMap<'_>) -> BTreeMap<String, Tree> {
-        if let Some(resources) = knobs.get("resources").filter(|node| node.as_map().is_some()) {
+    fn read_knobs(&mut self, spec_map: &CheckedMap<'_>) -> BTreeMap<String, Tree> {
+        if let Some(resources) = spec_map.get("resources").filter(|node| node.as_map().is_some()) {
             self.check_map(resources, &RESOURCES, "`resources`");
         }
-        if let Some(sandbox) = knobs.get("sandbox") {
+        if let Some(sandbox) = spec_map.get("sandbox") {
             self.check_sandbox(sandbox);
         }
         let mut read = BTreeMap::new();
         for name in ["retry", "sandbox", "resources", "isolate"] {
-            if let Some(node) = knobs.get(name) {
+            if let Some(node) = spec_map.get(name) {
                 read.insert(name.to_owned(), self.read_tree(node));
             }
         }
@@ -224,19 +224,19 @@ impl PlaybookReader {
         let Some(level) = level.filter(|level| level.as_str().is_some_and(|text| !text.contains("{{"))) else {
             return;
         };
-        let words = [("none", ()), ("basic", ()), ("strict", ())];
-        self.read_word(level, "sandbox", &words);
+        let names = [("none", ()), ("basic", ()), ("strict", ())];
+        self.read_word(level, "sandbox", &names);
     }
 
-    fn read_effect(&mut self, knobs: &CheckedMap<'_>) -> Effect {
-        let effect = knobs.get("effect");
+    fn read_effect(&mut self, spec_map: &CheckedMap<'_>) -> Effect {
+        let effect = spec_map.get("effect");
         effect
             .and_then(|effect| self.read_word(effect, "effect", EFFECTS))
             .unwrap_or_default()
     }
 
-    fn read_timeout(&mut self, fields: &CheckedMap<'_>, knobs: &CheckedMap<'_>) -> Option<Tree> {
-        let entry = fields.entry("timeout").or(knobs.entry("timeout"))?;
+    fn read_timeout(&mut self, fields: &CheckedMap<'_>, spec_map: &CheckedMap<'_>) -> Option<Tree> {
+        let entry = fields.entry("timeout").or(spec_map.entry("timeout"))?;
         if &*entry.key != "timeout" {
             let message = format!("the name `{}` contains a unit", entry.key);
             let warning = self
@@ -274,8 +274,8 @@ impl PlaybookReader {
     }
 
     /// Merges `output` and `output_select` of the task over `spec.result`.
-    fn read_result_control(&mut self, fields: &CheckedMap<'_>, knobs: &CheckedMap<'_>) -> ResultControl {
-        let node = overlay_layers(knobs.get("result").cloned(), fields.get("output").cloned());
+    fn read_result_control(&mut self, fields: &CheckedMap<'_>, spec_map: &CheckedMap<'_>) -> ResultControl {
+        let node = overlay_layers(spec_map.get("result").cloned(), fields.get("output").cloned());
         let mut control = node.map(|node| self.read_result(&node)).unwrap_or_default();
         if let Some(select) = fields.entry("output_select") {
             control.select = self.read_select(select);
@@ -301,9 +301,9 @@ fn is_external_key(kind: &KindSpec, key: &str) -> bool {
 fn task_keys<'n>(kind: &'static KindSpec, task: &'n Node) -> TaskKeys<'n> {
     let own = kind.keys.iter().map(|key| (key.name, key.aliases));
     let mut keys: TaskKeys<'n> = own.collect();
-    let given = task.as_map().unwrap_or_default().iter();
-    let given = given.filter(|entry| is_external_key(kind, &entry.key));
-    keys.extend(given.map(|entry| (&*entry.key, &[] as &[&str])));
+    let extra_keys = task.as_map().unwrap_or_default().iter();
+    let extra_keys = extra_keys.filter(|entry| is_external_key(kind, &entry.key));
+    keys.extend(extra_keys.map(|entry| (&*entry.key, &[] as &[&str])));
     for (name, aliases) in TASK {
         let aliases: &'static [&'static str] = match (*name, kind.name) {
             ("input", "playbook") => &["args", "payload"],

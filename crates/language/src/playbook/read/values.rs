@@ -57,10 +57,10 @@ impl PlaybookReader {
             return Some(*value);
         }
         let options: Vec<_> = words.iter().map(|(option, _)| *option).collect();
-        let takes = format!("({subject} is one of: {})", options.join(" "));
+        let valid_values = format!("({subject} is one of: {})", options.join(" "));
         let label = match self.suggest(&text, options) {
-            Some(suggestion) => format!("did you mean `{suggestion}`?     {takes}"),
-            None => takes,
+            Some(suggestion) => format!("did you mean `{suggestion}`?     {valid_values}"),
+            None => valid_values,
         };
         let message = format!("invalid value `{text}` for `{subject}`");
         self.report_error("E0104", message, node.span, label);

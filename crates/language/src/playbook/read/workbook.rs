@@ -46,7 +46,7 @@ impl PlaybookReader {
     }
 
     /// Replaces `node` by the workbook task it refers to; keys of `node` override those of the task.
-    pub(crate) fn expand_named_task(&mut self, node: &Node, book: &Workbook) -> Option<Node> {
+    pub(crate) fn expand_named_task(&mut self, node: &Node, workbook: &Workbook) -> Option<Node> {
         let mut current = node.clone();
         let mut expanded: Vec<String> = Vec::new();
         while current.get("kind").and_then(Node::as_str) == Some("workbook") {
@@ -56,8 +56,8 @@ impl PlaybookReader {
                 return None;
             };
             let name = self.read_text(&name_node, "name")?;
-            let Some(task) = book.get(&name) else {
-                self.report_unknown_task(&name_node, &name, book);
+            let Some(task) = workbook.get(&name) else {
+                self.report_unknown_task(&name_node, &name, workbook);
                 return None;
             };
             if expanded.contains(&name) {
@@ -75,8 +75,8 @@ impl PlaybookReader {
         Some(current)
     }
 
-    fn report_unknown_task(&mut self, name_node: &Node, name: &str, book: &Workbook) {
-        let names: Vec<&str> = book.keys().map(String::as_str).collect();
+    fn report_unknown_task(&mut self, name_node: &Node, name: &str, workbook: &Workbook) {
+        let names: Vec<&str> = workbook.keys().map(String::as_str).collect();
         let label = match self.suggest(name, names.iter().copied()) {
             Some(suggestion) => format!("did you mean `{suggestion}`?"),
             None if names.is_empty() => "this playbook has no `workbook`".to_owned(),

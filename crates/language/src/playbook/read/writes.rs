@@ -61,12 +61,12 @@ impl PlaybookReader {
 }
 
 fn parse_write_target(key: &str) -> Option<(WriteTarget, &str)> {
-    let (scope, rest) = key.split_once('.').unwrap_or((key, ""));
+    let (scope, path) = key.split_once('.').unwrap_or((key, ""));
     let target = match scope {
         "ctx" => WriteTarget::Ctx,
         "iter" => WriteTarget::Iter,
         "step" => WriteTarget::Local,
         _ => return None,
     };
-    Some((target, rest))
+    Some((target, path))
 }

@@ -6,9 +6,9 @@ use minijinja::value::{Kwargs, Rest, Value as Native, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, filters, functions};
 
 use crate::template::budget::{ITEM_BYTES, ITEM_WORK};
+use crate::template::charges;
 use crate::template::operators::{self, is_list};
 use crate::template::session;
-use crate::template::weigh;
 
 /// Bytes charged for another pointer to an existing item.
 const SHARED_ITEM_BYTES: usize = 8;
@@ -268,17 +268,17 @@ fn select(
             }
             None => item.clone(),
         };
-        let holds = match &test {
+        let matches = match &test {
             Some((name, args)) => {
-                if weigh::for_test(name).is_some() {
-                    weigh::scan(&subject)?;
+                if charges::for_test(name).is_some() {
+                    charges::scan(&subject)?;
                 }
                 let call: Vec<Native> = [subject].into_iter().chain(args.iter().cloned()).collect();
                 state.perform_test(name, &call)?
             }
             None => subject.is_true(),
         };
-        if holds != is_rejected {
+        if matches != is_rejected {
             session::check_room((selected.len() + 1).saturating_mul(ITEM_BYTES))?;
             selected.push(item);
         }

@@ -69,15 +69,15 @@ fn keys(pattern: &str) -> impl Iterator<Item = &str> {
     pattern
         .split("%(")
         .skip(1)
-        .filter_map(|rest| rest.split_once(')').map(|(key, _)| key))
+        .filter_map(|field| field.split_once(')').map(|(key, _)| key))
 }
 
 /// The paths at the start of the fields: `0.a` in `{0.a:>9}`. A field without a path takes the next argument and is
 /// counted with the arguments.
 fn paths(pattern: &str) -> impl Iterator<Item = &str> {
-    pattern.split('{').skip(1).filter_map(|rest| {
-        let end = rest.find([':', '}']).unwrap_or(rest.len());
-        rest.get(..end).filter(|path| !path.is_empty())
+    pattern.split('{').skip(1).filter_map(|field| {
+        let end = field.find([':', '}']).unwrap_or(field.len());
+        field.get(..end).filter(|path| !path.is_empty())
     })
 }
 

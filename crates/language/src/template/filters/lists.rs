@@ -5,9 +5,9 @@ use minijinja::{Environment, Error, ErrorKind, State};
 use model::number_range::{NumberRange, RANGE_ITEMS_MAX};
 
 use crate::template::budget::{self, ITEM_WORK, MAP_BYTES};
+use crate::template::charges;
 use crate::template::operators::{self, is_list, items};
 use crate::template::session;
-use crate::template::weigh;
 
 /// Maximum depth to which maps are merged and lists flattened.
 const MERGE_DEPTH_MAX: usize = 64;
@@ -58,7 +58,7 @@ fn map(state: &mut State<'_, '_>, value: &Native, args: Rest<Native>, kwargs: Kw
     for item in items(value)? {
         let result = match (filter_name, &attribute) {
             (Some(name), _) => {
-                weigh::charge_deep(&item, 0)?;
+                charges::charge_deep(&item, 0)?;
                 let mut call = vec![item];
                 call.extend(args.iter().skip(1).cloned());
                 state.apply_filter(name, &call)?
@@ -120,7 +120,7 @@ fn merge(a: &Native, b: &Native, depth: usize) -> Result<Native, Error> {
     check_mapping(b)?;
     let mut pairs = Vec::new();
     for key in items(a)?.into_iter().chain(items(b)?) {
-        let key = weigh::check_key(key)?;
+        let key = charges::check_key(key)?;
         let (old, new) = (a.get_item(&key)?, b.get_item(&key)?);
         let both = old.kind() == ValueKind::Map && new.kind() == ValueKind::Map;
         let value = if new.is_undefined() {
@@ -167,7 +167,7 @@ fn items2dict(value: &Native) -> Result<Native, Error> {
     let pairs = items(value)?
         .iter()
         .map(|item| {
-            let key = weigh::check_key(item.get_attr("key")?)?;
+            let key = charges::check_key(item.get_attr("key")?)?;
             Ok((key, item.get_attr("value")?))
         })
         .collect::<Result<Vec<_>, Error>>()?;

@@ -25,7 +25,7 @@ const SLOT_BYTES: usize = 8;
 #[derive(Clone, Copy, Default)]
 pub(crate) struct PatternWork {
     /// Number of characters that a pattern matches in sequence, with every repetition expanded.
-    places: usize,
+    characters: usize,
     /// Approximate number of states after compilation: a character class has one for each of its ranges.
     states: usize,
     groups: usize,
@@ -44,7 +44,7 @@ impl PatternWork {
         parsed.map_or_else(
             |_| Self::default(),
             |hir| Self {
-                places: count(&hir, &|_| 1),
+                characters: count(&hir, &|_| 1),
                 states: count(&hir, &ranges).min(STATES_MAX),
                 groups: hir.properties().explicit_captures_len(),
                 looks_ahead: looks_ahead(&hir, false),
@@ -69,14 +69,14 @@ impl PatternWork {
 
     /// Cost of searching a text once.
     pub(crate) fn through(self, bytes: usize) -> usize {
-        if self.groups == 0 && self.places <= FREE_PLACES_MAX {
+        if self.groups == 0 && self.characters <= FREE_PLACES_MAX {
             return bytes;
         }
-        let places = self
-            .places
+        let characters = self
+            .characters
             .saturating_mul(GROUPS_OF_STEP + self.groups)
             .div_ceil(GROUPS_OF_STEP * PLACES_OF_CHARACTER);
-        bytes.saturating_mul(places)
+        bytes.saturating_mul(characters)
     }
 
     /// Cost of a match with this many bytes of text after it.
@@ -84,7 +84,7 @@ impl PatternWork {
         if !self.looks_ahead {
             return 0;
         }
-        bytes.saturating_mul(self.places) / PLACES_AHEAD_OF_CHARACTER
+        bytes.saturating_mul(self.characters) / PLACES_AHEAD_OF_CHARACTER
     }
 }
 

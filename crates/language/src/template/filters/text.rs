@@ -216,8 +216,8 @@ fn wordwrap(
 /// between two parts.
 fn check_wrapped(text: &str, width: usize, wrap: &str) -> Result<(), Error> {
     let parts = |line: &str| {
-        let places = line.bytes().filter(|byte| matches!(byte, b' ' | b'-'));
-        places.count() + line.len() / width.max(1) + 1
+        let break_points = line.bytes().filter(|byte| matches!(byte, b' ' | b'-'));
+        break_points.count() + line.len() / width.max(1) + 1
     };
     let longest = text.lines().map(parts).max().unwrap_or_default();
     session::check_room(longest.saturating_mul(ITEM_BYTES))?;

@@ -1,7 +1,7 @@
 //! Rewrites expressions: names, the paths that are read from them, and how their values are used.
 
 use minijinja::Value as Native;
-use minijinja::machinery::Span as Place;
+use minijinja::machinery::Span;
 use minijinja::machinery::ast::{self, Expr, Spanned};
 
 use super::spans::{PathUse, apply_filter, byte_range, constant, path_of, span_of, syntax_error_at};
@@ -9,7 +9,7 @@ use super::statements::{RewriteResult, Rewriter, ValueUse};
 use crate::template::budget::EXPRESSION_DEPTH_MAX;
 
 impl<'s> Rewriter<'s> {
-    /// An expression whose value is printed, or is the whole result.
+    /// Rewrites an expression whose value is printed or is the whole result.
     pub(crate) fn rewrite_printed(&mut self, expr: &Expr<'s>) -> RewriteResult<Expr<'s>> {
         let Expr::IfExpr(node) = expr else {
             return self.rewrite_expression(expr, ValueUse::Required);
@@ -26,7 +26,7 @@ impl<'s> Rewriter<'s> {
         Ok(Expr::IfExpr(Spanned::new(rewritten, node.span())))
     }
 
-    /// An expression.
+    /// Rewrites an expression.
     pub(crate) fn rewrite_expression(&mut self, expr: &Expr<'s>, value_use: ValueUse) -> RewriteResult<Expr<'s>> {
         self.check_depth(expr.span())?;
         let rewritten = self.rewrite_by_kind(expr, value_use);
@@ -34,7 +34,7 @@ impl<'s> Rewriter<'s> {
         rewritten
     }
 
-    pub(super) fn check_depth(&mut self, at: Place) -> RewriteResult<()> {
+    pub(super) fn check_depth(&mut self, at: Span) -> RewriteResult<()> {
         self.depth += 1;
         if self.depth > EXPRESSION_DEPTH_MAX {
             return Err(syntax_error_at("the expression is nested too deeply", at));
@@ -125,12 +125,12 @@ impl<'s> Rewriter<'s> {
         })
     }
 
-    /// A value that a variable keeps.
+    /// Rewrites the value of an assignment.
     pub(super) fn rewrite_stored(&mut self, expr: &Expr<'s>) -> RewriteResult<Expr<'s>> {
         let inner = self.rewrite_expression(expr, ValueUse::Raw)?;
         Ok(match expr {
             Expr::Const(_) | Expr::Var(_) | Expr::GetAttr(_) | Expr::GetItem(_) => inner,
-            _ => apply_filter("%kept", inner, vec![], span_of(expr)),
+            _ => apply_filter("%stored", inner, vec![], span_of(expr)),
         })
     }
 
@@ -141,12 +141,12 @@ impl<'s> Rewriter<'s> {
             .collect()
     }
 
-    /// A name, or what is read from one.
+    /// Rewrites a name and the attributes and items that are read from it.
     pub(super) fn rewrite_access(&mut self, expr: &Expr<'s>) -> RewriteResult<Expr<'s>> {
         self.check_depth(expr.span())?;
         let rewritten = match expr {
             Expr::Var(node) => {
-                // A name bound by a loop is the scope's again behind it, so each is looked up.
+                // After a loop, a name that the loop bound refers to the scope again, so every name is resolved.
                 self.roots.insert(node.id);
                 Expr::Var(Spanned::new(ast::Var { id: node.id }, node.span()))
             }
@@ -159,7 +159,7 @@ impl<'s> Rewriter<'s> {
             }
             Expr::GetItem(node) => {
                 let mut subject = self.rewrite_access(&node.expr)?;
-                // A text is read from its start to find one of its characters.
+                // Finding a character by its index reads the text from its start.
                 if !matches!(&node.subscript_expr, Expr::Const(key) if key.value.as_str().is_some()) {
                     subject = apply_filter("%scan", subject, vec![], span_of(&node.expr));
                 }
@@ -175,8 +175,8 @@ impl<'s> Rewriter<'s> {
         Ok(rewritten)
     }
 
-    /// Takes a value as its place asks.
-    pub(super) fn wrap_use(&self, inner: Expr<'s>, at: Place, value_use: ValueUse) -> Expr<'s> {
+    /// Wraps a value in the check that its use requires.
+    pub(super) fn wrap_use(&self, inner: Expr<'s>, at: Span, value_use: ValueUse) -> Expr<'s> {
         match value_use {
             ValueUse::Raw => inner,
             ValueUse::Optional => apply_filter("%maybe", inner, vec![], at),
@@ -199,7 +199,7 @@ impl<'s> Rewriter<'s> {
         }
     }
 
-    pub(super) fn source_text(&self, at: Place) -> &'s str {
+    pub(super) fn source_text(&self, at: Span) -> &'s str {
         self.source.get(byte_range(at)).unwrap_or_default()
     }
 }

@@ -5,8 +5,8 @@ use minijinja::machinery::ast::{self, BinOpKind, CallArg, CompareOpKind, Expr, S
 
 use super::spans::{apply_filter, byte_range, constant, span_of, syntax_error_at};
 use super::statements::{RewriteResult, Rewriter, ValueUse};
+use crate::template::charges;
 use crate::template::environment;
-use crate::template::weigh;
 
 impl<'s> Rewriter<'s> {
     pub(super) fn rewrite_call(&mut self, node: &Spanned<ast::Call<'s>>) -> RewriteResult<Expr<'s>> {
@@ -17,11 +17,7 @@ impl<'s> Rewriter<'s> {
             }
             Expr::GetAttr(attr) => {
                 let rewritten = ast::GetAttr {
-                    expr: self.rewrite_weighed(
-                        &attr.expr,
-                        ValueUse::Required,
-                        weigh::charges_of_method(attr.name).0,
-                    )?,
+                    expr: self.rewrite_charged(&attr.expr, ValueUse::Required, charges::for_method(attr.name).0)?,
                     name: attr.name,
                 };
                 Expr::GetAttr(Spanned::new(rewritten, attr.span()))
@@ -33,11 +29,11 @@ impl<'s> Rewriter<'s> {
                 ));
             }
         };
-        let scale = match &node.expr {
-            Expr::GetAttr(attr) => weigh::charges_of_method(attr.name).1,
+        let charge = match &node.expr {
+            Expr::GetAttr(attr) => charges::for_method(attr.name).1,
             _ => None,
         };
-        let args = self.rewrite_arguments(&node.args, ValueUse::Required, scale)?;
+        let args = self.rewrite_arguments(&node.args, ValueUse::Required, charge)?;
         Ok(Expr::Call(Spanned::new(ast::Call { expr, args }, node.span())))
     }
 
@@ -45,42 +41,42 @@ impl<'s> Rewriter<'s> {
         &mut self,
         args: &[CallArg<'s>],
         value_use: ValueUse,
-        scale: Option<&'static str>,
+        charge: Option<&'static str>,
     ) -> RewriteResult<Vec<CallArg<'s>>> {
         let mut rewritten = Vec::with_capacity(args.len());
         for arg in args {
             rewritten.push(match arg {
-                CallArg::Pos(value) => CallArg::Pos(self.rewrite_weighed(value, value_use, scale)?),
-                CallArg::Kwarg(name, value) => CallArg::Kwarg(name, self.rewrite_weighed(value, value_use, scale)?),
-                CallArg::PosSplat(value) => CallArg::PosSplat(self.spread(value, value_use, scale)?),
-                CallArg::KwargSplat(value) => CallArg::KwargSplat(self.spread(value, value_use, scale)?),
+                CallArg::Pos(value) => CallArg::Pos(self.rewrite_charged(value, value_use, charge)?),
+                CallArg::Kwarg(name, value) => CallArg::Kwarg(name, self.rewrite_charged(value, value_use, charge)?),
+                CallArg::PosSplat(value) => CallArg::PosSplat(self.spread(value, value_use, charge)?),
+                CallArg::KwargSplat(value) => CallArg::KwargSplat(self.spread(value, value_use, charge)?),
             });
         }
         Ok(rewritten)
     }
 
-    /// A list or map of arguments, which the call copies.
+    /// Rewrites a list or map of arguments, which the call copies.
     fn spread(
         &mut self,
         value: &Expr<'s>,
         value_use: ValueUse,
-        scale: Option<&'static str>,
+        charge: Option<&'static str>,
     ) -> RewriteResult<Expr<'s>> {
-        let inner = self.rewrite_weighed(value, value_use, scale)?;
+        let inner = self.rewrite_charged(value, value_use, charge)?;
         Ok(apply_filter("%spread", inner, vec![], span_of(value)))
     }
 
-    /// A value that is weighed before something reads it.
-    fn rewrite_weighed(
+    /// Rewrites a value that is charged, with the filter `charge`, before it is read.
+    fn rewrite_charged(
         &mut self,
         value: &Expr<'s>,
         value_use: ValueUse,
-        scale: Option<&'static str>,
+        charge: Option<&'static str>,
     ) -> RewriteResult<Expr<'s>> {
         let inner = self.rewrite_expression(value, value_use)?;
-        Ok(match (value, scale) {
+        Ok(match (value, charge) {
             (Expr::Const(_), _) | (_, None) => inner,
-            (_, Some(scale)) => apply_filter(scale, inner, vec![], span_of(value)),
+            (_, Some(charge)) => apply_filter(charge, inner, vec![], span_of(value)),
         })
     }
 
@@ -97,14 +93,14 @@ impl<'s> Rewriter<'s> {
         } else {
             ValueUse::Required
         };
-        let (of_subject, of_arguments) = weigh::charges_of_filter(node.name);
+        let (subject_charge, argument_charge) = charges::for_filter(node.name);
         let rewritten = ast::Filter {
             name: node.name,
             expr: match &node.expr {
-                Some(expr) => Some(self.rewrite_weighed(expr, subject, of_subject)?),
+                Some(expr) => Some(self.rewrite_charged(expr, subject, subject_charge)?),
                 None => None,
             },
-            args: self.rewrite_arguments(&node.args, subject, of_arguments)?,
+            args: self.rewrite_arguments(&node.args, subject, argument_charge)?,
         };
         let inner = Expr::Filter(Spanned::new(rewritten, at));
         Ok(self.wrap_use(apply_filter("%built", inner, vec![], at), at, value_use))
@@ -120,8 +116,8 @@ impl<'s> Rewriter<'s> {
         };
         let rewritten = ast::Test {
             name: node.name,
-            expr: self.rewrite_weighed(&node.expr, value_use, weigh::for_test(node.name))?,
-            args: self.rewrite_arguments(&node.args, value_use, weigh::for_test(node.name))?,
+            expr: self.rewrite_charged(&node.expr, value_use, charges::for_test(node.name))?,
+            args: self.rewrite_arguments(&node.args, value_use, charges::for_test(node.name))?,
         };
         Ok(Expr::Test(Spanned::new(rewritten, node.span())))
     }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use minijinja::Value as Native;
-use minijinja::machinery::Span as Place;
+use minijinja::machinery::Span;
 use minijinja::machinery::ast::{self, CallArg, Expr, Spanned, Stmt};
 
 use crate::template::tree::SyntaxError;
@@ -20,8 +20,8 @@ pub struct PathUse {
 }
 
 /// Returns the full span of an expression; the library's span starts at the last attribute or operator.
-pub(super) fn span_of(expr: &Expr<'_>) -> Place {
-    let begins = match expr {
+pub(super) fn span_of(expr: &Expr<'_>) -> Span {
+    let first = match expr {
         Expr::GetAttr(node) => span_of(&node.expr),
         Expr::GetItem(node) => span_of(&node.expr),
         Expr::Slice(node) => span_of(&node.expr),
@@ -35,15 +35,15 @@ pub(super) fn span_of(expr: &Expr<'_>) -> Place {
         },
         other => return other.span(),
     };
-    let ends = expr.span();
-    if begins.start_offset > ends.start_offset {
-        return ends;
+    let last = expr.span();
+    if first.start_offset > last.start_offset {
+        return last;
     }
-    Place {
-        start_line: begins.start_line,
-        start_col: begins.start_col,
-        start_offset: begins.start_offset,
-        ..ends
+    Span {
+        start_line: first.start_line,
+        start_col: first.start_col,
+        start_offset: first.start_offset,
+        ..last
     }
 }
 
@@ -66,8 +66,8 @@ pub(super) fn path_of(expr: &Expr<'_>) -> Option<String> {
     }
 }
 
-pub(super) fn apply_filter<'s>(name: &'static str, value: Expr<'s>, rest: Vec<Expr<'s>>, at: Place) -> Expr<'s> {
-    let args = rest.into_iter().map(CallArg::Pos).collect();
+pub(super) fn apply_filter<'s>(name: &'static str, value: Expr<'s>, arguments: Vec<Expr<'s>>, at: Span) -> Expr<'s> {
+    let args = arguments.into_iter().map(CallArg::Pos).collect();
     Expr::Filter(Spanned::new(
         ast::Filter {
             name,
@@ -78,19 +78,19 @@ pub(super) fn apply_filter<'s>(name: &'static str, value: Expr<'s>, rest: Vec<Ex
     ))
 }
 
-pub(super) fn constant<'s>(value: Native, at: Place) -> Expr<'s> {
+pub(super) fn constant<'s>(value: Native, at: Span) -> Expr<'s> {
     Expr::Const(Spanned::new(ast::Const { value }, at))
 }
 
-pub(super) fn emit(expr: Expr<'_>, at: Place) -> Stmt<'_> {
+pub(super) fn emit(expr: Expr<'_>, at: Span) -> Stmt<'_> {
     Stmt::EmitExpr(Spanned::new(ast::EmitExpr { expr }, at))
 }
 
-pub(crate) fn byte_range(at: Place) -> Range<usize> {
+pub(crate) fn byte_range(at: Span) -> Range<usize> {
     at.start_offset as usize..at.end_offset as usize
 }
 
-pub(super) fn syntax_error_at(message: &str, at: Place) -> SyntaxError {
+pub(super) fn syntax_error_at(message: &str, at: Span) -> SyntaxError {
     SyntaxError {
         message: message.to_owned(),
         range: Some(byte_range(at)),

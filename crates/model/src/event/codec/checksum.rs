@@ -1,5 +1,5 @@
-//! The checksum of an append: it covers the text and where the row belongs, so that neither a flipped bit nor a row in
-//! another's place goes unnoticed.
+//! The checksum of an append. It covers the text and the row's position in its log, so that it detects flipped bits and
+//! rows that were moved.
 
 use crate::event::codec::read::CodecError;
 use crate::id::{ExecutionId, Seq};
@@ -16,15 +16,13 @@ pub(super) fn checksum(execution: ExecutionId, seq_first: Seq, text: &[u8]) -> u
     crc.finalize()
 }
 
-/// Compares a row with its checksum. Rows of older versions have none, and end with their list of events.
+/// Compares a row with its checksum. Rows of older versions have no checksum and end with the list of events.
 pub(super) fn verify_checksum(execution: ExecutionId, seq_first: Seq, body: &str) -> Result<(), CodecError> {
     if body.ends_with("]}") {
         return Ok(());
     }
-    let (text, rest) = body.rsplit_once(CHECKSUM_KEY).ok_or(CodecError::ChecksumMismatch)?;
-    let stored_checksum = rest
-        .strip_suffix('}')
-        .and_then(|stored_checksum| stored_checksum.parse().ok());
+    let (text, suffix) = body.rsplit_once(CHECKSUM_KEY).ok_or(CodecError::ChecksumMismatch)?;
+    let stored_checksum = suffix.strip_suffix('}').and_then(|number| number.parse().ok());
     if stored_checksum == Some(checksum(execution, seq_first, text.as_bytes())) {
         Ok(())
     } else {

@@ -1,4 +1,4 @@
-//! Unpacking: one borrowed pass over the text, payloads read straight into their types.
+//! Unpacks events in one pass over the text, which it borrows; payloads are parsed directly into their types.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,26 +13,26 @@ use crate::id::{EventId, ExecutionId, Name, Seq, WorkerId};
 use crate::raw::RawJson;
 use crate::time::Time;
 
-/// Text in the log that is not a packed append.
+/// Why a row of the log cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum CodecError {
-    /// Not the form described above.
+    /// The text is not a packed append.
     #[error("a log row is malformed")]
     Malformed(#[source] serde_json::Error),
-    /// Text that was changed after it was written, or that belongs elsewhere in the log.
+    /// The row was modified after it was written, or moved.
     #[error("a log row does not match its checksum")]
     ChecksumMismatch,
-    /// A kind this binary does not know.
+    /// This binary does not know the kind of an event.
     #[error(transparent)]
     UnknownKind(#[from] UnknownKindError),
-    /// A payload that does not fit its kind.
+    /// The payload of an event does not match its kind.
     #[error("the payload of event {seq}, `{kind}`, is malformed")]
     InvalidPayload {
-        /// Where.
+        /// The event.
         seq: Seq,
-        /// Of what kind.
+        /// Its kind.
         kind: EventKind,
-        /// What is wrong.
+        /// The cause.
         #[source]
         source: serde_json::Error,
     },
@@ -52,10 +52,10 @@ struct Append<'a> {
     w: Option<Cow<'a, str>>,
     #[serde(default, borrow)]
     z: Option<Cow<'a, str>>,
-    /// Its events are read one by one.
+    /// The events, which are parsed one by one.
     #[serde(borrow)]
     e: &'a RawValue,
-    /// Compared before the rest is read.
+    /// Verified before the text is parsed.
     #[serde(default, rename = "y")]
     _checksum: u32,
 }
@@ -90,7 +90,7 @@ struct Record<'a> {
     p: Option<&'a RawValue>,
 }
 
-/// What is shared by the events of one append, ready to be cloned into each.
+/// The fields that the events of one append share.
 struct AppendDefaults {
     execution: ExecutionId,
     event_id: i64,
@@ -103,12 +103,12 @@ struct AppendDefaults {
     task: Option<Name>,
 }
 
-/// Where a packed event belongs: known before its payload is read.
+/// Kind and location of a packed event, available before its payload is parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventHead<'a> {
-    /// Its place in the log.
+    /// Its position in the log.
     pub seq: Seq,
-    /// What it records.
+    /// Its kind.
     pub kind: EventKind,
     /// The step.
     pub step: Option<&'a str>,
@@ -119,7 +119,7 @@ pub struct EventHead<'a> {
 }
 
 impl<'a> EventHead<'a> {
-    /// The head of an event that is read already.
+    /// Returns the head of an unpacked event.
     pub fn of(event: &'a Event) -> Self {
         Self {
             seq: event.seq,
@@ -134,24 +134,24 @@ impl<'a> EventHead<'a> {
 /// Some events of one append.
 #[derive(Debug)]
 pub struct Unpacked {
-    /// Those that were wanted, in order.
+    /// The selected events, in order.
     pub events: Vec<Event>,
-    /// How many events the append has.
+    /// Number of events in the append.
     pub total: usize,
 }
 
 /// Unpacks one append, whose first event has the given seq.
 pub fn unpack(execution: ExecutionId, seq_first: Seq, body: &str) -> Result<Vec<Event>, CodecError> {
-    let unpacked = unpack_wanted(execution, seq_first, body, |_| true)?;
+    let unpacked = unpack_selected(execution, seq_first, body, |_| true)?;
     Ok(unpacked.events)
 }
 
 /// Unpacks some events of one append; the payloads of the others are skipped.
-pub fn unpack_wanted(
+pub fn unpack_selected(
     execution: ExecutionId,
     seq_first: Seq,
     body: &str,
-    mut is_wanted: impl FnMut(EventHead<'_>) -> bool,
+    mut is_selected: impl FnMut(EventHead<'_>) -> bool,
 ) -> Result<Unpacked, CodecError> {
     checksum::verify_checksum(execution, seq_first, body)?;
     let append: Append<'_> = serde_json::from_str(body).map_err(CodecError::Malformed)?;
@@ -171,13 +171,13 @@ pub fn unpack_wanted(
         first: seq_first,
         total: 0,
         events: Vec::new(),
-        is_wanted: &mut is_wanted,
-        fault: None,
+        is_selected: &mut is_selected,
+        error: None,
     };
     let mut reader = serde_json::Deserializer::from_str(append.e.get());
     let read = reader.deserialize_seq(&mut records);
-    match (records.fault, read) {
-        (Some(refusal), _) => Err(refusal),
+    match (records.error, read) {
+        (Some(error), _) => Err(error),
         (None, Err(error)) => Err(CodecError::Malformed(error)),
         (None, Ok(())) => Ok(Unpacked {
             events: records.events,
@@ -186,14 +186,14 @@ pub fn unpack_wanted(
     }
 }
 
-/// Reads the events of one append one by one, and drops events that the caller does not want at once.
+/// Reads the events of one append one by one; drops events that are not selected at once.
 struct Records<'w> {
     shared: AppendDefaults,
     first: Seq,
     total: usize,
     events: Vec<Event>,
-    is_wanted: &'w mut dyn FnMut(EventHead<'_>) -> bool,
-    fault: Option<CodecError>,
+    is_selected: &'w mut dyn FnMut(EventHead<'_>) -> bool,
+    error: Option<CodecError>,
 }
 
 impl<'de> Visitor<'de> for &mut Records<'_> {
@@ -206,7 +206,7 @@ impl<'de> Visitor<'de> for &mut Records<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
         while let Some(record) = list.next_element::<Record<'de>>()? {
             if let Err(error) = self.add(record) {
-                self.fault = Some(error);
+                self.error = Some(error);
                 return Err(serde::de::Error::custom("an event cannot be read"));
             }
         }
@@ -221,7 +221,7 @@ impl Records<'_> {
         let seq = Seq(self.first.0 + index as u64);
         let head = self.shared.head(seq, &record)?;
         let kind = head.kind;
-        if (self.is_wanted)(head) {
+        if (self.is_selected)(head) {
             let event = self.shared.read_event(seq, kind, index, record)?;
             self.events.push(event);
         }
@@ -291,26 +291,25 @@ impl AppendDefaults {
     }
 
     fn location_of(&mut self, record: Record<'_>) -> EventLocation {
-        let (step, run) = match record.s.as_deref() {
-            Some("") => (None, record.n.unwrap_or(0)),
-            Some(step) => (Some(Name::from(step)), record.n.unwrap_or(0)),
-            // The name is shared.
-            None => (self.step.clone(), record.n.unwrap_or(self.run)),
+        let (step, run) = self.step_run(&record);
+        let step = match record.s {
+            Some(_) => step.map(Name::from),
+            None => self.step.clone(),
         };
         let task = record.l.map(|label| self.shared_task_name(&label));
-        let usual = u32::from(task.is_some());
+        let default = u32::from(task.is_some());
         EventLocation {
             step,
             run,
             iteration: record.x,
-            visit: record.v.unwrap_or(usual),
-            attempt: record.a.unwrap_or(usual),
+            visit: record.v.unwrap_or(default),
+            attempt: record.a.unwrap_or(default),
             page: record.g,
             task,
         }
     }
 
-    /// Neighbouring events mostly speak of the same task, so its name is shared.
+    /// Returns the name of a task. Consecutive events are mostly about the same task, so they share it.
     fn shared_task_name(&mut self, label: &str) -> Name {
         match &self.task {
             Some(task) if *task == *label => task.clone(),

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{EventHead, pack, unpack, unpack_wanted};
+use super::{EventHead, pack, unpack, unpack_selected};
 use crate::command::CommandWork;
 use crate::event::{
     CommandClaimed, CommandIssued, CtxPatched, EmptyPayload, Event, EventBody, EventLocation, EventSource,
@@ -18,34 +18,20 @@ const RUN: ExecutionId = ExecutionId(612_489_550_732_353_536);
 const NOW: i64 = 1_800_000_000_123_456;
 
 fn task_ended() -> EventBody {
-    EventBody::TaskDone(Box::new(TaskEnded {
-        outcome: RawJson::from_serializable(&json!({"status": "ok", "result": null})),
-        result_ref: None,
-        matched_rule_index: None,
-        directive: Directive::Continue,
-        to: None,
-        set_iter: None,
-        set_ctx: None,
-        set: None,
-    }))
+    let outcome = RawJson::from_serializable(&json!({"status": "ok", "result": null}));
+    EventBody::TaskDone(Box::new(TaskEnded::new(outcome, Directive::Continue)))
 }
 
 fn event(seq: u64, source: EventSource, at: EventLocation, body: EventBody) -> Event {
     let offset = i64::try_from(seq).unwrap();
+    let id = EventId(RUN.0 + 100 + offset);
     Event {
-        event_id: EventId(RUN.0 + 100 + offset),
-        execution_id: RUN,
         seq: Seq(seq),
         cause_seq: Some(Seq(seq - 1)),
         timestamp: Time(NOW + offset * 37),
-        recorded_at: Time(NOW + 400),
         source,
-        location: at,
-        duration_ms: None,
         worker_id: (source == EventSource::Worker).then(|| WorkerId("embedded-4711-1".into())),
-        trace_id: None,
-        meta: None,
-        body,
+        ..Event::new(id, RUN, Time(NOW + 400), at, body)
     }
 }
 
@@ -93,11 +79,7 @@ fn plain_step() -> Vec<Event> {
         held: false,
         error: None,
     };
-    let started = TaskStarted {
-        inputs: None,
-        request: None,
-        awaits: None,
-    };
+    let started = TaskStarted::default();
     vec![
         event(13, Server, step(), EventBody::StepScheduled(Box::new(scheduled))),
         event(14, Server, step(), EventBody::CommandIssued(issued)),
@@ -112,11 +94,7 @@ fn plain_step() -> Vec<Event> {
 
 fn iteration() -> Vec<Event> {
     let loop_at = |task| location("transform_orders", task, Some(4321));
-    let started = TaskStarted {
-        inputs: None,
-        request: None,
-        awaits: None,
-    };
+    let started = TaskStarted::default();
     let worker = |seq, at, body| event(seq, EventSource::Worker, at, body);
     vec![
         worker(5_000, loop_at(None), EventBody::IterationStarted(EmptyPayload {})),
@@ -290,7 +268,7 @@ proptest! {
             assert_eq!(Some(head), heads.next());
             head.seq.0.is_multiple_of(2)
         };
-        let some = unpack_wanted(RUN, Seq(first), &packed.body, every_second).unwrap();
+        let some = unpack_selected(RUN, Seq(first), &packed.body, every_second).unwrap();
         prop_assert_eq!(some.total, events.len());
         events.retain(|event| event.seq.0.is_multiple_of(2));
         prop_assert_eq!(some.events, events);
@@ -303,8 +281,8 @@ fn payloads_of_events_that_are_not_wanted_are_not_read() {
     let complete = r#"{"k":"loop.iteration.started","s":"fetch","n":1,"x":8}"#;
     let body = format!(r#"{{"b":1,"t":0,"r":0,"e":[{damaged},{complete}]}}"#);
     assert!(unpack(RUN, Seq(1), &body).is_err());
-    let is_wanted = |head: EventHead<'_>| head.iteration == Some(8);
-    let some = unpack_wanted(RUN, Seq(1), &body, is_wanted).unwrap();
+    let is_selected = |head: EventHead<'_>| head.iteration == Some(8);
+    let some = unpack_selected(RUN, Seq(1), &body, is_selected).unwrap();
     let seqs: Vec<Seq> = some.events.iter().map(|event| event.seq).collect();
     assert_eq!((seqs, some.total), (vec![Seq(2)], 2));
 }

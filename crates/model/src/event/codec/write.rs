@@ -4,16 +4,16 @@ use crate::event::codec::checksum;
 use crate::event::{Event, EventKind, EventSource};
 use crate::id::Name;
 
-/// One append as the log keeps it.
+/// One append as stored in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PackedAppend {
-    /// The kinds in it, each once, as `,kind,kind,`: what a search by type looks at.
+    /// Its kinds, each once, as `,kind,kind,`, for searches by type.
     pub types: String,
     /// The events.
     pub body: String,
 }
 
-/// What the events of one append share.
+/// The fields that the events of one append share.
 struct AppendHeader<'a> {
     event_id: i64,
     timestamp: i64,
@@ -49,13 +49,13 @@ pub fn pack(events: &[Event]) -> PackedAppend {
 }
 
 fn kind_list(events: &[Event]) -> String {
-    let mut kinds_seen = 0_u64;
+    let mut used_kinds = 0_u64;
     let mut types = String::from(",");
     for event in events {
         let kind: EventKind = event.kind();
         let bit = 1_u64 << (kind as u32);
-        if kinds_seen & bit == 0 {
-            kinds_seen |= bit;
+        if used_kinds & bit == 0 {
+            used_kinds |= bit;
             types.push_str(kind.name());
             types.push(',');
         }
@@ -66,13 +66,13 @@ fn kind_list(events: &[Event]) -> String {
 impl<'a> AppendHeader<'a> {
     fn from_events(events: &'a [Event]) -> Self {
         let first = events.first();
-        let placed = events.iter().find(|event| event.location.step.is_some());
+        let first_with_step = events.iter().find(|event| event.location.step.is_some());
         Self {
             event_id: first.map_or(0, |event| event.event_id.0),
             timestamp: first.map_or(0, |event| event.timestamp.0),
             recorded_at: first.map_or(0, |event| event.recorded_at.0),
-            step: placed.and_then(|event| event.location.step.as_ref()),
-            run: placed.map_or(0, |event| event.location.run),
+            step: first_with_step.and_then(|event| event.location.step.as_ref()),
+            run: first_with_step.map_or(0, |event| event.location.run),
             worker: events
                 .iter()
                 .find_map(|event| event.worker_id.as_ref().map(|worker| &*worker.0)),
@@ -125,7 +125,7 @@ fn write_event(out: &mut Vec<u8>, header: &AppendHeader<'_>, index: usize, event
     out.push(b'}');
 }
 
-/// Who emitted it, and where it happened.
+/// Writes the source, the worker and the location of an event.
 fn write_location(out: &mut Vec<u8>, header: &AppendHeader<'_>, event: &Event) {
     let is_worker = event.source == EventSource::Worker;
     if is_worker {
@@ -136,27 +136,27 @@ fn write_location(out: &mut Vec<u8>, header: &AppendHeader<'_>, event: &Event) {
     if worker != implied {
         write_text_field(out, "w", worker.unwrap_or_default());
     }
-    let at = &event.location;
-    if at.step.as_ref() != header.step {
-        write_text_field(out, "s", at.step.as_ref().map_or("", Name::as_str));
-        write_nonzero_field(out, "n", i64::from(at.run));
-    } else if at.run != header.run {
-        write_field(out, "n", i64::from(at.run));
+    let location = &event.location;
+    if location.step.as_ref() != header.step {
+        write_text_field(out, "s", location.step.as_ref().map_or("", Name::as_str));
+        write_nonzero_field(out, "n", i64::from(location.run));
+    } else if location.run != header.run {
+        write_field(out, "n", i64::from(location.run));
     }
-    if let Some(iteration) = at.iteration {
+    if let Some(iteration) = location.iteration {
         write_unsigned_field(out, "x", iteration);
     }
-    if let Some(task) = &at.task {
+    if let Some(task) = &location.task {
         write_text_field(out, "l", task.as_str());
     }
-    let usual = u32::from(at.task.is_some());
-    if at.visit != usual {
-        write_field(out, "v", i64::from(at.visit));
+    let default = u32::from(location.task.is_some());
+    if location.visit != default {
+        write_field(out, "v", i64::from(location.visit));
     }
-    if at.attempt != usual {
-        write_field(out, "a", i64::from(at.attempt));
+    if location.attempt != default {
+        write_field(out, "a", i64::from(location.attempt));
     }
-    if let Some(page) = at.page {
+    if let Some(page) = location.page {
         write_field(out, "g", page);
     }
 }
@@ -165,7 +165,7 @@ fn write_payload(out: &mut Vec<u8>, event: &Event) {
     let before = out.len();
     out.extend_from_slice(b",\"p\":");
     let start = out.len();
-    event.body.write(&mut *out).expect("plain data serialises to JSON");
+    event.body.write(&mut *out).expect("plain data serializes to JSON");
     if &out[start..] == b"{}" {
         out.truncate(before);
     }
@@ -201,7 +201,7 @@ fn write_text_field(out: &mut Vec<u8>, name: &str, value: &str) {
         out.extend_from_slice(value.as_bytes());
         out.push(b'"');
     } else {
-        serde_json::to_writer(out, value).expect("text serialises to JSON");
+        serde_json::to_writer(out, value).expect("text serializes to JSON");
     }
 }
 

@@ -1,5 +1,5 @@
-//! How heavy values are, so that what reads them is bounded: a list that holds itself twice, many times over, is short
-//! to write and endless to walk.
+//! Charges reading a value to the budget: a list that contains the same list twice, nested many times, has a short
+//! template but takes exponential time to read.
 
 use minijinja::value::{Value as Native, ValueKind};
 use minijinja::{Environment, Error, ErrorKind};
@@ -8,12 +8,12 @@ use crate::template::budget::{self, DEPTH_MAX, ITEM_WORK};
 use crate::template::operators::{is_list, items, to_text};
 use crate::template::session;
 
-/// Filters that look at their subject's surface only.
+/// Filters that do not read the items of their subject.
 const SURFACE_FILTERS: &[&str] = &[
     "default", "d", "first", "ident", "raw_jq", "raw_py", "raw_rhai", "raw_sql", "raw_sh", "ternary", "abs", "round",
 ];
-/// Filters that read their subject and arguments if those are texts, and else look at their surface.
-const SCANNED: &[&str] = &["length", "count", "int", "float", "bool", "get", "attr"];
+/// Filters that read the characters of a text but not the items of a list or map.
+const SCAN_FILTERS: &[&str] = &["length", "count", "int", "float", "bool", "get", "attr"];
 /// Filters that read their subject as text.
 const TEXT_FILTERS: &[&str] = &[
     "safe",
@@ -48,16 +48,16 @@ const TEXT_FILTERS: &[&str] = &[
     "string",
 ];
 
-/// Filters of the library that compare, hash or print all of their subject.
+/// Filters of the library that compare, hash or print their whole subject.
 const DEEP_FILTERS: &[&str] = &["unique", "sort", "groupby", "dictsort", "min", "max", "sum", "pprint"];
-/// Methods that look at a value's surface, or account for themselves.
+/// Methods that do not read the items of a value, or charge their own work.
 const SURFACE_METHODS: &[&str] = &["keys", "values", "items", "append", "join"];
 
-/// The filters through which the subject and the arguments of filter `name` go.
-pub(crate) fn charges_of_filter(name: &str) -> (Option<&'static str>, Option<&'static str>) {
+/// The filters that charge the subject and the arguments of filter `name`.
+pub(crate) fn for_filter(name: &str) -> (Option<&'static str>, Option<&'static str>) {
     if SURFACE_FILTERS.contains(&name) {
         (None, None)
-    } else if SCANNED.contains(&name) {
+    } else if SCAN_FILTERS.contains(&name) {
         (Some("%scan"), Some("%scan"))
     } else if TEXT_FILTERS.contains(&name) {
         (Some("%text"), Some("%deep"))
@@ -68,8 +68,8 @@ pub(crate) fn charges_of_filter(name: &str) -> (Option<&'static str>, Option<&'s
     }
 }
 
-/// The filters through which the subject and the arguments of method `name` go.
-pub(crate) fn charges_of_method(name: &str) -> (Option<&'static str>, Option<&'static str>) {
+/// The filters that charge the subject and the arguments of method `name`.
+pub(crate) fn for_method(name: &str) -> (Option<&'static str>, Option<&'static str>) {
     if SURFACE_METHODS.contains(&name) {
         (None, None)
     } else if name == "get" {
@@ -79,17 +79,17 @@ pub(crate) fn charges_of_method(name: &str) -> (Option<&'static str>, Option<&'s
     }
 }
 
-/// Registers what values go through.
+/// Registers the filters that charge and check values.
 pub(crate) fn register(env: &mut Environment<'static>) {
     env.add_filter("%text", charge_text);
     env.add_filter("%deep", |value: Native| charge_deep(&value, 0).map(|()| value));
     env.add_filter("%surface", |value: Native| charge_surface(&value).map(|()| value));
     env.add_filter("%scan", |value: Native| scan(&value).map(|()| value));
-    env.add_filter("%kept", check_stored);
+    env.add_filter("%stored", check_stored);
     env.add_filter("%key", check_key);
 }
 
-/// A subject that will be read as text.
+/// Charges a value that is read as text, and converts it to text.
 fn charge_text(value: Native) -> Result<Native, Error> {
     match value.kind() {
         ValueKind::String => {
@@ -101,7 +101,7 @@ fn charge_text(value: Native) -> Result<Native, Error> {
     }
 }
 
-/// Accounts for going through a value once, without looking into its items.
+/// Charges one pass over a value that does not read inside its items.
 fn charge_surface(value: &Native) -> Result<(), Error> {
     match value.as_str() {
         Some(text) => session::charge_work(text.len()),
@@ -109,17 +109,17 @@ fn charge_surface(value: &Native) -> Result<(), Error> {
     }
 }
 
-/// Accounts for reading a value that is text.
+/// Charges the reading of a text; any other value is free.
 pub(crate) fn scan(value: &Native) -> Result<(), Error> {
     session::charge_work(value.as_str().map_or(0, str::len))
 }
 
-/// The filters through which the subject and the arguments of test `name` go.
+/// The filter that charges the subject and the arguments of test `name`.
 pub(crate) fn for_test(name: &str) -> Option<&'static str> {
     matches!(name, "lower" | "upper" | "startingwith" | "endingwith" | "sameas").then_some("%scan")
 }
 
-/// Accounts for reading all of a value.
+/// Charges the reading of a whole value.
 pub(crate) fn charge_deep(value: &Native, depth: usize) -> Result<(), Error> {
     if depth > DEPTH_MAX {
         return Err(budget::exceeded("a value is nested too deeply"));
@@ -143,7 +143,7 @@ pub(crate) fn charge_deep(value: &Native, depth: usize) -> Result<(), Error> {
     }
 }
 
-/// A value that a variable keeps: not nested without end, and no view of a view of a view.
+/// Checks the value of an assignment: its nesting is limited, and a lazy sequence becomes a list.
 fn check_stored(value: Native) -> Result<Native, Error> {
     let value = if value.kind() == ValueKind::Iterable {
         Native::from(items(&value)?)
@@ -154,7 +154,7 @@ fn check_stored(value: Native) -> Result<Native, Error> {
     Ok(value)
 }
 
-/// A key of a map or an index.
+/// Checks a key or an index.
 pub(crate) fn check_key(value: Native) -> Result<Native, Error> {
     scan(&value)?;
     if is_list(&value) || value.kind() == ValueKind::Map {
