@@ -195,21 +195,10 @@ pub(crate) fn worker_event(
     at: EventLocation,
     body: EventBody,
 ) -> ReportedEvent {
-    let now = shared.config.clock.now();
     ReportedEvent {
-        event_id: None,
-        execution_id: execution,
-        seq: Seq(0),
-        cause_seq: None,
-        timestamp: now,
-        recorded_at: now,
         source: EventSource::Worker,
-        location: at,
-        duration_ms: None,
         worker_id: Some(shared.config.worker.clone()),
-        trace_id: None,
-        meta: None,
-        body,
+        ..ReportedEvent::new(None, execution, shared.config.clock.now(), at, body)
     }
 }
 
