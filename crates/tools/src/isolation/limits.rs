@@ -46,7 +46,7 @@ impl ResourceLimits {
     pub(crate) fn from_call(call: &Call) -> Result<Self, TaskError> {
         match call.spec.get("resources") {
             None | Some(Value::Null) => Ok(Self::default()),
-            Some(Value::Object(asked)) => Self::parse(call, asked),
+            Some(Value::Object(fields)) => Self::parse(call, fields),
             Some(other) => Err(call.wrong_type_error("spec.resources", "a map", other)),
         }
     }
@@ -74,12 +74,12 @@ impl ResourceLimits {
         Ok(())
     }
 
-    fn parse(call: &Call, asked: &Map<String, Value>) -> Result<Self, TaskError> {
+    fn parse(call: &Call, fields: &Map<String, Value>) -> Result<Self, TaskError> {
         let mut limits = Vec::new();
-        for (key, value) in asked.iter().filter(|(_, value)| !value.is_null()) {
-            let Some((_, resource, unit)) = RESOURCE_KEYS.iter().find(|(known, ..)| known == key) else {
-                let known = RESOURCE_KEYS.map(|(known, ..)| known).join(", ");
-                let message = format!("unknown key `spec.resources.{key}`; use {known}");
+        for (key, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
+            let Some((_, resource, unit)) = RESOURCE_KEYS.iter().find(|(name, ..)| name == key) else {
+                let names = RESOURCE_KEYS.map(|(name, ..)| name).join(", ");
+                let message = format!("unknown key `spec.resources.{key}`; use {names}");
                 return Err(isolation_unavailable_error(message).with_detail("key", key.as_str()));
             };
             let most = unit.parse(value).ok_or_else(|| {

@@ -97,8 +97,8 @@ fn find_read_dirs(python: &Path, env: &BTreeMap<String, String>) -> Vec<PathBuf>
         python.to_owned()
     } else {
         let path = env.get("PATH").map_or("", String::as_str);
-        let mut found = path.split(':').map(|dir| Path::new(dir).join(python));
-        found.find(|file| file.is_file()).unwrap_or_default()
+        let mut candidates = path.split(':').map(|dir| Path::new(dir).join(python));
+        candidates.find(|file| file.is_file()).unwrap_or_default()
     };
     let mut homes = Vec::new();
     let linked = python.canonicalize().ok();

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_program_that_cannot_be_read_says_where() {
+    async fn a_syntax_error_has_its_position() {
         for program in [".a |", "nope(1)", ".a[", "\"abc"] {
             let outcome = run_jq_call(program, json!({})).await;
             assert_eq!(expect_error(&outcome).code, "JQ_SYNTAX", "{program}");

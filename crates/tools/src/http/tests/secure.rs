@@ -78,7 +78,7 @@ async fn get_url(tool: &HttpTool, url: &str, mut fields: Value) -> Outcome {
 }
 
 #[tokio::test]
-async fn the_newest_protocol_that_both_speak_is_spoken() {
+async fn the_newest_common_protocol_is_used() {
     let (url, pem) = start_tls_server(&["h2", "http/1.1"]).await;
     assert_eq!(
         expect_result(get_url(&trusting_tool(&pem), &url, json!({})).await)["data"],
@@ -92,7 +92,7 @@ async fn the_newest_protocol_that_both_speak_is_spoken() {
 }
 
 #[tokio::test]
-async fn an_unknown_certificate_is_refused_unless_it_is_not_to_be_checked() {
+async fn an_unknown_certificate_is_rejected_unless_verification_is_off() {
     let (url, _) = start_tls_server(&["h2"]).await;
     let outcome = get_url(&http_tool(), &url, json!({})).await;
     assert_eq!(expect_error(&outcome).code, "HTTP_CONNECT");
@@ -111,7 +111,7 @@ async fn an_unknown_certificate_is_refused_unless_it_is_not_to_be_checked() {
 }
 
 #[tokio::test]
-async fn a_private_authority_vouches_only_for_its_names() {
+async fn a_private_authority_is_trusted_only_for_its_names() {
     let (url, pem) = start_tls_server(&["h2"]).await;
     let other = url.replace("localhost", "127.0.0.1");
     assert_eq!(
@@ -122,7 +122,7 @@ async fn a_private_authority_vouches_only_for_its_names() {
 }
 
 #[tokio::test]
-async fn headers_have_a_bound_in_http_2_as_well() {
+async fn headers_are_limited_in_http_2_too() {
     let (url, pem) = start_tls_server(&["h2"]).await;
     let outcome = get_url(&trusting_tool(&pem), &format!("{url}headers"), json!({})).await;
     let code = expect_error(&outcome).code.as_str();
@@ -130,7 +130,7 @@ async fn headers_have_a_bound_in_http_2_as_well() {
 }
 
 #[tokio::test]
-async fn a_host_is_asked_by_so_many_at_once_and_the_others_wait_their_turn() {
+async fn requests_beyond_the_limit_per_host_wait() {
     let (inside, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let gate = Arc::new(Semaphore::new(0));
     let (count, mut counted) = watch::channel(0);

@@ -28,15 +28,15 @@ pub(super) struct ByteReader<'a>(pub(super) &'a [u8]);
 
 impl<'a> ByteReader<'a> {
     pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8], MalformedValue> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or(MalformedValue)?;
-        self.0 = rest;
-        Ok(taken)
+        let (head, tail) = self.0.split_at_checked(count).ok_or(MalformedValue)?;
+        self.0 = tail;
+        Ok(head)
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], MalformedValue> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or(MalformedValue)?;
-        self.0 = rest;
-        Ok(*taken)
+        let (head, tail) = self.0.split_first_chunk().ok_or(MalformedValue)?;
+        self.0 = tail;
+        Ok(*head)
     }
 
     pub(super) fn u8(&mut self) -> Result<u8, MalformedValue> {

@@ -45,10 +45,10 @@ pub(super) fn time(raw: &[u8]) -> Result<String, MalformedValue> {
 }
 
 pub(super) fn time_with_zone(raw: &[u8]) -> Result<String, MalformedValue> {
-    let mut raw = ByteReader(raw);
-    let time = clock_text(raw.i64()?);
+    let mut reader = ByteReader(raw);
+    let time = clock_text(reader.i64()?);
     // Seconds west of UTC.
-    let west = raw.i32()?;
+    let west = reader.i32()?;
     let sign = if west > 0 { '-' } else { '+' };
     let (hours, minutes, seconds) = split_sixty(i64::from(west.unsigned_abs()));
     let mut zone = format!("{sign}{hours:02}");
@@ -63,8 +63,8 @@ pub(super) fn time_with_zone(raw: &[u8]) -> Result<String, MalformedValue> {
 
 /// An interval in the server's text format: `1 year 2 mons 3 days 04:05:06`.
 pub(super) fn interval(raw: &[u8]) -> Result<String, MalformedValue> {
-    let mut raw = ByteReader(raw);
-    let (micros, days, months) = (raw.i64()?, raw.i32()?, raw.i32()?);
+    let mut reader = ByteReader(raw);
+    let (micros, days, months) = (reader.i64()?, reader.i32()?, reader.i32()?);
     match (micros, days, months) {
         (i64::MAX, i32::MAX, i32::MAX) => return Ok("infinity".to_owned()),
         (i64::MIN, i32::MIN, i32::MIN) => return Ok("-infinity".to_owned()),
