@@ -55,7 +55,7 @@ impl StoreGuard {
         let values = sent.params.iter().filter_map(Value::as_str);
         let values = values.map(str::to_owned);
         // A file can be read by name like a table; such names contain dots.
-        let names = statement.given_names().iter().cloned();
+        let names = statement.value_names().iter().cloned();
         for name in quoted_texts(&sent.text, SqlDialect::Duckdb)
             .into_iter()
             .chain(values)
