@@ -71,12 +71,12 @@ pub(super) fn date(days: i32) -> String {
 /// A time of day, from units since midnight.
 pub(super) fn time(units: i64, per_second: i64) -> String {
     let seconds = units.div_euclid(per_second);
-    let rest = units.rem_euclid(per_second);
+    let fraction = units.rem_euclid(per_second);
     let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
     let mut text = format!("{hours:02}:{minutes:02}:{:02}", seconds % 60);
-    if rest > 0 {
+    if fraction > 0 {
         let width = per_second.ilog10() as usize;
-        let part = format!("{rest:0width$}");
+        let part = format!("{fraction:0width$}");
         text.push('.');
         text.push_str(part.trim_end_matches('0'));
     }
@@ -156,10 +156,10 @@ pub(super) fn blob(bytes: &[u8]) -> String {
 
 /// A bit string: the first byte is the number of padding bits.
 pub(super) fn bits(bytes: &[u8]) -> String {
-    let Some((padding, rest)) = bytes.split_first() else {
+    let Some((padding, bits)) = bytes.split_first() else {
         return String::new();
     };
-    let all: Vec<String> = rest.iter().map(|byte| format!("{byte:08b}")).collect();
+    let all: Vec<String> = bits.iter().map(|byte| format!("{byte:08b}")).collect();
     all.concat().get(usize::from(*padding)..).unwrap_or_default().to_owned()
 }
 

@@ -61,9 +61,9 @@ impl HttpSession {
                 .read_events(id, PendingResponse { response, permit: turn }, log)
                 .await;
         }
-        let answer = read_json_response(id, response).await;
+        let response = read_json_response(id, response).await;
         drop(turn);
-        answer
+        response
     }
 
     /// Sends a notification.
@@ -122,8 +122,8 @@ impl HttpSession {
             }
             for event in events.feed(&chunk) {
                 match Incoming::parse(&event)? {
-                    Incoming::Response(answered, answer) if answered == id => {
-                        return into_result(answer);
+                    Incoming::Response(response_id, response) if response_id == id => {
+                        return into_result(response);
                     }
                     Incoming::Request(question, method) => {
                         // The reply needs a host permit, and all permits may be held by streams that wait for replies.
@@ -145,7 +145,7 @@ impl HttpSession {
 async fn read_json_response(id: u64, response: Response) -> Result<Value, TaskError> {
     let body = read_body(response).await?;
     match Incoming::parse(&body)? {
-        Incoming::Response(answered, answer) if answered == id => into_result(answer),
+        Incoming::Response(response_id, response) if response_id == id => into_result(response),
         _ => Err(protocol_error("the server's response does not match the request")),
     }
 }
@@ -163,11 +163,11 @@ async fn read_body(mut response: Response) -> Result<Vec<u8>, TaskError> {
 
 /// Error of a failed status, with the server's message if there is one.
 async fn status_error(status: StatusCode, response: Response) -> TaskError {
-    let said = read_body(response).await.unwrap_or_default();
-    let said: Option<Value> = serde_json::from_slice(&said).ok();
-    let said = said.as_ref().and_then(|said| said["error"]["message"].as_str());
-    let said = said.map(|said| format!(": {said}")).unwrap_or_default();
-    let message = format!("the server returned {status}{said}");
+    let detail = read_body(response).await.unwrap_or_default();
+    let detail: Option<Value> = serde_json::from_slice(&detail).ok();
+    let detail = detail.as_ref().and_then(|detail| detail["error"]["message"].as_str());
+    let detail = detail.map(|detail| format!(": {detail}")).unwrap_or_default();
+    let message = format!("the server returned {status}{detail}");
     let code = format!("HTTP_{}", status.as_u16());
     let mut error = TaskError::new(error_kind(status), code, message);
     error.retryable = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
@@ -209,12 +209,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_cut_wherever_chunks_end() {
+    fn events_are_split_at_any_chunk_boundary() {
         let stream = b": hello\r\nevent: message\r\nid: 1\r\ndata: {\"a\":\r\ndata: 1}\r\n\r\ndata:x\n\n\n";
         for size in 1..stream.len() {
             let mut events = EventSplitter::default();
-            let found: Vec<_> = stream.chunks(size).flat_map(|chunk| events.feed(chunk)).collect();
-            assert_eq!(found, [b"{\"a\":\n1}".to_vec(), b"x".to_vec()], "{size}");
+            let messages: Vec<_> = stream.chunks(size).flat_map(|chunk| events.feed(chunk)).collect();
+            assert_eq!(messages, [b"{\"a\":\n1}".to_vec(), b"x".to_vec()], "{size}");
         }
     }
 }

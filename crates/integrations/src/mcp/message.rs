@@ -47,8 +47,8 @@ pub(crate) fn initialize() -> Value {
 }
 
 /// Protocol version that the server chose.
-pub(crate) fn negotiated_version(answer: &Value) -> Result<String, TaskError> {
-    let version = answer.get("protocolVersion").and_then(Value::as_str);
+pub(crate) fn negotiated_version(response: &Value) -> Result<String, TaskError> {
+    let version = response.get("protocolVersion").and_then(Value::as_str);
     match version {
         Some(version) if KNOWN_VERSIONS.contains(&version) => Ok(version.to_owned()),
         other => {
@@ -110,14 +110,14 @@ impl Incoming {
 }
 
 /// Result of a response, or the error in it.
-pub(crate) fn into_result(answer: Value) -> Result<Value, TaskError> {
-    let Value::Object(mut answer) = answer else {
+pub(crate) fn into_result(response: Value) -> Result<Value, TaskError> {
+    let Value::Object(mut response) = response else {
         return Err(protocol_error("the server's response is not an object"));
     };
-    if let Some(error) = answer.get("error").and_then(Value::as_object) {
+    if let Some(error) = response.get("error").and_then(Value::as_object) {
         return Err(rpc_error(error));
     }
-    let result = answer.remove("result");
+    let result = response.remove("result");
     result.ok_or_else(|| protocol_error("the server's response has neither a result nor an error"))
 }
 
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_told_apart() {
+    fn messages_are_classified() {
         let parse = |text: &str| Incoming::parse(text.as_bytes()).unwrap();
         assert!(matches!(parse(r#"{"id": 3, "result": {}}"#), Incoming::Response(3, _)));
         assert_eq!(
@@ -172,9 +172,9 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_named_by_its_number() {
-        let answer = json!({"error": {"code": -32602, "message": "no such tool", "data": 1}});
-        let error = into_result(answer).unwrap_err();
+    fn an_error_is_classified_by_its_number() {
+        let response = json!({"error": {"code": -32602, "message": "no such tool", "data": 1}});
+        let error = into_result(response).unwrap_err();
         assert_eq!((error.code.as_str(), error.kind), ("MCP_REFUSED", ErrorKind::Schema));
         assert_eq!(error.details["rpc_code"], -32602);
         assert_eq!(into_result(json!({"result": 1})).unwrap(), 1);

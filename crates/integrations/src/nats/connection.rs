@@ -10,7 +10,7 @@ use model::outcome::{ErrorKind, TaskError};
 use tokio::sync::OnceCell;
 use tools::{Call, auth_text, call_auth, find_connect_shortage, invalid_auth_error};
 
-use crate::nats::failure::{error_chain, nats_error};
+use crate::nats::failure::error_chain;
 
 /// Maximum number of cached connections; beyond it, unused ones are closed.
 const CONNECTIONS_MAX: usize = 64;
@@ -93,7 +93,7 @@ impl NatsLogin {
                     return error;
                 }
                 let message = format!("cannot connect to NATS: {}", error_chain(&error));
-                nats_error(ErrorKind::Connection, "NATS_CONNECT", message).with_detail("sent", false)
+                TaskError::new(ErrorKind::Connection, "NATS_CONNECT", message).with_detail("sent", false)
             }
         })
     }
