@@ -161,14 +161,14 @@ impl CommandContext {
     }
 
     /// Builds an event with the current time.
-    pub(crate) fn event(&self, at: EventLocation, body: EventBody) -> Event {
-        worker_event(&self.shared, self.execution(), at, body)
+    pub(crate) fn event(&self, location: EventLocation, body: EventBody) -> Event {
+        worker_event(&self.shared, self.execution(), location, body)
     }
 
-    /// Builds an event with the duration since `begun`.
-    pub(crate) fn event_with_duration(&self, at: EventLocation, body: EventBody, begun: Time) -> Event {
-        let mut event = self.event(at, body);
-        event.duration_ms = Some(elapsed_millis(event.timestamp, begun));
+    /// Builds an event with the duration since `start`.
+    pub(crate) fn event_with_duration(&self, location: EventLocation, body: EventBody, start: Time) -> Event {
+        let mut event = self.event(location, body);
+        event.duration_ms = Some(elapsed_millis(event.timestamp, start));
         event
     }
 
@@ -189,7 +189,12 @@ pub(crate) fn is_parallel(step: &Step) -> bool {
 }
 
 /// Builds an event of this worker. The server assigns its ID and sequence number.
-pub(crate) fn worker_event(shared: &WorkerShared, execution: ExecutionId, at: EventLocation, body: EventBody) -> Event {
+pub(crate) fn worker_event(
+    shared: &WorkerShared,
+    execution: ExecutionId,
+    location: EventLocation,
+    body: EventBody,
+) -> Event {
     let now = shared.config.clock.now();
     Event {
         event_id: EventId(0),
@@ -199,7 +204,7 @@ pub(crate) fn worker_event(shared: &WorkerShared, execution: ExecutionId, at: Ev
         timestamp: now,
         recorded_at: now,
         source: EventSource::Worker,
-        location: at,
+        location,
         duration_ms: None,
         worker_id: Some(shared.config.worker.clone()),
         trace_id: None,
@@ -209,6 +214,6 @@ pub(crate) fn worker_event(shared: &WorkerShared, execution: ExecutionId, at: Ev
 }
 
 /// Returns the whole milliseconds between two times.
-pub(crate) fn elapsed_millis(now: Time, begun: Time) -> u64 {
-    u64::try_from(now.since(begun).as_millis()).unwrap_or(u64::MAX)
+pub(crate) fn elapsed_millis(now: Time, start: Time) -> u64 {
+    u64::try_from(now.since(start).as_millis()).unwrap_or(u64::MAX)
 }
