@@ -86,8 +86,8 @@ mod tests {
 
     #[test]
     fn certificates_are_read_once_and_cached_only_if_complete() {
-        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-        let certificate = made.cert.der().clone();
+        let generated = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let certificate = generated.cert.der().clone();
         let loaded = OnceLock::new();
         let partly = || ReadCertificates {
             certificates: vec![certificate.clone()],

@@ -67,8 +67,8 @@ mod tests {
         let error = read_regular(&file, 4).await.unwrap_err();
         assert!(matches!(error, FileReadError::TooLarge(4)), "{error:?}");
         let pipe = dir.path().join("pipe");
-        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
-        assert!(made.unwrap().success());
+        let status = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(status.unwrap().success());
         for path in [pipe.as_path(), Path::new("/dev/zero"), dir.path()] {
             let error = read_regular(path, 5).await.unwrap_err();
             assert!(matches!(error, FileReadError::NotRegular), "{error:?}");

@@ -321,8 +321,8 @@ async fn a_job_is_watched_to_its_end() {
         (&result["stdout"], &result["job"]["namespace"]),
         (&json!("one\ntwo\n"), &json!("jobs"))
     );
-    let made: Value = serde_json::from_slice(&std::fs::read(fake.file("job")).unwrap()).unwrap();
-    assert_eq!(made["kind"], "Job");
+    let job: Value = serde_json::from_slice(&std::fs::read(fake.file("job")).unwrap()).unwrap();
+    assert_eq!(job["kind"], "Job");
     assert!(
         fake.calls().iter().all(|call| call.ends_with("--namespace jobs")),
         "{:?}",

@@ -45,7 +45,7 @@ struct EventSplitter {
 impl HttpSession {
     /// Sends a request and waits for its response.
     pub(crate) async fn request(&mut self, id: u64, message: &Value, log: &dyn LogSink) -> Result<Value, TaskError> {
-        let PendingResponse { response, permit: turn } = self.send_message(Method::POST, Some(message)).await?;
+        let PendingResponse { response, permit } = self.send_message(Method::POST, Some(message)).await?;
         if let Some(session) = response.headers().get(SESSION_HEADER) {
             self.session = Some(session.clone());
         }
@@ -57,12 +57,10 @@ impl HttpSession {
             return Err(status_error(status, response).await);
         }
         if is_stream {
-            return self
-                .read_events(id, PendingResponse { response, permit: turn }, log)
-                .await;
+            return self.read_events(id, PendingResponse { response, permit }, log).await;
         }
         let response = read_json_response(id, response).await;
-        drop(turn);
+        drop(permit);
         response
     }
 
@@ -100,11 +98,11 @@ impl HttpSession {
             }
         }
         request.apply_auth(&self.auth);
-        let mut proof = AuthExchange::new(&self.auth, &self.clients, self.timeouts);
-        proof.apply_token(&mut request).await?;
+        let mut auth_exchange = AuthExchange::new(&self.auth, &self.clients, self.timeouts);
+        auth_exchange.apply_token(&mut request).await?;
         loop {
             let sent = self.clients.send(&request, self.timeouts).await?;
-            if let Some(sent) = proof.retry_refused(sent, &mut request).await? {
+            if let Some(sent) = auth_exchange.retry_refused(sent, &mut request).await? {
                 return Ok(sent);
             }
         }
@@ -112,7 +110,7 @@ impl HttpSession {
 
     /// Reads events until the response arrives.
     async fn read_events(&self, id: u64, sent: PendingResponse, log: &dyn LogSink) -> Result<Value, TaskError> {
-        let (mut response, mut turn) = (sent.response, Some(sent.permit));
+        let (mut response, mut permit) = (sent.response, Some(sent.permit));
         let mut events = EventSplitter::default();
         let mut size = 0;
         while let Some(chunk) = response.chunk().await.map_err(|error| classify_error(&error))? {
@@ -125,10 +123,10 @@ impl HttpSession {
                     Incoming::Response(response_id, response) if response_id == id => {
                         return into_result(response);
                     }
-                    Incoming::Request(question, method) => {
+                    Incoming::Request(request_id, method) => {
                         // The reply needs a host permit, and all permits may be held by streams that wait for replies.
-                        drop(turn.take());
-                        self.notify(&reply_message(&question, &method)).await?;
+                        drop(permit.take());
+                        self.notify(&reply_message(&request_id, &method)).await?;
                     }
                     Incoming::Notification(method, params) => {
                         Incoming::log_notification(&method, &params, log);

@@ -3,7 +3,7 @@
 use model::outcome::{ErrorKind, TaskError};
 use model::task_log::LogStream;
 use serde_json::{Map, Value, json};
-use tools::LogSink;
+use tools::{LogSink, plain_text};
 
 /// Protocol version to propose; a server may respond with an older one.
 pub(crate) const PROTOCOL_VERSION: &str = "2025-06-18";
@@ -97,15 +97,9 @@ impl Incoming {
 
     /// Logs a notification if it is a log message.
     pub(crate) fn log_notification(method: &str, params: &Value, log: &dyn LogSink) {
-        if method != "notifications/message" {
-            return;
+        if let ("notifications/message", Some(data)) = (method, params.get("data")) {
+            log.write_line(LogStream::Stderr, &plain_text(data));
         }
-        let text = match params.get("data") {
-            Some(Value::String(text)) => text.clone(),
-            Some(data) => data.to_string(),
-            None => return,
-        };
-        log.write_line(LogStream::Stderr, &text);
     }
 }
 
@@ -130,13 +124,13 @@ fn rpc_error(error: &Map<String, Value>) -> TaskError {
         _ => ErrorKind::ServerError,
     };
     let message = format!("the server returned an error: {}", message.unwrap_or("no message"));
-    let mut failed = TaskError::new(kind, "MCP_REFUSED", message).with_detail("rpc_code", code);
+    let mut task_error = TaskError::new(kind, "MCP_REFUSED", message).with_detail("rpc_code", code);
     if let Some(data) = error.get("data") {
-        failed = failed.with_detail("data", data.clone());
+        task_error = task_error.with_detail("data", data.clone());
     }
     // Errors inside a server are usually permanent.
-    failed.retryable = false;
-    failed
+    task_error.retryable = false;
+    task_error
 }
 
 /// Error of a server that violates the protocol or ends the connection.

@@ -54,7 +54,7 @@ impl NatsLogin {
         }
         let user = auth_text(auth, &["user", "username", "nats_user"]);
         let password = auth_text(auth, &["password", "nats_password"]);
-        let proof = if let Some(creds) = auth_text(auth, &["creds", "credentials", "nats_creds"]) {
+        let nats_auth = if let Some(creds) = auth_text(auth, &["creds", "credentials", "nats_creds"]) {
             NatsAuth::Creds(creds)
         } else if let Some(token) = auth_text(auth, &["token", "nats_token"]) {
             NatsAuth::Token(token)
@@ -65,7 +65,7 @@ impl NatsLogin {
         };
         Ok(Self {
             servers,
-            auth: proof,
+            auth: nats_auth,
             connect_timeout: connect,
         })
     }

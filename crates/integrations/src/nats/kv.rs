@@ -87,18 +87,18 @@ pub(crate) async fn list_keys(nats_call: &NatsCall<'_>) -> Result<Value, TaskErr
     let listing = bucket.keys().await.map_err(|error| peer_error(&error))?;
     let fits = |key: &String| filter.is_none_or(|filter| is_match(filter, key));
     let mut keys: Vec<String> = Vec::new();
-    let mut is_cut = false;
+    let mut is_truncated = false;
     tokio::pin!(listing);
     while let Some(key) = listing.try_next().await.map_err(|error| peer_error(&error))? {
         if keys.len() == KEYS_MAX {
-            is_cut = true;
+            is_truncated = true;
             break;
         }
         keys.extend(Some(key).filter(&fits));
     }
     keys.sort_unstable();
     let count = keys.len();
-    Ok(json!({"bucket": bucket.name, "keys": keys, "count": count, "truncated": is_cut}))
+    Ok(json!({"bucket": bucket.name, "keys": keys, "count": count, "truncated": is_truncated}))
 }
 
 /// Whether a key matches a subject filter: `*` for one part, `>` for the remaining parts.
@@ -136,8 +136,8 @@ async fn ensure_bucket(nats_call: &NatsCall<'_>) -> Result<Store, TaskError> {
                 history: 1,
                 ..Config::default()
             };
-            let made = nats_call.context.create_key_value(config).await;
-            made.map_err(|error| peer_error(&error))
+            let created = nats_call.context.create_key_value(config).await;
+            created.map_err(|error| peer_error(&error))
         }
         opened => opened,
     }

@@ -100,16 +100,18 @@ pub(crate) async fn list(nats_call: &NatsCall<'_>) -> Result<Value, TaskError> {
     let bucket = open_bucket(nats_call).await?;
     let mut listing = bucket.list().await.map_err(|error| peer_error(&error))?;
     let mut objects: Vec<Value> = Vec::new();
-    let mut is_cut = false;
+    let mut is_truncated = false;
     while let Some(info) = listing.try_next().await.map_err(|error| peer_error(&error))? {
         if objects.len() == OBJECTS_MAX {
-            is_cut = true;
+            is_truncated = true;
             break;
         }
         objects.push(to_json(&info));
     }
     let count = objects.len();
-    Ok(json!({"bucket": nats_call.required_text("bucket")?, "objects": objects, "count": count, "truncated": is_cut}))
+    Ok(
+        json!({"bucket": nats_call.required_text("bucket")?, "objects": objects, "count": count, "truncated": is_truncated}),
+    )
 }
 
 async fn read_buffered(nats_call: &NatsCall<'_>, mut object: Object) -> Result<Outcome, TaskError> {
@@ -131,14 +133,14 @@ async fn read_spooled(
     writer: &ResultWriter,
 ) -> Result<Outcome, TaskError> {
     let mut spool = SpooledBody::create(&nats_call.object_access.scratch_dir, &SpaceWatch::default())?;
-    let mut piece = vec![0; READ_BYTES];
+    let mut chunk = vec![0; READ_BYTES];
     loop {
-        let read = object.read(&mut piece).await;
+        let read = object.read(&mut chunk).await;
         let length = read.map_err(|error| peer_error(&error))?;
         if length == 0 {
             break;
         }
-        let bytes = Bytes::copy_from_slice(&piece[..length]);
+        let bytes = Bytes::copy_from_slice(&chunk[..length]);
         spool.append(bytes, STREAMED_BYTES_MAX).await?;
     }
     let encoding = body_encoding(nats_call.encoding, &spool)?;
@@ -184,8 +186,8 @@ async fn ensure_bucket(nats_call: &NatsCall<'_>) -> Result<ObjectStore, TaskErro
                 bucket: nats_call.required_text("bucket")?.to_owned(),
                 ..Config::default()
             };
-            let made = nats_call.context.create_object_store(config).await;
-            made.map_err(|error| peer_error(&error))
+            let created = nats_call.context.create_object_store(config).await;
+            created.map_err(|error| peer_error(&error))
         }
         opened => opened,
     }

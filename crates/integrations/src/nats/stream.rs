@@ -183,8 +183,8 @@ fn consumer_config(nats_call: &NatsCall<'_>) -> Result<Config, TaskError> {
 }
 
 async fn create_consumer(stream: &Stream, config: Config) -> Result<Consumer<Config>, TaskError> {
-    let made = stream.create_consumer(config).await;
-    made.map_err(|error| match error.kind() {
+    let created = stream.create_consumer(config).await;
+    created.map_err(|error| match error.kind() {
         ConsumerErrorKind::TimedOut => crate::nats::failure::no_response_error(),
         _ => peer_error(&error),
     })

@@ -135,6 +135,6 @@ pub(super) async fn send_file(file: &Path, location: &ObjectLocation, format: Fi
 
 /// Path of a temporary file that the guard deletes.
 pub(super) fn create_temp_path(dir: &Path) -> Result<tempfile::TempPath, TaskError> {
-    let made = create_named_file(dir, "transfer-").map_err(|error| scratch_error(&error))?;
-    Ok(made.into_temp_path())
+    let file = create_named_file(dir, "transfer-").map_err(|error| scratch_error(&error))?;
+    Ok(file.into_temp_path())
 }

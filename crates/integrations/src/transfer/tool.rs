@@ -268,8 +268,8 @@ impl TransferTool {
             TransferSink::File(location, FileFormat::Parquet) => {
                 let scratch = &self.object_access.scratch_dir;
                 let (lines, draft) = (file::create_temp_path(scratch)?, file::create_temp_path(scratch)?);
-                let aside = ObjectLocation::File(lines.to_path_buf());
-                let totals = file::write_file(&aside, FileFormat::Ndjson, receiver).await?;
+                let lines_location = ObjectLocation::File(lines.to_path_buf());
+                let totals = file::write_file(&lines_location, FileFormat::Ndjson, receiver).await?;
                 let endpoint = self.duckdb_endpoint_at(call, None, &StopCallbacks::default());
                 let (source, into) = (lines.to_path_buf(), draft.to_path_buf());
                 run_blocking(move || duckdb::write_parquet(&endpoint, &source, &into)).await?;

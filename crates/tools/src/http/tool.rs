@@ -130,12 +130,11 @@ impl HttpTool {
         request: HttpRequest,
     ) -> Result<ReceivedResponse, TaskError> {
         let started = Instant::now();
-        let (PendingResponse { response, permit: turn }, request) =
-            self.send_following_redirects(exchange, request).await?;
+        let (PendingResponse { response, permit }, request) = self.send_following_redirects(exchange, request).await?;
         let (status, headers) = (response.status(), response.headers().clone());
         let bounds = self.body_limits(exchange, status);
         let body = receive_body(response, bounds).await;
-        drop(turn);
+        drop(permit);
         Ok(ReceivedResponse {
             status,
             headers,
@@ -153,12 +152,12 @@ impl HttpTool {
     ) -> Result<(PendingResponse, HttpRequest), TaskError> {
         let CallExchange { options, auth, .. } = exchange;
         let timeouts = options.timeouts();
-        let mut proof = AuthExchange::new(auth, &self.clients, timeouts);
-        proof.apply_token(&mut request).await?;
+        let mut auth_exchange = AuthExchange::new(auth, &self.clients, timeouts);
+        auth_exchange.apply_token(&mut request).await?;
         let mut redirects = 0;
         loop {
             let sent = self.clients.send(&request, timeouts).await?;
-            let Some(sent) = proof.retry_refused(sent, &mut request).await? else {
+            let Some(sent) = auth_exchange.retry_refused(sent, &mut request).await? else {
                 continue;
             };
             let target = if options.follow_redirects {

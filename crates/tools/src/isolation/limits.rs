@@ -61,12 +61,12 @@ impl ResourceLimits {
         for limit in &self.0 {
             let now = rustix::process::getrlimit(limit.resource);
             // A lower existing limit stays.
-            let most = now.maximum.map_or(limit.max, |max| max.min(limit.max));
+            let maximum = now.maximum.map_or(limit.max, |max| max.min(limit.max));
             // At the soft CPU limit the process gets SIGXCPU, one second before SIGKILL.
             let grace = u64::from(limit.resource == Resource::Cpu);
-            let hard = most.saturating_add(grace);
+            let hard = maximum.saturating_add(grace);
             let new = Rlimit {
-                current: Some(most),
+                current: Some(maximum),
                 maximum: Some(now.maximum.map_or(hard, |max| max.min(hard))),
             };
             set(process, limit.resource, new)?;
@@ -82,7 +82,7 @@ impl ResourceLimits {
                 let message = format!("unknown key `spec.resources.{key}`; use {names}");
                 return Err(isolation_unavailable_error(message).with_detail("key", key.as_str()));
             };
-            let most = unit.parse(value).ok_or_else(|| {
+            let maximum = unit.parse(value).ok_or_else(|| {
                 let key = format!("spec.resources.{key}");
                 call.wrong_type_error(&key, unit.expected(), value)
             })?;
@@ -93,7 +93,7 @@ impl ResourceLimits {
             }
             limits.push(ResourceLimit {
                 resource: *resource,
-                max: most,
+                max: maximum,
             });
         }
         Ok(Self(limits))
@@ -102,7 +102,7 @@ impl ResourceLimits {
 
 impl ResourceUnit {
     fn parse(self, value: &Value) -> Option<u64> {
-        let most = match self {
+        let maximum = match self {
             Self::Seconds => {
                 let span = duration::parse(value)?;
                 span.as_secs() + u64::from(span.subsec_nanos() > 0)
@@ -113,7 +113,7 @@ impl ResourceUnit {
                 other => other.as_u64()?,
             },
         };
-        (most > 0).then_some(most)
+        (maximum > 0).then_some(maximum)
     }
 
     fn expected(self) -> &'static str {

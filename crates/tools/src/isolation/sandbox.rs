@@ -133,8 +133,8 @@ impl Sandbox {
         if self.level < SandboxLevel::Basic {
             return Ok(None);
         }
-        let made = tempfile::Builder::new().prefix("noetl-").tempdir();
-        made.map(Some).map_err(|error| {
+        let dir = tempfile::Builder::new().prefix("noetl-").tempdir();
+        dir.map(Some).map_err(|error| {
             let message = format!("cannot create the directory of the sandbox: {error}");
             isolation_unavailable_error(message).with_detail("key", "sandbox")
         })

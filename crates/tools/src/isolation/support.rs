@@ -56,8 +56,8 @@ impl SandboxSupport {
                 "with `network: true` programs can connect to abstract sockets of other programs",
             ),
         ];
-        let lacking = features.iter().filter(|(since, _)| self.landlock < *since);
-        lacking.map(|(_, feature)| *feature).collect()
+        let missing = features.iter().filter(|(since, _)| self.landlock < *since);
+        missing.map(|(_, feature)| *feature).collect()
     }
 
     /// Missing features for a level.

@@ -15,23 +15,23 @@ async fn run_kind(kind: &str, call: Call) -> Outcome {
     testing::run_tool(tool.as_ref(), call).await
 }
 
-fn shell_call(text: &str, knobs: Value) -> Call {
+fn shell_call(text: &str, spec: Value) -> Call {
     let mut call = command_call("shell", text, Path::new("/tmp"));
-    call.spec = knobs.as_object().unwrap().clone();
+    call.spec = spec.as_object().unwrap().clone();
     call
 }
 
-fn python_call(code: &str, knobs: Value) -> Call {
+fn python_call(code: &str, spec: Value) -> Call {
     let mut call = build_call("python", json!({"code": code}), json!({}));
-    call.spec = knobs.as_object().unwrap().clone();
+    call.spec = spec.as_object().unwrap().clone();
     call
 }
 
 #[tokio::test]
 async fn limits_apply_to_a_shell_and_its_descendants() {
-    let knobs = json!({"resources": {"open_files": 77, "file_size": "1MiB", "memory": "2GiB", "cpu": 30}});
+    let spec = json!({"resources": {"open_files": 77, "file_size": "1MiB", "memory": "2GiB", "cpu": 30}});
     let script = "ulimit -n; sh -c 'ulimit -Hn'; ulimit -t; ulimit -v; ulimit -f";
-    let outcome = expect_result(run_kind("shell", shell_call(script, knobs)).await);
+    let outcome = expect_result(run_kind("shell", shell_call(script, spec)).await);
     assert_eq!(outcome["stdout"], "77\n77\n30\n2097152\n2048\n");
     let free = expect_result(run_kind("shell", shell_call("ulimit -t", json!({}))).await);
     assert_eq!(free["stdout"], "unlimited\n");
@@ -39,20 +39,20 @@ async fn limits_apply_to_a_shell_and_its_descendants() {
 
 #[tokio::test]
 async fn a_shell_with_limits_still_reads_its_input() {
-    let knobs = json!({"resources": {"open_files": 77}});
-    let mut call = shell_call("cat", knobs.clone());
+    let spec = json!({"resources": {"open_files": 77}});
+    let mut call = shell_call("cat", spec.clone());
     call.fields.insert("stdin".to_owned(), json!("one\ntwo\n"));
     assert_eq!(expect_result(run_kind("shell", call).await)["stdout"], "one\ntwo\n");
     assert_eq!(
-        expect_result(run_kind("shell", shell_call("cat", knobs)).await)["stdout"],
+        expect_result(run_kind("shell", shell_call("cat", spec)).await)["stdout"],
         ""
     );
 }
 
 #[tokio::test]
 async fn a_busy_command_is_stopped_when_its_time_is_used_up() {
-    let knobs = json!({"resources": {"cpu": "1s"}});
-    let outcome = run_kind("shell", shell_call("while :; do :; done", knobs)).await;
+    let spec = json!({"resources": {"cpu": "1s"}});
+    let outcome = run_kind("shell", shell_call("while :; do :; done", spec)).await;
     let error = expect_error(&outcome);
     assert_eq!(error.code, "SHELL_KILLED");
     assert!(error.message.contains("spec.resources.cpu"), "{}", error.message);
@@ -65,8 +65,8 @@ async fn python_with_limits_does_not_share_an_interpreter() {
     let code = "import os, resource\nresult = [os.getpid(), resource.getrlimit(resource.RLIMIT_AS)[0]]";
     let limited = json!({"resources": {"memory": "1GiB"}});
     let mut results = Vec::new();
-    for knobs in [json!({}), limited.clone(), limited, json!({})] {
-        results.push(expect_result(testing::run_tool(tool, python_call(code, knobs)).await));
+    for spec in [json!({}), limited.clone(), limited, json!({})] {
+        results.push(expect_result(testing::run_tool(tool, python_call(code, spec)).await));
     }
     assert_eq!(results[0], results[3], "calls without limits use the warm interpreter");
     assert_eq!((&results[0][1], &results[1][1]), (&json!(-1), &json!(1 << 30)));
@@ -76,8 +76,8 @@ async fn python_with_limits_does_not_share_an_interpreter() {
 
 #[tokio::test]
 async fn exceeding_the_memory_limit_is_an_exception() {
-    let knobs = json!({"resources": {"memory": "512MiB"}});
-    let outcome = run_kind("python", python_call("result = len(b'x' * (1 << 30))", knobs)).await;
+    let spec = json!({"resources": {"memory": "512MiB"}});
+    let outcome = run_kind("python", python_call("result = len(b'x' * (1 << 30))", spec)).await;
     assert_eq!(expect_error(&outcome).code, "PYTHON_MEMORY_ERROR");
 }
 
@@ -85,23 +85,23 @@ async fn exceeding_the_memory_limit_is_an_exception() {
 async fn unsupported_isolation_fails_the_task_before_it_runs() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let script = format!("echo ran > {}", file.path().display());
-    for knobs in [
+    for spec in [
         json!({"sandbox": {"level": "strict", "colour": "red"}}),
         json!({"sandbox": {"read": ["/no/such/place"]}}),
         json!({"sandbox": "bubblewrap"}),
         json!({"resources": {"gpu": 1}}),
     ] {
-        let outcome = run_kind("shell", shell_call(&script, knobs.clone())).await;
-        assert_eq!(expect_error(&outcome).code, "ISOLATION_UNAVAILABLE", "{knobs}");
-        let outcome = run_kind("python", python_call("result = 1", knobs.clone())).await;
-        assert_eq!(expect_error(&outcome).code, "ISOLATION_UNAVAILABLE", "{knobs}");
+        let outcome = run_kind("shell", shell_call(&script, spec.clone())).await;
+        assert_eq!(expect_error(&outcome).code, "ISOLATION_UNAVAILABLE", "{spec}");
+        let outcome = run_kind("python", python_call("result = 1", spec.clone())).await;
+        assert_eq!(expect_error(&outcome).code, "ISOLATION_UNAVAILABLE", "{spec}");
     }
     assert_eq!(std::fs::read_to_string(file.path()).unwrap(), "");
-    for knobs in [
+    for spec in [
         json!({"sandbox": false}),
         json!({"sandbox": "none", "resources": {"cpu": null}}),
     ] {
-        expect_result(run_kind("shell", shell_call("true", knobs)).await);
+        expect_result(run_kind("shell", shell_call("true", spec)).await);
     }
 }
 

@@ -339,7 +339,7 @@ async fn run_attacks(context: &AttackContext) -> Vec<String> {
     for shell in context.shells {
         for attack_ in ATTACKS {
             let value = attack_.replace('@', canary.to_str().unwrap());
-            let came = run_attack(context, shell, &value, dir.path()).await;
+            let printed = run_attack(context, shell, &value, dir.path()).await;
             let wanted = match context.expected_output {
                 ExpectedOutput::Exact => Ok(context.expected(&value)),
                 ExpectedOutput::Trimmed => Ok(context.expected(value.trim_end_matches('\n'))),
@@ -347,8 +347,8 @@ async fn run_attacks(context: &AttackContext) -> Vec<String> {
                 ExpectedOutput::Refused => Err("SHELL_VALUE".to_owned()),
             };
             let name = context.name;
-            if came != wanted {
-                faults.push(format!("{name}, {shell}: {value:?} came as {came:?}"));
+            if printed != wanted {
+                faults.push(format!("{name}, {shell}: {value:?} came as {printed:?}"));
             }
             if canary.exists() {
                 faults.push(format!("{name}, {shell}: {value:?} was run"));
@@ -384,7 +384,7 @@ async fn a_raw_heredoc_accepts_values_that_do_not_end_it() {
     for attack_ in ATTACKS {
         let value = attack_.replace('@', canary.to_str().unwrap());
         match run_attack(&raw, "/bin/sh", &value, dir.path()).await {
-            Ok(came) => assert_eq!(came, format!("{value}\n")),
+            Ok(printed) => assert_eq!(printed, format!("{value}\n")),
             Err(code) => {
                 assert_eq!(code, "SHELL_VALUE", "{value:?}");
                 refused += 1;
@@ -442,8 +442,8 @@ async fn several_values_do_not_form_a_command() {
             Err(code) => Err((*code).to_owned()),
         };
         for shell in BOTH_SHELLS {
-            let came = run_pieces(pieces.clone(), shell, dir.path()).await;
-            assert_eq!(came, wanted, "{shell}: {script}");
+            let printed = run_pieces(pieces.clone(), shell, dir.path()).await;
+            assert_eq!(printed, wanted, "{shell}: {script}");
             assert!(!canary.exists(), "{shell}: {script}");
         }
     }

@@ -27,15 +27,15 @@ async fn run_in_memory(text: &str) -> Outcome {
 async fn a_file_persists_between_calls() {
     let folder = tempfile::tempdir().unwrap();
     let tool = SqliteTool::new(Vec::new());
-    let made = sqlite_call(
+    let result = sqlite_call(
         "CREATE TABLE t (a INTEGER PRIMARY KEY, b); INSERT INTO t (b) VALUES ('x'), ('y') RETURNING a;",
         folder.path(),
     );
-    let made = expect_result(run_tool(&tool, made).await);
-    assert_eq!(made["rows"], json!([{"a": 1}, {"a": 2}]));
-    assert_eq!(made["affected_rows"], 2);
-    assert_eq!(made["command_0"]["row_count"], 0);
-    assert_eq!(made["command_1"]["row_count"], 2);
+    let result = expect_result(run_tool(&tool, result).await);
+    assert_eq!(result["rows"], json!([{"a": 1}, {"a": 2}]));
+    assert_eq!(result["affected_rows"], 2);
+    assert_eq!(result["command_0"]["row_count"], 0);
+    assert_eq!(result["command_1"]["row_count"], 2);
     let read = expect_result(run_tool(&tool, sqlite_call("SELECT a, b FROM t ORDER BY a", folder.path())).await);
     assert_eq!(read["columns"], json!(["a", "b"]));
     assert_eq!(read["rows"][1], json!({"a": 2, "b": "y"}));
@@ -140,8 +140,8 @@ async fn a_plain_value_can_name_a_table_and_errors_have_lines() {
         call.site.command_lines = vec![20];
         call
     };
-    let made = call("CREATE TABLE t (a);\nSELECT count(*) AS n FROM ", " AS x");
-    assert_eq!(expect_result(run_tool(&tool, made).await)["rows"][0]["n"], 0);
+    let result = call("CREATE TABLE t (a);\nSELECT count(*) AS n FROM ", " AS x");
+    assert_eq!(expect_result(run_tool(&tool, result).await)["rows"][0]["n"], 0);
     let wrong = run_tool(&tool, call("SELECT 1,\n  2 ", " x")).await;
     let failed = expect_error(&wrong);
     assert!(failed.message.contains("| ident"), "{failed:?}");

@@ -54,10 +54,10 @@ pub(super) async fn build_environment(
     log: &dyn LogSink,
 ) -> Result<(), TaskError> {
     let to_directory_error = |error: io::Error| directory_error(spec.build_dir, &error);
-    let aside = tempfile::Builder::new().prefix(".new-").tempdir_in(spec.build_dir);
-    let aside = aside.map_err(to_directory_error)?;
-    let made = aside.path().join("environment");
-    let target = made.display().to_string();
+    let temp_dir = tempfile::Builder::new().prefix(".new-").tempdir_in(spec.build_dir);
+    let temp_dir = temp_dir.map_err(to_directory_error)?;
+    let new_dir = temp_dir.path().join("environment");
+    let target = new_dir.display().to_string();
     let problem = "`python -m venv` failed; install the module (for instance `apt install python3-venv`)";
     run_python(spec, spec.python, &["-m", "venv", &target], stop, log)
         .await
@@ -71,14 +71,14 @@ pub(super) async fn build_environment(
         "--",
     ];
     args.extend(spec.requirements.iter().map(String::as_str));
-    let python = made.join("bin/python");
+    let python = new_dir.join("bin/python");
     let problem = format!("pip failed to install {}", spec.requirements.join(", "));
     run_python(spec, &python, &args, stop, log)
         .await
         .map_err(|fault| fault.into_task_error(&problem))?;
-    rewrite_paths(&made, spec.target_dir).map_err(to_directory_error)?;
-    std::fs::write(made.join(SIZE_FILE), dir_bytes(&made).to_string()).map_err(to_directory_error)?;
-    std::fs::rename(&made, spec.target_dir).map_err(to_directory_error)
+    rewrite_paths(&new_dir, spec.target_dir).map_err(to_directory_error)?;
+    std::fs::write(new_dir.join(SIZE_FILE), dir_bytes(&new_dir).to_string()).map_err(to_directory_error)?;
+    std::fs::rename(&new_dir, spec.target_dir).map_err(to_directory_error)
 }
 
 /// Why a build step failed.
@@ -162,9 +162,9 @@ pub(super) fn redact_users(text: &str) -> String {
 }
 
 /// Scripts in `bin` contain the path of the temporary directory; replaces it by the final one.
-fn rewrite_paths(made: &Path, home: &Path) -> io::Result<()> {
-    let (from, to) = (made.display().to_string(), home.display().to_string());
-    for entry in std::fs::read_dir(made.join("bin"))? {
+fn rewrite_paths(new_dir: &Path, home: &Path) -> io::Result<()> {
+    let (from, to) = (new_dir.display().to_string(), home.display().to_string());
+    for entry in std::fs::read_dir(new_dir.join("bin"))? {
         let path = entry?.path();
         if path.is_symlink() || !path.is_file() {
             continue;

@@ -71,10 +71,10 @@ fn remove_environment(dir: &Path, environment: &StaleEnvironment) -> bool {
     if lock.try_lock().is_err() {
         return false;
     }
-    let Ok(aside) = tempfile::Builder::new().prefix(".old-").tempdir_in(dir) else {
+    let Ok(temp_dir) = tempfile::Builder::new().prefix(".old-").tempdir_in(dir) else {
         return false;
     };
-    std::fs::rename(&environment.dir, aside.path().join("environment")).is_ok()
+    std::fs::rename(&environment.dir, temp_dir.path().join("environment")).is_ok()
 }
 
 /// Total size of the files in a directory.

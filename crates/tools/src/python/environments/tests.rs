@@ -43,11 +43,11 @@ impl EnvironmentFixture {
             \x20   out.writestr(f'{info}/WHEEL', 'Wheel-Version: 1.0\\nGenerator: x\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')\n\
             \x20   out.writestr(f'{info}/entry_points.txt', f'[console_scripts]\\n{name}-tell = {name}:tell\\n')\n\
             \x20   out.writestr(f'{info}/RECORD', '')\n";
-        let made = std::process::Command::new("python3")
+        let status = std::process::Command::new("python3")
             .args(["-c", script, name, version, code])
             .arg(self.dir.path().join("packages"))
             .status();
-        assert!(made.unwrap().success());
+        assert!(status.unwrap().success());
     }
 
     fn tool(&self) -> PythonTool {
