@@ -86,7 +86,7 @@ fn field_value(text: String, column_type: &Type) -> Value {
         }
         Type::JSON | Type::JSONB => serde_json::from_str(&text).unwrap_or(Value::String(text)),
         Type::BYTEA => {
-            let bytes = text.strip_prefix("\\x").and_then(decode_hex);
+            let bytes = text.strip_prefix("\\x").and_then(|digits| hex::decode(digits).ok());
             bytes.map_or(Value::String(text), |bytes| STANDARD.encode(bytes).into())
         }
         Type::TIMESTAMP => text.replacen(' ', "T", 1).into(),
@@ -104,12 +104,6 @@ fn field_value(text: String, column_type: &Type) -> Value {
 fn number_value(text: String) -> Value {
     let number = text.parse::<f64>().ok().and_then(Number::from_f64);
     number.map_or(Value::String(text), Value::Number)
-}
-
-fn decode_hex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes().chunks(2);
-    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    digits.map(byte).collect()
 }
 
 /// Writes all chunks to a table in one transaction.

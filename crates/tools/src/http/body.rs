@@ -88,11 +88,16 @@ pub(crate) fn to_pairs(map: &Map<String, Value>) -> Vec<(String, String)> {
     pairs
 }
 
-fn form_body(map: &Map<String, Value>) -> RequestBody {
+/// Form-encodes pairs.
+pub(crate) fn encode_form<K: AsRef<str>, V: AsRef<str>>(pairs: &[(K, V)]) -> String {
     let mut url = Url::parse("http://form/").expect("a constant URL");
-    url.query_pairs_mut().extend_pairs(to_pairs(map));
+    url.query_pairs_mut().extend_pairs(pairs);
+    url.query().unwrap_or_default().to_owned()
+}
+
+fn form_body(map: &Map<String, Value>) -> RequestBody {
     RequestBody {
-        bytes: Bytes::from(url.query().unwrap_or_default().to_owned()),
+        bytes: Bytes::from(encode_form(&to_pairs(map))),
         content_type: Some("application/x-www-form-urlencoded".to_owned()),
     }
 }

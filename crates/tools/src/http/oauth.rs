@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 
 use crate::auth::{auth_text, invalid_auth_error, require_auth_text};
 use crate::http::auth::basic_header;
+use crate::http::body::encode_form;
 use crate::http::client::{HttpClients, PeerTimeouts};
 use crate::http::receive;
 use crate::http::request::HttpRequest;
@@ -257,12 +258,6 @@ fn refusal_reason(body: &[u8]) -> Option<String> {
         None => error.to_owned(),
     };
     Some(text.chars().take(REASON_CHARS_MAX).collect())
-}
-
-fn encode_form(fields: &[(&str, &str)]) -> String {
-    let mut url = Url::parse("http://form/").expect("a constant URL");
-    url.query_pairs_mut().extend_pairs(fields);
-    url.query().unwrap_or_default().to_owned()
 }
 
 /// Form-encodes text.

@@ -24,7 +24,7 @@ mod task;
 mod tests;
 
 pub use bind::{CommandText, bind_command};
-pub use calendar_date::CalendarDate;
+pub use calendar_date::{CalendarDate, clock_text};
 pub use error::BindError;
 pub use params::Params;
 pub use sql_context::SqlDialect;

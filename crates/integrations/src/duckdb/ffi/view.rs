@@ -110,7 +110,7 @@ impl<'t> VectorView<'t> {
                 DuckdbType::Timestamp { per_second, has_zone } => {
                     text::timestamp(self.read_at(row), *per_second, *has_zone).into()
                 }
-                DuckdbType::Time { per_second } => text::time(self.read_at(row), *per_second).into(),
+                DuckdbType::Time { per_second } => tools::sql::clock_text(self.read_at(row), *per_second).into(),
                 DuckdbType::TimeZone => text::time_with_zone(self.read_at(row)).into(),
                 DuckdbType::Interval => {
                     let RawInterval { months, days, micros } = self.read_at(row);
