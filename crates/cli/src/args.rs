@@ -206,7 +206,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) values: InputArgs,
     #[command(flatten)]
-    pub(crate) driving: DriveArgs,
+    pub(crate) drive_args: DriveArgs,
 }
 
 #[derive(Debug, Args)]
@@ -215,7 +215,7 @@ pub(crate) struct ResumeArgs {
     #[arg(allow_negative_numbers = true)]
     pub(crate) id: Option<String>,
     #[command(flatten)]
-    pub(crate) driving: DriveArgs,
+    pub(crate) drive_args: DriveArgs,
     /// Run without a terminal; `--detach` starts a process with this flag
     #[arg(long, hide = true)]
     pub(crate) background: bool,
@@ -230,7 +230,7 @@ pub(crate) struct RetryArgs {
     #[arg(long, value_name = "N")]
     pub(crate) version: Option<u32>,
     #[command(flatten)]
-    pub(crate) driving: DriveArgs,
+    pub(crate) drive_args: DriveArgs,
 }
 
 #[derive(Debug, Args)]
@@ -250,7 +250,7 @@ pub(crate) struct RerunArgs {
     #[command(flatten)]
     pub(crate) values: InputArgs,
     #[command(flatten)]
-    pub(crate) driving: DriveArgs,
+    pub(crate) drive_args: DriveArgs,
 }
 
 #[derive(Debug, Args)]
@@ -544,7 +544,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_command_line_contradicts_itself_nowhere() {
+    fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
     }
 

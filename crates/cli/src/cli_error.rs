@@ -114,11 +114,7 @@ pub(crate) fn without_userinfo(text: String) -> String {
 
 /// Returns the last cause in the chain of an error; of a failed connection, only this one says why it failed.
 pub(crate) fn innermost_cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
-    let mut innermost = error.source()?;
-    while let Some(cause) = innermost.source() {
-        innermost = cause;
-    }
-    Some(innermost)
+    std::iter::successors(error.source(), |cause| (*cause).source()).last()
 }
 
 impl From<store::Error> for CliError {

@@ -235,30 +235,30 @@ impl ControlPlane {
     }
 
     /// Lets defaults of playbooks read the variables of `--allow-env`.
-    pub(crate) fn allow_env(&self, app: &App, driving: &DriveArgs) {
-        if driving.allow_env.is_empty() {
+    pub(crate) fn allow_env(&self, app: &App, drive_args: &DriveArgs) {
+        if drive_args.allow_env.is_empty() {
             return;
         }
-        let allowed = driving.allow_env.iter().map(String::as_str);
+        let allowed = drive_args.allow_env.iter().map(String::as_str);
         let allowed = app.environment.select_variables(allowed).into_iter();
         let allowed = allowed.map(|(name, value)| (name, Value::String(value)));
         self.server.allow_env(allowed.collect());
     }
 
     /// Starts a worker for all tool kinds.
-    pub(crate) fn start_worker(&mut self, app: &App, driving: &DriveArgs) -> Result<(), CliError> {
-        self.start_worker_for_kinds(app, driving, None)
+    pub(crate) fn start_worker(&mut self, app: &App, drive_args: &DriveArgs) -> Result<(), CliError> {
+        self.start_worker_for_kinds(app, drive_args, None)
     }
 
     /// Starts a worker for these tool kinds; `None` is all.
     pub(crate) fn start_worker_for_kinds(
         &mut self,
         app: &App,
-        driving: &DriveArgs,
+        drive_args: &DriveArgs,
         kinds: Option<Vec<Name>>,
     ) -> Result<(), CliError> {
         let settings = &app.settings;
-        let slots = driving.slots.unwrap_or(settings.slots);
+        let slots = drive_args.slots.unwrap_or(settings.slots);
         let logs: Arc<dyn TaskLogSink> = match &self.logs {
             Some(shared) => self
                 .log_shipper
@@ -272,7 +272,7 @@ impl ControlPlane {
             pool: DEFAULT_POOL,
             kinds,
             slots,
-            allow_env: &driving.allow_env,
+            allow_env: &drive_args.allow_env,
             bodies: self.reader.bodies.clone(),
             logs,
             network_access: self.network_access.clone(),

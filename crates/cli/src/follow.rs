@@ -56,10 +56,10 @@ enum FollowEnd {
 
 impl RunFollower<'_> {
     /// Follows the run to its end and prints its result or error.
-    pub(crate) async fn follow_to_end(mut self, driving: &DriveArgs) -> VerbResult {
+    pub(crate) async fn follow_to_end(mut self, drive_args: &DriveArgs) -> VerbResult {
         let mut view = RunView::default();
         let mut progress = Progress::start(&self.description, &self.app.output);
-        let stop = self.watch_run(&mut view, &mut progress, driving).await;
+        let stop = self.watch_run(&mut view, &mut progress, drive_args).await;
         progress.end();
         let stop = stop?;
         if view.is_outlined && matches!(stop, FollowEnd::Settled | FollowEnd::Cancelled) {
@@ -72,7 +72,7 @@ impl RunFollower<'_> {
                 Exit::Cancelled => Ok(Exit::Interrupted),
                 exit => Ok(exit),
             },
-            FollowEnd::TimedOut => self.detach(driving.timeout.unwrap_or(NEVER)).await,
+            FollowEnd::TimedOut => self.detach(drive_args.timeout.unwrap_or(NEVER)).await,
             FollowEnd::Interrupted => Ok(Exit::Interrupted),
         }
     }
@@ -81,7 +81,7 @@ impl RunFollower<'_> {
         &mut self,
         view: &mut RunView,
         progress: &mut Progress,
-        driving: &DriveArgs,
+        drive_args: &DriveArgs,
     ) -> Result<FollowEnd, CliError> {
         // Registered before the log is read for the first time, so that Ctrl-C works during that read.
         let mut keyboard = signal(SignalKind::interrupt()).map_err(|error| {
@@ -92,12 +92,12 @@ impl RunFollower<'_> {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut looks = interval(POLL_INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let deadline = sleep(driving.timeout.unwrap_or(NEVER));
+        let deadline = sleep(drive_args.timeout.unwrap_or(NEVER));
         tokio::pin!(deadline);
         let mut interrupts = 0;
         let mut store_error = None;
         self.read_missed_events(view).await?;
-        progress.skip_ended(view, self.run.shown_since());
+        progress.skip_ended(view, self.run.ended_since());
         self.run.start_watching(view.last_seq);
         loop {
             if view.status != RunStatus::Running {
@@ -224,12 +224,12 @@ impl RunFollower<'_> {
             Some(address) => self.run.result(&address).await?,
             None => None,
         };
-        let (subject, id) = (&self.description, self.run.id().to_string());
-        let surface = out.stderr;
-        out.info(&lines::run_footer(view, &subject.name, &id, now, surface));
-        let playbook = subject.playbook.as_deref();
+        let (description, id) = (&self.description, self.run.id().to_string());
+        let style = out.stderr;
+        out.info(&lines::run_footer(view, &description.name, &id, now, style));
+        let playbook = description.playbook.as_deref();
         if view.status == RunStatus::Failed
-            && let Some(block) = failure::render_run_failure(view, playbook, &id, surface)
+            && let Some(block) = failure::render_run_failure(view, playbook, &id, style)
         {
             out.error(&block);
         }
@@ -255,9 +255,9 @@ impl RunFollower<'_> {
     /// Stops waiting; the run continues in the background or on its server.
     async fn detach(self, timeout: Duration) -> VerbResult {
         let (id, out) = (self.run.id(), &self.app.output);
-        let elsewhere = self.run.detached_location();
+        let location = self.run.detached_location();
         out.error(&format!(
-            "timed out after {timeout:?}; run {id} continues {elsewhere}\n  follow  noetl events {id} -f\n  cancel  noetl cancel {id}"
+            "timed out after {timeout:?}; run {id} continues {location}\n  follow  noetl events {id} -f\n  cancel  noetl cancel {id}"
         ));
         if out.is_machine() {
             let view = find::load_view(self.backend, id).await?;
@@ -273,11 +273,11 @@ pub(crate) async fn start_and_follow(
     app: &App,
     backend: &dyn RunBackend,
     start_request: StartRequest,
-    driving: &DriveArgs,
+    drive_args: &DriveArgs,
 ) -> VerbResult {
-    let driven = backend.start_run(start_request, driving).await?;
+    let driven = backend.start_run(start_request, drive_args).await?;
     let id = driven.id();
-    if driving.detach {
+    if drive_args.detach {
         driven.detach().await?;
         app.output.print_data(&id.to_string());
         return Ok(Exit::Done);
@@ -291,7 +291,7 @@ pub(crate) async fn start_and_follow(
         run: driven,
         description: describe_run(backend, id, row.name.to_string(), playbook),
     };
-    follow.follow_to_end(driving).await
+    follow.follow_to_end(drive_args).await
 }
 
 /// Returns what the progress display shows about a run.

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_exist_are_left_alone() {
+    fn existing_files_are_not_overwritten() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("noetl.toml"), "slots = 2\n").unwrap();
         let written = write_template(dir.path(), InitTemplate::Hello).unwrap();
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_configuration_written_changes_nothing_by_itself() {
+    fn the_generated_configuration_has_only_defaults() {
         let parsed: toml::Table = toml::from_str(&commented_defaults()).unwrap();
         assert!(parsed.is_empty());
     }

@@ -99,7 +99,7 @@ mod tests {
 
     use super::*;
 
-    fn read_given_inputs(input: Option<&str>, set: &[&str], text: &[&str]) -> Result<Option<Value>, CliError> {
+    fn read_test_inputs(input: Option<&str>, set: &[&str], text: &[&str]) -> Result<Option<Value>, CliError> {
         let own = |list: &[&str]| list.iter().map(|item| (*item).to_owned()).collect();
         let values = InputArgs {
             set: own(set),
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn no_input_gives_no_payload() {
-        assert_eq!(read_given_inputs(None, &[], &[]), Ok(None));
+        assert_eq!(read_test_inputs(None, &[], &[]), Ok(None));
     }
 
     #[test]
@@ -124,7 +124,7 @@ mod tests {
             "empty=",
             "url=http://h/?a=b",
         ];
-        let read = read_given_inputs(None, &set, &["v=1.10", "t=true"]).unwrap().unwrap();
+        let read = read_test_inputs(None, &set, &["v=1.10", "t=true"]).unwrap().unwrap();
         let expected = json!({
             "n": 3, "ok": true, "list": [1, "a"], "zip": "01234x", "empty": null,
             "url": "http://h/?a=b", "v": "1.10", "t": "true",
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn dotted_keys_reach_into_maps_and_set_beats_input() {
-        let read = read_given_inputs(Some(r#"{"a": {"b": 1, "c": 2}, "d": 3}"#), &["a.b=9", "x.y.z=1"], &[]);
+        let read = read_test_inputs(Some(r#"{"a": {"b": 1, "c": 2}, "d": 3}"#), &["a.b=9", "x.y.z=1"], &[]);
         let expected = json!({"a": {"b": 9, "c": 2}, "d": 3, "x": {"y": {"z": 1}}});
         assert_eq!(read.unwrap().unwrap(), expected);
     }
@@ -143,16 +143,16 @@ mod tests {
     fn wrong_pairs_and_inputs_are_usage_errors() {
         for set in ["novalue", "=1", "a..b=1", "a=[1"] {
             assert_eq!(
-                read_given_inputs(None, &[set], &[]).unwrap_err().exit,
+                read_test_inputs(None, &[set], &[]).unwrap_err().exit,
                 Exit::Usage,
                 "{set}"
             );
         }
         assert_eq!(
-            read_given_inputs(Some("{a: 1"), &[], &[]).unwrap_err().code,
+            read_test_inputs(Some("{a: 1"), &[], &[]).unwrap_err().code,
             "INPUT_INVALID"
         );
-        let missing = read_given_inputs(Some("no/such/file.yaml"), &[], &[]).unwrap_err();
+        let missing = read_test_inputs(Some("no/such/file.yaml"), &[], &[]).unwrap_err();
         assert_eq!(missing.exit, Exit::NotFound);
     }
 }

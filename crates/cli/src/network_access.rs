@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_read_off_urls() {
+    fn addresses_are_parsed_from_urls() {
         assert_eq!(
             host_ports("postgres://u:p@db:6000,other/noetl?sslmode=disable"),
             ["db:6000", "other:5432"]

@@ -32,7 +32,7 @@ pub(crate) struct Output {
 impl Output {
     /// Creates the streams from flags and environment.
     pub(crate) fn new(format: OutputFormat, color: ColorWhen, quiet: bool, environment: &Environment) -> Self {
-        let surface = |is_terminal: bool, columns: Option<usize>| TerminalStyle {
+        let style = |is_terminal: bool, columns: Option<usize>| TerminalStyle {
             has_color: match color {
                 ColorWhen::Always => true,
                 ColorWhen::Never => false,
@@ -44,8 +44,8 @@ impl Output {
         };
         Self {
             format,
-            stdout: surface(io::stdout().is_terminal(), terminal_columns(io::stdout())),
-            stderr: surface(io::stderr().is_terminal(), terminal_columns(io::stderr())),
+            stdout: style(io::stdout().is_terminal(), terminal_columns(io::stdout())),
+            stderr: style(io::stderr().is_terminal(), terminal_columns(io::stderr())),
             quiet,
             data: io::stdout(),
             messages: io::stderr(),
@@ -131,14 +131,14 @@ impl Output {
 
     /// Prints the error of a command.
     pub(crate) fn print_error(&self, error: &CliError) {
-        let surface = self.stderr;
+        let style = self.stderr;
         for finding in &error.diagnostics {
-            self.error(&finding.render(surface.diagnostic_style()));
+            self.error(&finding.render(style.diagnostic_style()));
         }
-        let head = surface.bad(&format!("error[{}]", error.code));
+        let head = style.bad(&format!("error[{}]", error.code));
         let mut text = format!("{head}: {}\n", error.message);
         for help in &error.help {
-            let _ = writeln!(text, "  {} help: {help}", surface.dim("="));
+            let _ = writeln!(text, "  {} help: {help}", style.dim("="));
         }
         self.error(&text);
     }

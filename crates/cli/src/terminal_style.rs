@@ -78,14 +78,14 @@ impl TerminalStyle {
     pub(crate) fn progress_bar(self, part: u64, total: u64, cells: usize) -> String {
         let eighths = cells as u64 * 8;
         let full = (part.min(total) * eighths).checked_div(total).unwrap_or(eighths);
-        let (cells_full, eighths_left) = (usize::try_from(full / 8).unwrap_or(cells), full % 8);
+        let (cells_full, remaining_eighths) = (usize::try_from(full / 8).unwrap_or(cells), full % 8);
         if !self.has_unicode {
             return format!("[{}{}]", "#".repeat(cells_full), ".".repeat(cells - cells_full));
         }
         let mut bar = "█".repeat(cells_full);
         if cells_full < cells {
             let partial = ["·", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
-            bar.push_str(partial[usize::try_from(eighths_left).unwrap_or(0)]);
+            bar.push_str(partial[usize::try_from(remaining_eighths).unwrap_or(0)]);
             bar.push_str(&"·".repeat(cells - cells_full - 1));
         }
         bar

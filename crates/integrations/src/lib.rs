@@ -13,7 +13,7 @@
 )]
 #![expect(
     clippy::result_large_err,
-    reason = "the error is the outcome itself and is made once per failed call"
+    reason = "the error is the outcome itself and is created once per failed call"
 )]
 
 mod config;

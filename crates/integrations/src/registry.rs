@@ -1,4 +1,4 @@
-//! Puts the kinds of this crate into the registry of a worker, beside the kinds of `tools`.
+//! Registry of a worker with the kinds of this crate and of `tools`.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ pub fn build_registry(tools: tools::Config, config: Config) -> Registry {
     registry
 }
 
-/// Adds the kinds that the configuration of this crate is for.
+/// Adds the kinds that need the configuration of this crate.
 #[cfg_attr(
     not(any(feature = "container", feature = "duckdb")),
     expect(unused_variables, reason = "this binary has none of these kinds")
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_kind_that_was_not_built_names_itself_and_the_remedy() {
+    async fn the_error_of_a_missing_kind_names_the_kind_and_the_remedy() {
         let call = build_call("duckdb", json!({"command": "SELECT 1"}), json!({}));
         let outcome: Outcome = run_tool(&KindNotBuilt("duckdb"), call).await;
         let error = expect_error(&outcome);

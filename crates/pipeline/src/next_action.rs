@@ -15,7 +15,7 @@ pub enum NextAction<'s> {
         /// The task.
         attempt: TaskAttempt<'s>,
         /// The event that the task awaited.
-        signal_seq: Seq,
+        awaited_seq: Seq,
         /// The `task.started` event that records what the task awaits.
         started_seq: Seq,
     },
@@ -83,7 +83,7 @@ pub fn next_action<'s>(step: &'s Step, continuation: &Continuation, now: Time) -
         PipelineStage::Retrying { due, .. } => NextAction::WaitUntil(due),
         PipelineStage::Answered { by, since } => NextAction::Answered {
             attempt: run(visit, continuation.attempt, AttemptKind::Resumed),
-            signal_seq: by,
+            awaited_seq: by,
             started_seq: since,
         },
         PipelineStage::Done => NextAction::Done,

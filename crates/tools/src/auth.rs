@@ -10,12 +10,7 @@ pub fn call_auth(call: &Call) -> Result<Option<&Map<String, Value>>, TaskError> 
     match call.field("auth") {
         None => Ok(None),
         Some(Value::Object(auth)) => Ok(Some(auth)),
-        Some(Value::String(name)) => {
-            let message = format!(
-                "credential `{name}` is not available to this task; create it with `noetl secret set {name}`, or list it in the `keychain` of the playbook"
-            );
-            Err(TaskError::new(ErrorKind::Auth, "AUTH_UNRESOLVED", message))
-        }
+        Some(Value::String(name)) => Err(unresolved_auth_error(name)),
         Some(other) => Err(call.wrong_type_error("auth", "a map {type, …}", other)),
     }
 }
@@ -32,6 +27,15 @@ pub fn auth_text(auth: &Map<String, Value>, keys: &[&str]) -> Option<String> {
 /// Like [`text`], but an error if none of the fields is set.
 pub(crate) fn require_auth_text(auth: &Map<String, Value>, keys: &[&str]) -> Result<String, TaskError> {
     auth_text(auth, keys).ok_or_else(|| invalid_auth_error(format!("`auth.{}` is required", keys[0])))
+}
+
+/// Error for a credential that is named but not available.
+pub fn unresolved_auth_error(name: &str) -> TaskError {
+    let message = format!(
+        "credential `{name}` is not available to this task; create it with `noetl secret set {name}`, or list it in the \
+         `keychain` of the playbook"
+    );
+    TaskError::new(ErrorKind::Auth, "AUTH_UNRESOLVED", message)
 }
 
 /// Error for an invalid credential.

@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use language::playbook::Effect;
 use language::template::{BodyPath, Piece, PieceOrigin};
 use model::id::{ExecutionId, Name};
-use model::outcome::{ErrorKind, Outcome, TaskError};
+use model::outcome::{ErrorKind, Outcome, Success, TaskError};
 use model::result_ref::{ResolvedRef, ResultRef};
 use model::task_log::LogStream;
 use serde_json::{Map, Value, json};
@@ -64,8 +64,8 @@ pub struct DeferredAction(Arc<Mutex<Option<BoxFuture<'static, ()>>>>);
 
 impl DeferredAction {
     /// Sets the deferred action.
-    pub fn defer(&self, rest: impl Future<Output = ()> + Send + 'static) {
-        *self.lock() = Some(Box::pin(rest));
+    pub fn defer(&self, action: impl Future<Output = ()> + Send + 'static) {
+        *self.lock() = Some(Box::pin(action));
     }
 
     /// Takes the deferred action. It starts when it is polled; dropping it cancels it.
@@ -201,8 +201,8 @@ impl Call {
     }
 
     /// Field value for a reference to a value inside a body.
-    pub fn body_path_field(bound: &BodyPath) -> Value {
-        json!({BODY_PATH_KEY: bound.paths, "reference": bound.reference})
+    pub fn body_path_field(body_path: &BodyPath) -> Value {
+        json!({BODY_PATH_KEY: body_path.paths, "reference": body_path.reference})
     }
 
     /// Parses a field that [`body_path_field`](Self::body_path_field) created.
@@ -317,7 +317,7 @@ pub async fn wait_for_timeout(limit: Option<Duration>) -> Duration {
     }
 }
 
-/// Runs work until it ends, its call is cancelled, or its time is over.
+/// Runs work until it ends, the call is cancelled, or its time limit is reached.
 pub async fn within_limit<T>(
     limit: Option<Duration>,
     stop: &CancellationToken,
@@ -344,6 +344,14 @@ pub fn scratch_error(error: &std::io::Error) -> TaskError {
     }
 }
 
+/// Successful outcome with a stored result.
+pub fn stored_outcome(reference: ResultRef) -> Outcome {
+    Outcome::Ok(Success {
+        reference: Some(Box::new(reference)),
+        ..Success::default()
+    })
+}
+
 /// Error of a result that could not be stored.
 pub fn store_error(error: &results::Error) -> TaskError {
     TaskError {
@@ -354,9 +362,9 @@ pub fn store_error(error: &results::Error) -> TaskError {
 
 /// Error of a result that could not be read.
 pub(crate) fn read_error(error: &results::Error, reference: &ResultRef) -> TaskError {
-    let told = TaskError {
+    let error = TaskError {
         retryable: error.is_retryable(),
         ..TaskError::new(ErrorKind::Storage, error.code(), error.message_for(reference))
     };
-    told.with_detail("ref", reference.uri.as_str())
+    error.with_detail("ref", reference.uri.as_str())
 }

@@ -53,24 +53,24 @@ impl OutputCapture {
     }
 
     fn append_masked(&mut self, mask: &dyn OutputMask, is_end: bool, log: &dyn LogSink) {
-        let (clean, taken) = mask.mask(&self.unmasked, is_end);
-        self.unmasked.drain(..taken);
+        let (clean, consumed) = mask.mask(&self.unmasked, is_end);
+        self.unmasked.drain(..consumed);
         self.append(&clean, log);
     }
 
     fn append(&mut self, chunk: &[u8], log: &dyn LogSink) {
         let room = HALF_BYTES_MAX - self.head.len();
-        let (head, rest) = chunk.split_at(room.min(chunk.len()));
+        let (head, overflow) = chunk.split_at(room.min(chunk.len()));
         self.head.extend_from_slice(head);
         self.log_complete_lines(log);
-        if rest.is_empty() {
+        if overflow.is_empty() {
             return;
         }
-        let kept = &rest[rest.len().saturating_sub(HALF_BYTES_MAX)..];
-        let over = (self.tail.len() + kept.len()).saturating_sub(HALF_BYTES_MAX);
+        let last_bytes = &overflow[overflow.len().saturating_sub(HALF_BYTES_MAX)..];
+        let over = (self.tail.len() + last_bytes.len()).saturating_sub(HALF_BYTES_MAX);
         self.tail.drain(..over);
-        self.omitted_bytes += (over + rest.len() - kept.len()) as u64;
-        self.tail.extend(kept);
+        self.omitted_bytes += (over + overflow.len() - last_bytes.len()) as u64;
+        self.tail.extend(last_bytes);
     }
 
     /// Logs the remaining output: the last line of the head, the note about omitted bytes, and the tail.
@@ -148,8 +148,8 @@ mod tests {
         fn mask(&self, bytes: &[u8], is_end: bool) -> (Vec<u8>, usize) {
             let text = std::str::from_utf8(bytes).unwrap();
             let open = (1..6).rev().find(|n| text.ends_with(&"canary"[..*n]));
-            let taken = text.len() - open.filter(|_| !is_end).unwrap_or(0);
-            (text[..taken].replace("canary", "***").into_bytes(), taken)
+            let consumed = text.len() - open.filter(|_| !is_end).unwrap_or(0);
+            (text[..consumed].replace("canary", "***").into_bytes(), consumed)
         }
     }
 
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_keeps_its_head_and_its_tail() {
+    fn long_output_keeps_its_head_and_tail() {
         let lines = CapturedLines::default();
         let mut capture = OutputCapture::new(LogStream::Stdout);
         capture.feed(b"first\n", &lines);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn just_over_half_loses_nothing() {
+    fn output_below_the_limit_is_complete() {
         let lines = CapturedLines::default();
         let mut capture = OutputCapture::new(LogStream::Stdout);
         let text = "y".repeat(HALF_BYTES_MAX + 10);

@@ -1,7 +1,7 @@
-//! The certificate authorities that this machine trusts: read when they are first needed, and kept.
+//! Certificate authorities of this machine, read on first use and cached.
 //!
-//! A client that is made later needs no file descriptors for them. Authorities that could not all be read for want of
-//! descriptors are not kept: connections would fail long after there are descriptors again.
+//! Clients created later need no file descriptors for them. An incomplete list, caused by a lack of descriptors, is not
+//! cached: connections would keep failing after descriptors are available again.
 
 use std::io;
 use std::sync::OnceLock;
@@ -14,19 +14,19 @@ use crate::exhaustion::find_shortage_in;
 
 type Certificates = Vec<CertificateDer<'static>>;
 
-/// What could be read, and what was wrong with the rest.
+/// Certificates that were read, and errors of the others.
 struct ReadCertificates {
     certificates: Certificates,
     problems: String,
 }
 
-/// The certificates of the machine's authorities; none if it has none. It fails only for want of descriptors or memory.
+/// Certificates of this machine's authorities; may be empty. Fails only if descriptors or memory are exhausted.
 pub(crate) fn system_certificates() -> io::Result<&'static [CertificateDer<'static>]> {
     static LOADED: OnceLock<Certificates> = OnceLock::new();
     load_once(&LOADED, read_certificates)
 }
 
-/// Reads certificates unless they are loaded, and keeps them if they are all that there are.
+/// Returns the cached certificates, or reads them and caches a complete list.
 fn load_once(
     loaded: &OnceLock<Certificates>,
     read: impl FnOnce() -> ReadCertificates,
@@ -41,7 +41,7 @@ fn load_once(
         }
         tracing::debug!(%problems, "some certificate authorities of this machine cannot be read");
     }
-    // Machines have certificates that cannot be parsed, and a client is not made with one of them.
+    // Leave out invalid certificates, because a client cannot be created with one of them.
     let mut parsed = RootCertStore::empty();
     let certificates = certificates.into_iter();
     let certificates = certificates.filter(|certificate| parsed.add(certificate.clone()).is_ok());
@@ -62,7 +62,7 @@ fn read_certificates() -> ReadCertificates {
     }
 }
 
-/// Lets a client trust the authorities of this machine, and these.
+/// Makes a client trust this machine's authorities and `authorities`.
 pub(crate) fn trust(builder: ClientBuilder, authorities: &[Certificate]) -> io::Result<ClientBuilder> {
     let authorities = authorities.iter().cloned();
     // Apple's systems verify certificates themselves.
@@ -85,9 +85,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn certificates_are_read_once_and_kept_only_if_none_is_missing() {
-        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-        let certificate = made.cert.der().clone();
+    fn certificates_are_read_once_and_cached_only_if_complete() {
+        let generated = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let certificate = generated.cert.der().clone();
         let loaded = OnceLock::new();
         let partly = || ReadCertificates {
             certificates: vec![certificate.clone()],

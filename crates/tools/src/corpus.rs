@@ -1,7 +1,8 @@
-//! What the corpora of attacks share: places with values in them, the walk over places and attacks, and its report.
+//! Shared by the attack corpora: contexts with values in them, the test of every context with every attack, and its
+//! report.
 //!
-//! A place is a program around a value; `@` is where the value stands. Each language adds its places, its attacks, and a
-//! check that asks the language's own parser.
+//! A context is a program around a value, marked by `@`. Each language adds its contexts, its attacks, and a check that
+//! uses the language's own parser.
 
 use std::fmt::Write as _;
 
@@ -9,13 +10,13 @@ use language::template::{CodePiece, Piece};
 use model::outcome::TaskError;
 use serde_json::{Value, json};
 
-/// A place, and the attack that stands in it.
+/// A context and an attack.
 pub type Case = (String, String);
 
-/// The pieces of a place with a value.
-pub fn pieces(place: &str, value: &Value) -> Vec<Piece> {
+/// Pieces of a context with a value.
+pub fn pieces(context: &str, value: &Value) -> Vec<Piece> {
     let mut pieces = Vec::new();
-    for (at, text) in place.split('@').enumerate() {
+    for (at, text) in context.split('@').enumerate() {
         if at > 0 {
             pieces.push(Piece::Value(value.clone()));
         }
@@ -24,22 +25,37 @@ pub fn pieces(place: &str, value: &Value) -> Vec<Piece> {
     pieces
 }
 
-/// The same for programs, in which a template may write JSON.
-pub fn code_pieces(place: &str, value: &Value) -> Vec<CodePiece> {
-    let pieces = pieces(place, value).into_iter();
+/// Pieces of a program.
+pub fn code_pieces(context: &str, value: &Value) -> Vec<CodePiece> {
+    let pieces = pieces(context, value).into_iter();
     let marked = pieces.map(|piece| CodePiece { piece, is_json: false });
     marked.collect()
 }
 
-/// The same with a text that a template wrote as JSON.
-pub fn json_pieces(place: &str, text: &str) -> Vec<CodePiece> {
-    let mut pieces = code_pieces(place, &Value::from(text));
+/// Pieces of a program with JSON text that a template produced.
+pub fn json_pieces(context: &str, text: &str) -> Vec<CodePiece> {
+    let mut pieces = code_pieces(context, &Value::from(text));
     pieces[1].is_json = true;
     pieces
 }
 
-/// JSON values of every type, which code must be able to hold.
-pub fn plain_values() -> Vec<Value> {
+/// Checks that values of every type, and those in `own`, evaluate to themselves in these contexts.
+pub fn check_code_values<E: std::fmt::Debug>(
+    contexts: &[&str],
+    own: impl IntoIterator<Item = Value>,
+    build: impl Fn(&str, &Value) -> String,
+    evaluate: impl Fn(&str) -> Result<Value, E>,
+) {
+    for value in plain_values().into_iter().chain(own) {
+        for context in contexts {
+            let code = build(context, &value);
+            assert_eq!(evaluate(&code).expect(&code), value, "{code}");
+        }
+    }
+}
+
+/// JSON values of every type, each of which must be a valid literal.
+fn plain_values() -> Vec<Value> {
     vec![
         json!(null),
         json!(true),
@@ -53,50 +69,52 @@ pub fn plain_values() -> Vec<Value> {
     ]
 }
 
-/// Checks that a value marked as a program or a name is placed as it is, and that these texts are no names.
+/// Checks that values marked as code or as names are inserted unchanged, and that invalid names are rejected.
 pub fn check_marked_values(
-    place: impl Fn(&[CodePiece]) -> Result<String, TaskError>,
+    write: impl Fn(&[CodePiece]) -> Result<String, TaskError>,
     program: &str,
     name: &str,
     no_names: &[&str],
 ) {
-    let place = |piece| place(&[CodePiece { piece, is_json: false }]);
-    assert_eq!(place(Piece::Raw(program.to_owned())), Ok(program.to_owned()));
-    assert_eq!(place(Piece::Ident(json!(name))), Ok(name.to_owned()));
+    let write = |piece| write(&[CodePiece { piece, is_json: false }]);
+    assert_eq!(write(Piece::Raw(program.to_owned())), Ok(program.to_owned()));
+    assert_eq!(write(Piece::Ident(json!(name))), Ok(name.to_owned()));
     for text in no_names {
-        assert!(place(Piece::Ident(json!(text))).is_err(), "{text}");
+        assert!(write(Piece::Ident(json!(text))).is_err(), "{text}");
     }
 }
 
-/// Every place with every attack.
-pub fn all_cases(places: &[&str], attacks: &[&str]) -> Vec<Case> {
-    let of_place = |place: &&str| {
-        let place = (*place).to_owned();
-        attacks.iter().map(move |attack| (place.clone(), (*attack).to_owned()))
+/// Every context with every attack.
+pub fn all_cases(contexts: &[&str], attacks: &[&str]) -> Vec<Case> {
+    let cases_of_context = |context: &&str| {
+        let context = (*context).to_owned();
+        attacks
+            .iter()
+            .map(move |attack| (context.clone(), (*attack).to_owned()))
     };
-    places.iter().flat_map(of_place).collect()
+    contexts.iter().flat_map(cases_of_context).collect()
 }
 
-/// Values, each in the next place, beginning with the place of this index.
-pub fn cases_from(places: &[&str], first: usize, values: Vec<String>) -> Vec<Case> {
-    let places = places.iter().cycle().skip(first);
-    let places = places.map(|place| (*place).to_owned());
-    places.zip(values).collect()
+/// Pairs each value with the next context, starting at index `first`.
+pub fn cases_from(contexts: &[&str], first: usize, values: Vec<String>) -> Vec<Case> {
+    let contexts = contexts.iter().cycle().skip(first);
+    let contexts = contexts.map(|context| (*context).to_owned());
+    contexts.zip(values).collect()
 }
 
-/// Checks cases one by one, and fails with all that is wrong.
+/// Checks each case and fails with a report of all problems.
 pub fn check(cases: &[Case], problem: impl Fn(&str, &str) -> Option<String>) {
-    let problems = cases.iter().map(|(place, attack)| problem(place, attack));
+    let problems = cases.iter().map(|(context, attack)| problem(context, attack));
     report(cases, problems);
 }
 
-/// Fails if there is a problem with a case, and shows all of them.
+/// Fails with a report if there are problems.
 pub fn report(cases: &[Case], problems: impl IntoIterator<Item = Option<String>>) {
-    let mut shown = String::new();
-    for ((place, attack), problem) in cases.iter().zip(problems) {
+    let mut report = String::new();
+    for ((context, attack), problem) in cases.iter().zip(problems) {
         if let Some(problem) = problem {
-            let _ = writeln!(shown, "{place:?} with {attack:?}: {problem}");
+            let _ = writeln!(report, "{context:?} with {attack:?}: {problem}");
         }
     }
-    assert!(shown.is_empty(), "{shown}");
+    assert!(report.is_empty(), "{report}");
 }

@@ -1,7 +1,7 @@
-//! The tools: one module for each kind. A tool gets a call and returns one `Outcome`.
+//! Tools: one module per kind. A tool gets a call and returns one `Outcome`.
 //!
-//! A call that fails is data, so no tool returns an `Err`: what went wrong is an `Outcome::Error` with a stable code.
-//! Kinds that need the engine (`playbook`, `wait`, `workbook`) are not here.
+//! A failed call is data: an `Outcome::Error` with a stable code. Kinds that need the engine (`playbook`, `wait`,
+//! `workbook`) are not in this crate.
 
 #![cfg_attr(
     test,
@@ -18,7 +18,7 @@
 )]
 #![expect(
     clippy::result_large_err,
-    reason = "the error is the outcome itself and is made once per failed call"
+    reason = "the error is the outcome itself and is created once per failed call"
 )]
 
 mod artifact;
@@ -57,12 +57,14 @@ pub mod sqlite;
 pub mod testing;
 mod transform;
 mod value_placement;
+mod value_text;
 
 pub use artifact::{NatsAddress, NatsBuckets, bytes_to_value, unknown_action_error};
-pub use auth::{auth_text, call_auth, invalid_auth_error};
+pub use auth::{auth_text, call_auth, invalid_auth_error, unresolved_auth_error};
 pub use call::{
     Call, CallSite, DeferredAction, DiscardingLogSink, LogSink, OutputMask, ReferenceResolver, ResultAccess, Timeout,
-    Tool, ToolResult, cancelled_error, scratch_error, store_error, timeout_error, wait_for_timeout, within_limit,
+    Tool, ToolResult, cancelled_error, scratch_error, store_error, stored_outcome, timeout_error, wait_for_timeout,
+    within_limit,
 };
 pub use capture::{OMITTED_SUFFIX, OutputCapture, text_tail};
 pub use declared_environment::declared_environment;
@@ -85,3 +87,4 @@ pub use run_program::{ProgramEnd, ProgramOutput, run_to_end};
 pub use scratch_files::create_named_file;
 pub use shared_resources::SharedResources;
 pub use transform::jq_program;
+pub use value_text::plain_text;

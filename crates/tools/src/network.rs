@@ -75,7 +75,7 @@ impl AllowedTarget {
             TargetPattern::Host(name) => *name == host(),
             TargetPattern::Subdomains(domain) => host()
                 .strip_suffix(domain.as_str())
-                .is_some_and(|rest| rest.ends_with('.')),
+                .is_some_and(|tail| tail.ends_with('.')),
             TargetPattern::Block { address: block, prefix } => is_in_block(address, *block, *prefix),
         };
         fits && (self.port.is_none() || self.port == port)
@@ -95,8 +95,8 @@ impl FromStr for AllowedTarget {
 
 /// Splits a target and its port.
 fn split_port(text: &str) -> Option<(&str, Option<u16>)> {
-    if let Some(rest) = text.strip_prefix('[') {
-        let (inside, after) = rest.split_once(']')?;
+    if let Some(tail) = text.strip_prefix('[') {
+        let (inside, after) = tail.split_once(']')?;
         return match after.strip_prefix(':') {
             Some(port) => Some((inside, Some(port.parse().ok()?))),
             None => after.is_empty().then_some((inside, None)),
@@ -148,13 +148,13 @@ fn is_in_block(address: IpAddr, block: IpAddr, prefix: u8) -> bool {
 mod tests {
     use super::*;
 
-    fn matches_target(hole: &str, host: &str, address: &str, port: u16) -> bool {
-        let hole: AllowedTarget = hole.parse().unwrap();
-        hole.matches(host, address.parse().unwrap(), Some(port))
+    fn matches_target(target: &str, host: &str, address: &str, port: u16) -> bool {
+        let target: AllowedTarget = target.parse().unwrap();
+        target.matches(host, address.parse().unwrap(), Some(port))
     }
 
     #[test]
-    fn a_hole_is_as_wide_as_it_says() {
+    fn an_allowlist_entry_matches_only_its_targets() {
         assert!(matches_target("10.0.0.0/8", "x", "10.1.2.3", 80));
         assert!(!matches_target("10.0.0.0/8", "x", "11.1.2.3", 80));
         assert!(matches_target("0.0.0.0/0", "x", "11.1.2.3", 80));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_nothing_is_refused() {
+    fn invalid_allowlist_entries_are_rejected() {
         for text in ["", "a b", "10.0.0.0/33", "x:port", "*", "[::1", "http://x", "::/129"] {
             assert!(text.parse::<AllowedTarget>().is_err(), "{text}");
         }

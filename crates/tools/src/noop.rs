@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_given_result_is_the_result() {
+    async fn the_field_result_is_the_result() {
         assert_eq!(
             run_noop(json!({"result": [1]}), json!({"a": 1})).await,
             Outcome::ok(json!([1]))
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_in_gives_null() {
+    async fn without_fields_the_result_is_null() {
         assert_eq!(run_noop(json!({}), json!({})).await, Outcome::ok(Value::Null));
     }
 }

@@ -139,11 +139,11 @@ impl ProgramSpec<'_> {
 }
 
 /// Starts a program from a thread that applies the sandbox to itself and then ends.
-fn spawn_confined(command: &mut Command, confines: &SandboxRules) -> Result<Child, StartError> {
+fn spawn_confined(command: &mut Command, rules: &SandboxRules) -> Result<Child, StartError> {
     let runtime = tokio::runtime::Handle::current();
     let spawn = || {
         let _entered = runtime.enter();
-        confines.enforce().map_err(StartError::Sandbox)?;
+        rules.enforce().map_err(StartError::Sandbox)?;
         Ok(command.spawn()?)
     };
     std::thread::scope(|scope| {
@@ -182,7 +182,7 @@ impl ProcessGroup {
 }
 
 impl Drop for ProcessGroup {
-    /// No process that a call has started outlives it.
+    /// No process that a call started outlives the call.
     fn drop(&mut self) {
         self.kill();
     }
@@ -247,13 +247,13 @@ impl OutputPipe {
 
     fn drain_pipe(&mut self, mut consume: impl FnMut(&[u8])) {
         let mut chunk = [0; 16 * 1024];
-        let mut bytes_left = DRAIN_BYTES_MAX;
-        while self.is_open && bytes_left > 0 {
+        let mut remaining_bytes = DRAIN_BYTES_MAX;
+        while self.is_open && remaining_bytes > 0 {
             match rustix::io::read(self.pipe.as_fd(), &mut chunk) {
                 Ok(0) => self.is_open = false,
                 Ok(length) => {
                     consume(&chunk[..length]);
-                    bytes_left = bytes_left.saturating_sub(length);
+                    remaining_bytes = remaining_bytes.saturating_sub(length);
                 }
                 Err(rustix::io::Errno::INTR) => {}
                 Err(_) => break,

@@ -123,11 +123,11 @@ pub fn end_orphans() -> usize {
 fn kill_until_none(find: impl Fn() -> Vec<Pid>) -> usize {
     let mut ended = BTreeSet::new();
     for _ in 0..ORPHAN_SCANS_MAX {
-        let found = find();
-        if found.is_empty() {
+        let processes = find();
+        if processes.is_empty() {
             break;
         }
-        for process in found {
+        for process in processes {
             // The process may have exited already.
             let _ = kill_process(process, Signal::KILL);
             ended.insert(process.as_raw_nonzero());
@@ -164,8 +164,8 @@ fn find_orphans() -> Vec<Pid> {
 fn worker_of(variable: &[u8]) -> Option<Pid> {
     let text = std::str::from_utf8(variable).ok()?;
     let text = text.strip_prefix(MARKER_VARIABLE)?.strip_prefix('=')?;
-    let (worker, rest) = text.split_once('-')?;
-    let (nanos, count) = rest.split_once('-')?;
+    let (worker, tail) = text.split_once('-')?;
+    let (nanos, count) = tail.split_once('-')?;
     u128::from_str_radix(nanos, 16).ok()?;
     count.parse::<u64>().ok()?;
     Pid::from_raw(worker.parse().ok()?)
@@ -180,7 +180,7 @@ fn has_ended(process: Pid) -> bool {
         Ok(()) => {
             let file = format!("/proc/{}/stat", process.as_raw_nonzero());
             let stat = std::fs::read_to_string(file).unwrap_or_default();
-            let state = stat.rsplit_once(')').map(|(_, rest)| rest.trim_start());
+            let state = stat.rsplit_once(')').map(|(_, tail)| tail.trim_start());
             state.is_some_and(|state| state.starts_with(['Z', 'X']))
         }
     }
@@ -217,10 +217,10 @@ mod tests {
     }
 
     #[test]
-    fn what_a_worker_that_is_gone_has_left_is_ended() {
+    fn orphans_of_a_dead_worker_are_killed() {
         let mut worker = Command::new("true").spawn().unwrap();
-        let mut left = start_marked_process(worker.id());
-        let mut kept = start_marked_process(std::process::id());
+        let mut orphan = start_marked_process(worker.id());
+        let mut running = start_marked_process(std::process::id());
         // It has exited, and its parent has not reaped it.
         let deadline = Instant::now() + Duration::from_secs(10);
         let process = Pid::from_child(&worker);
@@ -228,22 +228,22 @@ mod tests {
             std::thread::yield_now();
         }
         // Ignore processes that other tests left on this machine.
-        let ours = [Pid::from_child(&left), Pid::from_child(&kept)];
-        let found = || {
-            let found = find_orphans().into_iter();
-            found.filter(|process| ours.contains(process)).collect()
+        let ours = [Pid::from_child(&orphan), Pid::from_child(&running)];
+        let own_orphans = || {
+            let processes = find_orphans().into_iter();
+            processes.filter(|process| ours.contains(process)).collect()
         };
-        assert_eq!(kill_until_none(found), 1);
-        assert!(!left.wait().unwrap().success());
-        assert!(kept.try_wait().unwrap().is_none(), "its worker is alive");
+        assert_eq!(kill_until_none(own_orphans), 1);
+        assert!(!orphan.wait().unwrap().success());
+        assert!(running.try_wait().unwrap().is_none(), "its worker is alive");
         worker.wait().unwrap();
         assert!(has_ended(process));
-        kept.kill().unwrap();
-        kept.wait().unwrap();
+        running.kill().unwrap();
+        running.wait().unwrap();
     }
 
     #[test]
-    fn only_a_mark_names_a_worker() {
+    fn only_a_valid_marker_names_a_worker() {
         assert_eq!(worker_of(b"NOETL_PROCESS=12-af-3"), Pid::from_raw(12));
         for other in [
             "NOETL_PROCESS=12",

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn only_regular_files_within_the_bound_are_read() {
+    async fn only_regular_files_within_the_limit_are_read() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         std::fs::write(&file, "12345").unwrap();
@@ -67,8 +67,8 @@ mod tests {
         let error = read_regular(&file, 4).await.unwrap_err();
         assert!(matches!(error, FileReadError::TooLarge(4)), "{error:?}");
         let pipe = dir.path().join("pipe");
-        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
-        assert!(made.unwrap().success());
+        let status = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(status.unwrap().success());
         for path in [pipe.as_path(), Path::new("/dev/zero"), dir.path()] {
             let error = read_regular(path, 5).await.unwrap_err();
             assert!(matches!(error, FileReadError::NotRegular), "{error:?}");
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_says_it_is_empty_is_still_bounded() {
+    async fn a_file_that_reports_size_zero_is_still_limited() {
         let maps = Path::new("/proc/self/maps");
         assert_eq!(std::fs::metadata(maps).unwrap().len(), 0);
         let error = read_regular(maps, 10).await.unwrap_err();

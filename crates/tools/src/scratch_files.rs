@@ -27,9 +27,9 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn the_directory_is_made_with_the_first_file_and_again_when_it_is_gone() {
-        let place = tempfile::tempdir().unwrap();
-        let dir = place.path().join(".noetl");
+    fn the_directory_is_created_on_demand() {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join(".noetl");
         for _ in 0..2 {
             assert!(create_unnamed_file(&dir).is_ok());
             fs::remove_dir_all(&dir).unwrap();

@@ -72,9 +72,9 @@ impl ScriptLoader {
     }
 
     async fn load_object(&self, call: &Call, address: ObjectAddress) -> Result<LoadedScript, TaskError> {
-        let place = address.open(script_credential(call), &self.object_access).await?;
-        let name = place.uri();
-        let mut opened = open_object(&place, None).await?;
+        let location = address.open(script_credential(call), &self.object_access).await?;
+        let name = location.uri();
+        let mut opened = open_object(&location, None).await?;
         let mut bytes = Vec::new();
         while let Some(piece) = opened.chunks.next().await {
             let piece = piece.map_err(|error| unreadable_error(&name, &error.to_string()))?;

@@ -79,7 +79,7 @@ pub fn expect_error(outcome: &Outcome) -> &TaskError {
 }
 
 /// Waits until a killed process has disappeared.
-pub async fn wait_until_gone(pid: &str) {
+pub async fn wait_for_exit(pid: &str) {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();

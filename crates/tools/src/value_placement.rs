@@ -1,8 +1,12 @@
-//! Shared code for inserting values into Rhai scripts and jq programs: program parts and texts of values.
+//! Shared code for inserting values into Python, Rhai and jq code: program parts and texts of values.
 
 use language::template::{CodePiece, Piece};
 use model::outcome::{ErrorKind, TaskError};
 use serde_json::Value;
+
+/// Message of a value directly next to a name.
+pub(crate) const VALUE_IN_NAME: &str =
+    "a value cannot be part of a name; mark it with `| ident`, or pass it under `input`";
 
 /// Part of a program: code, or a value that must not become code.
 #[derive(Debug, PartialEq)]
@@ -14,12 +18,12 @@ pub(crate) enum ProgramPart {
 /// Splits a program into parts. Adjacent texts are joined, so that no token is split between two parts.
 pub(crate) fn program_parts(
     pieces: &[CodePiece],
-    to_name: impl Fn(&Value) -> Result<String, TaskError>,
+    to_name: impl for<'v> Fn(&'v Value) -> Result<&'v str, TaskError>,
 ) -> Result<Vec<ProgramPart>, TaskError> {
     let mut parts = Vec::new();
     for CodePiece { piece, is_json } in pieces {
         let text = match piece {
-            Piece::Text(text) | Piece::Raw(text) => text.clone(),
+            Piece::Text(text) | Piece::Raw(text) => text,
             Piece::Ident(value) => to_name(value)?,
             Piece::Value(value) => {
                 parts.push(ProgramPart::Value {
@@ -30,8 +34,8 @@ pub(crate) fn program_parts(
             }
         };
         match parts.last_mut() {
-            Some(ProgramPart::Text(before)) => before.push_str(&text),
-            _ => parts.push(ProgramPart::Text(text)),
+            Some(ProgramPart::Text(before)) => before.push_str(text),
+            _ => parts.push(ProgramPart::Text(text.to_owned())),
         }
     }
     Ok(parts)
@@ -39,25 +43,17 @@ pub(crate) fn program_parts(
 
 /// Value to insert into code: JSON text that a template produced is parsed.
 pub(crate) fn code_value(value: &Value, is_json: bool) -> Value {
-    let read = || serde_json::from_str(value.as_str()?).ok();
-    let parsed: Option<Value> = is_json.then(read).flatten();
+    let parse = || serde_json::from_str(value.as_str()?).ok();
+    let parsed: Option<Value> = is_json.then(parse).flatten();
     parsed.unwrap_or_else(|| value.clone())
-}
-
-/// Text of a value inside a string or a comment: strings as they are, other types as JSON.
-pub(crate) fn plain_text(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
 }
 
 /// The value as a name, if it is valid and not a keyword.
 pub(crate) fn identifier<'v>(value: &'v Value, keywords: &[&str]) -> Option<&'v str> {
     let text = value.as_str()?;
     let is_word = text.chars().all(is_word_character);
-    let begins_well = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    (is_word && begins_well && !keywords.contains(&text)).then_some(text)
+    let has_valid_start = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    (is_word && has_valid_start && !keywords.contains(&text)).then_some(text)
 }
 
 /// Whether a character can be part of a name or a number.

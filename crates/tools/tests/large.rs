@@ -21,7 +21,7 @@ use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 use tools::{Call, DiscardingLogSink, Registry};
 
-const ROW: &str = r#"{"id":12345678,"name":"somebody","note":"a \"line\"","list":[1,2.5,null,true]}"#;
+const ROW: &str = r#"{"id":12345678,"name":"jane doe","note":"a \"line\"","list":[1,2.5,null,true]}"#;
 const ROWS: usize = 2_500_000;
 const GROWTH_KIB_MAX: u64 = 32 * 1024;
 
@@ -57,8 +57,8 @@ fn for_each_chunk(rows: usize, mut take: impl FnMut(&[u8])) {
 fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
-    let words: Vec<&str> = line.unwrap().split_whitespace().collect();
-    words[1].parse().unwrap()
+    let fields: Vec<&str> = line.unwrap().split_whitespace().collect();
+    fields[1].parse().unwrap()
 }
 
 /// Runs the calls and prints the memory growth and reference of the large one.
@@ -70,7 +70,7 @@ async fn receive_large(url: &str) {
     };
     let tool = Registry::builtin(config).get("http").unwrap();
     let bodies = Arc::new(DirBodyStore::open(Path::new(&dir)).unwrap());
-    let mut answers = Vec::new();
+    let mut outcomes = Vec::new();
     let mut peaks = Vec::new();
     for path in ["small", "large"] {
         let mut call = Call::new("http");
@@ -82,11 +82,11 @@ async fn receive_large(url: &str) {
             bytes_max: u64::MAX,
             missing_paths: results::MissingPaths::default(),
         });
-        answers.push(tool.call(call, CancellationToken::new(), &DiscardingLogSink).await);
+        outcomes.push(tool.call(call, CancellationToken::new(), &DiscardingLogSink).await);
         peaks.push(peak_kib());
     }
-    let Some(Outcome::Ok(large)) = answers.pop() else {
-        panic!("{answers:?}")
+    let Some(Outcome::Ok(large)) = outcomes.pop() else {
+        panic!("{outcomes:?}")
     };
     let reference = large.reference.unwrap();
     println!(
@@ -109,12 +109,12 @@ async fn memory_does_not_grow_with_a_response() {
         .output()
         .unwrap();
     let text = String::from_utf8(child.stdout).unwrap();
-    let said = text.lines().find_map(|line| line.strip_prefix("SAID "));
-    let said: Value = serde_json::from_str(said.unwrap_or_else(|| panic!("{text}"))).unwrap();
-    let growth = said["growth"].as_u64().unwrap();
+    let report = text.lines().find_map(|line| line.strip_prefix("SAID "));
+    let report: Value = serde_json::from_str(report.unwrap_or_else(|| panic!("{text}"))).unwrap();
+    let growth = report["growth"].as_u64().unwrap();
     assert!(growth < GROWTH_KIB_MAX, "{growth} KiB more");
-    let meta = &said["reference"]["meta"];
-    assert_eq!(said["reference"]["extracted"]["status_code"], 200);
+    let meta = &report["reference"]["meta"];
+    assert_eq!(report["reference"]["extracted"]["status_code"], 200);
     let sha256 = meta["sha256"].as_str().unwrap();
     let file = dir.path().join("bodies").join(&sha256[..2]).join(&sha256[2..]);
     let bytes = meta["bytes"].as_u64().unwrap();
@@ -133,18 +133,18 @@ fn check_file(file: &Path, sha256: &str, bytes: u64) {
         head.push(byte[0]);
     }
     all.update(&head);
-    let mut seen = head.len() as u64;
+    let mut length = head.len() as u64;
     for_each_chunk(ROWS, |piece| {
-        let mut found = vec![0; piece.len()];
-        file.read_exact(&mut found).unwrap();
-        assert!(found == piece, "the body differs at {seen}");
-        seen += piece.len() as u64;
-        all.update(&found);
+        let mut actual = vec![0; piece.len()];
+        file.read_exact(&mut actual).unwrap();
+        assert!(actual == piece, "the body differs at {length}");
+        length += piece.len() as u64;
+        all.update(&actual);
     });
     let mut tail = Vec::new();
     file.read_to_end(&mut tail).unwrap();
     assert!(tail.starts_with(b",\"url\":") && tail.ends_with(b"}"));
     all.update(&tail);
     assert_eq!(hex::encode(all.finalize()), sha256);
-    assert_eq!(seen + tail.len() as u64, bytes);
+    assert_eq!(length + tail.len() as u64, bytes);
 }

@@ -125,7 +125,7 @@ async fn a_thousand_calls_that_are_ended_leave_no_process() {
 }
 
 #[tokio::test]
-async fn a_process_that_runs_is_counted() {
+async fn a_running_process_is_counted() {
     let registry = Registry::builtin(tools::Config::default());
     let shell = registry.get("shell").unwrap();
     struct ProcessCounter(std::sync::Mutex<usize>, CancellationToken);
@@ -133,20 +133,20 @@ async fn a_process_that_runs_is_counted() {
         fn write_line(&self, _stream: LogStream, _text: &str) {
             // The children print nothing; they have started when they are in the list.
             let deadline = Instant::now() + Duration::from_secs(10);
-            let mut seen = remaining_processes().len();
-            while seen < RUNNING && Instant::now() < deadline {
-                seen = remaining_processes().len();
+            let mut count = remaining_processes().len();
+            while count < RUNNING && Instant::now() < deadline {
+                count = remaining_processes().len();
             }
-            *self.0.lock().unwrap() = seen;
+            *self.0.lock().unwrap() = count;
             self.1.cancel();
         }
     }
     let stop = CancellationToken::new();
-    let seen = ProcessCounter(std::sync::Mutex::default(), stop.clone());
-    shell.call(tool_call("shell"), stop, &seen).await;
+    let counter = ProcessCounter(std::sync::Mutex::default(), stop.clone());
+    shell.call(tool_call("shell"), stop, &counter).await;
     assert!(
-        *seen.0.lock().unwrap() >= RUNNING,
+        *counter.0.lock().unwrap() >= RUNNING,
         "the shell and its children: {:?}",
-        seen.0
+        counter.0
     );
 }

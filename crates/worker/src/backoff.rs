@@ -50,13 +50,13 @@ mod tests {
         for _ in 0..12 {
             backoff.wait().await;
         }
-        let begun = Instant::now();
+        let start = Instant::now();
         backoff.wait().await;
-        let longest = begun.elapsed();
+        let longest = start.elapsed();
         assert!(longest >= DELAY_MAX / 2 && longest <= DELAY_MAX + Duration::from_millis(2));
         backoff.reset();
-        let begun = Instant::now();
+        let start = Instant::now();
         backoff.wait().await;
-        assert!(begun.elapsed() <= DELAY_MIN + Duration::from_millis(2));
+        assert!(start.elapsed() <= DELAY_MIN + Duration::from_millis(2));
     }
 }

@@ -36,30 +36,30 @@ pub(crate) struct PreparedCall<'a> {
     pub(crate) scope: &'a mut Scope,
 }
 
-/// Makes one call and returns its outcome and deferred action. `at` identifies the attempt.
+/// Makes one call and returns its outcome and deferred action. `location` identifies the attempt.
 pub(crate) async fn call_tool(
     command_context: &CommandContext,
     prepared: PreparedCall<'_>,
-    at: &EventLocation,
+    location: &EventLocation,
 ) -> Result<(Outcome, DeferredAction), WorkError> {
     let PreparedCall {
         tool,
         task,
-        rendered: ready,
+        rendered: rendered_call,
         scope,
     } = prepared;
     let mut call = Call {
         kind: task.kind.clone(),
-        fields: ready.fields,
-        pieces: ready.pieces,
-        origins: ready.origins,
-        input: input_map(ready.input.as_ref().map(language::template::LazyValue::json)),
+        fields: rendered_call.fields,
+        pieces: rendered_call.pieces,
+        origins: rendered_call.origins,
+        input: input_map(rendered_call.input.as_ref().map(language::template::LazyValue::json)),
         context: Arc::new(|| Value::Object(Map::new())),
-        spec: ready.knobs,
+        spec: rendered_call.knobs,
         effect: task.effect,
-        timeout: ready.timeout,
+        timeout: rendered_call.timeout,
         idempotency_key: scope.idempotency_key.clone().unwrap_or_else(|| "".into()),
-        attempt: at.attempt,
+        attempt: location.attempt,
         site: CallSite {
             file: command_context.prepared_playbook.file.clone(),
             code_line: task.code_line,
@@ -67,7 +67,7 @@ pub(crate) async fn call_tool(
             base_dir: command_context.prepared_playbook.base_dir.clone(),
         },
         inline_bytes_max: inline_bytes_max(task),
-        result_writer: Some(result_writer(command_context, task, at)),
+        result_writer: Some(result_writer(command_context, task, location)),
         access: Some(lookup::result_access(command_context)),
         deferred: DeferredAction::default(),
     };
@@ -78,17 +78,17 @@ pub(crate) async fn call_tool(
     }
     let log = TaskLog {
         context: command_context,
-        location: at,
+        location,
         task,
         limiter: Mutex::default(),
-        masker: ready.masker.or_else(|| command_context.masker()),
+        masker: rendered_call.masker.or_else(|| command_context.masker()),
         has_open_line: Mutex::default(),
     };
     let afterwards = call.deferred.clone();
-    let missing = call.result_writer.as_ref().map(|keeper| keeper.missing_paths.clone());
+    let missing = call.result_writer.as_ref().map(|writer| writer.missing_paths.clone());
     let outcome = call_until_host_has_room(command_context, tool, call, &log).await?;
     let missing = missing.map(|missing| missing.take()).unwrap_or_default();
-    warn_of_missing(command_context, task, at, &missing);
+    warn_of_missing(command_context, task, location, &missing);
     Ok((outcome, afterwards))
 }
 

@@ -43,8 +43,8 @@ pub(crate) async fn run_claim_loop(shared: Arc<WorkerShared>, stop: Cancellation
         return WorkEnd::Replaced;
     }
     // Deregistering returns unfinished commands to the queue at once, also those of a claim that was still in flight.
-    let left = shared.transport.leave(&shared.config.worker);
-    if !matches!(tokio::time::timeout(LEAVE_TIMEOUT, left).await, Ok(Ok(()))) {
+    let leaving = shared.transport.leave(&shared.config.worker);
+    if !matches!(tokio::time::timeout(LEAVE_TIMEOUT, leaving).await, Ok(Ok(()))) {
         tracing::debug!("failed to deregister worker; its session will expire");
     }
     WorkEnd::Stopped

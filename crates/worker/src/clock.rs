@@ -49,11 +49,11 @@ impl Clock for SystemClock {
 
     async fn sleep_until(&self, due: Time) {
         loop {
-            let left = due.since(self.now());
-            if left.is_zero() {
+            let remaining = due.since(self.now());
+            if remaining.is_zero() {
                 return;
             }
-            tokio::time::sleep(left).await;
+            tokio::time::sleep(remaining).await;
         }
     }
 }

@@ -136,7 +136,7 @@ async fn load_playbook(
 /// Runs the pipeline of a step without a loop.
 async fn run_step_pipeline(context: &CommandContext, resume: Vec<ResumePoint>) -> Result<ReportEnd, WorkError> {
     let step_and_plan = context.step().ok_or_else(|| no_step(context))?;
-    let begun = context.now();
+    let start = context.now();
     let mut pipeline = PipelineRun::new(
         context,
         step_and_plan.0,
@@ -144,12 +144,12 @@ async fn run_step_pipeline(context: &CommandContext, resume: Vec<ResumePoint>) -
         context.location(),
         context.scope(),
     );
-    let mut has_begun = false;
+    let mut has_started = false;
     if let Some(resume) = resume.into_iter().next() {
-        has_begun = resume.started;
+        has_started = resume.started;
         pipeline.restore(resume.continuation).await?;
     }
-    if !has_begun {
+    if !has_started {
         let started = EventBody::StepStarted(EmptyPayload {});
         pipeline.events.push(context.event(context.location(), started));
     }
@@ -169,7 +169,7 @@ async fn run_step_pipeline(context: &CommandContext, resume: Vec<ResumePoint>) -
     if let Some(body) = body {
         pipeline
             .events
-            .push(context.event_with_duration(context.location(), body, begun));
+            .push(context.event_with_duration(context.location(), body, start));
     }
     context.lease.push(&mut pipeline.events);
     Ok(end)
@@ -188,9 +188,9 @@ async fn prepare_loop(context: &CommandContext, resume: Vec<ResumePoint>) -> Res
     match (&loop_.collection, &plan.cursor_claim_plan) {
         (Collection::In(tree), _) => prepare::prepare_elements(context, loop_step, tree).await,
         (Collection::Cursor(claim), Some(plan)) => {
-            let begun = resume.into_iter().next();
-            let begun = begun.map(|resume| resume.continuation);
-            cursor_claim::claim_frame(context, loop_step, claim, plan, begun).await
+            let resume = resume.into_iter().next();
+            let continuation = resume.map(|resume| resume.continuation);
+            cursor_claim::claim_frame(context, loop_step, claim, plan, continuation).await
         }
         (Collection::Cursor(_), None) => Err(no_step(context).into()),
     }

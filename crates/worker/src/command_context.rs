@@ -161,14 +161,14 @@ impl CommandContext {
     }
 
     /// Builds an event with the current time.
-    pub(crate) fn event(&self, at: EventLocation, body: EventBody) -> ReportedEvent {
-        worker_event(&self.shared, self.execution(), at, body)
+    pub(crate) fn event(&self, location: EventLocation, body: EventBody) -> ReportedEvent {
+        worker_event(&self.shared, self.execution(), location, body)
     }
 
-    /// Builds an event with the duration since `begun`.
-    pub(crate) fn event_with_duration(&self, at: EventLocation, body: EventBody, begun: Time) -> ReportedEvent {
-        let mut event = self.event(at, body);
-        event.duration_ms = Some(elapsed_millis(event.timestamp, begun));
+    /// Builds an event with the duration since `start`.
+    pub(crate) fn event_with_duration(&self, location: EventLocation, body: EventBody, start: Time) -> ReportedEvent {
+        let mut event = self.event(location, body);
+        event.duration_ms = Some(elapsed_millis(event.timestamp, start));
         event
     }
 
@@ -192,17 +192,17 @@ pub(crate) fn is_parallel(step: &Step) -> bool {
 pub(crate) fn worker_event(
     shared: &WorkerShared,
     execution: ExecutionId,
-    at: EventLocation,
+    location: EventLocation,
     body: EventBody,
 ) -> ReportedEvent {
     ReportedEvent {
         source: EventSource::Worker,
         worker_id: Some(shared.config.worker.clone()),
-        ..ReportedEvent::new(None, execution, shared.config.clock.now(), at, body)
+        ..ReportedEvent::new(None, execution, shared.config.clock.now(), location, body)
     }
 }
 
 /// Returns the whole milliseconds between two times.
-pub(crate) fn elapsed_millis(now: Time, begun: Time) -> u64 {
-    u64::try_from(now.since(begun).as_millis()).unwrap_or(u64::MAX)
+pub(crate) fn elapsed_millis(now: Time, start: Time) -> u64 {
+    u64::try_from(now.since(start).as_millis()).unwrap_or(u64::MAX)
 }

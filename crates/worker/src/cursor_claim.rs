@@ -20,10 +20,10 @@ pub(crate) async fn claim_frame(
     loop_step: LoopStep<'_>,
     claim: &CursorClaim,
     plan: &StepPlan,
-    begun: Option<Continuation>,
+    continuation: Option<Continuation>,
 ) -> Result<ReportEnd, WorkError> {
     let mut pipeline = PipelineRun::new(context, &claim.step, plan, context.location(), context.scope());
-    if let Some(continuation) = begun {
+    if let Some(continuation) = continuation {
         pipeline.restore(continuation).await?;
     }
     let end = match pipeline.run().await {

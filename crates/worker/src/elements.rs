@@ -27,7 +27,6 @@ const WINDOW_BYTES: usize = 1024 * 1024;
 /// Maximum number of elements to read from a stored list at once.
 const WINDOW_ELEMENTS: u64 = 1_000;
 
-type Key = (ExecutionId, Seq);
 type ElementsCell = Arc<OnceCell<Arc<LoopElements>>>;
 
 /// Elements that one event defines.
@@ -56,7 +55,7 @@ pub(crate) struct ElementWindow {
 /// Cache of lists.
 #[derive(Default)]
 pub(crate) struct ElementCache {
-    entries: Mutex<VecDeque<(Key, ElementsCell)>>,
+    entries: Mutex<VecDeque<((ExecutionId, Seq), ElementsCell)>>,
 }
 
 impl ElementCache {
@@ -68,7 +67,7 @@ impl ElementCache {
     }
 
     /// Returns the cache entry of a list; evicts the least recently used entry if the cache is full.
-    fn cell(&self, key: Key) -> ElementsCell {
+    fn cell(&self, key: (ExecutionId, Seq)) -> ElementsCell {
         let mut entries = self.entries.lock().expect("the lock is not poisoned");
         let position = entries.iter().position(|(entry_key, _)| *entry_key == key);
         let entry = position.and_then(|index| entries.remove(index));
@@ -88,7 +87,7 @@ impl LoopElements {
         self.first_index
             + match &self.storage {
                 ElementStorage::Inline(values) => values.len() as u64,
-                ElementStorage::Stored(_, places) => places.total,
+                ElementStorage::Stored(_, offsets) => offsets.total,
                 ElementStorage::Range(range) => range.len(),
             }
     }
@@ -100,16 +99,16 @@ impl LoopElements {
         window: &tokio::sync::Mutex<ElementWindow>,
         index: u64,
     ) -> Result<Value, WorkError> {
-        let index = (index.checked_sub(self.first_index)).ok_or_else(|| no_element(index))?;
-        let (reference, places) = match &self.storage {
+        let index = (index.checked_sub(self.first_index)).ok_or_else(|| no_element_error(index))?;
+        let (reference, offsets) = match &self.storage {
             ElementStorage::Inline(values) => {
-                return element_at(values, index).ok_or_else(|| no_element(index));
+                return element_at(values, index).ok_or_else(|| no_element_error(index));
             }
             ElementStorage::Range(range) => {
                 let item = range.item(index).map(Value::from);
-                return item.ok_or_else(|| no_element(index));
+                return item.ok_or_else(|| no_element_error(index));
             }
-            ElementStorage::Stored(reference, places) => (reference, places),
+            ElementStorage::Stored(reference, offsets) => (reference, offsets),
         };
         let mut window = window.lock().await;
         let within = index.checked_sub(window.first_index);
@@ -118,10 +117,10 @@ impl LoopElements {
         }
         let bodies = &context.shared.config.bodies;
         let indices = index..index.saturating_add(WINDOW_ELEMENTS);
-        let read = || results::read_elements(&**bodies, reference, places, indices.clone(), WINDOW_BYTES);
+        let read = || results::read_elements(&**bodies, reference, offsets, indices.clone(), WINDOW_BYTES);
         window.values = load::retry_read(context, reference, read).await?;
         window.first_index = index;
-        element_at(&window.values, 0).ok_or_else(|| no_element(index))
+        element_at(&window.values, 0).ok_or_else(|| no_element_error(index))
     }
 }
 
@@ -132,35 +131,35 @@ fn element_at(values: &[Value], index: u64) -> Option<Value> {
 async fn load_elements(context: &CommandContext, started: Seq) -> Result<Arc<LoopElements>, WorkError> {
     let events = load::load_events(context, &[started]).await?;
     let (first, inline, reference) = match events.first().map(|event| &event.body) {
-        Some(EventBody::LoopStarted(begun)) => {
-            if let Some(range) = begun.range {
-                let elements = ElementStorage::Range(range);
+        Some(EventBody::LoopStarted(started)) => {
+            if let Some(range) = started.range {
+                let storage = ElementStorage::Range(range);
                 return Ok(Arc::new(LoopElements {
                     first_index: 0,
-                    storage: elements,
+                    storage,
                 }));
             }
-            let reference = begun.collection_ref.as_ref();
-            (0, begun.collection.as_ref(), reference)
+            let reference = started.collection_ref.as_ref();
+            (0, started.collection.as_ref(), reference)
         }
         Some(EventBody::FrameClaimed(frame)) => (frame.from, None, Some(&frame.collection_ref)),
         _ => return Err(no_elements_error(started).into()),
     };
-    let elements = match (inline, reference) {
+    let storage = match (inline, reference) {
         (Some(raw), _) => inline_elements(raw.to_value()),
         (None, Some(reference)) => {
-            let places = reference.meta.location.get(ELEMENT_OFFSETS_KEY).cloned();
-            match places.and_then(|places| serde_json::from_value(places).ok()) {
-                Some(places) => Some(ElementStorage::Stored(reference.clone(), places)),
+            let offsets = reference.meta.location.get(ELEMENT_OFFSETS_KEY).cloned();
+            match offsets.and_then(|offsets| serde_json::from_value(offsets).ok()) {
+                Some(offsets) => Some(ElementStorage::Stored(reference.clone(), offsets)),
                 None => inline_elements(load::load_body(context, reference).await?),
             }
         }
         (None, None) => None,
     };
-    let elements = elements.ok_or_else(|| no_elements_error(started))?;
+    let storage = storage.ok_or_else(|| no_elements_error(started))?;
     Ok(Arc::new(LoopElements {
         first_index: first,
-        storage: elements,
+        storage,
     }))
 }
 
@@ -176,7 +175,7 @@ fn no_elements_error(started: Seq) -> TaskError {
     TaskError::new(ErrorKind::Storage, "REFERENCE_NOT_AVAILABLE", message)
 }
 
-fn no_element(index: u64) -> WorkError {
+fn no_element_error(index: u64) -> WorkError {
     let message = format!("the loop has no element at index {index}");
     TaskError::new(ErrorKind::Storage, "REFERENCE_NOT_AVAILABLE", message).into()
 }

@@ -19,41 +19,41 @@ impl PipelineRun<'_> {
     /// Applies the task's policy to an outcome and records the result.
     pub(crate) async fn finish_attempt(
         &mut self,
-        run: &TaskAttempt<'_>,
+        attempt: &TaskAttempt<'_>,
         mut outcome: Outcome,
     ) -> Result<(), WorkError> {
         self.mask_outcome(&mut outcome);
-        let at = self.task_location(run);
-        let begun = self.scope.now.unwrap_or(self.started_at);
-        let begun = if run.kind == AttemptKind::Resumed {
+        let at = self.task_location(attempt);
+        let start = self.scope.now.unwrap_or(self.started_at);
+        let start = if attempt.kind == AttemptKind::Resumed {
             self.started_at
         } else {
-            begun
+            start
         };
-        let took = elapsed_millis(self.context.now(), begun);
+        let took = elapsed_millis(self.context.now(), start);
         let meta = outcome.meta_mut();
         meta.entry("duration_ms").or_insert_with(|| took.into());
-        meta.entry("attempt").or_insert_with(|| run.attempt.into());
-        let outcome = store_results::store_large_result(self.context, run.task, &at, outcome).await?;
+        meta.entry("attempt").or_insert_with(|| attempt.attempt.into());
+        let outcome = store_results::store_large_result(self.context, attempt.task, &at, outcome).await?;
         self.scope.loaded = self.context.loaded_values();
-        let (mut settled, mut outcome) = self.apply_policy(run, outcome).await?;
-        match store_results::store_large_writes(self.context, &at, &mut settled).await {
+        let (mut record, mut outcome) = self.apply_policy(attempt, outcome).await?;
+        match store_results::store_large_writes(self.context, &at, &mut record).await {
             Ok(()) => {}
             Err(WorkError::Failed(error)) => {
-                (settled, outcome) = self.apply_policy(run, Outcome::error(*error)).await?;
+                (record, outcome) = self.apply_policy(attempt, Outcome::error(*error)).await?;
             }
             Err(WorkError::Interrupted) => return Err(WorkError::Interrupted),
         }
-        if let Some(error) = settled.size_error() {
+        if let Some(error) = record.size_error() {
             let position = self.position();
             outcome = Outcome::error(error);
-            settled = pipeline::fail_without_policy(run, &outcome, &position);
+            record = pipeline::fail_without_policy(attempt, &outcome, &position);
         }
         if outcome.failure().is_some() {
             // The log does not contain the result of the call, so its deferred action must not run.
             self.deferred = DeferredAction::default();
         }
-        self.record_outcome(run, settled, outcome, took);
+        self.record_outcome(attempt, record, outcome, took);
         Ok(())
     }
 
@@ -68,7 +68,7 @@ impl PipelineRun<'_> {
     /// Applies the policy. If a rule needs a body that cannot be loaded, the load error becomes the outcome.
     async fn apply_policy(
         &mut self,
-        run: &TaskAttempt<'_>,
+        attempt: &TaskAttempt<'_>,
         outcome: Outcome,
     ) -> Result<(OutcomeRecord, Outcome), WorkError> {
         let mut outcome = outcome;
@@ -76,9 +76,9 @@ impl PipelineRun<'_> {
         loop {
             let position = self.position();
             let step = self.step;
-            let judge = |scope: &Scope| pipeline::apply_policy(step, run, &outcome, scope, &position);
+            let judge = |scope: &Scope| pipeline::apply_policy(step, attempt, &outcome, scope, &position);
             match load::render_with_loading(self.context, &mut self.scope, judge).await {
-                Ok(settled) => return Ok((settled, outcome)),
+                Ok(record) => return Ok((record, outcome)),
                 Err(ResolveError::Interrupted) => return Err(WorkError::Interrupted),
                 Err(ResolveError::Missing(error)) if !has_replaced => {
                     has_replaced = true;
@@ -86,9 +86,9 @@ impl PipelineRun<'_> {
                 }
                 // If rules need missing data even to handle its absence, they see empty values.
                 Err(ResolveError::Missing(_) | ResolveError::Template(_)) => {
-                    let missing = pipeline::apply_policy(step, run, &outcome, &self.scope, &position);
+                    let missing = pipeline::apply_policy(step, attempt, &outcome, &self.scope, &position);
                     match missing {
-                        Ok(settled) => return Ok((settled, outcome)),
+                        Ok(record) => return Ok((record, outcome)),
                         Err(RenderError::Needs(needs)) => self.mark_missing(&needs),
                         Err(RenderError::Failed { .. }) => return Err(WorkError::Interrupted),
                     }
@@ -132,8 +132,8 @@ impl PipelineRun<'_> {
     }
 
     /// Records the events of an outcome and updates the scope of the pipeline.
-    fn record_outcome(&mut self, run: &TaskAttempt<'_>, settled: OutcomeRecord, outcome: Outcome, took: u64) {
-        for draft in settled.events {
+    fn record_outcome(&mut self, attempt: &TaskAttempt<'_>, record: OutcomeRecord, outcome: Outcome, took: u64) {
+        for draft in record.events {
             let mut event = self.context.event(draft.location, draft.body);
             match &event.body {
                 EventBody::TaskDone(_) | EventBody::TaskFailed(_) => {
@@ -146,11 +146,11 @@ impl PipelineRun<'_> {
             }
             self.record_event(event);
         }
-        pipeline::apply_writes(&mut self.scope, &settled.writes);
+        pipeline::apply_writes(&mut self.scope, &record.writes);
         if is_parallel(self.step) {
-            ctx::append_patch(&mut self.ctx_patch, &settled.writes.ctx);
+            ctx::append_patch(&mut self.ctx_patch, &record.writes.ctx);
         }
-        self.failure = settled.failure;
-        pipeline::expose_outcome(&mut self.scope, run, settled.page, outcome);
+        self.failure = record.failure;
+        pipeline::expose_outcome(&mut self.scope, attempt, record.page, outcome);
     }
 }

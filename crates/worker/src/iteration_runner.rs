@@ -158,8 +158,8 @@ impl<'h> IterationRunner<'h> {
         let mut has_failed = false;
         let mut was_interrupted = false;
         loop {
-            let may_begin = |running: usize| running < permits && !has_failed && lease.may_start();
-            while may_begin(running.len()) && !batcher.is_full() {
+            let may_start = |running: usize| running < permits && !has_failed && lease.may_start();
+            while may_start(running.len()) && !batcher.is_full() {
                 let Some((index, resume)) = indices.next() else {
                     break;
                 };
@@ -199,23 +199,23 @@ impl<'h> IterationRunner<'h> {
     }
 
     async fn run_iteration(&self, index: u64, resume: Option<ResumePoint>) -> IterationEnd {
-        let begun = self.context.now();
-        let at = self.location.clone().with_iteration(Some(index));
+        let start = self.context.now();
+        let location = self.location.clone().with_iteration(Some(index));
         let (scope, mut restored) = match self.iteration_scope(index).await {
             Ok(scope) => (scope, Ok(())),
             Err(work_error) => (self.scope.clone(), Err(work_error)),
         };
-        let mut pipeline = PipelineRun::new(self.context, self.step.0, self.step.1, at.clone(), scope);
-        let mut has_begun = false;
+        let mut pipeline = PipelineRun::new(self.context, self.step.0, self.step.1, location.clone(), scope);
+        let mut has_started = false;
         if let Some(resume) = resume {
-            has_begun = resume.started;
+            has_started = resume.started;
             if restored.is_ok() {
                 restored = pipeline.restore(resume.continuation).await;
             }
         }
-        if !has_begun {
+        if !has_started {
             let started = EventBody::IterationStarted(EmptyPayload {});
-            pipeline.events.push(self.context.event(at.clone(), started));
+            pipeline.events.push(self.context.event(location.clone(), started));
         }
         let ended = match restored {
             Ok(()) => pipeline.run().await,
@@ -236,7 +236,9 @@ impl<'h> IterationRunner<'h> {
             PipelineEnd::Suspended | PipelineEnd::Interrupted => None,
         };
         if let Some(body) = body {
-            pipeline.events.push(self.context.event_with_duration(at, body, begun));
+            pipeline
+                .events
+                .push(self.context.event_with_duration(location, body, start));
         }
         self.context.lease.push(&mut pipeline.events);
         IterationEnd {

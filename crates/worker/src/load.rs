@@ -27,7 +27,7 @@ const ROUNDS_MAX: usize = 8;
 const EVENTS_MAX: usize = 1_000;
 
 /// Maximum number of attempts to read a body.
-const BODY_TRIES_MAX: u32 = 6;
+const BODY_ATTEMPTS_MAX: u32 = 6;
 
 /// Maximum number of retries for secrets that are temporarily unavailable.
 const DENIALS_MAX: u32 = 5;
@@ -69,7 +69,7 @@ pub(crate) async fn render_with_loading<T>(
                 let before = std::mem::replace(&mut scope.loaded, more);
                 restore_evicted(scope, &before);
             }
-            Err(failed) => return Err(ResolveError::Template(failed)),
+            Err(error) => return Err(ResolveError::Template(error)),
         }
     }
     let message = format!("a template still requests more data after {ROUNDS_MAX} rounds of loading");
@@ -79,8 +79,8 @@ pub(crate) async fn render_with_loading<T>(
 
 /// Restores bodies that the cache evicted: this rendering needs them together with the newly loaded ones.
 fn restore_evicted(scope: &mut Scope, before: &LoadedValues) {
-    let is_gone = |uri: &String| !scope.loaded.bodies.contains_key(uri);
-    let evicted: Vec<_> = before.bodies.iter().filter(|(uri, _)| is_gone(uri)).collect();
+    let is_evicted = |uri: &String| !scope.loaded.bodies.contains_key(uri);
+    let evicted: Vec<_> = before.bodies.iter().filter(|(uri, _)| is_evicted(uri)).collect();
     if !evicted.is_empty() {
         let evicted = evicted.into_iter().map(|(uri, body)| (uri.clone(), body.clone()));
         Arc::make_mut(&mut scope.loaded).bodies.extend(evicted);
@@ -121,12 +121,12 @@ pub(crate) async fn load_needs(context: &CommandContext, needs: &[Need]) -> Resu
     }
     if !seqs.is_empty() {
         for event in load_events(context, &seqs).await? {
-            let outcome = recorded_outcome(&event).ok_or_else(|| no_outcome(event.seq))?;
+            let outcome = recorded_outcome(&event).ok_or_else(|| no_outcome_error(event.seq))?;
             more.outcomes.insert(event.seq, Arc::new(outcome));
         }
         let missing = seqs.iter().find(|seq| !more.outcomes.contains_key(*seq));
         if let Some(seq) = missing {
-            return Err(no_outcome(*seq).into());
+            return Err(no_outcome_error(*seq).into());
         }
     }
     Ok(context.add_loaded(more, sizes))
@@ -142,7 +142,7 @@ pub(crate) fn recorded_outcome(event: &Event) -> Option<Outcome> {
     }
 }
 
-fn no_outcome(seq: Seq) -> TaskError {
+fn no_outcome_error(seq: Seq) -> TaskError {
     let message = format!("event {seq} contains no outcome");
     TaskError::new(ErrorKind::Storage, "REFERENCE_NOT_AVAILABLE", message)
 }
@@ -196,7 +196,7 @@ where
     F: Future<Output = Result<T, results::Error>>,
 {
     let mut backoff = RetryBackoff::default();
-    let mut tries = 1;
+    let mut attempts = 1;
     loop {
         let read = tokio::select! {
             read = read() => read,
@@ -205,9 +205,9 @@ where
         };
         match read {
             Ok(value) => return Ok(value),
-            Err(error) if error.is_retryable() && tries < BODY_TRIES_MAX => {
+            Err(error) if error.is_retryable() && attempts < BODY_ATTEMPTS_MAX => {
                 tracing::debug!(%error, uri = reference.uri, "failed to read stored result; retrying");
-                tries += 1;
+                attempts += 1;
                 wait_before_retry(context, &mut backoff).await?;
             }
             Err(error) => {
@@ -223,14 +223,14 @@ where
 }
 
 /// Sends a request to the server and retries it until the server responds or the worker is stopped.
-pub(crate) async fn call_with_retry<T, F>(context: &CommandContext, mut ask: impl FnMut() -> F) -> Result<T, WorkError>
+pub(crate) async fn call_with_retry<T, F>(context: &CommandContext, mut call: impl FnMut() -> F) -> Result<T, WorkError>
 where
     F: Future<Output = Result<T, wire::Error>>,
 {
     let mut backoff = RetryBackoff::default();
     let mut denials = 0;
     loop {
-        match ask().await {
+        match call().await {
             Ok(reply) => return Ok(reply),
             Err(wire::Error::SecretsRefused { is_passing: true, .. }) if denials < DENIALS_MAX => {
                 denials += 1;

@@ -22,8 +22,8 @@ pub(crate) struct ManifestBodyStore {
 
 impl ManifestBodyStore {
     async fn open_manifest(&self, manifest: &ResultRef) -> Result<ByteStream, Error> {
-        let pieces = self.transport.manifest(manifest).await;
-        pieces.map_err(|error| match error {
+        let chunks = self.transport.manifest(manifest).await;
+        chunks.map_err(|error| match error {
             wire::Error::NotFound(_) => Error::NotAvailable {
                 uri: manifest.uri.clone(),
             },
@@ -60,10 +60,10 @@ impl BodyStore for ManifestBodyStore {
         if reference.kind != RefKind::Manifest {
             return self.bodies.get(reference).await;
         }
-        let mut pieces = self.open_manifest(reference).await?;
+        let mut chunks = self.open_manifest(reference).await?;
         let mut bytes = BytesMut::new();
-        while let Some(piece) = results::next_chunk(&mut pieces).await? {
-            bytes.extend_from_slice(&piece);
+        while let Some(chunk) = results::next_chunk(&mut chunks).await? {
+            bytes.extend_from_slice(&chunk);
             if bytes.len() as u64 > IN_MEMORY_BYTES_MAX {
                 return Err(too_large());
             }
@@ -90,24 +90,24 @@ impl BodyStore for ManifestBodyStore {
 }
 
 /// Cuts a range of bytes from a stream.
-fn slice_stream(pieces: ByteStream, range: Range<u64>) -> ByteStream {
+fn slice_stream(chunks: ByteStream, range: Range<u64>) -> ByteStream {
     let mut passed = 0;
     let end = range.end;
-    let within = pieces.map(move |piece| {
-        piece.map(|piece| {
-            let chunk_range = passed..passed + piece.len() as u64;
+    let within = chunks.map(move |chunk| {
+        chunk.map(|chunk| {
+            let chunk_range = passed..passed + chunk.len() as u64;
             passed = chunk_range.end;
             let from = range.start.clamp(chunk_range.start, chunk_range.end) - chunk_range.start;
             let to = range.end.clamp(chunk_range.start, chunk_range.end) - chunk_range.start;
-            let index = |at: u64| usize::try_from(at).unwrap_or(piece.len());
-            (chunk_range.start, piece.slice(index(from)..index(to.max(from))))
+            let index = |at: u64| usize::try_from(at).unwrap_or(chunk.len());
+            (chunk_range.start, chunk.slice(index(from)..index(to.max(from))))
         })
     });
-    let is_before_end = move |piece: &std::io::Result<(u64, Bytes)>| {
-        future::ready(piece.as_ref().is_ok_and(|(start, _)| *start < end) || piece.is_err())
+    let is_before_end = move |chunk: &std::io::Result<(u64, Bytes)>| {
+        future::ready(chunk.as_ref().is_ok_and(|(start, _)| *start < end) || chunk.is_err())
     };
     let overlap = within.take_while(is_before_end);
-    Box::pin(overlap.map(|piece| piece.map(|(_, bytes)| bytes)))
+    Box::pin(overlap.map(|chunk| chunk.map(|(_, bytes)| bytes)))
 }
 
 #[cfg(test)]
@@ -125,12 +125,12 @@ mod tests {
             (8..99, "89"),
             (20..30, ""),
         ] {
-            let pieces = text.as_bytes().chunks(3);
-            let pieces: Vec<_> = pieces.map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
-            let mut slices = slice_stream(Box::pin(futures_util::stream::iter(pieces)), range.clone());
+            let chunks = text.as_bytes().chunks(3);
+            let chunks: Vec<_> = chunks.map(|chunk| Ok(Bytes::copy_from_slice(chunk))).collect();
+            let mut slices = slice_stream(Box::pin(futures_util::stream::iter(chunks)), range.clone());
             let mut slice = Vec::new();
-            while let Some(piece) = slices.next().await {
-                slice.extend_from_slice(&piece.expect("reading from memory does not fail"));
+            while let Some(chunk) = slices.next().await {
+                slice.extend_from_slice(&chunk.expect("reading from memory does not fail"));
             }
             assert_eq!(String::from_utf8(slice).expect("text"), expected, "{range:?}");
         }

@@ -123,24 +123,24 @@ impl<'h> PipelineRun<'h> {
         loop {
             let now = self.context.now();
             match pipeline::next_action(self.step, &self.continuation, now) {
-                NextAction::Run(run) => {
+                NextAction::Run(attempt) => {
                     self.report_effects().await?;
                     if !self.context.lease.may_start() {
                         return Err(WorkError::Interrupted);
                     }
-                    match self.run_attempt(&run, now).await? {
-                        AttemptEnd::Outcome(outcome) => self.finish_attempt(&run, *outcome).await?,
+                    match self.run_attempt(&attempt, now).await? {
+                        AttemptEnd::Outcome(outcome) => self.finish_attempt(&attempt, *outcome).await?,
                         AttemptEnd::Suspended => return Ok(PipelineEnd::Suspended),
                     }
                     self.run_deferred().await?;
                 }
                 NextAction::Answered {
-                    attempt: run,
-                    signal_seq: by,
+                    attempt,
+                    awaited_seq: by,
                     started_seq: since,
                 } => {
                     let outcome = self.load_awaited_outcome(by, since).await?;
-                    self.finish_attempt(&run, outcome).await?;
+                    self.finish_attempt(&attempt, outcome).await?;
                 }
                 NextAction::WaitUntil(due) => {
                     self.report_before_wait(due).await?;
@@ -173,9 +173,9 @@ impl<'h> PipelineRun<'h> {
 
     /// Runs the deferred action of a call after its outcome is recorded.
     async fn run_deferred(&mut self) -> Result<(), WorkError> {
-        if let Some(rest) = self.deferred.take() {
+        if let Some(deferred) = self.deferred.take() {
             self.report().await?;
-            rest.await;
+            deferred.await;
         }
         Ok(())
     }
@@ -195,57 +195,57 @@ impl<'h> PipelineRun<'h> {
     }
 
     /// Runs one attempt of a task.
-    async fn run_attempt(&mut self, run: &TaskAttempt<'h>, now: Time) -> Result<AttemptEnd, WorkError> {
-        let at = self.task_location(run);
-        if run.kind == AttemptKind::First {
+    async fn run_attempt(&mut self, attempt: &TaskAttempt<'h>, now: Time) -> Result<AttemptEnd, WorkError> {
+        let location = self.task_location(attempt);
+        if attempt.kind == AttemptKind::First {
             self.started_at = now;
         }
-        self.scope.task = Some(run.task.label.clone());
-        self.scope.attempt = Some(run.attempt);
+        self.scope.task = Some(attempt.task.label.clone());
+        self.scope.attempt = Some(attempt.attempt);
         self.scope.now = Some(now);
         self.scope.input = LazyValue::default();
-        let key = pipeline::idempotency_key(self.context.execution(), &at);
+        let key = pipeline::idempotency_key(self.context.execution(), &location);
         self.scope.idempotency_key = Some(key.into());
-        let (step, task) = (self.step, run.task);
+        let (step, task) = (self.step, attempt.task);
         let render = |scope: &Scope| render::render_call(step, task, scope);
-        let ready = match self.load_keychain(run).await {
+        let rendered_call = match self.load_keychain(attempt).await {
             Ok(()) => load::render_with_loading(self.context, &mut self.scope, render).await,
             Err(error) => Err(error.into()),
         };
         self.scope.keychain = None;
-        let ready = match ready {
-            Ok(ready) => self
-                .substitute_credentials(run, ready)
+        let rendered_call = match rendered_call {
+            Ok(rendered_call) => self
+                .substitute_credentials(attempt, rendered_call)
                 .await
                 .map_err(ResolveError::from),
             Err(unresolved) => Err(unresolved),
         };
-        let ready = match ready {
-            Ok(ready) => ready,
+        let rendered_call = match rendered_call {
+            Ok(rendered_call) => rendered_call,
             Err(unresolved) => {
-                let outcome = self.render_failure_outcome(run, unresolved)?;
+                let outcome = self.render_failure_outcome(attempt, unresolved)?;
                 let started = TaskStarted {
                     inputs: None,
                     request: None,
                     awaits: None,
                 };
-                self.record_start(run, &at, started);
+                self.record_start(attempt, &location, started);
                 return Ok(AttemptEnd::from_outcome(outcome));
             }
         };
-        if let Some(input) = &ready.input {
+        if let Some(input) = &rendered_call.input {
             self.scope.input = LazyValue::new(input.masked());
         }
-        self.dispatch_task(run, at, ready).await
+        self.dispatch_task(attempt, location, rendered_call).await
     }
 
     async fn dispatch_task(
         &mut self,
-        run: &TaskAttempt<'h>,
-        at: EventLocation,
-        mut ready: RenderedCall,
+        attempt: &TaskAttempt<'h>,
+        location: EventLocation,
+        mut rendered_call: RenderedCall,
     ) -> Result<AttemptEnd, WorkError> {
-        let index = self.step.task(run.task.label.as_str());
+        let index = self.step.task(attempt.task.label.as_str());
         let (index, _) = index.expect("the task belongs to the step");
         let plan = self.plan;
         let records_call = match &plan.tasks[index].binding {
@@ -253,40 +253,43 @@ impl<'h> PipelineRun<'h> {
             _ => true,
         };
         if records_call {
-            self.mask_rendered_call(&mut ready);
+            self.mask_rendered_call(&mut rendered_call);
         }
         // A retry of a tool is recorded without inputs and request. A task that waits records `task.started` for each
         // attempt.
-        let is_recorded = run.kind == AttemptKind::First || !matches!(plan.tasks[index].binding, ToolBinding::Tool(_));
+        let is_recorded =
+            attempt.kind == AttemptKind::First || !matches!(plan.tasks[index].binding, ToolBinding::Tool(_));
         let started = TaskStarted {
-            inputs: ready.inputs.clone().filter(|_| is_recorded),
-            request: is_recorded.then(|| self.rendered_request(&ready)).flatten(),
+            inputs: rendered_call.inputs.clone().filter(|_| is_recorded),
+            request: is_recorded.then(|| self.rendered_request(&rendered_call)).flatten(),
             awaits: None,
         };
         match &plan.tasks[index].binding {
             ToolBinding::Tool(tool) => {
-                self.record_start(run, &at, started);
+                self.record_start(attempt, &location, started);
                 let is_pure = plan.tasks[index].is_pure;
-                self.call_tool(run, &at, tool, is_pure, ready).await
+                self.call_tool(attempt, &location, tool, is_pure, rendered_call).await
             }
             ToolBinding::Child => {
-                let awaits = pipeline::parse_child_task(run.task, rendered_task(&ready), &self.scope);
-                Ok(self.suspend(run, &at, started, awaits))
+                let awaits = pipeline::parse_child_task(attempt.task, rendered_task(&rendered_call), &self.scope);
+                Ok(self.suspend(attempt, &location, started, awaits))
             }
-            ToolBinding::Wait => match pipeline::parse_wait_task(run.task, rendered_task(&ready), self.context.now()) {
-                Ok(WaitAction::Sleep(due)) => {
-                    self.record_start(run, &at, started);
-                    self.report_before_wait(due).await?;
-                    self.sleep_until(due).await?;
-                    let fired = json!({"fired_at": self.context.now()});
-                    Ok(AttemptEnd::from_outcome(Outcome::ok(fired)))
+            ToolBinding::Wait => {
+                match pipeline::parse_wait_task(attempt.task, rendered_task(&rendered_call), self.context.now()) {
+                    Ok(WaitAction::Sleep(due)) => {
+                        self.record_start(attempt, &location, started);
+                        self.report_before_wait(due).await?;
+                        self.sleep_until(due).await?;
+                        let fired = json!({"fired_at": self.context.now()});
+                        Ok(AttemptEnd::from_outcome(Outcome::ok(fired)))
+                    }
+                    Ok(WaitAction::Suspend(awaits)) => Ok(self.suspend(attempt, &location, started, Ok(awaits))),
+                    Err(error) => Ok(self.suspend(attempt, &location, started, Err(error))),
                 }
-                Ok(WaitAction::Suspend(awaits)) => Ok(self.suspend(run, &at, started, Ok(awaits))),
-                Err(error) => Ok(self.suspend(run, &at, started, Err(error))),
-            },
+            }
             ToolBinding::Unknown => {
-                self.record_start(run, &at, started);
-                let message = format!("this worker does not support tool kind `{}`", run.task.kind);
+                self.record_start(attempt, &location, started);
+                let message = format!("this worker does not support tool kind `{}`", attempt.task.kind);
                 let error = TaskError::new(ErrorKind::ClientError, "TOOL_UNKNOWN", message);
                 Ok(AttemptEnd::from_outcome(Outcome::error(error)))
             }
@@ -297,15 +300,15 @@ impl<'h> PipelineRun<'h> {
     /// call whose outcome is unknown.
     async fn call_tool(
         &mut self,
-        run: &TaskAttempt<'h>,
-        at: &EventLocation,
+        attempt: &TaskAttempt<'h>,
+        location: &EventLocation,
         tool: &Arc<dyn Tool>,
         is_pure: bool,
         mut rendered: RenderedCall,
     ) -> Result<AttemptEnd, WorkError> {
-        if run.task.effect == Effect::AtMostOnce {
-            if run.kind == AttemptKind::Resumed {
-                let outcome = Outcome::error(unknown_outcome(run));
+        if attempt.task.effect == Effect::AtMostOnce {
+            if attempt.kind == AttemptKind::Resumed {
+                let outcome = Outcome::error(unknown_outcome(attempt));
                 return Ok(AttemptEnd::from_outcome(outcome));
             }
             self.report().await?;
@@ -314,11 +317,11 @@ impl<'h> PipelineRun<'h> {
         rendered.masker.clone_from(&self.call_masker);
         let prepared = call::PreparedCall {
             tool,
-            task: run.task,
+            task: attempt.task,
             rendered,
             scope: &mut self.scope,
         };
-        match call::call_tool(self.context, prepared, at).await {
+        match call::call_tool(self.context, prepared, location).await {
             Ok((outcome, deferred)) => {
                 self.deferred = deferred;
                 Ok(AttemptEnd::from_outcome(outcome))
@@ -331,35 +334,35 @@ impl<'h> PipelineRun<'h> {
     /// Suspends the task, or fails if the wait target is invalid.
     fn suspend(
         &mut self,
-        run: &TaskAttempt<'h>,
-        at: &EventLocation,
+        attempt: &TaskAttempt<'h>,
+        location: &EventLocation,
         mut started: TaskStarted,
         awaits: Result<AwaitTarget, Box<TaskError>>,
     ) -> AttemptEnd {
         match awaits {
             Err(error) => {
-                self.record_start(run, at, started);
+                self.record_start(attempt, location, started);
                 AttemptEnd::from_outcome(Outcome::error(*error))
             }
             Ok(awaits) => {
                 started.awaits = Some(Box::new(awaits));
                 // Only `task.started` records what the task waits for, so each attempt needs one.
-                let event = self.context.event(at.clone(), EventBody::TaskStarted(started));
+                let event = self.context.event(location.clone(), EventBody::TaskStarted(started));
                 self.record_event(event);
-                self.continuation.attempt = run.attempt;
+                self.continuation.attempt = attempt.attempt;
                 AttemptEnd::Suspended
             }
         }
     }
 
     /// Records the start of an attempt, unless it is already in the log.
-    fn record_start(&mut self, run: &TaskAttempt<'_>, at: &EventLocation, started: TaskStarted) {
-        let body = match run.kind {
+    fn record_start(&mut self, attempt: &TaskAttempt<'_>, location: &EventLocation, started: TaskStarted) {
+        let body = match attempt.kind {
             AttemptKind::First => EventBody::TaskStarted(started),
             AttemptKind::Retry => EventBody::AttemptStarted(EmptyPayload {}),
             AttemptKind::Resumed => return,
         };
-        let event = self.context.event(at.clone(), body);
+        let event = self.context.event(location.clone(), body);
         self.record_event(event);
     }
 
@@ -370,20 +373,20 @@ impl<'h> PipelineRun<'h> {
     }
 
     /// Location of the attempt in events.
-    pub(crate) fn task_location(&self, run: &TaskAttempt<'_>) -> EventLocation {
+    pub(crate) fn task_location(&self, attempt: &TaskAttempt<'_>) -> EventLocation {
         EventLocation {
-            task: Some(run.task.label.clone()),
-            visit: run.visit,
-            attempt: run.attempt,
+            task: Some(attempt.task.label.clone()),
+            visit: attempt.visit,
+            attempt: attempt.attempt,
             ..self.location.clone()
         }
     }
 
     /// Returns the outcome of a task that could not be rendered.
-    fn render_failure_outcome(&self, run: &TaskAttempt<'_>, cause: ResolveError) -> Result<Outcome, WorkError> {
+    fn render_failure_outcome(&self, attempt: &TaskAttempt<'_>, cause: ResolveError) -> Result<Outcome, WorkError> {
         match cause {
             ResolveError::Template(error) => {
-                let error = pipeline::render_failure(&error, self.step, &run.task.label);
+                let error = pipeline::render_failure(&error, self.step, &attempt.task.label);
                 Ok(Outcome::error(error))
             }
             ResolveError::Missing(error) => Ok(Outcome::error(*error)),
@@ -396,10 +399,10 @@ impl<'h> PipelineRun<'h> {
         let events = load::load_events(self.context, &[since, by]).await?;
         let find = |seq: Seq| events.iter().find(|event| event.seq == seq);
         let started = find(since).map(|event| (&event.body, event.timestamp));
-        let Some((EventBody::TaskStarted(started), begun)) = started else {
+        let Some((EventBody::TaskStarted(started), timestamp)) = started else {
             return Ok(Outcome::error(unreadable_event_error(since)));
         };
-        self.started_at = begun;
+        self.started_at = timestamp;
         match (&started.awaits, find(by)) {
             (Some(awaits), Some(event)) => Ok(pipeline::awaited_outcome(awaits, event)),
             _ => Ok(Outcome::error(unreadable_event_error(by))),
@@ -439,18 +442,18 @@ pub(crate) fn with_location(mut error: TaskError, step: &Step, task: Option<&lan
     error
 }
 
-fn rendered_task(ready: &RenderedCall) -> RenderedTask<'_> {
+fn rendered_task(rendered_call: &RenderedCall) -> RenderedTask<'_> {
     RenderedTask {
-        fields: &ready.fields,
-        input: ready.input.as_ref().map(LazyValue::json),
-        timeout: ready.timeout.total,
+        fields: &rendered_call.fields,
+        input: rendered_call.input.as_ref().map(LazyValue::json),
+        timeout: rendered_call.timeout.total,
     }
 }
 
-fn unknown_outcome(run: &TaskAttempt<'_>) -> TaskError {
+fn unknown_outcome(attempt: &TaskAttempt<'_>) -> TaskError {
     let message = format!(
         "task `{}` already started and may have taken effect; an `at_most_once` task is not run again",
-        run.task.label
+        attempt.task.label
     );
     TaskError {
         retryable: false,

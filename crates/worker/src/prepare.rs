@@ -8,7 +8,7 @@ use model::event::{EventBody, ReportedEvent, ResultStored};
 use model::number_range::NumberRange;
 use model::outcome::{ErrorKind, TaskError};
 use model::playbook::ResultControl;
-use model::result_ref::{BodyMeta, BodyScope as Life, RefKind, ResolvedRef, ResultRef, SCHEME};
+use model::result_ref::{BodyMeta, BodyScope, RefKind, ResolvedRef, ResultRef, SCHEME};
 use results::{BodySource, ElementOffsets, LocatedValue, ResultOrigin};
 use serde_json::{Map, Value, json};
 use tokio_util::io::StreamReader;
@@ -89,37 +89,37 @@ async fn locate_in_body(
     tree: &Tree,
     step: &Step,
 ) -> Result<Option<ResultRef>, WorkError> {
-    let bound = load::render_with_loading(context, scope, |scope| tree.body_path(scope)).await;
-    let bound = match step_result(bound, step)? {
-        Some(bound) => Some(bound),
+    let body_path = load::render_with_loading(context, scope, |scope| tree.body_path(scope)).await;
+    let body_path = match step_result(body_path, step)? {
+        Some(body_path) => Some(body_path),
         None => find_addressed_body(context, scope, tree, step).await?,
     };
-    let Some(bound) = bound else {
+    let Some(body_path) = body_path else {
         return Ok(None);
     };
-    if bound.reference.meta.bytes <= RENDERED_BYTES_MAX {
+    if body_path.reference.meta.bytes <= RENDERED_BYTES_MAX {
         return Ok(None);
     }
-    let bound = match bound.reference.kind {
-        RefKind::Result => bound,
+    let body_path = match body_path.reference.kind {
+        RefKind::Result => body_path,
         // The parts of a manifest are in several bodies; the loop needs them in one.
         RefKind::Manifest => BodyPath {
             reference: {
-                let copy = || copy_body(context, &bound.reference, 0..u64::MAX);
-                load::retry_read(context, &bound.reference, copy).await?
+                let copy = || copy_body(context, &body_path.reference, 0..u64::MAX);
+                load::retry_read(context, &body_path.reference, copy).await?
             },
-            ..bound
+            ..body_path
         },
     };
-    let reference = &bound.reference;
+    let reference = &body_path.reference;
     let bodies = &context.shared.config.bodies;
-    let locate = || results::locate_value(&**bodies, reference, &bound.paths);
+    let locate = || results::locate_value(&**bodies, reference, &body_path.paths);
     match load::retry_read(context, reference, locate).await? {
         Some(LocatedValue {
             range,
-            list: Some(places),
+            list: Some(offsets),
             ..
-        }) => elements_reference(context, reference, range, places).await.map(Some),
+        }) => elements_reference(context, reference, range, offsets).await.map(Some),
         _ => Ok(None),
     }
 }
@@ -150,30 +150,30 @@ async fn elements_reference(
     context: &CommandContext,
     source: &ResultRef,
     range: std::ops::Range<u64>,
-    places: ElementOffsets,
+    offsets: ElementOffsets,
 ) -> Result<ResultRef, WorkError> {
     let own = format!("noetl://execution/{}/", context.execution());
-    let is_short = source.scope == Life::Step || source.expires_at.is_some();
+    let is_short = source.scope == BodyScope::Step || source.expires_at.is_some();
     let is_plain = source.meta.compression.is_none();
-    let (mut reference, places) = if source.uri.starts_with(&own) && !is_short && is_plain {
-        (source.clone(), places)
+    let (mut reference, offsets) = if source.uri.starts_with(&own) && !is_short && is_plain {
+        (source.clone(), offsets)
     } else {
         let copy = || copy_body(context, source, range.clone());
         let copy = load::retry_read(context, source, copy).await?;
-        (copy, shift_offsets(&places, range.start))
+        (copy, shift_offsets(&offsets, range.start))
     };
-    reference.scope = Life::Execution;
-    reference.extracted = Map::from_iter([("total".to_owned(), places.total.into())]);
-    let places = serde_json::to_value(places).expect("places are plain data");
-    reference.meta.location.insert(ELEMENT_OFFSETS_KEY.to_owned(), places);
+    reference.scope = BodyScope::Execution;
+    reference.extracted = Map::from_iter([("total".to_owned(), offsets.total.into())]);
+    let offsets = serde_json::to_value(offsets).expect("offsets are plain data");
+    reference.meta.location.insert(ELEMENT_OFFSETS_KEY.to_owned(), offsets);
     Ok(reference)
 }
 
-fn shift_offsets(places: &ElementOffsets, by: u64) -> ElementOffsets {
+fn shift_offsets(offsets: &ElementOffsets, by: u64) -> ElementOffsets {
     ElementOffsets {
-        offsets: places.offsets.iter().map(|offset| offset - by).collect(),
-        end: places.end - by,
-        ..*places
+        offsets: offsets.offsets.iter().map(|offset| offset - by).collect(),
+        end: offsets.end - by,
+        ..*offsets
     }
 }
 
@@ -196,7 +196,7 @@ async fn copy_body(
         kind: RefKind::Result,
         uri: origin.uri(),
         store: stored.store.to_owned(),
-        scope: Life::Execution,
+        scope: BodyScope::Execution,
         expires_at: None,
         meta: BodyMeta {
             content_type: "application/json".to_owned(),

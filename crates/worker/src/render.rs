@@ -18,7 +18,7 @@ use model::raw::RawJson;
 use model::source::Span;
 use serde_json::{Map, Value, json};
 use sha2::Digest as _;
-use tools::{Call, Timeout};
+use tools::{Call, Timeout, plain_text};
 
 use crate::secrets::SecretMasker;
 
@@ -100,26 +100,26 @@ impl RenderedCall {
 
 /// Renders everything that a call needs.
 pub(crate) fn render_call(step: &Step, task: &Task, scope: &Scope) -> Result<RenderedCall, RenderError> {
-    let mut ready = RenderedCall::default();
+    let mut rendered_call = RenderedCall::default();
     if step.input.is_some() || task.input.is_some() {
         let mut scope = scope.clone();
         scope.reveals_secrets = true;
         // A child playbook is not a program: its input is recorded as its workload.
         scope.names_http_body = !task.kind_spec().starts_playbook;
-        let input = render_input(step, task, &mut scope, &mut ready.secrets)?;
+        let input = render_input(step, task, &mut scope, &mut rendered_call.secrets)?;
         scope.names_http_body = false;
-        ready.inputs = Some(snapshot_input(&input.masked()));
+        rendered_call.inputs = Some(snapshot_input(&input.masked()));
         scope.input = input.clone();
-        ready.input = Some(input);
-        render_fields(task, &scope, &mut ready)?;
+        rendered_call.input = Some(input);
+        render_fields(task, &scope, &mut rendered_call)?;
     } else if scope.keychain.is_some() {
         let mut scope = scope.clone();
         scope.reveals_secrets = true;
-        render_fields(task, &scope, &mut ready)?;
+        render_fields(task, &scope, &mut rendered_call)?;
     } else {
-        render_fields(task, scope, &mut ready)?;
+        render_fields(task, scope, &mut rendered_call)?;
     }
-    Ok(ready)
+    Ok(rendered_call)
 }
 
 /// Renders the step's input and merges the task's input over it. The task's input may use the step's.
@@ -186,39 +186,39 @@ fn add_taints(taints: &mut BTreeMap<String, Taint>, map: &Map<String, Value>, ta
 }
 
 /// Renders keys, knobs and timeout; collects the needs of all of them.
-fn render_fields(task: &Task, scope: &Scope, ready: &mut RenderedCall) -> Result<(), RenderError> {
+fn render_fields(task: &Task, scope: &Scope, rendered_call: &mut RenderedCall) -> Result<(), RenderError> {
     let mut needs = Vec::new();
     for (key, tree) in &task.fields {
         let rendered = match field_mode(task.kind.as_str(), key) {
             FieldMode::Pieces => {
                 if let Some(lists) = collect_needs(&mut needs, render_pieces(tree, scope))? {
-                    ready.accept_pieces(key, lists);
+                    rendered_call.accept_pieces(key, lists);
                 }
                 continue;
             }
-            FieldMode::Endpoint => render_transfer_end(key, tree, scope, ready),
+            FieldMode::Endpoint => render_transfer_end(key, tree, scope, rendered_call),
             FieldMode::Reference => render_reference(tree, scope),
             FieldMode::Code(language) => render_code(tree, language, scope),
             FieldMode::Value => tree.render(scope),
         };
         if let Some(rendered) = collect_needs(&mut needs, rendered)? {
-            let value = ready.accept(key, rendered);
-            ready.fields.insert(key.clone(), value);
+            let value = rendered_call.accept(key, rendered);
+            rendered_call.fields.insert(key.clone(), value);
         }
     }
     for (key, tree) in &task.knobs {
         if let Some(rendered) = collect_needs(&mut needs, tree.render(scope))? {
             if rendered.is_tainted() {
-                ready.masked_parts.knobs.insert(key.clone(), rendered.masked());
+                rendered_call.masked_parts.knobs.insert(key.clone(), rendered.masked());
             }
-            ready.secrets.extend(rendered.secrets);
-            ready.knobs.insert(key.clone(), rendered.value);
+            rendered_call.secrets.extend(rendered.secrets);
+            rendered_call.knobs.insert(key.clone(), rendered.value);
         }
     }
     if let Some(tree) = &task.timeout
         && let Some(rendered) = collect_needs(&mut needs, tree.render(scope))?
     {
-        ready.timeout = parse_timeout(&rendered, task.span)?;
+        rendered_call.timeout = parse_timeout(&rendered, task.span)?;
     }
     if needs.is_empty() {
         Ok(())
@@ -242,7 +242,7 @@ fn collect_needs<T>(needs: &mut Vec<Need>, rendered: Result<T, RenderError>) -> 
 /// Returns the reference if a template names a body, otherwise the value.
 fn render_reference(tree: &Tree, scope: &Scope) -> Result<Rendered, RenderError> {
     match tree.body_path(scope)? {
-        Some(bound) => Ok(Rendered::clean(Call::body_path_field(&bound))),
+        Some(body_path) => Ok(Rendered::clean(Call::body_path_field(&body_path))),
         None => tree.render(scope),
     }
 }
@@ -282,28 +282,28 @@ fn render_code(tree: &Tree, language: CodeLanguage, scope: &Scope) -> Result<Ren
         return tree.render(scope);
     };
     let rendered = template.rendered_pieces(scope)?;
-    let shown_code = rendered.masked_code();
-    let (place_values, error_code): (LiteralWriter, _) = match language {
+    let masked_code = rendered.masked_code();
+    let (write_code, error_code): (LiteralWriter, _) = match language {
         CodeLanguage::Python => (tools::python_code, "PYTHON_VALUE"),
         CodeLanguage::Rhai => (tools::rhai_script, "RHAI_VALUE"),
         CodeLanguage::Jq => (tools::jq_program, "JQ_VALUE"),
     };
-    let shown_code = shown_code.as_deref().map(place_values);
-    let code = place_values(&rendered.code_pieces());
+    let masked_code = masked_code.as_deref().map(write_code);
+    let code = write_code(&rendered.code_pieces());
     let code = code.map_err(|error| RenderError::Failed {
         code: error_code,
         // The message quotes a value, which may be a secret.
-        message: match &shown_code {
+        message: match &masked_code {
             None => error.message,
             Some(Err(error)) => error.message.clone(),
             Some(Ok(_)) => "a value derived from a secret cannot be used here".to_owned(),
         },
         span: template.span(),
     })?;
-    let taint = match shown_code {
+    let taint = match masked_code {
         None => Taint::Clean,
-        Some(shown_code) => Taint::Whole {
-            masked: shown_code.unwrap_or_else(|_| MASK.to_owned()).into(),
+        Some(masked_code) => Taint::Whole {
+            masked: masked_code.unwrap_or_else(|_| MASK.to_owned()).into(),
             origin: SecretOrigin::Secret,
         },
     };
@@ -319,7 +319,7 @@ fn render_transfer_end(
     key: &str,
     tree: &Tree,
     scope: &Scope,
-    ready: &mut RenderedCall,
+    rendered_call: &mut RenderedCall,
 ) -> Result<Rendered, RenderError> {
     let is_statement = |name: &str| matches!(name, "query" | "command");
     let entries = match tree {
@@ -336,7 +336,7 @@ fn render_transfer_end(
         if !is_statement(&name) {
             values.push((name, tree));
         } else if let Some(lists) = collect_needs(&mut needs, render_pieces(&tree, scope))? {
-            ready.accept_pieces(&format!("{key}.{name}"), lists);
+            rendered_call.accept_pieces(&format!("{key}.{name}"), lists);
         }
     }
     let rendered = collect_needs(&mut needs, Tree::Map(values).render(scope))?;
@@ -347,12 +347,8 @@ fn render_transfer_end(
 }
 
 fn literal_pieces(value: &Value) -> RenderedPieces {
-    let text = match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
     RenderedPieces {
-        pieces: vec![Piece::Text(text)],
+        pieces: vec![Piece::Text(plain_text(value))],
         ..RenderedPieces::default()
     }
 }

@@ -24,8 +24,10 @@ const REQUEST_BYTES_MAX: usize = 2 * 1024;
 
 impl PipelineRun<'_> {
     /// Returns the request of a call; `None` if the call has none of the keys.
-    pub(crate) fn rendered_request(&self, ready: &RenderedCall) -> Option<RawJson> {
-        let entries = KEYS.iter().filter_map(|key| Some((*key, masked_value(ready, key)?)));
+    pub(crate) fn rendered_request(&self, rendered_call: &RenderedCall) -> Option<RawJson> {
+        let entries = KEYS
+            .iter()
+            .filter_map(|key| Some((*key, masked_value(rendered_call, key)?)));
         let entries: Map<String, Value> = entries.map(|(key, value)| (key.to_owned(), value)).collect();
         if entries.is_empty() {
             return None;
@@ -47,17 +49,17 @@ impl PipelineRun<'_> {
 }
 
 /// Returns the value of a key without secrets.
-fn masked_value(ready: &RenderedCall, key: &str) -> Option<Value> {
-    let lists = ready.masked_parts.pieces.get(key);
-    if let Some(lists) = lists.or_else(|| ready.pieces.get(key)) {
+fn masked_value(rendered_call: &RenderedCall, key: &str) -> Option<Value> {
+    let lists = rendered_call.masked_parts.pieces.get(key);
+    if let Some(lists) = lists.or_else(|| rendered_call.pieces.get(key)) {
         let texts: Vec<Value> = lists.iter().map(|list| join_pieces(list).into()).collect();
         return Some(match <[Value; 1]>::try_from(texts) {
             Ok([text]) => text,
             Err(texts) => texts.into(),
         });
     }
-    let field = ready.masked_parts.fields.get(key);
-    let field = field.or_else(|| ready.fields.get(key))?;
+    let field = rendered_call.masked_parts.fields.get(key);
+    let field = field.or_else(|| rendered_call.fields.get(key))?;
     (!field.is_null()).then(|| field.clone())
 }
 

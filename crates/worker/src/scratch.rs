@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use language::template::{BodyPath, FileContent, FileNeed};
 use model::outcome::{ErrorKind, TaskError};
-use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt as _;
+use tools::plain_text;
 
 use crate::command_context::{CommandContext, WorkError};
 use crate::load;
@@ -60,22 +60,18 @@ pub(crate) async fn write_scratch_file(context: &CommandContext, need: &FileNeed
     let path = context.next_scratch_path()?;
     match &need.content {
         FileContent::Value(value) => {
-            let text = match value {
-                Value::String(text) => text.clone(),
-                other => other.to_string(),
-            };
-            let written = tokio::fs::write(&path, text).await;
+            let written = tokio::fs::write(&path, plain_text(value)).await;
             written.map_err(|error| write_error(&path, &error))?;
         }
-        FileContent::Body(bound) => {
+        FileContent::Body(body_path) => {
             let write = || async {
-                match write_body(context, bound, &path).await {
+                match write_body(context, body_path, &path).await {
                     Ok(()) => Ok(None),
                     Err(ScratchError::Disk(path, error)) => Ok(Some((path, error))),
                     Err(ScratchError::Body(error)) => Err(error),
                 }
             };
-            let failure = load::retry_read(context, &bound.reference, write).await?;
+            let failure = load::retry_read(context, &body_path.reference, write).await?;
             if let Some((path, error)) = failure {
                 return Err(write_error(&path, &error).into());
             }
@@ -86,15 +82,15 @@ pub(crate) async fn write_scratch_file(context: &CommandContext, need: &FileNeed
     Ok(path.display().to_string())
 }
 
-/// Writes a body, or the part of it that `bound` selects.
-async fn write_body(context: &CommandContext, bound: &BodyPath, path: &Path) -> Result<(), ScratchError> {
+/// Writes a body, or the part of it that `body_path` selects.
+async fn write_body(context: &CommandContext, body_path: &BodyPath, path: &Path) -> Result<(), ScratchError> {
     let bodies = &*context.shared.config.bodies;
-    let reference = &bound.reference;
-    let is_whole = bound.paths.first().is_some_and(Vec::is_empty);
+    let reference = &body_path.reference;
+    let is_whole = body_path.paths.first().is_some_and(Vec::is_empty);
     let located = if is_whole {
         None
     } else {
-        match results::locate_value(bodies, reference, &bound.paths).await {
+        match results::locate_value(bodies, reference, &body_path.paths).await {
             // A body that is not JSON has no parts.
             Err(results::Error::NotJson(_)) => None,
             located => located?,

@@ -26,7 +26,7 @@ const CACHED_BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub(crate) async fn store_large_result(
     context: &CommandContext,
     task: &Task,
-    at: &EventLocation,
+    location: &EventLocation,
     outcome: Outcome,
 ) -> Result<Outcome, WorkError> {
     let Outcome::Ok(mut success) = outcome else {
@@ -41,7 +41,7 @@ pub(crate) async fn store_large_result(
         Ok(selection) => selection,
         Err(error) => return Ok(Outcome::error(storage_error(&error))),
     };
-    warn_of_missing(context, task, at, &selection.missing);
+    warn_of_missing(context, task, location, &selection.missing);
     let payload_max = usize::try_from(payload_bytes_max(context)).unwrap_or(usize::MAX);
     let inline_max = inline_bytes_max(task);
     if fits_json_bytes(&success.result, inline_max.min(payload_max)) {
@@ -60,7 +60,7 @@ pub(crate) async fn store_large_result(
         return Ok(Outcome::error(error));
     }
     let value = std::mem::take(&mut success.result);
-    match store_body(context, at, value, &task.result).await {
+    match store_body(context, location, value, &task.result).await {
         Ok(reference) => {
             success.reference = Some(Box::new(reference));
             Ok(Outcome::Ok(success))
@@ -71,7 +71,7 @@ pub(crate) async fn store_large_result(
 }
 
 /// Logs that selected paths match nothing, once for each task of a command.
-pub(crate) fn warn_of_missing(context: &CommandContext, task: &Task, at: &EventLocation, missing: &[String]) {
+pub(crate) fn warn_of_missing(context: &CommandContext, task: &Task, location: &EventLocation, missing: &[String]) {
     if missing.is_empty() || !context.is_first_warning(&task.label) {
         return;
     }
@@ -84,22 +84,22 @@ pub(crate) fn warn_of_missing(context: &CommandContext, task: &Task, at: &EventL
     context.shared.config.logs.write_line(&LogLine {
         time: context.now(),
         execution: context.execution(),
-        step: at.step.clone().unwrap_or_else(|| Name::from("")),
-        run: at.run,
-        iteration: at.iteration,
+        step: location.step.clone().unwrap_or_else(|| Name::from("")),
+        run: location.run,
+        iteration: location.iteration,
         task: task.label.clone(),
-        visit: at.visit,
-        attempt: at.attempt,
+        visit: location.visit,
+        attempt: location.attempt,
         stream: LogStream::Stderr,
         text,
     });
 }
 
 /// Returns the writer that streams a large result of a tool into the body store.
-pub(crate) fn result_writer(context: &CommandContext, task: &Task, at: &EventLocation) -> ResultWriter {
+pub(crate) fn result_writer(context: &CommandContext, task: &Task, location: &EventLocation) -> ResultWriter {
     let origin = ResultOrigin {
         execution: context.execution(),
-        location: at,
+        location,
         now: context.now(),
     };
     ResultWriter {
@@ -136,7 +136,7 @@ pub(crate) fn inline_bytes_max(task: &Task) -> usize {
 /// records them.
 pub(crate) async fn store_large_writes(
     context: &CommandContext,
-    at: &EventLocation,
+    location: &EventLocation,
     settled: &mut OutcomeRecord,
 ) -> Result<(), WorkError> {
     let large = settled.writes.large_values();
@@ -145,8 +145,8 @@ pub(crate) async fn store_large_writes(
     }
     for (key, value) in large {
         let part = EventLocation {
-            task: at.task.as_ref().map(|task| format!("{task}/set/{key}").into()),
-            ..at.clone()
+            task: location.task.as_ref().map(|task| format!("{task}/set/{key}").into()),
+            ..location.clone()
         };
         let value_copy = std::mem::take(value);
         let reference = store_body(context, &part, value_copy, &ResultControl::default()).await?;
@@ -159,14 +159,14 @@ pub(crate) async fn store_large_writes(
 /// Stores a body of any size; if the disk is full, waits for space. Caches a body of up to `CACHED_BODY_BYTES_MAX`.
 pub(crate) async fn store_body(
     context: &CommandContext,
-    at: &EventLocation,
+    location: &EventLocation,
     value: Value,
     control: &ResultControl,
 ) -> Result<ResultRef, WorkError> {
-    let at_hand = fits_json_bytes(&value, CACHED_BODY_BYTES_MAX).then(|| value.clone());
+    let cached = fits_json_bytes(&value, CACHED_BODY_BYTES_MAX).then(|| value.clone());
     let origin = ResultOrigin {
         execution: context.execution(),
-        location: at,
+        location,
         now: context.now(),
     };
     let large = LargeResult::new(&value, control).map_err(|error| storage_error(&error))?;
@@ -183,7 +183,7 @@ pub(crate) async fn store_body(
             stored => break stored.map_err(|error| storage_error(&error))?,
         }
     };
-    if let Some(value) = at_hand {
+    if let Some(value) = cached {
         let mut more = LoadedValues::default();
         more.bodies.insert(reference.uri.clone(), LazyValue::new(value));
         context.add_loaded(more, vec![(reference.uri.clone(), reference.meta.bytes)]);

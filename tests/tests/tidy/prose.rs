@@ -26,7 +26,6 @@ const PAGES: &[&str] = &[
 const UNCHECKED_CODE: &[&str] = &[
     "crates/language/",
     "crates/model/",
-    "crates/tools/",
     "crates/server/src/result_reader/",
     "crates/server/src/results.rs",
 ];

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_saved_is_loaded_and_only_its_owner_may_read_it() {
+    fn a_saved_file_is_loaded_and_readable_only_by_its_owner() {
         let dir = tempfile::tempdir().unwrap();
         let environment = environment(dir.path());
         let context = ServerContext {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_context_is_reported_with_the_known_ones() {
+    fn an_unknown_context_is_reported_with_the_existing_ones() {
         let contexts = Contexts {
             current: Some("gone".to_owned()),
             contexts: BTreeMap::new(),

@@ -50,9 +50,9 @@ impl KeychainSettings {
         };
         let secrets = environment.variables_with_prefix(variables::SECRETS);
         let secrets = secrets.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let asks_private = environment.get(variables::TOKEN_ENDPOINTS_PRIVATE) == Some("allow");
+        let allows_private = environment.get(variables::TOKEN_ENDPOINTS_PRIVATE) == Some("allow");
         // With a local store, endpoints may be on the same machine. A server must not expose its private network.
-        let reached = network.network_config(!is_url || asks_private, Vec::new());
+        let reached = network.network_config(!is_url || allows_private, Vec::new());
         Ok(Self {
             config: KeychainConfig {
                 keys,
@@ -62,14 +62,14 @@ impl KeychainSettings {
                 fetcher: Some(Arc::new(HttpToolFetcher::new(reached))),
             },
             network: network.clone(),
-            allows_private: asks_private,
+            allows_private,
         })
     }
 
     /// Returns the settings for a server: it may only contact endpoints that its tasks may reach.
-    pub(crate) fn server_config(&self, reach: &NetworkAccess) -> KeychainConfig {
-        let allow_private = reach.allow_private || self.allows_private;
-        let reached = self.network.network_config(allow_private, reach.protected.clone());
+    pub(crate) fn server_config(&self, access: &NetworkAccess) -> KeychainConfig {
+        let allow_private = access.allow_private || self.allows_private;
+        let reached = self.network.network_config(allow_private, access.protected.clone());
         KeychainConfig {
             fetcher: Some(Arc::new(HttpToolFetcher::new(reached))),
             ..self.config.clone()
@@ -117,25 +117,25 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_makes_its_key_and_a_database_is_given_one() {
+    fn a_directory_generates_its_key_and_a_database_requires_one() {
         let here = load("dir", &[]).unwrap();
         assert!(matches!(here.keys, MasterKeys::File(file) if file.ends_with(KEY_FILE)));
         let there = load("postgres://db", &[]).unwrap();
         assert!(matches!(there.keys, MasterKeys::Missing));
         let key = "ab".repeat(32);
-        let given = load("postgres://db", &[("NOETL_MASTER_KEY", &key)]).unwrap();
-        assert!(matches!(given.keys, MasterKeys::Given { old: None, .. }));
+        let master_keys = load("postgres://db", &[("NOETL_MASTER_KEY", &key)]).unwrap();
+        assert!(matches!(master_keys.keys, MasterKeys::Given { old: None, .. }));
     }
 
     #[test]
-    fn a_key_that_is_none_is_named_and_not_shown() {
+    fn an_invalid_key_is_reported_without_its_value() {
         let problem = load("dir", &[("NOETL_MASTER_KEY", "canary")]).err().unwrap();
         assert_eq!(problem.code, "MASTER_KEY_INVALID");
         assert!(!format!("{problem:?}").contains("canary"));
     }
 
     #[test]
-    fn only_variables_with_the_prefix_are_given_out() {
+    fn only_variables_with_the_prefix_are_readable() {
         let config = load("dir", &[("NOETL_SECRET_A", "1"), ("HOME", "2")]).unwrap();
         assert_eq!(config.env.keys().collect::<Vec<_>>(), ["NOETL_SECRET_A"]);
         assert!(config.vault.is_none());

@@ -81,14 +81,14 @@ mod tests {
     }
 
     #[test]
-    fn holes_are_separated_by_commas_or_spaces() {
+    fn allowlist_entries_are_separated_by_commas_or_spaces() {
         let settings = read(&[("NOETL_HTTP_ALLOW", "10.0.0.0/8, db.corp:5432 *.internal")]).unwrap();
         assert_eq!(settings.allowed_targets.len(), 3);
         assert!(read(&[]).unwrap().allowed_targets.is_empty());
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn unreadable_files_are_reported() {
         let message = |pairs: &[(&str, &str)]| read(pairs).unwrap_err().message;
         assert!(message(&[("NOETL_HTTP_ALLOW", "10.0.0.0/99")]).contains("10.0.0.0/99"));
         assert!(message(&[("NOETL_HTTP_PER_HOST", "0")]).contains("NOETL_HTTP_PER_HOST"));

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_setting_is_named_with_what_it_takes() {
+    fn an_invalid_setting_is_reported_with_its_allowed_values() {
         let dir = tempfile::tempdir().unwrap();
         let load = |pairs: &[(&str, &str)]| Settings::load(&flags(None), &environment(pairs), dir.path()).unwrap_err();
         assert!(load(&[("NOETL_SLOTS", "many")]).message.contains("NOETL_SLOTS"));

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_setting_that_cannot_be_is_named() {
+    fn an_impossible_setting_is_reported() {
         for (name, value) in [
             ("NOETL_STORAGE_CLOUD_TIER", "tape"),
             ("NOETL_STORAGE_CLOUD_TIER", "gcs"),

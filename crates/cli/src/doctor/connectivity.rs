@@ -6,6 +6,7 @@ use model::time::Time;
 use serde::Deserialize;
 
 use crate::app::App;
+use crate::cli_error::CliError;
 use crate::clock;
 use crate::config::ServerAddress;
 use crate::doctor::Check;
@@ -29,33 +30,34 @@ pub(crate) async fn check_server(app: &App) -> Option<Vec<Check>> {
 
 async fn check_address(address: &ServerAddress) -> Vec<Check> {
     let servers = address.servers.join(", ");
-    let shown = match &address.context {
+    let address_text = match &address.context {
         Some(name) => format!("{servers} (context `{name}`)"),
         None => servers,
     };
     let remedy = "check that the server is running, its URL, and the access token";
-    let failed =
-        |message: String| vec![Check::fail("server", format!("{shown}: {message}"), remedy).with_unreachable_exit()];
+    let failed = |message: String| {
+        vec![Check::fail("server", format!("{address_text}: {message}"), remedy).with_unreachable_exit()]
+    };
     let client = match remote::new_client(address) {
         Ok(client) => client,
         Err(problem) => return failed(problem.message),
     };
-    let begin = clock::now();
+    let start = clock::now();
     let health: ServerHealth = match client.get("/api/health").await {
         Ok(health) => health,
-        Err(error) => return failed(remote::call_error(&error).message),
+        Err(error) => return failed(CliError::from(error).message),
     };
     let end = clock::now();
     let ours = env!("CARGO_PKG_VERSION");
     let version = health.version.unwrap_or_else(|| "unknown".to_owned());
-    let detail = format!("{shown} is reachable, version {version}");
+    let detail = format!("{address_text} is reachable, version {version}");
     let mut checks = vec![if version == ours {
         Check::ok("server", detail)
     } else {
         let detail = format!("{detail}; this client has version {ours}");
         Check::warn("server", detail, "use the same version on client and server")
     }];
-    checks.extend(health.time.map(|theirs| check_clock_skew(theirs, begin, end)));
+    checks.extend(health.time.map(|theirs| check_clock_skew(theirs, start, end)));
     checks
 }
 
@@ -89,7 +91,7 @@ mod tests {
     use crate::doctor::CheckStatus;
 
     #[test]
-    fn a_clock_is_told_from_the_middle_of_the_call() {
+    fn clock_skew_is_measured_from_the_middle_of_the_call() {
         let second = 1_000_000;
         let at = |seconds: i64| check_clock_skew(Time(seconds * second), Time(0), Time(2 * second));
         assert_eq!(

@@ -37,20 +37,20 @@ pub(crate) fn check_programs(app: &App) -> Vec<Check> {
 
 fn check_python(app: &App) -> Vec<Check> {
     let python = &app.settings.python;
-    let ask = |code: &str| program_output(app, python, &["-c", code]);
+    let run_python = |code: &str| program_output(app, python, &["-c", code]);
     let remedy = "install Python 3.8 or newer (for example `apt install python3`), or set NOETL_PYTHON";
-    let version = ask("import sys; print('%d.%d.%d' % sys.version_info[:3], sys.executable)");
+    let version = run_python("import sys; print('%d.%d.%d' % sys.version_info[:3], sys.executable)");
     let Some(version) = version else {
         let detail = format!("cannot run `{}`", python.display());
         return vec![Check::fail("python", detail, remedy)];
     };
-    let is_new = ask("import sys; print(sys.version_info >= (3, 8))").is_some_and(|told| told == "True");
+    let is_new = run_python("import sys; print(sys.version_info >= (3, 8))").is_some_and(|output| output == "True");
     let mut checks = vec![if is_new {
         Check::ok("python", version)
     } else {
         Check::fail("python", version, remedy)
     }];
-    checks.push(match ask("import venv, ensurepip; print(ensurepip.version())") {
+    checks.push(match run_python("import venv, ensurepip; print(ensurepip.version())") {
         Some(pip) => Check::ok("python venv", format!("with pip {pip}")),
         None => Check::warn(
             "python venv",

@@ -142,10 +142,10 @@ fn measure_writes(path: &Path) -> std::io::Result<Vec<Duration>> {
     let mut file = File::options().write(true).create_new(true).open(path)?;
     let mut times = Vec::new();
     for _ in 0..SAMPLE_WRITES {
-        let begin = clock::now();
+        let start = clock::now();
         file.write_all(&[0; 4096])?;
         file.sync_data()?;
-        times.push(clock::now().since(begin));
+        times.push(clock::now().since(start));
     }
     Ok(times)
 }

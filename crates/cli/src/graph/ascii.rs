@@ -5,10 +5,10 @@ use crate::render::human;
 use crate::terminal_style::TerminalStyle;
 
 /// Draws a diagram, one line for each branch.
-pub(crate) fn render_ascii(diagram: &Diagram, surface: TerminalStyle) -> String {
+pub(crate) fn render_ascii(diagram: &Diagram, style: TerminalStyle) -> String {
     let mut drawing = AsciiDrawing {
         diagram,
-        style: surface,
+        style,
         drawn: vec![false; diagram.nodes.len()],
         ancestors: Vec::new(),
     };
@@ -69,7 +69,7 @@ impl AsciiDrawing<'_> {
         if branches.len() == 1 {
             return indent_lines(name, branches.into_iter().flatten().collect());
         }
-        let surface = self.style;
+        let style = self.style;
         let blank = " ".repeat(char_width(name) + 2);
         let count = branches.len();
         let mut lines = Vec::new();
@@ -77,11 +77,11 @@ impl AsciiDrawing<'_> {
             let is_last = index + 1 == count;
             for (row, line) in branch.into_iter().enumerate() {
                 let lead = match (index, row) {
-                    (0, 0) => format!("{name} {}", surface.choose("─┬", "-+")),
-                    (_, 0) if is_last => format!("{blank}{}", surface.choose("└", "+")),
-                    (_, 0) => format!("{blank}{}", surface.choose("├", "+")),
+                    (0, 0) => format!("{name} {}", style.choose("─┬", "-+")),
+                    (_, 0) if is_last => format!("{blank}{}", style.choose("└", "+")),
+                    (_, 0) => format!("{blank}{}", style.choose("├", "+")),
                     (_, _) if is_last => format!("{blank} "),
-                    (_, _) => format!("{blank}{}", surface.choose("│", "|")),
+                    (_, _) => format!("{blank}{}", style.choose("│", "|")),
                 };
                 let line = match row {
                     0 => line.trim_start().to_owned(),
@@ -105,16 +105,16 @@ impl AsciiDrawing<'_> {
     }
 
     fn arrow_text(&self, condition: &ArcCondition) -> String {
-        let surface = self.style;
-        let head = surface.choose("▶", ">");
+        let style = self.style;
+        let head = style.choose("▶", ">");
         match condition {
-            ArcCondition::OnSuccess => format!(" {}{head} ", surface.choose("─", "--")),
+            ArcCondition::OnSuccess => format!(" {}{head} ", style.choose("─", "--")),
             ArcCondition::OnFailure => {
-                let dash = surface.choose("┈", "..");
+                let dash = style.choose("┈", "..");
                 format!(" {dash}failed{dash}{head} ")
             }
             ArcCondition::When(guard) => {
-                let dash = surface.choose("─", "-");
+                let dash = style.choose("─", "-");
                 format!(" {dash} {guard} {dash}{head} ")
             }
         }

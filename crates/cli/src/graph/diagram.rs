@@ -71,9 +71,9 @@ impl Diagram {
     /// Builds the diagram of a playbook.
     pub(crate) fn from_playbook(playbook: &Playbook) -> Self {
         let mut nodes: Vec<DiagramNode> = playbook.steps.iter().map(DiagramNode::from_step).collect();
-        let mut places: BTreeMap<String, usize> = BTreeMap::new();
+        let mut indices: BTreeMap<String, usize> = BTreeMap::new();
         for (index, node) in nodes.iter().enumerate() {
-            places.insert(node.name.clone(), index);
+            indices.insert(node.name.clone(), index);
         }
         let last = playbook.executor.final_step.as_ref();
         let mut arcs = Vec::new();
@@ -82,7 +82,7 @@ impl Diagram {
                 continue;
             }
             for arc in &step.next.arcs {
-                let to = *places.entry(arc.step.to_string()).or_insert_with(|| {
+                let to = *indices.entry(arc.step.to_string()).or_insert_with(|| {
                     nodes.push(DiagramNode::missing(arc.step.as_str()));
                     nodes.len() - 1
                 });
@@ -97,7 +97,7 @@ impl Diagram {
                 }
             }
         }
-        let index_of = |name: &str| places.get(name).copied();
+        let index_of = |name: &str| indices.get(name).copied();
         Self {
             entry: index_of(playbook.entry().name.as_str()).unwrap_or(0),
             final_step: last.and_then(|name| index_of(name.as_str())),
@@ -114,8 +114,8 @@ impl Diagram {
 
 impl DiagramNode {
     fn from_step(step: &Step) -> Self {
-        let loop_mark = step.loop_.as_ref().map_or(LoopMark::None, |lap| {
-            let length = match &lap.collection {
+        let loop_mark = step.loop_.as_ref().map_or(LoopMark::None, |loop_| {
+            let length = match &loop_.collection {
                 Collection::In(tree) => literal_length(tree),
                 Collection::Cursor(_) => None,
             };
@@ -158,7 +158,7 @@ impl ArcCondition {
             .and_then(|text| text.strip_suffix("}}"))
             .unwrap_or(text);
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let speaks_of = |words: &[&str]| words.iter().any(|mentions| text.contains(mentions));
+        let speaks_of = |phrases: &[&str]| phrases.iter().any(|mentions| text.contains(mentions));
         if speaks_of(&["step.failed", "call.error", "'error'", "\"error\"", "step_failed"]) {
             return Self::OnFailure;
         }

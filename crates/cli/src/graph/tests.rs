@@ -32,7 +32,7 @@ const LOAD: &str = "
 ";
 
 #[test]
-fn branches_stand_below_each_other_and_failures_are_dashed() {
+fn branches_are_drawn_below_each_other_and_failures_are_dashed() {
     let expected = "\
 start ─▶ fetch ⟳3 ─┬─▶ validate ─▶ end
                    └┈failed┈▶ cleanup ─▶ end";
@@ -41,11 +41,11 @@ start ─▶ fetch ⟳3 ─┬─▶ validate ─▶ end
 
 #[test]
 fn a_terminal_without_unicode_gets_ascii() {
-    let surface = TerminalStyle {
+    let style = TerminalStyle {
         has_unicode: false,
         ..TerminalStyle::PLAIN
     };
-    let text = render_ascii(&diagram(LOAD), surface);
+    let text = render_ascii(&diagram(LOAD), style);
     assert!(text.is_ascii(), "{text}");
     assert!(text.contains("..failed..> cleanup"), "{text}");
 }

@@ -40,7 +40,7 @@ pub(crate) enum Progress {
 impl Progress {
     /// Prints the header and starts the display.
     pub(crate) fn start(description: &RunDescription, out: &Output) -> Self {
-        let surface = out.stderr;
+        let style = out.stderr;
         if out.is_quiet() {
             return Self::Silent;
         }
@@ -48,12 +48,12 @@ impl Progress {
             &description.name,
             &description.id,
             &description.location,
-            surface,
+            style,
         ));
-        if surface.is_live {
-            Self::Live(LiveProgress::new(description, surface))
+        if style.is_live {
+            Self::Live(LiveProgress::new(description, style))
         } else {
-            Self::Plain(PlainProgress::new(description, surface))
+            Self::Plain(PlainProgress::new(description, style))
         }
     }
 

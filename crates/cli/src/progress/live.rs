@@ -25,28 +25,28 @@ pub(crate) struct LiveProgress {
 }
 
 impl LiveProgress {
-    pub(super) fn new(subject: &RunDescription, surface: TerminalStyle) -> Self {
-        let ticks: &[&str] = if surface.has_unicode {
+    pub(super) fn new(description: &RunDescription, style: TerminalStyle) -> Self {
+        let ticks: &[&str] = if style.has_unicode {
             &["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏", " "]
         } else {
             &["-", "\\", "|", "/", " "]
         };
-        let style = ProgressStyle::with_template("{spinner} {msg}").expect("the template is valid");
+        let progress_style = ProgressStyle::with_template("{spinner} {msg}").expect("the template is valid");
         Self {
             multi: MultiProgress::with_draw_target(ProgressDrawTarget::stderr()),
-            style: style.tick_strings(ticks),
+            style: progress_style.tick_strings(ticks),
             bars: BTreeMap::new(),
             shown_steps: ShownSteps::default(),
-            layout: LineLayout::new(subject, surface),
+            layout: LineLayout::new(description, style),
         }
     }
 
-    pub(super) fn update(&mut self, view: &RunView, subject: &RunDescription, now: Time) {
+    pub(super) fn update(&mut self, view: &RunView, description: &RunDescription, now: Time) {
         for step in self.shown_steps.newly_ended(view) {
             if let Some(bar) = self.bars.remove(&(step.step.clone(), step.run)) {
                 bar.finish_and_clear();
             }
-            self.print_message(&self.layout.ended_line(step, subject));
+            self.print_message(&self.layout.ended_line(step, description));
         }
         for step in view.active_steps().take(LINES_MAX) {
             let key = (step.step.clone(), step.run);
@@ -55,7 +55,7 @@ impl LiveProgress {
                 bar.set_style(self.style.clone());
                 bar
             });
-            bar.set_message(active_line(step, subject, self.layout, now));
+            bar.set_message(active_line(step, description, self.layout, now));
             bar.tick();
         }
     }
@@ -75,18 +75,18 @@ impl LiveProgress {
 
 /// Returns the line of an active step; two lines for a loop.
 fn active_line(step: &StepView, description: &RunDescription, layout: LineLayout, now: Time) -> String {
-    let surface = layout.style;
+    let style = layout.style;
     let kind = lines::step_view_kind(description.playbook.as_deref(), step);
     let head = layout.columns.pad_head(step.step.as_str(), &kind);
     let elapsed = step.elapsed_ms(now);
-    if let Some(lap) = &step.loop_view {
-        let bar = loop_line(lap, elapsed, surface);
-        return format!("{head}  {bar}\n      {}", surface.dim(&counts_line(step, lap)));
+    if let Some(loop_view) = &step.loop_view {
+        let bar = loop_line(loop_view, elapsed, style);
+        return format!("{head}  {bar}\n      {}", style.dim(&counts_line(step, loop_view)));
     }
-    let took = surface.dim(&human::format_duration_ms(elapsed));
+    let took = style.dim(&human::format_duration_ms(elapsed));
     let doing = describe_activity(step);
     let doing = if step.retrying_count() > 0 {
-        surface.warn(&doing)
+        style.warn(&doing)
     } else {
         doing
     };
@@ -95,7 +95,7 @@ fn active_line(step: &StepView, description: &RunDescription, layout: LineLayout
 
 /// Describes what the tasks of a step without a loop are doing.
 fn describe_activity(step: &StepView) -> String {
-    let tell = |((_, label), task): (&(Option<u64>, Name), &crate::view::OpenTask)| match (
+    let describe = |((_, label), task): (&(Option<u64>, Name), &crate::view::OpenTask)| match (
         &task.awaited,
         task.is_retrying,
         task.attempts_max,
@@ -105,23 +105,28 @@ fn describe_activity(step: &StepView) -> String {
         (None, true, None) => format!("{label} retrying, attempt {}", task.attempt),
         (None, false, _) => label.to_string(),
     };
-    step.open_tasks.iter().take(3).map(tell).collect::<Vec<_>>().join(", ")
+    step.open_tasks
+        .iter()
+        .take(3)
+        .map(describe)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// `6,412 / 10,000  ████▌···  64%  812/s  eta 4s`
-fn loop_line(loop_view: &LoopView, elapsed_ms: u64, surface: TerminalStyle) -> String {
+fn loop_line(loop_view: &LoopView, elapsed_ms: u64, style: TerminalStyle) -> String {
     let ended = loop_view.ended_count();
     let (done, total) = (human::format_count(ended), human::format_count(loop_view.total));
     let percent = (ended * 100).checked_div(loop_view.total).unwrap_or(100);
-    let cells = if surface.columns.unwrap_or(80) < 100 { 10 } else { 20 };
-    let bar = surface.progress_bar(ended, loop_view.total, cells);
+    let cells = if style.columns.unwrap_or(80) < 100 { 10 } else { 20 };
+    let bar = style.progress_bar(ended, loop_view.total, cells);
     let rate = (ended * 1_000).checked_div(elapsed_ms).unwrap_or(0);
-    let left = loop_view.total.saturating_sub(ended);
-    let eta = match (ended, left) {
+    let remaining = loop_view.total.saturating_sub(ended);
+    let eta = match (ended, remaining) {
         (0, _) | (_, 0) => String::new(),
         _ => format!(
             "  eta {}",
-            human::format_duration_ms(elapsed_ms.saturating_mul(left) / ended)
+            human::format_duration_ms(elapsed_ms.saturating_mul(remaining) / ended)
         ),
     };
     format!("{done} / {total}  {bar}  {percent}%  {rate}/s{eta}")
@@ -157,10 +162,10 @@ mod tests {
             log.push(step_location("each").with_iteration(Some(index)), done);
         }
         let view = RunView::from_events(&log.events);
-        let lap = view.steps[0].loop_view.as_ref().unwrap();
-        let line = loop_line(lap, 1_000, TerminalStyle::PLAIN);
+        let loop_view = view.steps[0].loop_view.as_ref().unwrap();
+        let line = loop_line(loop_view, 1_000, TerminalStyle::PLAIN);
         assert_eq!(line, "2 / 4  █████·····  50%  2/s  eta 1.0s");
-        let line = counts_line(&view.steps[0], lap);
+        let line = counts_line(&view.steps[0], loop_view);
         assert!(
             line.starts_with("ok 2   retrying 0   failed 0   in flight 0   p95"),
             "{line}"

@@ -22,18 +22,18 @@ pub(crate) struct PlainProgress {
 }
 
 impl PlainProgress {
-    pub(super) fn new(subject: &RunDescription, surface: TerminalStyle) -> Self {
+    pub(super) fn new(description: &RunDescription, style: TerminalStyle) -> Self {
         Self {
             shown_steps: ShownSteps::default(),
             reported_at: BTreeMap::new(),
-            layout: LineLayout::new(subject, surface),
+            layout: LineLayout::new(description, style),
         }
     }
 
-    pub(super) fn update(&mut self, view: &RunView, subject: &RunDescription, now: Time, out: &Output) {
+    pub(super) fn update(&mut self, view: &RunView, description: &RunDescription, now: Time, out: &Output) {
         for step in self.shown_steps.newly_ended(view) {
             let at = step.ended_at.unwrap_or(now);
-            let line = self.layout.ended_line(step, subject);
+            let line = self.layout.ended_line(step, description);
             out.info(&format!("{} {line}", human::format_time(at)));
         }
         for line in self.due_loop_lines(view, now) {
@@ -45,7 +45,7 @@ impl PlainProgress {
     fn due_loop_lines(&mut self, view: &RunView, now: Time) -> Vec<String> {
         let mut lines = Vec::new();
         for step in view.active_steps() {
-            let Some(lap) = &step.loop_view else { continue };
+            let Some(loop_view) = &step.loop_view else { continue };
             let key = (step.step.clone(), step.run);
             let reported_at = self.reported_at.entry(key).or_insert(step.started_at);
             if now.since(*reported_at).as_millis() < LOOP_INTERVAL_MS {
@@ -55,11 +55,11 @@ impl PlainProgress {
             lines.push(format!(
                 "{} {}/{} ok={} retrying={} failed={}",
                 step.step,
-                lap.ended_count(),
-                lap.total,
-                lap.succeeded,
+                loop_view.ended_count(),
+                loop_view.total,
+                loop_view.succeeded,
                 step.retrying_count(),
-                lap.failed_count(),
+                loop_view.failed_count(),
             ));
         }
         lines
@@ -76,13 +76,13 @@ mod tests {
         let mut log = EventLogFixture::started();
         log.push_step("each", loop_started(9));
         let view = RunView::from_events(&log.events);
-        let subject = RunDescription {
+        let description = RunDescription {
             name: "demo".to_owned(),
             id: "7".to_owned(),
             location: String::new(),
             playbook: None,
         };
-        let mut plain = PlainProgress::new(&subject, TerminalStyle::PLAIN);
+        let mut plain = PlainProgress::new(&description, TerminalStyle::PLAIN);
         let at = |ms: i64| Time(ms * 1_000);
         assert!(plain.due_loop_lines(&view, at(4_000)).is_empty());
         assert_eq!(

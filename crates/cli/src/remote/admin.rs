@@ -11,8 +11,7 @@ use wire::api::{
 use crate::cli_error::CliError;
 use crate::remote::paths::encode_segment;
 use crate::remote::playbook_error;
-use crate::remote::remote_backend::{RemoteBackend, found_or_none};
-use crate::remote::token::call_error;
+use crate::remote::remote_backend::{RemoteBackend, none_if_missing};
 use crate::runs::{AdminBackend, CatalogBackend, RegisterOutput};
 
 #[async_trait]
@@ -24,18 +23,18 @@ impl CatalogBackend for RemoteBackend {
             resource_type: None,
             path: Some(path.to_owned()),
         };
-        let kept = self.client.post("/api/catalog/register", &request).await;
-        let kept: RegisterResponse = kept.map_err(|error| playbook_error::playbook_error(&error, path, text))?;
+        let response = self.client.post("/api/catalog/register", &request).await;
+        let response: RegisterResponse =
+            response.map_err(|error| playbook_error::playbook_error(&error, path, text))?;
         Ok(RegisterOutput {
-            is_new: before.is_none_or(|before| before.version != kept.version),
-            path: kept.path,
-            version: kept.version,
+            is_new: before.is_none_or(|before| before.version != response.version),
+            path: response.path,
+            version: response.version,
         })
     }
 
     async fn list_catalog(&self) -> Result<Vec<PlaybookEntry>, CliError> {
-        let list = self.client.post("/api/catalog/list", &json!({})).await;
-        let list: CatalogList = list.map_err(|error| call_error(&error))?;
+        let list: CatalogList = self.client.post("/api/catalog/list", &json!({})).await?;
         Ok(list.entries)
     }
 
@@ -44,15 +43,14 @@ impl CatalogBackend for RemoteBackend {
             path: path.to_owned(),
             version,
         };
-        found_or_none(self.client.post("/api/catalog/resource", &request).await)
+        none_if_missing(self.client.post("/api/catalog/resource", &request).await)
     }
 }
 
 #[async_trait]
 impl AdminBackend for RemoteBackend {
     async fn create_token(&self, request: &CreateAccessTokenRequest) -> Result<CreateAccessTokenResponse, CliError> {
-        let created = self.client.post("/api/tokens", request).await;
-        created.map_err(|error| call_error(&error))
+        Ok(self.client.post("/api/tokens", request).await?)
     }
 
     async fn list_tokens(&self) -> Result<Vec<AccessTokenEntry>, CliError> {
@@ -62,13 +60,12 @@ impl AdminBackend for RemoteBackend {
 
     async fn revoke_token(&self, id: &str) -> Result<(), CliError> {
         let path = format!("/api/tokens/{}", encode_segment(id));
-        let revoked: Result<Value, _> = self.client.delete(&path).await;
-        revoked.map(|_| ()).map_err(|error| call_error(&error))
+        let _: Value = self.client.delete(&path).await?;
+        Ok(())
     }
 
     async fn set_credential(&self, request: &SetCredentialRequest) -> Result<CredentialEntry, CliError> {
-        let set = self.client.post("/api/credentials", request).await;
-        set.map_err(|error| call_error(&error))
+        Ok(self.client.post("/api/credentials", request).await?)
     }
 
     async fn list_credentials(&self) -> Result<Vec<CredentialEntry>, CliError> {
@@ -78,13 +75,11 @@ impl AdminBackend for RemoteBackend {
 
     async fn remove_credential(&self, name: &str) -> Result<(), CliError> {
         let path = format!("/api/credentials/{}", encode_segment(name));
-        let removed: Result<Value, _> = self.client.delete(&path).await;
-        removed.map(|_| ()).map_err(|error| call_error(&error))
+        let _: Value = self.client.delete(&path).await?;
+        Ok(())
     }
 
     async fn rotate_key(&self) -> Result<RotateKeyResponse, CliError> {
-        let path = "/api/keychain/rotate-key";
-        let rotated = self.client.post(path, &json!({})).await;
-        rotated.map_err(|error| call_error(&error))
+        Ok(self.client.post("/api/keychain/rotate-key", &json!({})).await?)
     }
 }

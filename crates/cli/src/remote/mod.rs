@@ -11,4 +11,4 @@ mod sse_watcher;
 mod token;
 
 pub(crate) use remote_backend::{RemoteBackend, new_client};
-pub(crate) use token::{add_context_help, call_error};
+pub(crate) use token::add_context_help;

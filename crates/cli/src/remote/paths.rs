@@ -41,8 +41,8 @@ pub(super) fn list_path(filter: &ExecutionFilter) -> String {
 /// Returns the path of a result of a run.
 pub(super) fn result_path(id: ExecutionId, address: &ResultAddress) -> String {
     let step = address.step.as_ref().map_or("", Name::as_str);
-    let place = selector_query(&address.selector);
-    let query = place.strip_prefix('&').map(|rest| format!("?{rest}"));
+    let selector = selector_query(&address.selector);
+    let query = selector.strip_prefix('&').map(|filter| format!("?{filter}"));
     format!("/api/result/{id}/{}{}", encode_segment(step), query.unwrap_or_default())
 }
 
@@ -50,8 +50,8 @@ pub(super) fn result_path(id: ExecutionId, address: &ResultAddress) -> String {
 pub(super) fn results_path(id: ExecutionId, address: &ResultAddress, after: Seq, limit: usize) -> String {
     let step = address.step.as_ref().map(|step| encode_segment(step.as_str()));
     let step = step.map_or_else(String::new, |step| format!("&step={step}"));
-    let place = selector_query(&address.selector);
-    format!("/api/result/{id}/list?limit={limit}&after_seq={after}{step}{place}")
+    let selector = selector_query(&address.selector);
+    format!("/api/result/{id}/list?limit={limit}&after_seq={after}{step}{selector}")
 }
 
 fn selector_query(selector: &ResultSelector) -> String {
@@ -89,7 +89,7 @@ mod tests {
     use model::time::Time;
 
     #[test]
-    fn what_people_typed_cannot_leave_its_place_in_the_path() {
+    fn user_input_stays_in_its_path_segment() {
         assert_eq!(encode_segment("a/../b?x=1&y #é"), "a%2F..%2Fb%3Fx%3D1%26y%20%23%C3%A9");
     }
 

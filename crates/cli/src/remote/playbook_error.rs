@@ -27,27 +27,27 @@ struct RemoteDiagnostic {
 /// Returns the error of a rejected playbook, with the server's diagnostics.
 pub(super) fn playbook_error(error: &CallError, name: &str, text: &str) -> CliError {
     let mut problem = call_error(error);
-    let CallError::Problem(told) = error else {
+    let CallError::Problem(problem_json) = error else {
         return problem;
     };
-    if told.code != "PLAYBOOK_INVALID" {
+    if problem_json.code != "PLAYBOOK_INVALID" {
         return problem;
     }
     let source = SourceText {
         name: Arc::from(name),
         text: Arc::from(text),
     };
-    let found = told.errors.iter().cloned();
-    let found = found.filter_map(|found| serde_json::from_value(found).ok());
-    problem.diagnostics = found
-        .map(|found: RemoteDiagnostic| to_diagnostic(found, source.clone()))
+    let remote = problem_json.errors.iter().cloned();
+    let remote = remote.filter_map(|remote| serde_json::from_value(remote).ok());
+    problem.diagnostics = remote
+        .map(|remote: RemoteDiagnostic| to_diagnostic(remote, source.clone()))
         .collect();
     problem
 }
 
 fn to_diagnostic(remote: RemoteDiagnostic, source: SourceText) -> Diagnostic {
     // A newer server may use codes that this client does not have.
-    let code = find_code(&remote.code).map_or("E????", |known| known.code);
+    let code = find_code(&remote.code).map_or("E????", |entry| entry.code);
     let start = byte_offset(&source.text, remote.line, remote.column);
     Diagnostic {
         severity: remote.severity,
@@ -69,8 +69,8 @@ fn to_diagnostic(remote: RemoteDiagnostic, source: SourceText) -> Diagnostic {
 fn byte_offset(text: &str, line: u32, column: u32) -> u32 {
     let before = text.split_inclusive('\n');
     let start: usize = before.take(line.saturating_sub(1) as usize).map(str::len).sum();
-    let rest = text.get(start..).unwrap_or("").char_indices();
-    let within = rest.take(column as usize).last().map_or(0, |(at, _)| at);
+    let remaining = text.get(start..).unwrap_or("").char_indices();
+    let within = remaining.take(column as usize).last().map_or(0, |(at, _)| at);
     u32::try_from(start + within).unwrap_or(u32::MAX)
 }
 
@@ -94,16 +94,16 @@ mod tests {
         };
         let problem = playbook_error(&CallError::Problem(Box::new(problem)), "a.yaml", text);
         assert_eq!(problem.exit, crate::cli_error::Exit::InvalidPlaybook);
-        let shown = problem.diagnostics[0].render(crate::terminal_style::TerminalStyle::PLAIN.diagnostic_style());
+        let rendered = problem.diagnostics[0].render(crate::terminal_style::TerminalStyle::PLAIN.diagnostic_style());
         let expected = own.render(crate::terminal_style::TerminalStyle::PLAIN.diagnostic_style());
         // The API returns only the start of a diagnostic, so the mark is one character wide.
         let marked = expected.replacen(&"^".repeat(14), "^", 1);
         assert_ne!(marked, expected);
-        assert_eq!(shown, marked);
+        assert_eq!(rendered, marked);
     }
 
     #[test]
-    fn a_place_counts_characters_and_not_bytes() {
+    fn a_column_counts_characters_not_bytes() {
         assert_eq!(byte_offset("ab\ncé!\n", 2, 3), 6);
         assert_eq!(byte_offset("ab", 9, 9), 2);
     }

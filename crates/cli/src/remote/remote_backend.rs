@@ -26,7 +26,7 @@ use crate::remote::paths;
 use crate::remote::remote_run;
 use crate::remote::result_unwrapper::unwrap_result;
 use crate::remote::sse_watcher::{SseWatcher, parse_event};
-use crate::remote::token::{call_error, read_token};
+use crate::remote::token::read_token;
 use crate::runs::{CatalogBackend, DrivenRun, FetchedLines, RunBackend, RunWatcher, StartRequest, StatusWait};
 
 /// Maximum page size of the API.
@@ -46,7 +46,7 @@ pub(crate) fn new_client(address: &ServerAddress) -> Result<Client, CliError> {
         Some(TokenSource::File(file)) => Some(read_token(file)?),
         None => None,
     };
-    Client::new(&address.servers, token).map_err(|error| call_error(&error))
+    Ok(Client::new(&address.servers, token)?)
 }
 
 impl RemoteBackend {
@@ -58,7 +58,7 @@ impl RemoteBackend {
     }
 
     pub(super) async fn get_json<T: DeserializeOwned>(&self, path: &str) -> Result<T, CliError> {
-        self.client.get(path).await.map_err(|error| call_error(&error))
+        Ok(self.client.get(path).await?)
     }
 
     /// Waits until the run has the wanted status or has ended, or the timeout passes; returns its status.
@@ -76,11 +76,11 @@ impl RemoteBackend {
 }
 
 /// Converts a 404 response to `None`.
-pub(super) fn found_or_none<T>(response: Result<T, CallError>) -> Result<Option<T>, CliError> {
+pub(super) fn none_if_missing<T>(response: Result<T, CallError>) -> Result<Option<T>, CliError> {
     match response {
-        Ok(found) => Ok(Some(found)),
+        Ok(value) => Ok(Some(value)),
         Err(CallError::Problem(problem)) if problem.status == 404 => Ok(None),
-        Err(error) => Err(call_error(&error)),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -116,8 +116,9 @@ impl RunBackend for RemoteBackend {
     }
 
     async fn find_row(&self, id: ExecutionId) -> Result<Option<ExecutionRow>, CliError> {
-        let found: Option<ExecutionSummary> = found_or_none(self.client.get(&paths::run_path(id, "/status")).await)?;
-        Ok(found.map(to_row))
+        let summary: Option<ExecutionSummary> =
+            none_if_missing(self.client.get(&paths::run_path(id, "/status")).await)?;
+        Ok(summary.map(to_row))
     }
 
     async fn list_runs(&self, filter: &ExecutionFilter) -> Result<Vec<ExecutionRow>, CliError> {
@@ -138,13 +139,13 @@ impl RunBackend for RemoteBackend {
 
     async fn events(&self, id: ExecutionId, after: Seq) -> Result<Vec<Event>, CliError> {
         let page: EventPage = self.get_json(&paths::events_path(id, after, PAGE_MAX)).await?;
-        page.events.iter().map(|shown| parse_event(shown.text())).collect()
+        page.events.iter().map(|json| parse_event(json.text())).collect()
     }
 
     async fn outline(&self, id: ExecutionId, after: Seq) -> Result<ExecutionOutline, CliError> {
         let page: OutlinePage = self.get_json(&paths::outline_path(id, after, PAGE_MAX)).await?;
-        let events = |shown: &[RawJson]| -> Result<Vec<Event>, CliError> {
-            shown.iter().map(|shown| parse_event(shown.text())).collect()
+        let events = |page: &[RawJson]| -> Result<Vec<Event>, CliError> {
+            page.iter().map(|json| parse_event(json.text())).collect()
         };
         let loops = page.loops.into_iter().map(|entry| {
             Ok(LoopOutline {
@@ -183,8 +184,8 @@ impl RunBackend for RemoteBackend {
     }
 
     async fn result(&self, id: ExecutionId, address: &ResultAddress) -> Result<Option<ByteStream>, CliError> {
-        let answer = self.client.get_stream(&paths::result_path(id, address)).await;
-        Ok(found_or_none(answer)?.map(unwrap_result))
+        let response = self.client.get_stream(&paths::result_path(id, address)).await;
+        Ok(none_if_missing(response)?.map(unwrap_result))
     }
 
     async fn raw_result(&self, id: ExecutionId, address: &ResultAddress) -> Result<Option<ByteStream>, CliError> {
@@ -230,14 +231,14 @@ impl RunBackend for RemoteBackend {
         request: ControlRequest,
         wait: Option<StatusWait>,
     ) -> Result<RunStatus, CliError> {
-        let said = remote_run::send_control(&self.client, row.id, request).await;
-        let said = said.map_err(|mut problem| {
+        let response = remote_run::send_control(&self.client, row.id, request).await;
+        let response = response.map_err(|mut problem| {
             problem.message = format!("run {}: {}", row.id, problem.message);
             problem
         })?;
         match wait {
             Some(wanted) => self.wait_for_status(row.id, wanted).await,
-            None => Ok(said.status),
+            None => Ok(response.status),
         }
     }
 

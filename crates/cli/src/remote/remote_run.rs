@@ -24,10 +24,9 @@ use crate::cli_error::CliError;
 use crate::clock;
 use crate::remote::paths::{self, encode_segment};
 use crate::remote::playbook_error;
-use crate::remote::remote_backend::found_or_none;
+use crate::remote::remote_backend::none_if_missing;
 use crate::remote::result_unwrapper::unwrap_result;
 use crate::remote::sse_watcher::{SseWatcher, parse_event};
-use crate::remote::token::call_error;
 use crate::runs::{DrivenRun, RunUpdate, RunWatcher, StartRequest};
 
 /// Number of events that are read at once.
@@ -41,7 +40,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(250);
 pub(super) struct RemoteRun<'a> {
     client: &'a Client,
     id: ExecutionId,
-    shown_since: Time,
+    ended_since: Time,
     is_owned: bool,
     watcher: Option<SseWatcher>,
 }
@@ -51,7 +50,7 @@ pub(super) async fn start_run(client: &Client, start_request: StartRequest) -> R
     let mut driven = RemoteRun {
         client,
         id: ExecutionId(0),
-        shown_since: Time::default(),
+        ended_since: Time::default(),
         is_owned: true,
         watcher: None,
     };
@@ -70,13 +69,11 @@ pub(super) async fn start_run(client: &Client, start_request: StartRequest) -> R
                 version,
                 ..execute_request(client, payload)
             };
-            driven.id = send_execute(client, &request)
-                .await
-                .map_err(|error| call_error(&error))?;
+            driven.id = send_execute(client, &request).await?;
         }
         StartRequest::Resume(row) if row.status == RunStatus::Running => {
             driven.id = row.id;
-            driven.shown_since = clock::now();
+            driven.ended_since = clock::now();
             driven.is_owned = false;
         }
         StartRequest::Resume(row) => continue_run(&mut driven, row, ControlRequest::Resume).await?,
@@ -85,8 +82,8 @@ pub(super) async fn start_run(client: &Client, start_request: StartRequest) -> R
         }
         StartRequest::Rerun(row, request) => {
             let path = paths::run_path(row.id, "/rerun");
-            let started: Result<ExecuteResponse, CallError> = client.post(&path, &request).await;
-            driven.id = started.map_err(|error| call_error(&error))?.execution_id;
+            let started: ExecuteResponse = client.post(&path, &request).await?;
+            driven.id = started.execution_id;
         }
     }
     Ok(driven)
@@ -94,10 +91,10 @@ pub(super) async fn start_run(client: &Client, start_request: StartRequest) -> R
 
 /// Builds the request for a run. With several servers it has a deduplication key, so that failover starts only one run.
 fn execute_request(client: &Client, payload: Option<RawJson>) -> ExecuteRequest {
-    let word = || format!("cli-{:032x}", rand::random::<u128>());
+    let random_key = || format!("cli-{:032x}", rand::random::<u128>());
     ExecuteRequest {
         payload,
-        dedup: (client.servers().len() > 1).then(word),
+        dedup: (client.servers().len() > 1).then(random_key),
         ..ExecuteRequest::default()
     }
 }
@@ -111,7 +108,7 @@ async fn send_execute(client: &Client, request: &ExecuteRequest) -> Result<Execu
 async fn continue_run(run: &mut RemoteRun<'_>, row: ExecutionRow, request: ControlRequest) -> Result<(), CliError> {
     let client = run.client;
     run.id = row.id;
-    run.shown_since = row.finished_at.unwrap_or_else(clock::now);
+    run.ended_since = row.finished_at.unwrap_or_else(clock::now);
     let is_resume = matches!(request, ControlRequest::Resume);
     let Err(mut problem) = send_control(client, row.id, request).await else {
         return Ok(());
@@ -148,14 +145,11 @@ pub(super) async fn send_control(
             (path, json!(payload))
         }
         ControlRequest::Patch { patch: variables } => {
-            let path = format!("/api/vars/{id}");
             let body = json!({ "variables": variables });
-            let said = client.post(&path, &body).await;
-            return said.map_err(|error| call_error(&error));
+            return Ok(client.post(&format!("/api/vars/{id}"), &body).await?);
         }
     };
-    let said = client.post(&paths::run_path(id, &path), &body).await;
-    said.map_err(|error| call_error(&error))
+    Ok(client.post(&paths::run_path(id, &path), &body).await?)
 }
 
 impl RemoteRun<'_> {
@@ -164,11 +158,11 @@ impl RemoteRun<'_> {
         let until = tokio::time::Instant::now() + RECONNECT_TIMEOUT;
         loop {
             match self.client.get(path).await {
-                Ok(answer) => return Ok(answer),
+                Ok(result) => return Ok(result),
                 Err(error) if error.is_passing() && tokio::time::Instant::now() < until => {
                     tokio::time::sleep(RETRY_DELAY).await;
                 }
-                Err(error) => return Err(call_error(&error)),
+                Err(error) => return Err(error.into()),
             }
         }
     }
@@ -178,7 +172,7 @@ impl RemoteRun<'_> {
 impl RunWatcher for RemoteRun<'_> {
     async fn next_update(&mut self) -> Result<RunUpdate, CliError> {
         match &mut self.watcher {
-            Some(listen) => listen.next_update().await,
+            Some(watcher) => watcher.next_update().await,
             None => Ok(RunUpdate::LogChanged),
         }
     }
@@ -190,8 +184,8 @@ impl DrivenRun for RemoteRun<'_> {
         self.id
     }
 
-    fn shown_since(&self) -> Time {
-        self.shown_since
+    fn ended_since(&self) -> Time {
+        self.ended_since
     }
 
     fn is_owned(&self) -> bool {
@@ -218,7 +212,7 @@ impl DrivenRun for RemoteRun<'_> {
     async fn events(&self, after: Seq) -> Result<Vec<Event>, CliError> {
         let path = paths::events_path(self.id, after, EVENTS_PAGE_MAX);
         let page: EventPage = self.get_with_retry(&path).await?;
-        page.events.iter().map(|shown| parse_event(shown.text())).collect()
+        page.events.iter().map(|json| parse_event(json.text())).collect()
     }
 
     async fn result(&self, address: &ResultAddress) -> Result<Option<ByteStream>, CliError> {
@@ -229,7 +223,7 @@ impl DrivenRun for RemoteRun<'_> {
                 Err(error) if error.is_passing() && tokio::time::Instant::now() < until => {
                     tokio::time::sleep(RETRY_DELAY).await;
                 }
-                answer => return Ok(found_or_none(answer)?.map(unwrap_result)),
+                result => return Ok(none_if_missing(result)?.map(unwrap_result)),
             }
         }
     }

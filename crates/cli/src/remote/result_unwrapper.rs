@@ -52,10 +52,10 @@ impl ResultUnwrapper {
     /// Drops the text before the result, if it was received completely.
     fn skip_prefix(&mut self) -> bool {
         let mut windows = self.buffer.windows(RESULT_PREFIX.len());
-        let Some(place) = windows.position(|window| window == RESULT_PREFIX) else {
+        let Some(start) = windows.position(|window| window == RESULT_PREFIX) else {
             return false;
         };
-        let _ = self.buffer.split_to(place + RESULT_PREFIX.len());
+        let _ = self.buffer.split_to(start + RESULT_PREFIX.len());
         self.has_started = true;
         true
     }

@@ -23,13 +23,13 @@ impl SseParser {
         self.buffer.extend_from_slice(bytes);
         let mut messages = Vec::new();
         let buffer = std::mem::take(&mut self.buffer);
-        let mut rest = &buffer[..];
-        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-            let line = rest[..end].strip_suffix(b"\r").unwrap_or(&rest[..end]);
+        let mut remaining = &buffer[..];
+        while let Some(end) = remaining.iter().position(|byte| *byte == b'\n') {
+            let line = remaining[..end].strip_suffix(b"\r").unwrap_or(&remaining[..end]);
             messages.extend(self.parse_line(&String::from_utf8_lossy(line)));
-            rest = &rest[end + 1..];
+            remaining = &remaining[end + 1..];
         }
-        self.buffer = rest.to_vec();
+        self.buffer = remaining.to_vec();
         messages
     }
 

@@ -11,7 +11,6 @@ use wire::Client;
 
 use crate::cli_error::{CliError, Exit};
 use crate::remote::sse::SseParser;
-use crate::remote::token::call_error;
 use crate::runs::{RunUpdate, RunWatcher};
 
 /// Maximum time without data; the server sends a keep-alive every ten seconds.
@@ -77,13 +76,13 @@ impl SseListener {
     async fn run(mut self) {
         let path = format!("/api/executions/{}/stream", self.id);
         let mut pause = RETRY_DELAY;
-        let mut has_told = false;
+        let mut has_notified = false;
         loop {
             let last = (self.after > Seq(0)).then_some(self.after.0);
             match self.client.open_event_stream(&path, last).await {
-                Ok(answer) => {
+                Ok(response) => {
                     let before = self.after;
-                    match self.read_stream(answer).await {
+                    match self.read_stream(response).await {
                         Ok(StreamEnd::Finished) => return,
                         Ok(StreamEnd::ConnectionLost) => {}
                         Err(problem) => return self.send_update(Err(problem)).await,
@@ -93,12 +92,12 @@ impl SseListener {
                     }
                 }
                 Err(error) if error.is_passing() => {}
-                Err(error) => return self.send_update(Err(call_error(&error))).await,
+                Err(error) => return self.send_update(Err(error.into())).await,
             }
-            if !std::mem::replace(&mut has_told, true) {
+            if !std::mem::replace(&mut has_notified, true) {
                 let servers = self.client.servers().join(", ");
-                let said = format!("lost connection to {servers}; the run continues there; reconnecting");
-                self.send_update(Ok(RunUpdate::Notice(said))).await;
+                let notice = format!("lost connection to {servers}; the run continues there; reconnecting");
+                self.send_update(Ok(RunUpdate::Notice(notice))).await;
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(RETRY_DELAY_MAX);

@@ -22,7 +22,7 @@ pub(crate) fn read_token(file: &Path) -> Result<AccessToken, CliError> {
 }
 
 /// Converts a failed API call to an error with exit code and help.
-pub(crate) fn call_error(error: &CallError) -> CliError {
+pub(super) fn call_error(error: &CallError) -> CliError {
     let message = error_text(error);
     let CallError::Problem(problem) = error else {
         let exit = match error {
@@ -39,8 +39,8 @@ pub(crate) fn call_error(error: &CallError) -> CliError {
         400..=499 => Exit::Usage,
         _ => Exit::Unreachable,
     };
-    let mut shown = CliError::with_code(exit, &problem.code, message);
-    shown.help = match problem.status {
+    let mut error = CliError::with_code(exit, &problem.code, message);
+    error.help = match problem.status {
         // The server's remedy names the HTTP header; the CLI has options for the token.
         401 => vec![
             "pass an access token with --token-file FILE, NOETL_TOKEN or `noetl context add NAME --token-file FILE`"
@@ -49,7 +49,13 @@ pub(crate) fn call_error(error: &CallError) -> CliError {
         ],
         _ => problem.remedy.iter().cloned().collect(),
     };
-    shown
+    error
+}
+
+impl From<CallError> for CliError {
+    fn from(error: CallError) -> Self {
+        call_error(&error)
+    }
 }
 
 /// Adds the name of the context to the error of an unreachable server, if a context selected the server.
@@ -90,8 +96,8 @@ mod tests {
         let old = address(Some("old"));
         assert_eq!(add_context_help(unreachable(), Some(&old)).help, [help]);
 
-        let not_found = CliError::new(Exit::NotFound, "RUN_NOT_FOUND", "not found");
-        assert_eq!(add_context_help(not_found.clone(), Some(&old)), not_found);
+        let missing_run = CliError::new(Exit::NotFound, "RUN_NOT_FOUND", "not found");
+        assert_eq!(add_context_help(missing_run.clone(), Some(&old)), missing_run);
         for server in [None, Some(&address(None))] {
             assert_eq!(add_context_help(unreachable(), server), unreachable());
         }

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_taken_apart_wherever_it_is_cut() {
+    fn a_list_is_split_at_any_chunk_boundary() {
         let text = r#"[{"a": [1, 2]},"x,\"]y",[],3]"#;
         let expected = [r#"{"a": [1, 2]}"#, r#""x,\"]y""#, "[]", "3"];
         for by in 1..text.len() {
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_one_element() {
+    fn a_value_that_is_not_a_list_is_one_element() {
         assert_eq!(elements(r#"{"a": [1, 2]}"#, 2), [r#"{"a": [1, 2]}"#]);
         assert_eq!(elements("7", 1), ["7"]);
     }

@@ -18,7 +18,7 @@ pub(crate) fn render_run_failure(
     view: &RunView,
     playbook: Option<&Playbook>,
     id: &str,
-    surface: TerminalStyle,
+    style: TerminalStyle,
 ) -> Option<String> {
     let run_error = view.error.as_ref()?;
     let step = view.failed_step();
@@ -30,7 +30,7 @@ pub(crate) fn render_run_failure(
         error: run_error.clone(),
     };
     let (iteration, failure) = first_failure.unwrap_or((None, &run_failure));
-    let mut out = render_failure(step, iteration, failure, playbook, surface);
+    let mut out = render_failure(step, iteration, failure, playbook, style);
     if let Some(also) = step.and_then(|step| other_failures(step, iteration)) {
         let _ = writeln!(out, "   = also: {also}");
     }
@@ -45,24 +45,24 @@ pub(crate) fn render_failure(
     iteration: Option<u64>,
     failure: &StepFailure,
     playbook: Option<&Playbook>,
-    surface: TerminalStyle,
+    style: TerminalStyle,
 ) -> String {
     let error = &failure.error;
     let mut out = String::new();
-    let head = surface.bad(&format!("error[{}]", error.code));
+    let head = style.bad(&format!("error[{}]", error.code));
     let _ = writeln!(out, "{head}: {}", human::escape_controls(error.message.trim_end()));
     let address = failure_address(step, iteration, failure);
-    let failure_place = playbook.and_then(|playbook| failure_span(step, failure, playbook));
-    if let (Some(playbook), Some(span)) = (playbook, failure_place) {
-        write_snippet(&mut out, playbook, span, &address, surface);
+    let span = playbook.and_then(|playbook| failure_span(step, failure, playbook));
+    if let (Some(playbook), Some(span)) = (playbook, span) {
+        write_snippet(&mut out, playbook, span, &address, style);
     } else {
-        let corner = surface.dim(surface.choose("┌─", "-->"));
+        let corner = style.dim(style.choose("┌─", "-->"));
         let _ = writeln!(out, "   {corner} {address}");
     }
     for key in ["exception_type", "exit_code", "status", "stderr", "child_execution_id"] {
         if let Some(value) = error.details.get(key).filter(|value| !value.is_null() && *value != "") {
             let text = crate::render::preview::preview_value(value, 120);
-            let _ = writeln!(out, "   {} {key}: {text}", surface.dim("="));
+            let _ = writeln!(out, "   {} {key}: {text}", style.dim("="));
         }
     }
     out
@@ -111,7 +111,7 @@ fn failure_span(step: Option<&StepView>, failure: &StepFailure, playbook: &Playb
     Some(task.map_or(playbook_step.span, |(_, task)| task.span))
 }
 
-fn write_snippet(out: &mut String, playbook: &Playbook, span: Span, label: &str, surface: TerminalStyle) {
+fn write_snippet(out: &mut String, playbook: &Playbook, span: Span, label: &str, style: TerminalStyle) {
     let number = span.line.to_string();
     let gutter = " ".repeat(number.len().max(2));
     let text = &playbook.source.text;
@@ -123,14 +123,14 @@ fn write_snippet(out: &mut String, playbook: &Playbook, span: Span, label: &str,
         column => (column as usize - 1).min(line.chars().count()),
     };
     let width = underline_width(text, span, &line, column);
-    let corner = surface.dim(surface.choose("┌─", "-->"));
-    let bar = surface.dim(surface.choose("│", "|"));
-    let column_shown = column + 1;
+    let corner = style.dim(style.choose("┌─", "-->"));
+    let bar = style.dim(style.choose("│", "|"));
+    let column_number = column + 1;
     let name = &playbook.source.name;
-    let _ = writeln!(out, "{gutter} {corner} {name}:{}:{column_shown}", span.line);
+    let _ = writeln!(out, "{gutter} {corner} {name}:{}:{column_number}", span.line);
     let wide = gutter.len();
     let _ = writeln!(out, "{number:>wide$} {bar} {}", human::truncate(&line, 160));
-    let mark = surface.bad(&"^".repeat(width));
+    let mark = style.bad(&"^".repeat(width));
     let _ = writeln!(out, "{gutter} {bar} {}{mark} {label}", " ".repeat(column));
 }
 
@@ -139,24 +139,24 @@ fn underline_width(text: &str, span: Span, line: &str, column: usize) -> usize {
     let marked = text.get(span.start as usize..span.end as usize).unwrap_or("");
     let first = marked.lines().next().unwrap_or("").trim_end().chars().count();
     let line_end = line.chars().skip(column);
-    let chars_left = line_end.clone().count().max(1);
+    let remaining_chars = line_end.clone().count().max(1);
     let word_chars = line_end.take_while(|c| !c.is_whitespace() && *c != ':').count();
     let width = if first > 0 { first } else { word_chars };
-    width.clamp(1, chars_left)
+    width.clamp(1, remaining_chars)
 }
 
 /// Lists the other failed iterations.
-fn other_failures(step: &StepView, shown_iteration: Option<u64>) -> Option<String> {
-    let lap = step.loop_view.as_ref()?;
-    let reasons: Vec<String> = lap
+fn other_failures(step: &StepView, displayed_iteration: Option<u64>) -> Option<String> {
+    let loop_view = step.loop_view.as_ref()?;
+    let reasons: Vec<String> = loop_view
         .failed
         .iter()
-        .filter(|index| Some(**index) != shown_iteration)
+        .filter(|index| Some(**index) != displayed_iteration)
         .take(OTHERS_NAMED_MAX)
         .map(u64::to_string)
         .collect();
-    let is_shown = shown_iteration.is_some_and(|index| lap.failed.contains(&index));
-    let hidden_count = lap.failed_count() - u64::from(is_shown) - reasons.len() as u64;
+    let is_displayed = displayed_iteration.is_some_and(|index| loop_view.failed.contains(&index));
+    let hidden_count = loop_view.failed_count() - u64::from(is_displayed) - reasons.len() as u64;
     let mut text = reasons.join(", ");
     if hidden_count > 0 {
         let _ = write!(text, " and {} more", human::format_count(hidden_count));

@@ -18,7 +18,7 @@ pub(crate) struct LineColumns {
 
 impl LineColumns {
     /// Computes widths that fit the names in the playbook and the terminal.
-    pub(crate) fn new(playbook: Option<&Playbook>, surface: TerminalStyle) -> Self {
+    pub(crate) fn new(playbook: Option<&Playbook>, style: TerminalStyle) -> Self {
         let steps = playbook.map_or(&[][..], |playbook| &playbook.steps);
         let widest = |width: fn(&Step) -> usize, least: usize, most: usize| {
             let widths = steps.iter().map(width);
@@ -26,11 +26,11 @@ impl LineColumns {
         };
         let step = widest(|step| step.name.as_str().chars().count(), 8, 32);
         let kind = widest(|step| step_kind(step).chars().count(), 6, 16);
-        let columns_left = surface.columns.unwrap_or(100).saturating_sub(step + kind + 20);
+        let remaining_columns = style.columns.unwrap_or(100).saturating_sub(step + kind + 20);
         Self {
             step,
             kind,
-            preview: columns_left.clamp(10, 60),
+            preview: remaining_columns.clamp(10, 60),
         }
     }
 
@@ -68,9 +68,9 @@ pub(crate) fn step_view_kind(playbook: Option<&Playbook>, step: &StepView) -> St
 }
 
 /// Returns the first line of a run.
-pub(crate) fn run_header(name: &str, id: &str, location: &str, surface: TerminalStyle) -> String {
-    let mark = surface.choose("▸", ">");
-    format!("{mark} {}   run {id}   {}", surface.strong(name), surface.dim(location))
+pub(crate) fn run_header(name: &str, id: &str, location: &str, style: TerminalStyle) -> String {
+    let mark = style.choose("▸", ">");
+    format!("{mark} {}   run {id}   {}", style.strong(name), style.dim(location))
 }
 
 /// Returns the line of a step.
@@ -81,12 +81,11 @@ pub(crate) fn step_line(
     style: TerminalStyle,
     now: Time,
 ) -> String {
-    let surface = style;
     let mark = match step.status {
-        StepStatus::Done => surface.tick(),
-        StepStatus::Failed => surface.cross(),
-        StepStatus::Stopped => surface.warn(surface.choose("■", "-")),
-        StepStatus::Running => surface.dim(surface.choose("▸", ">")),
+        StepStatus::Done => style.tick(),
+        StepStatus::Failed => style.cross(),
+        StepStatus::Stopped => style.warn(style.choose("■", "-")),
+        StepStatus::Running => style.dim(style.choose("▸", ">")),
     };
     let name = match step.run {
         0 | 1 => step.step.to_string(),
@@ -96,7 +95,7 @@ pub(crate) fn step_line(
     let outcome_text = step_outcome(step, columns.preview);
     let width = columns.preview;
     let took = human::format_duration_ms(step.elapsed_ms(now));
-    format!("{mark} {head}  {outcome_text:width$}  {}", surface.dim(&took))
+    format!("{mark} {head}  {outcome_text:width$}  {}", style.dim(&took))
 }
 
 /// Returns the result or error of a step in at most `chars` characters.
@@ -107,13 +106,13 @@ pub(crate) fn step_outcome(step: &StepView, chars: usize) -> String {
         format!("{iteration_label}{}: {message}", failure.error.code)
     });
     let text = match (&step.loop_view, failure) {
-        (Some(lap), failure) => {
+        (Some(loop_view), failure) => {
             let ended = format!(
                 "{} of {}",
-                human::format_count(lap.succeeded),
-                human::format_count(lap.total)
+                human::format_count(loop_view.succeeded),
+                human::format_count(loop_view.total)
             );
-            match (lap.failed_count(), failure) {
+            match (loop_view.failed_count(), failure) {
                 (0, None) => ended,
                 (failed, failure) => {
                     let failure = failure.map_or_else(String::new, |failure| format!(", {failure}"));
@@ -131,17 +130,14 @@ pub(crate) fn step_outcome(step: &StepView, chars: usize) -> String {
 }
 
 /// Returns the last line of a run: its status and a hint.
-pub(crate) fn run_footer(view: &RunView, name: &str, id: &str, now: Time, surface: TerminalStyle) -> String {
+pub(crate) fn run_footer(view: &RunView, name: &str, id: &str, now: Time, style: TerminalStyle) -> String {
     let took = human::format_duration_ms(view.elapsed_ms(now));
     let (mark, message) = match view.status {
-        RunStatus::Completed => (surface.tick(), format!("succeeded in {took}")),
-        RunStatus::Failed => (surface.cross(), format!("failed after {took}")),
-        RunStatus::Cancelled => (
-            surface.warn(surface.choose("■", "-")),
-            format!("cancelled after {took}"),
-        ),
-        RunStatus::Paused => (surface.warn(surface.choose("‖", "=")), "is paused".to_owned()),
-        RunStatus::Running => (surface.dim(surface.choose("▸", ">")), "is running".to_owned()),
+        RunStatus::Completed => (style.tick(), format!("succeeded in {took}")),
+        RunStatus::Failed => (style.cross(), format!("failed after {took}")),
+        RunStatus::Cancelled => (style.warn(style.choose("■", "-")), format!("cancelled after {took}")),
+        RunStatus::Paused => (style.warn(style.choose("‖", "=")), "is paused".to_owned()),
+        RunStatus::Running => (style.dim(style.choose("▸", ">")), "is running".to_owned()),
     };
     let events = human::format_counted(usize::try_from(view.events).unwrap_or(usize::MAX), "event");
     let hint = match view.status {
@@ -150,15 +146,15 @@ pub(crate) fn run_footer(view: &RunView, name: &str, id: &str, now: Time, surfac
         RunStatus::Running => format!("{events}   noetl events {id} -f"),
         RunStatus::Completed | RunStatus::Cancelled => format!("{events}   noetl show {id}"),
     };
-    format!("{mark} {} {message}   {}", surface.strong(name), surface.dim(&hint))
+    format!("{mark} {} {message}   {}", style.strong(name), style.dim(&hint))
 }
 
 /// Returns where a run failed: `fetch: 3 of 10,000 iterations failed`.
 fn failure_reason(view: &RunView) -> Option<String> {
     let step = view.failed_step()?;
     let reason = match &step.loop_view {
-        Some(lap) if lap.failed_count() > 0 => {
-            let (failed, total) = (lap.failed_count(), lap.total);
+        Some(loop_view) if loop_view.failed_count() > 0 => {
+            let (failed, total) = (loop_view.failed_count(), loop_view.total);
             format!(
                 "{} of {} iterations failed",
                 human::format_count(failed),
@@ -196,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_says_how_the_run_ended_and_where_it_failed() {
+    fn the_last_line_shows_the_status_and_the_failed_step() {
         let mut log = EventLogFixture::started();
         let broken = task_error("BROKEN", "load");
         log.fail_run("load", broken);

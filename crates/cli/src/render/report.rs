@@ -52,12 +52,12 @@ fn step_report(step: &StepView, playbook: Option<&Playbook>, now: Time) -> Value
     fields.insert("finished_at".to_owned(), json!(step.ended_at));
     fields.insert("duration_ms".to_owned(), json!(step.elapsed_ms(now)));
     fields.insert("retries".to_owned(), json!(step.retries));
-    if let Some(lap) = &step.loop_view {
+    if let Some(loop_view) = &step.loop_view {
         let stats = json!({
-            "total": lap.total,
-            "succeeded": lap.succeeded,
-            "failed": lap.failed_count(),
-            "in_flight": lap.in_flight_count(),
+            "total": loop_view.total,
+            "succeeded": loop_view.succeeded,
+            "failed": loop_view.failed_count(),
+            "in_flight": loop_view.in_flight_count(),
         });
         fields.insert("loop".to_owned(), stats);
     }
@@ -89,7 +89,7 @@ mod tests {
     use crate::view::testing::{EventLogFixture, task_error};
 
     #[test]
-    fn ids_are_strings_and_every_promised_field_is_there() {
+    fn ids_are_strings_and_every_documented_field_exists() {
         let mut log = EventLogFixture::started();
         let broken = task_error("BROKEN", "load");
         log.fail_run("load", broken);

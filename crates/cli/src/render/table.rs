@@ -31,15 +31,15 @@ pub(crate) fn print_list<T: Serialize>(
 }
 
 /// Formats a table with these headings and rows.
-pub(crate) fn render_table(headings: &[&str], rows: Vec<Vec<String>>, surface: TerminalStyle) -> String {
+pub(crate) fn render_table(headings: &[&str], rows: Vec<Vec<String>>, style: TerminalStyle) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
     table.force_no_tty();
-    if let Some(columns) = surface.columns {
+    if let Some(columns) = style.columns {
         table.set_content_arrangement(ContentArrangement::Dynamic);
         table.set_width(u16::try_from(columns).unwrap_or(u16::MAX));
     }
-    table.set_header(headings.iter().map(|heading| Cell::new(surface.dim(heading))));
+    table.set_header(headings.iter().map(|heading| Cell::new(style.dim(heading))));
     for row in rows {
         table.add_row(row);
     }

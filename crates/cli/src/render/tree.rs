@@ -15,7 +15,7 @@ const TEXT_CHARS_MAX: usize = 200;
 const COLUMNS_MAX: usize = 12;
 
 /// Formats a value as a table if it is a list of flat maps with few keys.
-pub(crate) fn render_as_table(value: &Value, surface: TerminalStyle) -> Option<String> {
+pub(crate) fn render_as_table(value: &Value, style: TerminalStyle) -> Option<String> {
     let items = value.as_array().filter(|items| items.len() > 1)?;
     let maps: Vec<&Map<String, Value>> = items.iter().map(Value::as_object).collect::<Option<_>>()?;
     let mut headings: Vec<&str> = Vec::new();
@@ -30,20 +30,20 @@ pub(crate) fn render_as_table(value: &Value, surface: TerminalStyle) -> Option<S
     }
     let cell = |map: &Map<String, Value>, key: &str| map.get(key).map_or_else(String::new, scalar_text);
     let row = |map: &&Map<String, Value>| headings.iter().map(|key| cell(map, key)).collect();
-    Some(render_table(&headings, maps.iter().map(row).collect(), surface))
+    Some(render_table(&headings, maps.iter().map(row).collect(), style))
 }
 
 /// Formats a value as a tree.
-pub(crate) fn render_tree(value: &Value, surface: TerminalStyle) -> String {
+pub(crate) fn render_tree(value: &Value, style: TerminalStyle) -> String {
     let mut text = String::new();
     match value {
-        Value::Object(_) | Value::Array(_) => write_branches(value, "", surface, &mut text),
+        Value::Object(_) | Value::Array(_) => write_branches(value, "", style, &mut text),
         other => text = scalar_text(other),
     }
     text.trim_end().to_owned()
 }
 
-fn write_branches(value: &Value, indent: &str, surface: TerminalStyle, text: &mut String) {
+fn write_branches(value: &Value, indent: &str, style: TerminalStyle, text: &mut String) {
     let children: Vec<(String, &Value)> = match value {
         Value::Object(map) => map.iter().map(|(key, value)| (key.clone(), value)).collect(),
         Value::Array(items) => {
@@ -57,33 +57,28 @@ fn write_branches(value: &Value, indent: &str, surface: TerminalStyle, text: &mu
     for (position, (name, child)) in children.into_iter().take(ITEMS_SHOWN_MAX).enumerate() {
         let is_last = position + 1 == count && hidden == 0;
         let (branch, below) = if is_last {
-            (surface.choose("└─ ", "`- "), "   ")
+            (style.choose("└─ ", "`- "), "   ")
         } else {
-            (surface.choose("├─ ", "|- "), surface.choose("│  ", "|  "))
+            (style.choose("├─ ", "|- "), style.choose("│  ", "|  "))
         };
-        let name = surface.strong(&name);
-        let _ = writeln!(
-            text,
-            "{indent}{}{name}{}",
-            surface.dim(branch),
-            leaf_text(child, surface)
-        );
-        write_branches(child, &format!("{indent}{}", surface.dim(below)), surface, text);
+        let name = style.strong(&name);
+        let _ = writeln!(text, "{indent}{}{name}{}", style.dim(branch), leaf_text(child, style));
+        write_branches(child, &format!("{indent}{}", style.dim(below)), style, text);
     }
     if hidden > 0 {
-        let branch = surface.choose("└─ ", "`- ");
-        let more_line = format!("{branch}{} {hidden} more", surface.choose("…", "..."));
-        let _ = writeln!(text, "{indent}{}", surface.dim(&more_line));
+        let branch = style.choose("└─ ", "`- ");
+        let more_line = format!("{branch}{} {hidden} more", style.choose("…", "..."));
+        let _ = writeln!(text, "{indent}{}", style.dim(&more_line));
     }
 }
 
 /// Returns the text after a name.
-fn leaf_text(value: &Value, surface: TerminalStyle) -> String {
+fn leaf_text(value: &Value, style: TerminalStyle) -> String {
     match value {
         Value::Object(map) if map.is_empty() => ": {}".to_owned(),
         Value::Array(items) if items.is_empty() => ": []".to_owned(),
         Value::Object(_) => String::new(),
-        Value::Array(items) => surface.dim(&format!("  {} elements", items.len())),
+        Value::Array(items) => style.dim(&format!("  {} elements", items.len())),
         other => format!(": {}", scalar_text(other)),
     }
 }

@@ -51,10 +51,10 @@ fn parse_path(path: &str) -> Result<Vec<PathPart>, CliError> {
         CliError::usage(format!("invalid path `{path}`"))
             .help("use for example rows[0].id, or [\"a.b\"] for a key with dots")
     };
-    let mut path_left = path.trim().trim_start_matches('$');
+    let mut remaining_path = path.trim().trim_start_matches('$');
     let mut parts = Vec::new();
-    while !path_left.is_empty() {
-        if let Some(inner) = path_left.strip_prefix('[') {
+    while !remaining_path.is_empty() {
+        if let Some(inner) = remaining_path.strip_prefix('[') {
             let (text, tail) = inner.split_once(']').ok_or_else(wrong)?;
             let quoted = text
                 .strip_prefix(['"', '\''])
@@ -63,10 +63,10 @@ fn parse_path(path: &str) -> Result<Vec<PathPart>, CliError> {
                 Some(key) => PathPart::Key(key.to_owned()),
                 None => PathPart::Index(text.trim().parse().map_err(|_| wrong())?),
             });
-            path_left = tail;
+            remaining_path = tail;
             continue;
         }
-        let text = path_left.strip_prefix('.').unwrap_or(path_left);
+        let text = remaining_path.strip_prefix('.').unwrap_or(remaining_path);
         if text.is_empty() && parts.is_empty() {
             break;
         }
@@ -78,7 +78,7 @@ fn parse_path(path: &str) -> Result<Vec<PathPart>, CliError> {
             (false, Ok(index)) => parts.push(PathPart::Index(index)),
             (false, Err(_)) => parts.push(PathPart::Key(key.to_owned())),
         }
-        path_left = tail;
+        remaining_path = tail;
     }
     Ok(parts)
 }
@@ -109,7 +109,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn text_is_printed_as_it_is_and_the_rest_as_json() {
+    fn text_is_printed_unchanged_and_other_values_as_json() {
         assert_eq!(to_plain_text(&json!("Hello, Ada")), "Hello, Ada");
         assert_eq!(to_plain_text(&json!(3)), "3");
         assert_eq!(to_plain_text(&json!({"a": 1})), "{\n  \"a\": 1\n}");
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_part_is_named_with_what_there_is() {
+    fn a_missing_part_is_reported_with_the_existing_ones() {
         let problem = value_at(&json!({"rows": [1]}), "rows[4]").unwrap_err();
         assert_eq!(problem.exit, Exit::NotFound);
         assert!(problem.help[0].contains("list of 1"));

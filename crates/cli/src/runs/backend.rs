@@ -85,7 +85,7 @@ pub(crate) trait RunBackend: CatalogBackend + AdminBackend + Send + Sync {
     async fn start_run<'a>(
         &'a self,
         start_request: StartRequest,
-        driving: &'a DriveArgs,
+        drive_args: &'a DriveArgs,
     ) -> Result<Box<dyn DrivenRun + 'a>, CliError>;
 }
 

@@ -39,8 +39,8 @@ impl<'a> LocalBackend<'a> {
 impl RunBackend for LocalBackend<'_> {
     fn location(&self) -> String {
         let store = without_userinfo(self.app.settings.store.display().to_string());
-        let is_told = self.app.settings.store.is_absolute() || store.starts_with("./");
-        let store = if is_told { store } else { format!("./{store}") };
+        let is_explicit = self.app.settings.store.is_absolute() || store.starts_with("./");
+        let store = if is_explicit { store } else { format!("./{store}") };
         format!("local, store {store}")
     }
 
@@ -146,15 +146,15 @@ impl RunBackend for LocalBackend<'_> {
     async fn start_run<'a>(
         &'a self,
         start_request: StartRequest,
-        driving: &'a DriveArgs,
+        drive_args: &'a DriveArgs,
     ) -> Result<Box<dyn DrivenRun + 'a>, CliError> {
         let session = ControlPlane::start(self.reader.clone())?;
-        session.allow_env(self.app, driving);
+        session.allow_env(self.app, drive_args);
         let driven = match start_request {
             StartRequest::Text { name, text, payload } => {
                 let submission = SubmitRequest { name, text, payload };
                 let id = session.server.submit(submission).await.map_err(submit_error)?;
-                LocalRun::new(self.app, session, id, driving)
+                LocalRun::new(self.app, session, id, drive_args)
             }
             StartRequest::Catalog { path, version, payload } => {
                 let server = &session.server;
@@ -165,23 +165,23 @@ impl RunBackend for LocalBackend<'_> {
                 };
                 let submitted = server.submit_from_catalog(id, &path, version, request);
                 submitted.await.map_err(submit_error)?;
-                LocalRun::new(self.app, session, id, driving)
+                LocalRun::new(self.app, session, id, drive_args)
             }
             StartRequest::Resume(row) => {
                 let resume_control = (row.status == RunStatus::Paused).then_some(ControlRequest::Resume);
-                LocalRun::resume(self.app, session, row, resume_control, driving).await?
+                LocalRun::resume(self.app, session, row, resume_control, drive_args).await?
             }
             StartRequest::Retry(row, version) => {
                 let resume_control = Some(ControlRequest::Retry { version });
-                LocalRun::resume(self.app, session, row, resume_control, driving).await?
+                LocalRun::resume(self.app, session, row, resume_control, drive_args).await?
             }
             StartRequest::Rerun(row, request) => {
                 let id = session.server.rerun(row.id, request).await.map_err(submit_error)?;
-                LocalRun::new(self.app, session, id, driving)
+                LocalRun::new(self.app, session, id, drive_args)
             }
         };
         let mut driven = Box::new(driven);
-        if !driving.detach {
+        if !drive_args.detach {
             driven.start_worker()?;
         }
         Ok(driven)

@@ -26,25 +26,25 @@ pub(super) struct LocalRun<'a> {
     app: &'a App,
     control_plane: ControlPlane,
     id: ExecutionId,
-    shown_since: Time,
+    ended_since: Time,
     adoption: Adoption,
     commits: Receiver<std::sync::Arc<CommitNotice>>,
     changes: store::ChangeWatch,
-    driving: &'a DriveArgs,
+    drive_args: &'a DriveArgs,
 }
 
 impl<'a> LocalRun<'a> {
     /// Wraps a run that has just started.
-    pub(super) fn new(app: &'a App, control_plane: ControlPlane, id: ExecutionId, driving: &'a DriveArgs) -> Self {
+    pub(super) fn new(app: &'a App, control_plane: ControlPlane, id: ExecutionId, drive_args: &'a DriveArgs) -> Self {
         Self {
             app,
             commits: control_plane.server.subscribe_commits(),
             control_plane,
             id,
-            shown_since: Time::default(),
+            ended_since: Time::default(),
             adoption: Adoption::Owned,
             changes: store::ChangeWatch::default(),
-            driving,
+            drive_args,
         }
     }
 
@@ -54,10 +54,10 @@ impl<'a> LocalRun<'a> {
         control_plane: ControlPlane,
         row: ExecutionRow,
         request: Option<ControlRequest>,
-        driving: &'a DriveArgs,
+        drive_args: &'a DriveArgs,
     ) -> Result<Self, CliError> {
-        let since = control_plane.reader.store.now();
-        let published = control_plane.server.subscribe_commits();
+        let ended_since = control_plane.reader.store.now();
+        let commits = control_plane.server.subscribe_commits();
         let priority = request.as_ref().map_or(Priority::Normal, control_priority);
         let adoption = control_plane.server.adopt(row.id, priority).await?;
         if let Some(control) = request {
@@ -74,18 +74,18 @@ impl<'a> LocalRun<'a> {
             app,
             control_plane,
             id: row.id,
-            shown_since: since,
+            ended_since,
             adoption,
-            commits: published,
+            commits,
             changes: store::ChangeWatch::default(),
-            driving,
+            drive_args,
         })
     }
 
     /// Starts a worker for the run if this process drives it.
     pub(super) fn start_worker(&mut self) -> Result<(), CliError> {
         if self.adoption == Adoption::Owned {
-            self.control_plane.start_worker(self.app, self.driving)?;
+            self.control_plane.start_worker(self.app, self.drive_args)?;
         }
         Ok(())
     }
@@ -103,8 +103,8 @@ impl RunWatcher for LocalRun<'_> {
     async fn next_update(&mut self) -> Result<RunUpdate, CliError> {
         loop {
             tokio::select! {
-                news = self.commits.recv() => match news {
-                    Ok(news) if news.execution == self.id => return Ok(RunUpdate::Commit(news)),
+                commit = self.commits.recv() => match commit {
+                    Ok(commit) if commit.execution == self.id => return Ok(RunUpdate::Commit(commit)),
                     Ok(_) => {}
                     Err(RecvError::Lagged(_)) => return Ok(RunUpdate::LogChanged),
                     Err(RecvError::Closed) => return Err(server::Error::Stopping.into()),
@@ -121,8 +121,8 @@ impl DrivenRun for LocalRun<'_> {
         self.id
     }
 
-    fn shown_since(&self) -> Time {
-        self.shown_since
+    fn ended_since(&self) -> Time {
+        self.ended_since
     }
 
     fn is_owned(&self) -> bool {
@@ -143,7 +143,7 @@ impl DrivenRun for LocalRun<'_> {
         Some(format!("{}: {error}", error.code()))
     }
 
-    /// Does nothing: `published` receives commits from the start.
+    /// Does nothing: `commits` receives commits from the start.
     fn start_watching(&mut self, _after: Seq) {}
 
     /// Adopts the run if the process that drove it has exited.
@@ -186,7 +186,7 @@ impl DrivenRun for LocalRun<'_> {
             control_plane,
             id,
             adoption,
-            driving,
+            drive_args,
             ..
         } = *self;
         let store = control_plane.reader.store.clone();
@@ -195,7 +195,7 @@ impl DrivenRun for LocalRun<'_> {
         let row = store.execution(id).await?;
         let is_running = row.is_some_and(|row| row.status == RunStatus::Running);
         if adoption == Adoption::Owned && is_running {
-            spawn_background(app, id, driving)?;
+            spawn_background(app, id, drive_args)?;
         }
         Ok(())
     }
@@ -206,7 +206,7 @@ impl DrivenRun for LocalRun<'_> {
 }
 
 /// Starts a background process that drives the run.
-fn spawn_background(app: &App, id: ExecutionId, driving: &DriveArgs) -> Result<(), CliError> {
+fn spawn_background(app: &App, id: ExecutionId, drive_args: &DriveArgs) -> Result<(), CliError> {
     let cannot = |error: std::io::Error| {
         let message = format!("cannot start a background process: {error}");
         CliError::new(Exit::NotAllowed, "NO_BACKGROUND", message)
@@ -220,10 +220,10 @@ fn spawn_background(app: &App, id: ExecutionId, driving: &DriveArgs) -> Result<(
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    if let Some(slots) = driving.slots {
+    if let Some(slots) = drive_args.slots {
         command.args(["--slots", &slots.to_string()]);
     }
-    for name in &driving.allow_env {
+    for name in &drive_args.allow_env {
         command.args(["--allow-env", name]);
     }
     command.spawn().map_err(cannot)?;

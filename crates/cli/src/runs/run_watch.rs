@@ -70,7 +70,7 @@ pub(crate) trait DrivenRun: RunWatcher {
     fn id(&self) -> ExecutionId;
 
     /// Returns the time from which on finished steps are shown.
-    fn shown_since(&self) -> Time;
+    fn ended_since(&self) -> Time;
 
     /// Returns whether Ctrl-C cancels the run; otherwise it only stops following.
     fn is_owned(&self) -> bool;

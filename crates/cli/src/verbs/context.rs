@@ -39,7 +39,7 @@ fn add_context(app: &App, contexts: &mut Contexts, name: &str) -> Result<(), Cli
     let address = address.filter(|_| app.settings.has_server_flag);
     let address = address.ok_or_else(|| CliError::usage("no server specified: pass --server URL"))?;
     // Rejects an invalid address now, not at first use.
-    wire::Client::new(&address.servers, None).map_err(|error| crate::remote::call_error(&error))?;
+    wire::Client::new(&address.servers, None)?;
     let (token, token_file) = match &app.settings.token_file {
         None => (None, None),
         Some(file) if file.as_os_str() == "-" => {
@@ -84,7 +84,7 @@ fn list_contexts(app: &App, contexts: &Contexts) -> Exit {
     if out.is_machine() {
         let row_of = |(name, context): (&String, &ServerContext)| {
             json!({
-                "name": name, "servers": shown_servers(&context.servers), "current": current == Some(name), "token": token_location(context),
+                "name": name, "servers": redacted_servers(&context.servers), "current": current == Some(name), "token": token_location(context),
             })
         };
         out.print_records(&contexts.contexts.iter().map(row_of).collect::<Vec<_>>());
@@ -98,7 +98,7 @@ fn list_contexts(app: &App, contexts: &Contexts) -> Exit {
         String::new(),
     ]];
     lines.extend(contexts.contexts.iter().map(|(name, context)| {
-        let servers = shown_servers(&context.servers).join(", ");
+        let servers = redacted_servers(&context.servers).join(", ");
         vec![
             mark(current == Some(name)),
             name.clone(),
@@ -121,7 +121,7 @@ fn token_location(context: &ServerContext) -> String {
 }
 
 /// Returns the server URLs without passwords.
-fn shown_servers(servers: &[String]) -> Vec<String> {
+fn redacted_servers(servers: &[String]) -> Vec<String> {
     servers.iter().cloned().map(without_userinfo).collect()
 }
 
@@ -136,7 +136,7 @@ fn show_context(app: &App) -> Exit {
     if out.is_machine() {
         out.print_json(&match address {
             Some(address) => json!({
-                "context": address.context, "servers": shown_servers(&address.servers), "token": address.token.is_some(),
+                "context": address.context, "servers": redacted_servers(&address.servers), "token": address.token.is_some(),
             }),
             None => json!({ "context": LOCAL_CONTEXT, "servers": Value::Null, "store": store_text(app) }),
         });
@@ -153,7 +153,7 @@ fn show_context(app: &App) -> Exit {
             } else {
                 "without a token"
             };
-            format!("{name}{}   {token}", shown_servers(&address.servers).join(", "))
+            format!("{name}{}   {token}", redacted_servers(&address.servers).join(", "))
         }
         None => format!("{LOCAL_CONTEXT}   store {}", store_text(app)),
     });

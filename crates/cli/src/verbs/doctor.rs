@@ -33,17 +33,17 @@ fn print_checks(app: &App, checks: &[Check]) {
     }
     let width = checks.iter().map(|check| check.name.len()).max();
     let width = width.unwrap_or_default();
-    let surface = out.stdout;
+    let style = out.stdout;
     for check in checks {
         let mark = match check.state {
-            CheckStatus::Ok => surface.good("ok  "),
-            CheckStatus::Warn => surface.warn("warn"),
-            CheckStatus::Fail => surface.bad("fail"),
+            CheckStatus::Ok => style.good("ok  "),
+            CheckStatus::Warn => style.warn("warn"),
+            CheckStatus::Fail => style.bad("fail"),
         };
         let Check { name, detail, .. } = check;
         out.print_data(&format!("{mark}  {name:<width$}  {detail}"));
         if let Some(remedy) = check.remedy {
-            out.print_data(&surface.dim(&format!("      {:<width$}  {remedy}", "")));
+            out.print_data(&style.dim(&format!("      {:<width$}  {remedy}", "")));
         }
     }
     let count = |state| checks.iter().filter(|check| check.state == state).count();

@@ -100,7 +100,7 @@ fn print_event(app: &App, event: &Event) {
         app.output.print_data(event.to_raw().text());
         return;
     }
-    let surface = app.output.stdout;
+    let style = app.output.stdout;
     let mut location = event
         .location
         .step
@@ -118,16 +118,16 @@ fn print_event(app: &App, event: &Event) {
     if event.location.attempt > 1 {
         let _ = write!(location, "@{}", event.location.attempt);
     }
-    let columns_left = surface.columns.unwrap_or(160).saturating_sub(72).max(20);
-    let payload = preview::preview_value(&event.body.payload().to_value(), columns_left);
+    let remaining_columns = style.columns.unwrap_or(160).saturating_sub(72).max(20);
+    let payload = preview::preview_value(&event.body.payload().to_value(), remaining_columns);
     let payload = if payload == "{}" { String::new() } else { payload };
     let line = format!(
         "{:>6}  {}  {:<28}  {:<24}  {}",
         event.seq.0,
-        surface.dim(&human::format_time(event.recorded_at)),
+        style.dim(&human::format_time(event.recorded_at)),
         event.kind().name(),
         location,
-        surface.dim(&payload),
+        style.dim(&payload),
     );
     app.output.print_data(line.trim_end());
 }

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_of_playbooks_and_of_runs_are_found() {
+    fn playbook_and_run_codes_have_explanations() {
         assert!(find_code("E0003").unwrap().0.contains("YAML"));
         assert!(find_code("LIMIT_JUMPS").unwrap().1.starts_with("Bound the loop"));
         assert!(find_code("HTTP_503").is_some());

@@ -59,7 +59,7 @@ fn print_line(app: &App, line: &LogLine) {
         app.output.print_data(&text);
         return;
     }
-    let surface = app.output.stdout;
+    let style = app.output.stdout;
     let iteration = line.iteration.map_or_else(String::new, |index| format!("#{index}"));
     let attempt = if line.attempt > 1 {
         format!("@{}", line.attempt)
@@ -69,8 +69,8 @@ fn print_line(app: &App, line: &LogLine) {
     let location = format!("{}{iteration}/{}{attempt}", line.step, line.task);
     let text = match line.stream {
         LogStream::Stdout => human::escape_controls(&line.text),
-        LogStream::Stderr => surface.warn(&human::escape_controls(&line.text)),
+        LogStream::Stderr => style.warn(&human::escape_controls(&line.text)),
     };
-    let head = surface.dim(&format!("{} {location}", human::format_time(line.time)));
+    let head = style.dim(&format!("{} {location}", human::format_time(line.time)));
     app.output.print_data(&format!("{head}  {text}"));
 }

@@ -116,17 +116,17 @@ fn read_files(app: &App, args: &RegisterArgs) -> Result<Option<RegisterFiles>, C
     let mut register_files = RegisterFiles::default();
     let mut findings = Vec::new();
     let mut is_valid = true;
-    for (name, is_asked) in files {
+    for (name, is_explicit) in files {
         let bytes = inputs::read_file(&name)?;
         if let Some(credential) = parse_credential(&bytes) {
             register_files.credentials.push(credential);
             continue;
         }
-        if is_asked && looks_like_credential(&name, &bytes) {
+        if is_explicit && looks_like_credential(&name, &bytes) {
             return Err(credential_error(&name, &bytes));
         }
         // A directory may contain other YAML files; a file that the user named must be a playbook.
-        if !is_asked && !looks_like_playbook(&bytes) {
+        if !is_explicit && !looks_like_playbook(&bytes) {
             continue;
         }
         let parsed = external_kinds::parse_playbook(&name, &bytes, &app.settings, RunLocation::Remote);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_playbook_is_still_one() {
+    fn an_invalid_playbook_is_still_recognized() {
         for (name, text) in [
             ("p.yaml", "workflow:\n  - step: a\n    data: 1\n"),
             ("p.yaml", "apiVersion: noetl.io/v2\ndata: 1\n"),

@@ -22,5 +22,5 @@ pub(crate) async fn rerun(app: &App, args: &RerunArgs) -> VerbResult {
         payload: payload.map(|payload| RawJson::from_serializable(&payload)),
         version: args.version,
     };
-    follow::start_and_follow(app, &*backend, StartRequest::Rerun(row, request), &args.driving).await
+    follow::start_and_follow(app, &*backend, StartRequest::Rerun(row, request), &args.drive_args).await
 }

@@ -33,7 +33,7 @@ pub(crate) async fn resume(app: &App, args: &ResumeArgs) -> VerbResult {
             _ => problem.help(format!("retry its failed steps with `noetl retry {}`", row.id)),
         });
     }
-    follow::start_and_follow(app, &*backend, StartRequest::Resume(row), &args.driving).await
+    follow::start_and_follow(app, &*backend, StartRequest::Resume(row), &args.drive_args).await
 }
 
 /// Returns the latest unfinished run.

@@ -10,6 +10,6 @@ use crate::runs::{self, StartRequest};
 pub(crate) async fn retry(app: &App, args: &RetryArgs) -> VerbResult {
     let backend = runs::open_existing(app)?;
     let row = find::find_run(&*backend, &args.id).await?;
-    let begin = StartRequest::Retry(row, args.version);
-    follow::start_and_follow(app, &*backend, begin, &args.driving).await
+    let request = StartRequest::Retry(row, args.version);
+    follow::start_and_follow(app, &*backend, request, &args.drive_args).await
 }

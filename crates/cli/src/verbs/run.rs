@@ -37,13 +37,13 @@ pub(crate) async fn run(app: &App, args: &RunArgs) -> VerbResult {
         "-" => playbook.path.to_string(),
         file => file.to_owned(),
     };
-    let begin = StartRequest::Text {
+    let request = StartRequest::Text {
         name,
         text: playbook.source.text.to_string(),
         payload: payload.map(|payload| RawJson::from_serializable(&payload)),
     };
     let backend = runs::open_or_create(app)?;
-    start_and_follow(app, &*backend, begin, app.playbooks.share(playbook), args).await
+    start_and_follow(app, &*backend, request, app.playbooks.share(playbook), args).await
 }
 
 /// Runs a registered playbook.
@@ -67,12 +67,12 @@ async fn run_from_catalog(app: &App, args: &RunArgs, payload: Option<Map<String,
     let Some(playbook) = parsed.playbook else {
         return Ok(Exit::InvalidPlaybook);
     };
-    let begin = StartRequest::Catalog {
+    let request = StartRequest::Catalog {
         path: entry.path,
         version: Some(entry.version),
         payload: payload.map(|payload| RawJson::from_serializable(&payload)),
     };
-    start_and_follow(app, &*backend, begin, app.playbooks.share(playbook), args).await
+    start_and_follow(app, &*backend, request, app.playbooks.share(playbook), args).await
 }
 
 /// Returns where a playbook started by this command runs.
@@ -90,18 +90,18 @@ async fn start_and_follow(
     playbook: Arc<Playbook>,
     args: &RunArgs,
 ) -> VerbResult {
-    let driven = backend.start_run(start_request, &args.driving).await?;
-    if args.driving.detach {
+    let driven = backend.start_run(start_request, &args.drive_args).await?;
+    if args.drive_args.detach {
         return detach_run(app, driven).await;
     }
-    let subject = follow::describe_run(backend, driven.id(), playbook.name.to_string(), Some(playbook));
+    let description = follow::describe_run(backend, driven.id(), playbook.name.to_string(), Some(playbook));
     let follow = RunFollower {
         app,
         backend,
         run: driven,
-        description: subject,
+        description,
     };
-    follow.follow_to_end(&args.driving).await
+    follow.follow_to_end(&args.drive_args).await
 }
 
 /// Prints errors in full, but only the number of warnings; `validate` prints those.
@@ -125,14 +125,14 @@ fn show_findings(app: &App, parsed: &ParseResult) {
 }
 
 async fn detach_run(app: &App, driven: Box<dyn runs::DrivenRun + '_>) -> VerbResult {
-    let (id, elsewhere) = (driven.id(), driven.detached_location());
+    let (id, location) = (driven.id(), driven.detached_location());
     driven.detach().await?;
     if app.output.is_machine() {
         app.output
             .print_json(&json!({ "execution_id": id, "status": "RUNNING", "result": null, "error": null }));
     } else {
         app.output.print_data(&id.to_string());
-        app.output.info(&format!("running {elsewhere}   noetl events {id} -f"));
+        app.output.info(&format!("running {location}   noetl events {id} -f"));
     }
     Ok(Exit::Done)
 }

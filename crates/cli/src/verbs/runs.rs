@@ -58,7 +58,7 @@ async fn find_runs(backend: &dyn RunBackend, args: &RunsArgs, now: Time) -> Resu
     Ok(rows)
 }
 
-fn run_row(row: &ExecutionRow, now: Time, surface: TerminalStyle) -> Vec<String> {
+fn run_row(row: &ExecutionRow, now: Time, style: TerminalStyle) -> Vec<String> {
     let took = row.finished_at.unwrap_or(now).since(row.started_at);
     let took = human::format_duration_ms(u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
     let detail = match (&row.error, &row.current) {
@@ -70,7 +70,7 @@ fn run_row(row: &ExecutionRow, now: Time, surface: TerminalStyle) -> Vec<String>
         row.id.to_string(),
         row.name.to_string(),
         row.playbook_version.to_string(),
-        status_text(row, surface),
+        status_text(row, style),
         human::format_age(row.started_at, now),
         took,
         detail,
@@ -78,13 +78,13 @@ fn run_row(row: &ExecutionRow, now: Time, surface: TerminalStyle) -> Vec<String>
 }
 
 /// Returns the status of a run in its color.
-pub(crate) fn status_text(row: &ExecutionRow, surface: TerminalStyle) -> String {
+pub(crate) fn status_text(row: &ExecutionRow, style: TerminalStyle) -> String {
     let name = row.status.name().to_ascii_lowercase();
     match row.status {
-        RunStatus::Completed => surface.good(&name),
-        RunStatus::Failed => surface.bad(&name),
-        RunStatus::Running if row.cancelling => surface.warn("cancelling"),
-        RunStatus::Cancelled | RunStatus::Paused => surface.warn(&name),
+        RunStatus::Completed => style.good(&name),
+        RunStatus::Failed => style.bad(&name),
+        RunStatus::Running if row.cancelling => style.warn("cancelling"),
+        RunStatus::Cancelled | RunStatus::Paused => style.warn(&name),
         RunStatus::Running => name,
     }
 }

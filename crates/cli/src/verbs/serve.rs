@@ -44,14 +44,14 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> VerbResult {
     let slots = args
         .local_slots
         .unwrap_or(if is_cluster { 0 } else { app.settings.slots });
-    let driving = DriveArgs {
+    let drive_args = DriveArgs {
         slots: Some(slots),
         allow_env: args.allow_env.clone(),
         ..DriveArgs::default()
     };
-    session.allow_env(app, &driving);
+    session.allow_env(app, &drive_args);
     if slots > 0 {
-        session.start_worker_for_kinds(app, &driving, Some(worker_setup::all_kinds(app)))?;
+        session.start_worker_for_kinds(app, &drive_args, Some(worker_setup::all_kinds(app)))?;
     }
     ensure_admin_token(app, access, &session.server).await?;
     let config = ApiConfig {
@@ -135,8 +135,12 @@ fn advertised_url(url: &str, address: SocketAddr) -> String {
 /// Selects how clients authenticate. On a non-loopback address, access tokens and TLS are required.
 fn access_mode(app: &App, args: &ServeArgs, is_loopback: bool, has_tls: bool) -> Result<AccessMode, CliError> {
     if is_loopback {
-        let asked = app.settings.token_file.is_some();
-        return Ok(if asked { AccessMode::Tokens } else { AccessMode::Open });
+        let has_token_file = app.settings.token_file.is_some();
+        return Ok(if has_token_file {
+            AccessMode::Tokens
+        } else {
+            AccessMode::Open
+        });
     }
     if !has_tls && !args.behind_tls_proxy {
         let message = format!(

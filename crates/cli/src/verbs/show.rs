@@ -16,7 +16,7 @@ use crate::render::report::{self, RunName};
 use crate::render::{failure, human, result_text};
 use crate::runs;
 use crate::terminal_style::TerminalStyle;
-use crate::verbs::runs::status_text as standing;
+use crate::verbs::runs::status_text;
 use crate::view::{RunView, StepStatus};
 
 /// Shows a run.
@@ -47,12 +47,12 @@ pub(crate) async fn show(app: &App, args: &ShowArgs) -> VerbResult {
         out.print_data(&failure_blocks(&view, playbook.as_deref(), out.stdout));
         return Ok(Exit::Done);
     }
-    let surface = out.stdout;
-    let mark = surface.choose("▸", ">");
+    let style = out.stdout;
+    let mark = style.choose("▸", ">");
     let mut text = format!(
         "{mark} {}   run {id}   {}   {}   took {}   {} events\n",
-        surface.strong(row.name.as_str()),
-        standing(&row, surface),
+        style.strong(row.name.as_str()),
+        status_text(&row, style),
         human::format_age(row.started_at, now),
         human::format_duration_ms(view.elapsed_ms(now)),
         human::format_count(view.events),
@@ -60,7 +60,7 @@ pub(crate) async fn show(app: &App, args: &ShowArgs) -> VerbResult {
     if view.generation > 1 {
         let _ = writeln!(text, "  retried; this is attempt {} of the run", view.generation);
     }
-    text.push_str(&step_lines(&view, playbook.as_deref(), surface, now));
+    text.push_str(&step_lines(&view, playbook.as_deref(), style, now));
     let stands_still = match row.status {
         RunStatus::Running if backend.is_abandoned(&row).await? => Some("interrupted: the process that ran it exited"),
         RunStatus::Paused => Some("paused"),
@@ -69,18 +69,18 @@ pub(crate) async fn show(app: &App, args: &ShowArgs) -> VerbResult {
     if let Some(reason) = stands_still {
         let _ = writeln!(text, "  {reason}   resume it with `noetl resume {id}`");
     }
-    if let Some(block) = failure::render_run_failure(&view, playbook.as_deref(), &id, surface) {
+    if let Some(block) = failure::render_run_failure(&view, playbook.as_deref(), &id, style) {
         text.push_str(&block);
     }
     out.print_data(&text);
     Ok(Exit::Done)
 }
 
-fn step_lines(view: &RunView, playbook: Option<&Playbook>, surface: TerminalStyle, now: Time) -> String {
-    let columns = LineColumns::new(playbook, surface);
+fn step_lines(view: &RunView, playbook: Option<&Playbook>, style: TerminalStyle, now: Time) -> String {
+    let columns = LineColumns::new(playbook, style);
     let mut text = String::new();
     for step in &view.steps {
-        text.push_str(&lines::step_line(step, playbook, columns, surface, now));
+        text.push_str(&lines::step_line(step, playbook, columns, style, now));
         text.push('\n');
         for ((_, label), task) in &step.open_tasks {
             if let Some(target) = &task.awaited {
@@ -92,7 +92,7 @@ fn step_lines(view: &RunView, playbook: Option<&Playbook>, surface: TerminalStyl
 }
 
 /// Returns all failures in full.
-fn failure_blocks(view: &RunView, playbook: Option<&Playbook>, surface: TerminalStyle) -> String {
+fn failure_blocks(view: &RunView, playbook: Option<&Playbook>, style: TerminalStyle) -> String {
     let mut text = String::new();
     for step in &view.steps {
         for (iteration, failure) in &step.failures {
@@ -105,20 +105,20 @@ fn failure_blocks(view: &RunView, playbook: Option<&Playbook>, surface: Terminal
                 *iteration,
                 failure,
                 playbook,
-                surface,
+                style,
             ));
         }
-        let shown_count = step.failures.len() as u64;
+        let listed_count = step.failures.len() as u64;
         let all = step.loop_view.as_ref().map_or(0, crate::view::LoopView::failed_count);
-        if all > shown_count {
-            let _ = writeln!(text, "   and {} more in {}", all - shown_count, step.step);
+        if all > listed_count {
+            let _ = writeln!(text, "   and {} more in {}", all - listed_count, step.step);
         }
     }
-    let is_standing = view.steps.iter().any(|step| step.status == StepStatus::Failed);
+    let has_failed_step = view.steps.iter().any(|step| step.status == StepStatus::Failed);
     match (&view.error, text.is_empty()) {
         (_, false) => text,
         (Some(error), true) => format!("{}: {}\n", error.code, error.message),
-        (None, true) if is_standing => "a step failed without a recorded error\n".to_owned(),
+        (None, true) if has_failed_step => "a step failed without a recorded error\n".to_owned(),
         (None, true) => "no failures\n".to_owned(),
     }
 }

@@ -27,10 +27,10 @@ pub(crate) fn validate(app: &App, args: &ValidateArgs) -> VerbResult {
         }
     }
     let mut checked = ValidationSummary::default();
-    for (name, is_asked) in files {
+    for (name, is_explicit) in files {
         let bytes = inputs::read_file(&name)?;
         // A directory may contain other YAML files; a file that the user named must be a playbook.
-        if is_asked || looks_like_playbook(&bytes) {
+        if is_explicit || looks_like_playbook(&bytes) {
             let parsed = external_kinds::parse_playbook(&name, &bytes, &app.settings, RunLocation::Remote);
             checked.add(parsed.diagnostics);
         }
@@ -71,7 +71,7 @@ impl ValidationSummary {
         out.info(&self.summary(took_ms, out.stderr));
     }
 
-    fn summary(&self, took_ms: u64, surface: crate::terminal_style::TerminalStyle) -> String {
+    fn summary(&self, took_ms: u64, style: crate::terminal_style::TerminalStyle) -> String {
         let findings = self.diagnostics.iter();
         let warnings = findings.filter(|findings| findings.is_warning()).count();
         let note_count = self.diagnostics.len() - self.errors - warnings;
@@ -81,14 +81,10 @@ impl ValidationSummary {
         let counts = counts.into_iter().filter(|(count, _)| *count > 0);
         let counts: Vec<_> = counts.map(|(count, noun)| human::format_counted(count, noun)).collect();
         if counts.is_empty() {
-            return format!("{} {files} checked, no problems found ({took})", surface.tick());
+            return format!("{} {files} checked, no problems found ({took})", style.tick());
         }
         let findings = counts.join(", ");
-        let mark = if self.errors > 0 {
-            surface.cross()
-        } else {
-            surface.tick()
-        };
+        let mark = if self.errors > 0 { style.cross() } else { style.tick() };
         format!("{mark} {findings} in {} of {files} ({took})", self.files_with_findings)
     }
 }

@@ -95,8 +95,8 @@ async fn register_worker(
         },
         session_secret: true,
     };
-    let begin = Instant::now();
-    let mut has_complained = false;
+    let start = Instant::now();
+    let mut has_notified = false;
     loop {
         let response = client.post("/api/worker/pool/register", &request).await;
         let error = match response {
@@ -108,12 +108,11 @@ async fn register_worker(
                     None => client,
                 }));
             }
-            Err(error) if is_retryable(&error, begin) => error,
-            Err(error) => return Err(remote::call_error(&error)),
+            Err(error) if is_retryable(&error, start) => error,
+            Err(error) => return Err(error.into()),
         };
-        if !std::mem::replace(&mut has_complained, true) {
-            let problem = remote::call_error(&error);
-            app.output.info(&format!("{}; retrying", problem.message));
+        if !std::mem::replace(&mut has_notified, true) {
+            app.output.info(&format!("{}; retrying", CliError::from(error).message));
         }
         tokio::select! {
             () = tokio::time::sleep(RETRY_DELAY) => {}

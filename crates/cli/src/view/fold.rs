@@ -140,18 +140,18 @@ impl StepView {
         }
     }
 
-    pub(super) fn end(&mut self, standing: StepStatus, event: &Event) {
-        self.status = standing;
+    pub(super) fn end(&mut self, status: StepStatus, event: &Event) {
+        self.status = status;
         self.ended_at = Some(event.recorded_at);
         self.boundary = Some(event.seq);
         self.open_tasks.clear();
         self.unconfirmed_failures.clear();
-        if standing == StepStatus::Done {
+        if status == StepStatus::Done {
             self.failures.remove(&None);
         }
-        if let Some(lap) = &mut self.loop_view {
-            lap.in_flight.clear();
-            lap.outlined.in_flight = 0;
+        if let Some(loop_view) = &mut self.loop_view {
+            loop_view.in_flight.clear();
+            loop_view.outlined.in_flight = 0;
         }
     }
 
@@ -232,14 +232,14 @@ impl StepView {
             self.unconfirmed_failures.remove(&Some(index));
             self.failures.remove(&Some(index));
         }
-        let lap = self.loop_view();
-        lap.in_flight.remove(&index);
-        lap.add_duration(event.duration_ms);
+        let loop_view = self.loop_view();
+        loop_view.in_flight.remove(&index);
+        loop_view.add_duration(event.duration_ms);
         if error.is_some() {
-            lap.failed.insert(index);
+            loop_view.failed.insert(index);
         } else {
-            lap.failed.remove(&index);
-            lap.succeeded += 1;
+            loop_view.failed.remove(&index);
+            loop_view.succeeded += 1;
         }
     }
 

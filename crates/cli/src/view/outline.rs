@@ -34,10 +34,10 @@ impl StepView {
             self.open_tasks.clear();
         }
         self.unconfirmed_failures.clear();
-        let lap = self.loop_view.get_or_insert_default();
-        lap.succeeded = progress.succeeded;
-        lap.outlined = OutlinedCounts {
-            failed: progress.failed.saturating_sub(lap.failed.len() as u64),
+        let loop_view = self.loop_view.get_or_insert_default();
+        loop_view.succeeded = progress.succeeded;
+        loop_view.outlined = OutlinedCounts {
+            failed: progress.failed.saturating_sub(loop_view.failed.len() as u64),
             in_flight: entry.in_flight,
         };
     }

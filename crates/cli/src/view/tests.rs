@@ -67,7 +67,7 @@ fn a_plain_run_shows_each_step_with_its_time_and_last_outcome() {
 }
 
 #[test]
-fn a_loop_counts_what_ended_what_failed_and_what_is_tried_again() {
+fn a_loop_counts_ended_failed_and_retrying_iterations() {
     let mut log = EventLogFixture::started();
     log.push_step("each", loop_started(4));
     for index in 0..4 {
@@ -86,11 +86,14 @@ fn a_loop_counts_what_ended_what_failed_and_what_is_tried_again() {
         );
     let view = RunView::from_events(&log.events);
     let step = view.active_steps().next().unwrap();
-    let lap = step.loop_view.as_ref().unwrap();
-    assert_eq!((lap.total, lap.succeeded, lap.failed.len()), (4, 1, 1));
-    assert_eq!(lap.in_flight.iter().copied().collect::<Vec<_>>(), [1, 3]);
+    let loop_view = step.loop_view.as_ref().unwrap();
+    assert_eq!(
+        (loop_view.total, loop_view.succeeded, loop_view.failed.len()),
+        (4, 1, 1)
+    );
+    assert_eq!(loop_view.in_flight.iter().copied().collect::<Vec<_>>(), [1, 3]);
     assert_eq!((step.retrying_count(), step.retries), (1, 1));
-    assert!(lap.p95_ms().is_some());
+    assert!(loop_view.p95_ms().is_some());
     let (index, failure) = step.failure().unwrap();
     assert_eq!((index, failure.attempt), (Some(2), 3));
     assert_eq!(failure.task, Some(Name::from("save")));
@@ -171,7 +174,7 @@ fn the_end_of_a_loop_clears_what_was_in_flight() {
 }
 
 #[test]
-fn a_failure_keeps_the_task_and_the_try_it_came_from() {
+fn a_failure_has_its_task_and_attempt() {
     let mut log = EventLogFixture::started();
     let broken = task_error("BROKEN", "load");
     log.push(task_location("load", None, "save", 1), retry_policy(2))
@@ -188,7 +191,7 @@ fn a_failure_keeps_the_task_and_the_try_it_came_from() {
 }
 
 #[test]
-fn a_task_error_that_the_pipeline_survives_is_no_failure() {
+fn a_handled_task_error_is_not_a_failure() {
     let mut log = EventLogFixture::started();
     let broken = task_error("BROKEN", "load");
     log.push(
@@ -223,7 +226,7 @@ fn a_retried_run_and_its_failed_step_are_active_again() {
 }
 
 #[test]
-fn what_still_ran_when_the_run_ended_is_shown_as_stopped() {
+fn steps_that_were_running_at_the_end_are_shown_as_stopped() {
     let mut log = EventLogFixture::started();
     log.push_step("slow", EventBody::StepStarted(EmptyPayload {}))
         .finish(EndStatus::Cancelled, None);

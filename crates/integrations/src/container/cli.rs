@@ -42,9 +42,9 @@ pub(crate) struct CliOutput {
 
 impl RuntimeCli {
     /// Finds the client of the requested runtime, or of the first one that is installed.
-    pub(crate) fn find(wanted: Option<ContainerRuntime>, env: &BTreeMap<String, String>) -> Result<Self, TaskError> {
+    pub(crate) fn find(runtime: Option<ContainerRuntime>, env: &BTreeMap<String, String>) -> Result<Self, TaskError> {
         let path = env.get("PATH").map(String::as_str).unwrap_or_default();
-        let candidates = match &wanted {
+        let candidates = match &runtime {
             Some(runtime) => std::slice::from_ref(runtime),
             None => &ContainerRuntime::ALL,
         };
@@ -63,35 +63,35 @@ impl RuntimeCli {
     /// Runs the program and reads its output until it exits.
     pub(crate) async fn run_to_end(
         &self,
-        words: CliCall<'_>,
+        call: CliCall<'_>,
         stop: &CancellationToken,
         log: &dyn LogSink,
     ) -> Result<(ProgramEnd, ProgramOutput), TaskError> {
         let mut env = self.env.clone();
-        env.extend(words.env.clone());
-        let stdin = match words.input {
+        env.extend(call.env.clone());
+        let stdin = match call.input {
             Some(_) => Stdio::piped(),
             None => Stdio::null(),
         };
-        let mut group = self.start(words.args, &env, stdin)?;
-        Ok(run_to_end(&mut group, words.input, words.timeout, stop, log).await)
+        let mut group = self.start(call.args, &env, stdin)?;
+        Ok(run_to_end(&mut group, call.input, call.timeout, stop, log).await)
     }
 
     /// Runs the program for its output, even if the task is cancelled meanwhile.
     pub(crate) async fn query(&self, args: &[String], input: Option<Vec<u8>>) -> Result<CliOutput, TaskError> {
-        let words = CliCall {
+        let call = CliCall {
             args,
             env: &BTreeMap::new(),
             input,
             timeout: Some(RESPONSE_TIMEOUT),
         };
-        let (end, printed) = self
-            .run_to_end(words, &CancellationToken::new(), &DiscardingLogSink)
+        let (end, output) = self
+            .run_to_end(call, &CancellationToken::new(), &DiscardingLogSink)
             .await?;
         match end {
             ProgramEnd::Exited(Ok(status)) => Ok(CliOutput {
                 code: status.code(),
-                output: printed,
+                output,
             }),
             _ => Err(self.no_response_error()),
         }
@@ -142,14 +142,14 @@ pub(crate) fn to_strings<const N: usize>(words: [&str; N]) -> Vec<String> {
 fn find_in_path(name: &str, path: &str) -> Option<PathBuf> {
     let is_program = |file: &PathBuf| {
         file.metadata()
-            .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+            .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
     };
     let folders = path.split(':').filter(|folder| !folder.is_empty());
     folders.map(|folder| Path::new(folder).join(name)).find(is_program)
 }
 
-fn client_missing_error(wanted: &[ContainerRuntime]) -> TaskError {
-    let names: Vec<_> = wanted.iter().map(|runtime| runtime.program()).collect();
+fn client_missing_error(candidates: &[ContainerRuntime]) -> TaskError {
+    let names: Vec<_> = candidates.iter().map(|runtime| runtime.program()).collect();
     let message = format!(
         "this worker has no {} in its PATH; install one, or run the task in a pool whose workers have it (`spec.pool`)",
         names.join(", ")

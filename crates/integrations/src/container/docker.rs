@@ -22,14 +22,14 @@ const NOT_RUN_EXIT_CODE: i32 = 125;
 /// Runs a container to its end.
 pub(crate) async fn run_container(
     cli: &RuntimeCli,
-    plan: &ContainerSpec,
+    spec: &ContainerSpec,
     limit: Option<Duration>,
     stop: &CancellationToken,
     log: &dyn LogSink,
 ) -> Result<Outcome, TaskError> {
-    remove_earlier_attempts(cli, plan).await?;
-    let args = run_arguments(plan);
-    let env = plan.env.clone().into_iter();
+    remove_earlier_attempts(cli, spec).await?;
+    let args = run_arguments(spec);
+    let env = spec.env.clone().into_iter();
     let env = env.filter(|(name, _)| !is_client_variable(name)).collect();
     let called = CliCall {
         args: &args,
@@ -39,38 +39,38 @@ pub(crate) async fn run_container(
     };
     let attended = cli.run_to_end(called, stop, log);
     tokio::pin!(attended);
-    let (end, printed) = tokio::select! {
+    let (end, output) = tokio::select! {
         biased;
         attended = &mut attended => attended?,
         // Remove the container while its client ends, because a cancelled call has little time.
-        () = stop.cancelled() => tokio::join!(attended, remove_container(cli, plan)).0?,
+        () = stop.cancelled() => tokio::join!(attended, remove_container(cli, spec)).0?,
     };
     if !matches!(end, ProgramEnd::Exited(_)) {
-        // The client has exited, but the container that it was creating may exist.
-        remove_container(cli, plan).await;
+        // The client has exited, but the container that it was creating may still start.
+        remove_container(cli, spec).await;
     }
-    Ok(to_outcome(cli, plan, end, &printed))
+    Ok(to_outcome(cli, spec, end, &output))
 }
 
-async fn remove_container(cli: &RuntimeCli, plan: &ContainerSpec) {
+async fn remove_container(cli: &RuntimeCli, spec: &ContainerSpec) {
     // It is fine if the container does not exist.
-    drop(cli.query(&to_strings(["rm", "--force", &plan.name]), None).await);
+    drop(cli.query(&to_strings(["rm", "--force", &spec.name]), None).await);
 }
 
 /// Removes containers of earlier attempts of the task, so that no two run at once.
-async fn remove_earlier_attempts(cli: &RuntimeCli, plan: &ContainerSpec) -> Result<(), TaskError> {
-    let filter = format!("label={TASK_LABEL}={}", plan.key);
-    let found = cli
+async fn remove_earlier_attempts(cli: &RuntimeCli, spec: &ContainerSpec) -> Result<(), TaskError> {
+    let filter = format!("label={TASK_LABEL}={}", spec.key);
+    let listing = cli
         .query(&to_strings(["ps", "--all", "--quiet", "--filter", &filter]), None)
         .await?;
-    if found.code != Some(0) {
-        let said = text_tail(found.output.stderr.trim(), TAIL_BYTES_MAX);
-        let message = format!("`{}` failed: {said}", cli.runtime.program());
+    if listing.code != Some(0) {
+        let stderr = text_tail(listing.output.stderr.trim(), TAIL_BYTES_MAX);
+        let message = format!("`{}` failed: {stderr}", cli.runtime.program());
         return Err(TaskError::new(ErrorKind::Connection, "CONTAINER_RUNTIME", message).with_detail("sent", false));
     }
-    let left = found.output.stdout.split_whitespace();
+    let stale_ids = listing.output.stdout.split_whitespace();
     let mut args = to_strings(["rm", "--force"]);
-    args.extend(left.map(str::to_owned));
+    args.extend(stale_ids.map(str::to_owned));
     if args.len() > 2 {
         cli.query(&args, None).await?;
     }
@@ -88,11 +88,11 @@ fn is_client_variable(name: &str) -> bool {
 
 /// Arguments of `docker run`. Values of variables are passed through the environment if possible, because arguments are
 /// visible in the process list.
-pub(crate) fn run_arguments(plan: &ContainerSpec) -> Vec<String> {
-    let mut args = to_strings(["run", "--rm", "--name", &plan.name]);
-    let label = format!("{TASK_LABEL}={}", plan.key);
+pub(crate) fn run_arguments(spec: &ContainerSpec) -> Vec<String> {
+    let mut args = to_strings(["run", "--rm", "--name", &spec.name]);
+    let label = format!("{TASK_LABEL}={}", spec.key);
     args.extend(to_strings(["--label", &label, "--security-opt", "no-new-privileges"]));
-    for (name, value) in &plan.env {
+    for (name, value) in &spec.env {
         let variable = if is_client_variable(name) {
             format!("{name}={value}")
         } else {
@@ -100,44 +100,44 @@ pub(crate) fn run_arguments(plan: &ContainerSpec) -> Vec<String> {
         };
         args.extend(to_strings(["--env", &variable]));
     }
-    if let Some(millis) = plan.resources.cpu_millis {
+    if let Some(millis) = spec.resources.cpu_millis {
         let cpus = format!("{}.{:03}", millis / 1_000, millis % 1_000);
         args.extend(to_strings(["--cpus", &cpus]));
     }
-    if let Some(bytes) = plan.resources.memory_bytes {
+    if let Some(bytes) = spec.resources.memory_bytes {
         args.extend(to_strings(["--memory", &bytes.to_string()]));
     }
-    let pull = plan.pull.map(|pull| match pull {
+    let pull = spec.pull.map(|pull| match pull {
         PullPolicy::Always => "always",
         PullPolicy::Missing => "missing",
         PullPolicy::Never => "never",
     });
     let options = [
-        ("--workdir", plan.workdir.as_deref()),
-        ("--user", plan.user.as_deref()),
-        ("--network", plan.network.as_deref()),
+        ("--workdir", spec.workdir.as_deref()),
+        ("--user", spec.user.as_deref()),
+        ("--network", spec.network.as_deref()),
         ("--pull", pull),
-        ("--entrypoint", plan.command.first().map(String::as_str)),
+        ("--entrypoint", spec.command.first().map(String::as_str)),
     ];
     for (option, value) in options {
         if let Some(value) = value {
             args.extend(to_strings([option, value]));
         }
     }
-    args.push(plan.image.clone());
-    args.extend(plan.command.iter().skip(1).cloned());
-    args.extend(plan.args.iter().cloned());
+    args.push(spec.image.clone());
+    args.extend(spec.command.iter().skip(1).cloned());
+    args.extend(spec.args.iter().cloned());
     args
 }
 
-fn to_outcome(cli: &RuntimeCli, plan: &ContainerSpec, end: ProgramEnd, printed: &ProgramOutput) -> Outcome {
-    let job = json!({"runtime": cli.runtime.program(), "name": plan.name});
+fn to_outcome(cli: &RuntimeCli, spec: &ContainerSpec, end: ProgramEnd, output: &ProgramOutput) -> Outcome {
+    let job = json!({"runtime": cli.runtime.program(), "name": spec.name});
     let error = match end {
         ProgramEnd::Exited(Ok(status)) => match status.code() {
-            Some(0) => return Outcome::ok(success_result(&job, &printed.stdout, &printed.stderr)),
+            Some(0) => return Outcome::ok(success_result(&job, &output.stdout, &output.stderr)),
             Some(NOT_RUN_EXIT_CODE) => {
-                let said = text_tail(printed.stderr.trim(), TAIL_BYTES_MAX);
-                let message = format!("cannot run the container: {said}");
+                let stderr = text_tail(output.stderr.trim(), TAIL_BYTES_MAX);
+                let message = format!("cannot run the container: {stderr}");
                 TaskError::new(ErrorKind::ClientError, "CONTAINER_START", message)
             }
             code => exit_error(code.unwrap_or_default()),
@@ -152,8 +152,8 @@ fn to_outcome(cli: &RuntimeCli, plan: &ContainerSpec, end: ProgramEnd, printed: 
     Outcome::error(
         error
             .with_detail("job", job)
-            .with_detail("stdout", text_tail(&printed.stdout, TAIL_BYTES_MAX))
-            .with_detail("stderr", text_tail(&printed.stderr, TAIL_BYTES_MAX)),
+            .with_detail("stdout", text_tail(&output.stdout, TAIL_BYTES_MAX))
+            .with_detail("stderr", text_tail(&output.stderr, TAIL_BYTES_MAX)),
     )
 }
 

@@ -6,7 +6,7 @@ use model::duration;
 use model::outcome::{ErrorKind, TaskError};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
-use tools::{Call, declared_environment};
+use tools::{Call, declared_environment, plain_text};
 
 /// Container to run.
 #[derive(Debug, Clone, PartialEq)]
@@ -124,15 +124,15 @@ impl ContainerSpec {
 impl ContainerResources {
     fn from_call(call: &Call) -> Result<Self, TaskError> {
         let own = call.map_field("resources")?;
-        let asked = match own {
+        let requested = match own {
             Some(own) => Some(own),
             None => call.spec.get("resources").and_then(Value::as_object),
         };
-        let Some(asked) = asked else {
+        let Some(requested) = requested else {
             return Ok(Self::default());
         };
-        let asked = asked.get("limits").and_then(Value::as_object).unwrap_or(asked);
-        if let Some(key) = asked
+        let requested = requested.get("limits").and_then(Value::as_object).unwrap_or(requested);
+        if let Some(key) = requested
             .keys()
             .find(|key| !matches!(key.as_str(), "cpu" | "memory" | "requests"))
         {
@@ -140,25 +140,30 @@ impl ContainerResources {
             return Err(invalid_field_error("resources", &message));
         }
         Ok(Self {
-            cpu_millis: read_resource(asked, "cpu", parse_cpu_millis, "a number of CPUs such as 0.5 or `500m`")?,
-            memory_bytes: read_resource(asked, "memory", parse_memory_bytes, "a size such as `512MiB`")?,
+            cpu_millis: read_resource(
+                requested,
+                "cpu",
+                parse_cpu_millis,
+                "a number of CPUs such as 0.5 or `500m`",
+            )?,
+            memory_bytes: read_resource(requested, "memory", parse_memory_bytes, "a size such as `512MiB`")?,
         })
     }
 }
 
 fn read_resource(
-    asked: &Map<String, Value>,
+    requested: &Map<String, Value>,
     key: &str,
     parse: fn(&Value) -> Option<u64>,
-    wanted: &str,
+    runtime: &str,
 ) -> Result<Option<u64>, TaskError> {
-    let Some(value) = asked.get(key).filter(|value| !value.is_null()) else {
+    let Some(value) = requested.get(key).filter(|value| !value.is_null()) else {
         return Ok(None);
     };
     let number = parse(value).filter(|number| *number > 0);
     number.map(Some).ok_or_else(|| {
         let key = format!("resources.{key}");
-        invalid_field_error(&key, &format!("`{value}` is not {wanted}"))
+        invalid_field_error(&key, &format!("`{value}` is not {runtime}"))
     })
 }
 
@@ -197,14 +202,10 @@ fn command_words(call: &Call) -> Result<Vec<String>, TaskError> {
 }
 
 fn word_list(call: &Call, key: &str) -> Result<Vec<String>, TaskError> {
-    let word = |word: &Value| match word {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
     match call.field(key) {
         None => Ok(Vec::new()),
-        Some(Value::Array(words)) => Ok(words.iter().map(word).collect()),
-        Some(one @ (Value::String(_) | Value::Number(_))) => Ok(vec![word(one)]),
+        Some(Value::Array(words)) => Ok(words.iter().map(plain_text).collect()),
+        Some(one @ (Value::String(_) | Value::Number(_))) => Ok(vec![plain_text(one)]),
         Some(other) => Err(call.wrong_type_error(key, "a list of words", other)),
     }
 }

@@ -9,7 +9,7 @@ use model::outcome::{ErrorKind, Outcome};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
-use tools::testing::{build_call, expect_error, expect_result, run_tool, wait_until_gone};
+use tools::testing::{build_call, expect_error, expect_result, run_tool, wait_for_exit};
 use tools::{Call, DiscardingLogSink, Tool as _};
 
 use super::docker::run_arguments;
@@ -110,35 +110,35 @@ fn container_spec(fields: Value) -> ContainerSpec {
 }
 
 #[test]
-fn a_plan_becomes_the_words_of_docker() {
-    let plan = container_spec(json!({
+fn a_container_becomes_docker_arguments() {
+    let spec = container_spec(json!({
         "image": "alpine:3", "command": ["python", "-c", "x; rm"], "args": ["a b", 1],
         "env": {"TOKEN": "s3cret", "PATH": "/mine"}, "resources": {"cpu": "1500m", "memory": "512MiB"},
         "workdir": "/w", "user": "1000", "network": "none", "pull": "always",
     }));
-    let words = run_arguments(&plan);
-    let text = words.join(" ");
+    let arguments = run_arguments(&spec);
+    let text = arguments.join(" ");
     assert_eq!(
         text,
         format!(
             "run --rm --name {} --label io.noetl.key={} --security-opt no-new-privileges --env PATH=/mine --env TOKEN \
              --cpus 1.500 --memory 536870912 --workdir /w --user 1000 --network none --pull always --entrypoint python \
              alpine:3 -c x; rm a b 1",
-            plan.name, plan.key
+            spec.name, spec.key
         )
     );
-    assert!(words.contains(&"a b".to_owned()), "arguments are not split");
-    assert!(plan.name.starts_with("noetl-") && plan.name.ends_with("-1"));
+    assert!(arguments.contains(&"a b".to_owned()), "arguments are not split");
+    assert!(spec.name.starts_with("noetl-") && spec.name.ends_with("-1"));
 }
 
 #[test]
-fn a_plan_becomes_a_job() {
-    let plan = container_spec(json!({
+fn a_container_becomes_a_job() {
+    let spec = container_spec(json!({
         "image": "alpine:3", "command": "echo hi", "env": {"A": 1}, "namespace": "jobs", "service_account": "runner",
         "resources": {"limits": {"cpu": 0.25, "memory": "64Mi"}}, "pull": "missing",
     }));
-    let job = job_manifest(&plan, Some(Duration::from_secs(90)));
-    assert_eq!(job["metadata"]["name"], plan.name);
+    let job = job_manifest(&spec, Some(Duration::from_secs(90)));
+    assert_eq!(job["metadata"]["name"], spec.name);
     assert_eq!(job["spec"]["activeDeadlineSeconds"], 90);
     assert_eq!(job["spec"]["backoffLimit"], 0);
     let pod = &job["spec"]["template"]["spec"];
@@ -157,7 +157,7 @@ fn a_plan_becomes_a_job() {
 }
 
 #[test]
-fn a_wrong_plan_is_named() {
+fn an_invalid_container_is_reported() {
     for fields in [
         json!({}),
         json!({"image": "--privileged"}),
@@ -173,7 +173,7 @@ fn a_wrong_plan_is_named() {
 }
 
 #[test]
-fn the_end_of_a_job_is_seen_in_its_conditions() {
+fn the_end_of_a_job_is_read_from_its_conditions() {
     let state = |kind: &str, status: &str| json!({"status": {"conditions": [{"type": kind, "status": status, "reason": "R", "message": "m"}]}});
     assert_eq!(job_end(&state("Complete", "True")), Some(JobEnd::Complete));
     assert_eq!(job_end(&state("Complete", "False")), None);
@@ -183,7 +183,7 @@ fn the_end_of_a_job_is_seen_in_its_conditions() {
 }
 
 #[tokio::test]
-async fn without_a_runtime_the_task_says_what_is_missing() {
+async fn without_a_runtime_the_error_names_the_missing_programs() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().display().to_string();
     let tool = ContainerTool::new([("PATH".to_owned(), path)].into());
@@ -206,17 +206,17 @@ async fn without_a_runtime_the_task_says_what_is_missing() {
 }
 
 #[tokio::test]
-async fn a_container_of_docker_gives_what_it_prints() {
+async fn a_docker_container_returns_its_output() {
     let fake = FakeRuntime::new("docker", DOCKER);
     let fields = json!({"image": "busybox", "args": ["-c", "echo out $WHO; echo err >&2"], "env": {"WHO": "me"}});
-    let answer = expect_result(fake.run(fields).await);
-    assert_eq!(answer["stdout"], "out me\n");
-    assert_eq!(answer["stderr"], "err\n");
+    let result = expect_result(fake.run(fields).await);
+    assert_eq!(result["stdout"], "out me\n");
+    assert_eq!(result["stderr"], "err\n");
     assert_eq!(
-        (&answer["status"], &answer["exit_code"]),
+        (&result["status"], &result["exit_code"]),
         (&json!("succeeded"), &json!(0))
     );
-    assert_eq!(answer["job"]["runtime"], "docker");
+    assert_eq!(result["job"]["runtime"], "docker");
     let failed = fake
         .run(json!({"image": "busybox", "args": ["-c", "echo why; exit 3"]}))
         .await;
@@ -234,7 +234,7 @@ async fn a_container_of_docker_gives_what_it_prints() {
 }
 
 #[tokio::test]
-async fn what_an_earlier_try_left_is_removed_first() {
+async fn containers_of_earlier_attempts_are_removed_first() {
     let fake = FakeRuntime::new("docker", DOCKER);
     fake.write("left", "abc\ndef\n");
     expect_result(fake.run(json!({"image": "busybox", "args": ["-c", "true"]})).await);
@@ -253,7 +253,7 @@ async fn what_an_earlier_try_left_is_removed_first() {
 }
 
 #[tokio::test]
-async fn a_container_that_is_stopped_or_takes_too_long_is_removed() {
+async fn a_cancelled_or_timed_out_container_is_removed() {
     let fake = FakeRuntime::new("docker", DOCKER);
     let name = container_spec(json!({"image": "busybox"})).name;
     let fields = json!({"image": "busybox", "args": ["-c", "sleep 100"]});
@@ -261,7 +261,7 @@ async fn a_container_that_is_stopped_or_takes_too_long_is_removed() {
     slow.timeout.total = Some(Duration::from_millis(300));
     let outcome = run_tool(&fake.tool, slow).await;
     assert_eq!(expect_error(&outcome).code, "TIMEOUT");
-    wait_until_gone(&fake.wait_for_file(&name).await).await;
+    wait_for_exit(&fake.wait_for_file(&name).await).await;
     assert_eq!(fake.calls().last().unwrap(), &format!("rm --force {name}"));
     std::fs::remove_file(fake.file(&name)).unwrap();
     let stop = CancellationToken::new();
@@ -275,7 +275,7 @@ async fn a_container_that_is_stopped_or_takes_too_long_is_removed() {
         stopping
     );
     assert_eq!(expect_error(&outcome).kind, ErrorKind::Cancelled);
-    wait_until_gone(&pid).await;
+    wait_for_exit(&pid).await;
 }
 
 #[tokio::test]
@@ -294,11 +294,11 @@ async fn a_stopped_container_does_not_wait_for_its_client() {
     let (outcome, (pid, stopped)) = tokio::join!(call, stopping);
     assert_eq!(expect_error(&outcome).kind, ErrorKind::Cancelled);
     assert!(stopped.elapsed() < tools::KILL_GRACE, "{stopped:?}");
-    wait_until_gone(&pid).await;
+    wait_for_exit(&pid).await;
 }
 
 #[tokio::test]
-async fn a_job_that_nobody_can_watch_is_given_up() {
+async fn a_job_that_cannot_be_watched_fails_the_task() {
     let fake = FakeRuntime::new("kubectl", KUBECTL);
     fake.write("blind", "");
     let outcome = fake.run(json!({"image": "busybox"})).await;
@@ -316,13 +316,13 @@ async fn a_job_that_nobody_can_watch_is_given_up() {
 async fn a_job_is_watched_to_its_end() {
     let fake = FakeRuntime::new("kubectl", KUBECTL);
     fake.write("end", r#"{"conditions": [{"type": "Complete", "status": "True"}]}"#);
-    let answer = expect_result(fake.run(json!({"image": "busybox", "namespace": "jobs"})).await);
+    let result = expect_result(fake.run(json!({"image": "busybox", "namespace": "jobs"})).await);
     assert_eq!(
-        (&answer["stdout"], &answer["job"]["namespace"]),
+        (&result["stdout"], &result["job"]["namespace"]),
         (&json!("one\ntwo\n"), &json!("jobs"))
     );
-    let made: Value = serde_json::from_slice(&std::fs::read(fake.file("job")).unwrap()).unwrap();
-    assert_eq!(made["kind"], "Job");
+    let job: Value = serde_json::from_slice(&std::fs::read(fake.file("job")).unwrap()).unwrap();
+    assert_eq!(job["kind"], "Job");
     assert!(
         fake.calls().iter().all(|call| call.ends_with("--namespace jobs")),
         "{:?}",
@@ -333,7 +333,7 @@ async fn a_job_is_watched_to_its_end() {
 }
 
 #[tokio::test]
-async fn a_job_that_fails_says_what_its_container_left_with() {
+async fn a_failed_job_reports_the_exit_code_of_its_container() {
     let fake = FakeRuntime::new("kubectl", KUBECTL);
     fake.write(
         "end",

@@ -26,14 +26,14 @@ impl ContainerTool {
 impl Tool for ContainerTool {
     async fn run(&self, call: Call, stop: &CancellationToken, log: &dyn LogSink) -> ToolResult {
         let call = &call;
-        let plan = ContainerSpec::from_call(call)?;
+        let spec = ContainerSpec::from_call(call)?;
         let cli = RuntimeCli::find(ContainerRuntime::from_call(call)?, &self.env)?;
         let limit = call.timeout.total;
         match cli.runtime {
             ContainerRuntime::Docker | ContainerRuntime::Podman => {
-                docker::run_container(&cli, &plan, limit, stop, log).await
+                docker::run_container(&cli, &spec, limit, stop, log).await
             }
-            ContainerRuntime::Kubernetes => kubernetes::run_job(&cli, &plan, limit, stop, log).await,
+            ContainerRuntime::Kubernetes => kubernetes::run_job(&cli, &spec, limit, stop, log).await,
         }
     }
 }

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use model::outcome::{ErrorKind, TaskError};
 use serde_json::{Map, Value};
-use tools::Call;
+use tools::{Call, unresolved_auth_error};
 
+use super::DuckdbError;
 use super::ffi::DuckdbConnection;
 use super::guard::{StoreGuard, query_rows};
-use super::{DuckdbError, task_error};
 
 /// Statements to run before and after the statements of a call.
 #[derive(Default)]
@@ -40,7 +40,7 @@ impl Aliases {
         let auth = match call.field("auth") {
             None => return Ok(Self::default()),
             Some(Value::Object(auth)) => auth,
-            Some(Value::String(name)) => return Err(unresolved_error(name)),
+            Some(Value::String(name)) => return Err(unresolved_auth_error(name)),
             Some(other) => return Err(call.wrong_type_error("auth", "a map of aliases", other)),
         };
         let mut aliases = Self::default();
@@ -52,7 +52,7 @@ impl Aliases {
         for (alias, credential) in auth {
             match credential {
                 Value::Object(credential) => aliases.add(call, alias, credential, guard)?,
-                Value::String(name) => return Err(unresolved_error(name)),
+                Value::String(name) => return Err(unresolved_auth_error(name)),
                 other => {
                     return Err(call.wrong_type_error(&format!("auth.{alias}"), "a map", other));
                 }
@@ -71,28 +71,28 @@ impl Aliases {
         connection: &'a DuckdbConnection,
         guard: &StoreGuard,
     ) -> Result<AttachedAliases<'a>, TaskError> {
-        let mut held = AttachedAliases {
+        let mut aliases = AttachedAliases {
             connection,
             default_database: String::new(),
             undo: Vec::new(),
         };
         if self.statements.is_empty() {
-            return Ok(held);
+            return Ok(aliases);
         }
-        held.default_database = default_database(connection).map_err(|fault| task_error(&fault))?;
+        aliases.default_database = default_database(connection)?;
         for step in &self.statements {
-            connection.execute(&step.sql).map_err(|fault| {
-                let mut error = task_error(&fault);
+            connection.execute(&step.sql).map_err(|error| {
+                let mut error = TaskError::from(error);
                 if step.is_secret && error.code != "DUCKDB_EXTENSION" {
                     // The library's message may repeat the secret.
                     error.message = format!("credential `{}` was rejected", step.alias);
                 }
                 error.with_detail("alias", step.alias.as_str())
             })?;
-            held.undo.extend(step.undo.as_deref());
+            aliases.undo.extend(step.undo.as_deref());
         }
         guard.check_attached(connection)?;
-        Ok(held)
+        Ok(aliases)
     }
 
     fn add(
@@ -226,8 +226,8 @@ impl Drop for AttachedAliases<'_> {
         // An open transaction would restore what is removed, and the database in use cannot be detached.
         let home = format!("USE {}", quote_name(&self.default_database));
         for sql in ["ROLLBACK", &home].into_iter().chain(self.undo.iter().rev().copied()) {
-            if let Err(fault) = self.connection.execute_despite_interrupt(sql) {
-                tracing::debug!(%fault, "failed to remove credential of call");
+            if let Err(error) = self.connection.execute_despite_interrupt(sql) {
+                tracing::debug!(%error, "failed to remove credential of call");
             }
         }
     }
@@ -235,8 +235,8 @@ impl Drop for AttachedAliases<'_> {
 
 /// Database that a new connection uses.
 fn default_database(connection: &DuckdbConnection) -> Result<String, DuckdbError> {
-    let found = query_rows(connection, "SELECT current_database()")?;
-    let name = found.first().and_then(|row| row.first()?.as_str());
+    let rows = query_rows(connection, "SELECT current_database()")?;
+    let name = rows.first().and_then(|row| row.first()?.as_str());
     Ok(name.unwrap_or_default().to_owned())
 }
 
@@ -253,20 +253,13 @@ pub(super) fn quote_literal(text: &str) -> String {
 }
 
 fn credential_text(credential: &Map<String, Value>, keys: &[&str]) -> Option<String> {
-    let found = keys.iter().find_map(|key| credential.get(*key));
-    match found? {
+    let value = keys.iter().find_map(|key| credential.get(*key));
+    match value? {
         Value::String(text) if !text.is_empty() => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),
         Value::Bool(flag) => Some(flag.to_string()),
         _ => None,
     }
-}
-
-fn unresolved_error(name: &str) -> TaskError {
-    let message = format!(
-        "credential `{name}` is not available to this task; create it with `noetl secret set {name}`, or list it in the `keychain` of the playbook"
-    );
-    TaskError::new(ErrorKind::Auth, "AUTH_UNRESOLVED", message)
 }
 
 fn invalid_credential_error(alias: &str, problem: &str) -> TaskError {

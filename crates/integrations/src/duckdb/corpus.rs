@@ -1,8 +1,8 @@
 //! Attacks: values that try to become SQL, in every lexical context of a statement, parsed by `DuckDB` itself.
 //!
-//! The tree of the statement with the attack must be that of the statement with a harmless value, apart from that text,
-//! and what is bound must be the attack exactly. Author text that cannot be parsed with a harmless value must not become
-//! a statement by an attack.
+//! The syntax tree of the statement with the attack must be that of the statement with a harmless value, apart from
+//! that text, and the bound value must be the attack exactly. Playbook text that is invalid with a harmless value must
+//! not become a statement by an attack.
 
 use std::path::PathBuf;
 
@@ -93,7 +93,7 @@ const ATTACKS: &[&str] = &[
     "data.csv",
 ];
 
-/// Texts around a value that is a literal or stands in one.
+/// Contexts of a value that is a literal or inside one.
 const LITERALS: &[&str] = &[
     "SELECT @",
     "SELECT @ AS a, @ AS b",
@@ -147,7 +147,7 @@ const LITERALS: &[&str] = &[
     "SELECT '$$', '@$$'",
 ];
 
-/// Texts around a value that is a name or stands in one.
+/// Contexts of a value that is a name or inside one.
 const NAMES: &[&str] = &[
     "SELECT 1 AS \"@\"",
     "SELECT 1 AS \"a@b\", 2",
@@ -165,7 +165,7 @@ const NAMES: &[&str] = &[
     "SELECT log_@ FROM t",
 ];
 
-/// Texts around a value that is a part of nothing.
+/// Contexts of a value in a comment.
 const COMMENTS: &[&str] = &[
     "SELECT 1 -- @\n, 2",
     "SELECT 1 -- @\r, 2",
@@ -175,30 +175,30 @@ const COMMENTS: &[&str] = &[
     "SELECT /*@*/ 1 /*@*/",
 ];
 
-/// Texts around a value that `DuckDB` does not read with a quote in it.
+/// Contexts that `DuckDB` cannot parse if the value contains a quote.
 const UNREADABLE: &[&str] = &["SELECT x'@'", "SELECT b'@' -- '", "SELECT \"a\" x'@'"];
 
-/// What `DuckDB` makes of the statements of a command.
+/// Result of parsing the statements of a command.
 #[derive(Debug, Clone, PartialEq)]
 enum Parsed {
     /// Their trees.
     Trees(Vec<Value>),
-    /// One is no statement.
+    /// One of them is invalid.
     Invalid,
-    /// One is a statement that is no query.
+    /// One of them is not a query.
     Other,
 }
 
-/// Texts to send, with what is bound.
+/// Statements to send, with their bound values.
 type Texts = Result<Vec<(String, Vec<Value>)>, BindError>;
 
-/// How values are placed.
+/// Inserts a value into a context.
 type Placing = fn(&str, &Value) -> Texts;
 
-/// The statements of a place, as they are sent.
-fn placed(place: &str, value: &Value) -> Texts {
+/// Statements of a context with a value.
+fn placed(context: &str, value: &Value) -> Texts {
     let command = CommandText {
-        pieces: &pieces(place, value),
+        pieces: &pieces(context, value),
         origins: &[],
     };
     let statements = bind_command(command, SqlDialect::Duckdb, &Params::None)?;
@@ -206,17 +206,17 @@ fn placed(place: &str, value: &Value) -> Texts {
     Ok(sent.map(|sent| (sent.text, sent.params)).collect())
 }
 
-/// How values must not be placed: as text of the language.
+/// Inserts a value as SQL text, which the tests must detect.
 #[expect(
     clippy::unnecessary_wraps,
     reason = "it takes the place of the placing that can refuse"
 )]
-fn placed_as_text(place: &str, value: &Value) -> Texts {
-    let text = place.replace('@', value.as_str().unwrap());
+fn placed_as_text(context: &str, value: &Value) -> Texts {
+    let text = context.replace('@', value.as_str().unwrap());
     Ok(vec![(text, Vec::new())])
 }
 
-/// A connection to a database in memory.
+/// Connects to an in-memory database.
 fn connect() -> DuckdbConnection {
     let test = std::env::current_exe().unwrap();
     let find = |folder: &std::path::Path| -> Option<PathBuf> {
@@ -231,7 +231,7 @@ fn connect() -> DuckdbConnection {
     database.connect().unwrap()
 }
 
-/// A tree without places in the text.
+/// A syntax tree without text positions.
 fn without_locations(tree: &mut Value) {
     match tree {
         Value::Object(map) => {
@@ -243,29 +243,29 @@ fn without_locations(tree: &mut Value) {
     }
 }
 
-/// Whether a tree is that of the harmless value, with one of these texts in its place.
-fn fits(found: &Value, plain: &Value, texts: &[String]) -> bool {
-    match (found, plain) {
-        (Value::String(found), Value::String(plain)) => {
-            texts.iter().any(|text| *found == plain.replace(HARMLESS, text))
+/// Whether a tree equals that of the harmless value, with one of these texts instead.
+fn fits(result: &Value, plain: &Value, texts: &[String]) -> bool {
+    match (result, plain) {
+        (Value::String(result), Value::String(plain)) => {
+            texts.iter().any(|text| *result == plain.replace(HARMLESS, text))
         }
-        (Value::Array(found), Value::Array(plain)) => {
-            let mut pairs = found.iter().zip(plain);
-            found.len() == plain.len() && pairs.all(|(found, plain)| fits(found, plain, texts))
+        (Value::Array(result), Value::Array(plain)) => {
+            let mut pairs = result.iter().zip(plain);
+            result.len() == plain.len() && pairs.all(|(result, plain)| fits(result, plain, texts))
         }
-        (Value::Object(found), Value::Object(plain)) => {
+        (Value::Object(result), Value::Object(plain)) => {
             let fits_at = |(key, plain): (&String, &Value)| {
-                // The names of functions are written in small letters.
+                // Function names become lowercase.
                 let small = texts.iter().map(|text| text.to_ascii_lowercase());
                 let is_function = key == "function_name";
-                let found = found.get(key);
-                found.is_some_and(|found| {
-                    fits(found, plain, texts) || (is_function && fits(found, plain, &small.collect::<Vec<_>>()))
+                let result = result.get(key);
+                result.is_some_and(|result| {
+                    fits(result, plain, texts) || (is_function && fits(result, plain, &small.collect::<Vec<_>>()))
                 })
             };
-            found.len() == plain.len() && plain.iter().all(fits_at)
+            result.len() == plain.len() && plain.iter().all(fits_at)
         }
-        _ => found == plain,
+        _ => result == plain,
     }
 }
 
@@ -273,8 +273,8 @@ fn parse(connection: &DuckdbConnection, texts: &[(String, Vec<Value>)]) -> Parse
     let mut trees = Vec::new();
     for (text, _) in texts {
         let sql = "SELECT json_serialize_sql($1::VARCHAR)::VARCHAR";
-        let mut answer = connection.query(sql, &[json!(text)]).unwrap();
-        let chunk = answer.next_chunk().unwrap().expect("there is one row");
+        let mut rows = connection.query(sql, &[json!(text)]).unwrap();
+        let chunk = rows.next_chunk().unwrap().expect("there is one row");
         let row = chunk.rows().next().unwrap();
         let mut tree: Value = serde_json::from_str(row[0].as_str().unwrap()).unwrap();
         match tree["error_type"].as_str() {
@@ -288,12 +288,12 @@ fn parse(connection: &DuckdbConnection, texts: &[(String, Vec<Value>)]) -> Parse
     Parsed::Trees(trees)
 }
 
-/// What is wrong with an attack in a place. A value may be refused there, or it must become what it is.
-fn problem(connection: &DuckdbConnection, placing: Placing, place: &str, attack: &str) -> Option<String> {
-    let Ok(plain) = placing(place, &json!(HARMLESS)) else {
+/// Problem of a context with an attack. The value may be rejected; otherwise it must be unchanged.
+fn problem(connection: &DuckdbConnection, placing: Placing, context: &str, attack: &str) -> Option<String> {
+    let Ok(plain) = placing(context, &json!(HARMLESS)) else {
         return None;
     };
-    let Ok(sent) = placing(place, &json!(attack)) else {
+    let Ok(sent) = placing(context, &json!(attack)) else {
         return None;
     };
     let bound = |texts: &[(String, Vec<Value>)]| -> Value {
@@ -303,48 +303,48 @@ fn problem(connection: &DuckdbConnection, placing: Placing, place: &str, attack:
     if !fits(&bound(&sent), &bound(&plain), &[attack.to_owned()]) {
         return Some(format!("{sent:?} binds something else"));
     }
-    // Quotes that are all doubled count as escaped.
+    // Text whose quotes are all doubled counts as escaped.
     let texts = [attack.to_owned(), attack.replace("''", "'")];
     match (parse(connection, &sent), parse(connection, &plain)) {
-        (Parsed::Trees(found), Parsed::Trees(plain)) => {
-            let is_same = fits(&found.into(), &plain.into(), &texts);
+        (Parsed::Trees(result), Parsed::Trees(plain)) => {
+            let is_same = fits(&result.into(), &plain.into(), &texts);
             (!is_same).then(|| format!("{sent:?} has another tree"))
         }
         (Parsed::Invalid, Parsed::Invalid) | (Parsed::Other, Parsed::Other) => None,
-        (found, plain) => Some(format!("{sent:?} is {found:?} instead of {plain:?}")),
+        (result, plain) => Some(format!("{sent:?} is {result:?} instead of {plain:?}")),
     }
 }
 
-/// The places in which a value is never refused.
-fn open_places() -> Vec<&'static str> {
+/// Contexts in which no value is rejected.
+fn open_contexts() -> Vec<&'static str> {
     [LITERALS, COMMENTS].concat()
 }
 
 #[test]
 fn no_value_becomes_sql_in_any_context() {
     let connection = connect();
-    let places = open_places();
-    for place in &places {
-        assert!(placed(place, &json!("x")).is_ok(), "{place}");
-        let plain = placed(place, &json!(HARMLESS)).unwrap();
+    let contexts = open_contexts();
+    for context in &contexts {
+        assert!(placed(context, &json!("x")).is_ok(), "{context}");
+        let plain = placed(context, &json!(HARMLESS)).unwrap();
         let parsed = parse(&connection, &plain);
-        assert!(matches!(parsed, Parsed::Trees(_)), "{place}: {plain:?}");
+        assert!(matches!(parsed, Parsed::Trees(_)), "{context}: {plain:?}");
     }
-    check(&all_cases(&places, ATTACKS), |place, attack| {
-        if let Err(error) = placed(place, &json!(attack)) {
+    check(&all_cases(&contexts, ATTACKS), |context, attack| {
+        if let Err(error) = placed(context, &json!(attack)) {
             return Some(format!("{error}"));
         }
-        problem(&connection, placed, place, attack)
+        problem(&connection, placed, context, attack)
     });
 }
 
 #[test]
 fn no_name_becomes_more_than_a_name() {
     let connection = connect();
-    // A dot divides a name, which is another tree.
+    // A dot splits a name, which changes the tree.
     let attacks: Vec<&str> = ATTACKS.iter().filter(|attack| !attack.contains('.')).copied().collect();
-    check(&all_cases(NAMES, &attacks), |place, attack| {
-        problem(&connection, placed, place, attack)
+    check(&all_cases(NAMES, &attacks), |context, attack| {
+        problem(&connection, placed, context, attack)
     });
     for name in ["a", "a.b", "a.b.c"] {
         let texts = placed("SELECT * FROM @", &json!(name)).unwrap();
@@ -353,39 +353,39 @@ fn no_name_becomes_more_than_a_name() {
 }
 
 #[test]
-fn a_value_that_cannot_be_read_becomes_nothing_else() {
+fn an_unparsable_value_never_becomes_a_statement() {
     let connection = connect();
-    check(&all_cases(UNREADABLE, ATTACKS), |place, attack| {
-        let sent = placed(place, &json!(attack)).ok()?;
+    check(&all_cases(UNREADABLE, ATTACKS), |context, attack| {
+        let sent = placed(context, &json!(attack)).ok()?;
         match parse(&connection, &sent) {
             Parsed::Invalid => None,
-            _ => problem(&connection, placed, place, attack),
+            _ => problem(&connection, placed, context, attack),
         }
     });
 }
 
 #[test]
-fn whatever_the_value_the_tree_differs_only_in_that_text() {
+fn any_value_changes_only_its_text_in_the_tree() {
     let connection = connect();
-    let places = [LITERALS, COMMENTS, NAMES].concat();
+    let contexts = [LITERALS, COMMENTS, NAMES].concat();
     let mut runner = runner(400);
     let values = "[^\u{0}.]{0,16}|['\"\\\\;$/*`qt1 \u{a0}\n\r-]{0,12}|\\$t\\$[^\u{0}.]{0,4}\\$[a-z]{0,2}";
     runner
-        .run(&(values, 0..places.len()), |(value, at)| {
+        .run(&(values, 0..contexts.len()), |(value, at)| {
             for step in 0..8 {
-                let place = places[(at + step) % places.len()];
-                if value.is_empty() && NAMES.contains(&place) {
+                let context = contexts[(at + step) % contexts.len()];
+                if value.is_empty() && NAMES.contains(&context) {
                     continue;
                 }
-                let found = problem(&connection, placed, place, &value);
-                prop_assert_eq!(found, None, "{:?} with {:?}", place, value);
+                let result = problem(&connection, placed, context, &value);
+                prop_assert_eq!(result, None, "{:?} with {:?}", context, value);
             }
             Ok(())
         })
         .expect("no value changes the tree");
 }
 
-/// Parts of author text, sound and broken.
+/// Parts of playbook text, valid and invalid.
 const PARTS: &[&str] = &[
     "@",
     "'@'",
@@ -453,7 +453,7 @@ const PARTS: &[&str] = &[
 ];
 
 #[test]
-fn whatever_the_author_writes_a_value_stays_a_value() {
+fn a_value_stays_a_value_in_any_playbook_text() {
     let connection = connect();
     let mut runner = runner(6000);
     let part = prop::sample::select(PARTS);
@@ -461,12 +461,12 @@ fn whatever_the_author_writes_a_value_stays_a_value() {
     let values = prop::sample::select(ATTACKS);
     runner
         .run(&(texts, values), |(parts, value)| {
-            let place = format!("SELECT {}", parts.concat());
-            // A dot divides a name, and a word may be a type or go on with a number, which are other trees.
+            let context = format!("SELECT {}", parts.concat());
+            // A dot splits a name, and a word may be a type or continue a number, which changes the tree.
             let is_word = value.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
             if !value.contains('.') && !is_word {
-                let found = problem(&connection, placed, &place, value);
-                prop_assert_eq!(found, None, "{:?} with {:?}", place, value);
+                let result = problem(&connection, placed, &context, value);
+                prop_assert_eq!(result, None, "{:?} with {:?}", context, value);
             }
             Ok(())
         })
@@ -474,9 +474,9 @@ fn whatever_the_author_writes_a_value_stays_a_value() {
 }
 
 #[test]
-fn values_placed_as_text_are_caught() {
+fn values_inserted_as_sql_are_detected() {
     let connection = connect();
-    for place in [
+    for context in [
         "SELECT '@'",
         "SELECT E'@'",
         "SELECT $$@$$",
@@ -487,65 +487,65 @@ fn values_placed_as_text_are_caught() {
         "SELECT 1 -- @\n, 2",
         "SELECT 1 -- @\r, 2",
     ] {
-        let caught = |attack: &&str| problem(&connection, placed_as_text, place, attack).is_some();
-        assert!(ATTACKS.iter().any(caught), "{place}");
+        let caught = |attack: &&str| problem(&connection, placed_as_text, context, attack).is_some();
+        assert!(ATTACKS.iter().any(caught), "{context}");
     }
 }
 
 #[test]
-fn numbers_come_back() {
+fn numbers_are_unchanged() {
     let connection = connect();
     let mut runner = runner(200);
-    let back = |place: &str, value: &Value| -> Value {
-        let sent = placed(place, value).unwrap().remove(0);
+    let back = |context: &str, value: &Value| -> Value {
+        let sent = placed(context, value).unwrap().remove(0);
         assert!(sent.1.is_empty(), "{sent:?}");
         query_rows(&connection, &sent.0).unwrap()[0][0].clone()
     };
     runner
         .run(&(any::<i64>(), any::<u64>(), -1e300..1e300), |(n, u, r)| {
-            for place in ["SELECT @", "SELECT 0+@", "SELECT -(-@)", "FROM range(1) SELECT 0-(-@)"] {
-                prop_assert_eq!(back(place, &json!(n)), json!(n), "{}", place);
+            for context in ["SELECT @", "SELECT 0+@", "SELECT -(-@)", "FROM range(1) SELECT 0-(-@)"] {
+                prop_assert_eq!(back(context, &json!(n)), json!(n), "{}", context);
             }
             prop_assert_eq!(back("SELECT @", &json!(u)), json!(u));
             prop_assert_eq!(
                 back("FROM range(1) SELECT @::BIGINT", &json!(i64::MIN)),
                 json!(i64::MIN)
             );
-            let found = back("SELECT @::DOUBLE", &json!(r));
-            prop_assert_eq!(found.as_f64(), Some(r));
+            let result = back("SELECT @::DOUBLE", &json!(r));
+            prop_assert_eq!(result.as_f64(), Some(r));
             Ok(())
         })
         .expect("every number is itself");
 }
 
 #[test]
-fn values_in_sql_that_a_function_runs_are_refused() {
-    for place in [
+fn values_in_sql_that_a_function_runs_are_rejected() {
+    for context in [
         "FROM query('SELECT ''@''')",
         "FROM query('SELECT ' || @)",
         "FROM query(@)",
         "SELECT * FROM postgres_query('pg', 'SELECT @')",
         "SELECT * FROM query('SELECT ' || upper('@'))",
     ] {
-        let refused = placed(place, &json!("x"));
-        assert!(matches!(refused, Err(BindError::Place(_))), "{place}");
-        let negative = placed(place, &json!(-1));
-        assert!(matches!(negative, Err(BindError::Place(_))), "{place}");
-        assert!(placed(place, &json!(1)).is_ok(), "{place}");
+        let refused = placed(context, &json!("x"));
+        assert!(matches!(refused, Err(BindError::NotAllowed(_))), "{context}");
+        let negative = placed(context, &json!(-1));
+        assert!(matches!(negative, Err(BindError::NotAllowed(_))), "{context}");
+        assert!(placed(context, &json!(1)).is_ok(), "{context}");
     }
-    for place in [
+    for context in [
         "SELECT * FROM postgres_query('@', 'SELECT 1')",
         "SELECT query, '@' FROM t",
         "SELECT * FROM query('SELECT 1') WHERE a = '@'",
         "SELECT * FROM query(/* @ */ 'SELECT 1')",
     ] {
-        assert!(placed(place, &json!("x")).is_ok(), "{place}");
+        assert!(placed(context, &json!("x")).is_ok(), "{context}");
     }
 }
 
 #[test]
-fn values_are_refused_where_versions_differ() {
-    for place in [
+fn values_are_rejected_where_versions_differ() {
+    for context in [
         "SELECT `a`, '@'",
         "SELECT `it's`, @",
         "SELECT E'a'\n'@'",
@@ -560,11 +560,11 @@ fn values_are_refused_where_versions_differ() {
         "SELECT 1e5$$@$$",
         "SELECT $1a$$, '@'",
     ] {
-        let refused = placed(place, &json!("x"));
-        assert!(matches!(refused, Err(BindError::Place(_))), "{place}");
+        let refused = placed(context, &json!("x"));
+        assert!(matches!(refused, Err(BindError::NotAllowed(_))), "{context}");
     }
-    for place in ["SELECT '`', '@'", "SELECT E'it''s', '@'", "SELECT '@', `a`"] {
-        assert!(placed(place, &json!("x")).is_ok(), "{place}");
+    for context in ["SELECT '`', '@'", "SELECT E'it''s', '@'", "SELECT '@', `a`"] {
+        assert!(placed(context, &json!("x")).is_ok(), "{context}");
     }
 }
 

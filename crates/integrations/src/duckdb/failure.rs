@@ -35,8 +35,8 @@ impl DuckdbError {
 
     /// Line where the library stopped parsing: `LINE 2: …`.
     fn line(&self) -> Option<usize> {
-        let rest = self.message.lines().find_map(|line| line.strip_prefix("LINE "));
-        rest?.split_once(':')?.0.parse().ok()
+        let tail = self.message.lines().find_map(|line| line.strip_prefix("LINE "));
+        tail?.split_once(':')?.0.parse().ok()
     }
 
     /// The word before `Error`, in uppercase: `PARSER`. Appender errors do not have one.
@@ -54,26 +54,28 @@ impl DuckdbError {
     }
 
     fn classify(&self) -> (ErrorKind, &'static str, &'static str) {
-        let says = |words: &str| self.message.contains(words);
+        let mentions = |phrase: &str| self.message.contains(phrase);
         match self.class().as_str() {
             "PARSER" | "SYNTAX" => (ErrorKind::ClientError, "DUCKDB_SYNTAX", "42601"),
-            "CATALOG" if says("Table with name") && says("does not exist") => {
+            "CATALOG" if mentions("Table with name") && mentions("does not exist") => {
                 (ErrorKind::ClientError, "DUCKDB_CATALOG", "42P01")
             }
-            "CATALOG" if says("already exists") => (ErrorKind::ClientError, "DUCKDB_CATALOG", "42P07"),
+            "CATALOG" if mentions("already exists") => (ErrorKind::ClientError, "DUCKDB_CATALOG", "42P07"),
             "CATALOG" => (ErrorKind::ClientError, "DUCKDB_CATALOG", "42704"),
-            "BINDER" if says("column") => (ErrorKind::ClientError, "DUCKDB_BINDER", "42703"),
+            "BINDER" if mentions("column") => (ErrorKind::ClientError, "DUCKDB_BINDER", "42703"),
             "BINDER" => (ErrorKind::ClientError, "DUCKDB_BINDER", "42000"),
-            "CONSTRAINT" if says("uplicate key") => (ErrorKind::DbConstraint, "DUCKDB_CONSTRAINT", "23505"),
-            "CONSTRAINT" if says("NOT NULL") => (ErrorKind::DbConstraint, "DUCKDB_CONSTRAINT", "23502"),
-            "CONSTRAINT" if says("foreign key") => (ErrorKind::DbConstraint, "DUCKDB_CONSTRAINT", "23503"),
+            "CONSTRAINT" if mentions("uplicate key") => (ErrorKind::DbConstraint, "DUCKDB_CONSTRAINT", "23505"),
+            "CONSTRAINT" if mentions("NOT NULL") => (ErrorKind::DbConstraint, "DUCKDB_CONSTRAINT", "23502"),
+            "CONSTRAINT" if mentions("foreign key") => (ErrorKind::DbConstraint, "DUCKDB_CONSTRAINT", "23503"),
             "CONSTRAINT" => (ErrorKind::DbConstraint, "DUCKDB_CONSTRAINT", "23514"),
             "CONVERSION" | "OUT_OF_RANGE" | "MISMATCH_TYPE" => (ErrorKind::ClientError, "DUCKDB_CONVERSION", "22000"),
             "TRANSACTION" | "TRANSACTIONCONTEXT" => (ErrorKind::DbDeadlock, "DUCKDB_TRANSACTION", "40001"),
             "OUT_OF_MEMORY" => (ErrorKind::Storage, "DUCKDB_MEMORY", "53200"),
-            "IO" if says("lock on file") => (ErrorKind::DbTimeout, "DUCKDB_LOCKED", "55P03"),
-            "IO" if says("Extension \"") => (ErrorKind::ClientError, "DUCKDB_EXTENSION", "58P01"),
-            "IO" if says("No files found") || says("No such file") => (ErrorKind::NotFound, "DUCKDB_IO", "58P01"),
+            "IO" if mentions("lock on file") => (ErrorKind::DbTimeout, "DUCKDB_LOCKED", "55P03"),
+            "IO" if mentions("Extension \"") => (ErrorKind::ClientError, "DUCKDB_EXTENSION", "58P01"),
+            "IO" if mentions("No files found") || mentions("No such file") => {
+                (ErrorKind::NotFound, "DUCKDB_IO", "58P01")
+            }
             "IO" => (ErrorKind::Storage, "DUCKDB_IO", "58030"),
             "HTTP" => (ErrorKind::Connection, "DUCKDB_HTTP", "08006"),
             "MISSING_EXTENSION" | "AUTOLOAD" | "EXTENSION_AUTOLOADING" => {
@@ -103,12 +105,13 @@ impl DuckdbError {
     }
 }
 
-/// Converts an error to a task error.
-pub(crate) fn task_error(fault: &DuckdbError) -> TaskError {
-    fault.to_task_error().0
+impl From<DuckdbError> for TaskError {
+    fn from(error: DuckdbError) -> Self {
+        error.to_task_error().0
+    }
 }
 
-/// A statement that was run.
+/// An executed statement.
 pub(super) struct ExecutedStatement<'a> {
     /// Index in the command.
     pub(super) index: usize,
@@ -117,9 +120,9 @@ pub(super) struct ExecutedStatement<'a> {
 }
 
 /// Outcome of a failed statement.
-pub(super) fn failure_outcome(fault: &DuckdbError, run: &ExecutedStatement<'_>) -> Outcome {
-    let (mut error, sqlstate) = fault.to_task_error();
-    if let Some(line) = fault.line() {
+pub(super) fn failure_outcome(cause: &DuckdbError, run: &ExecutedStatement<'_>) -> Outcome {
+    let (mut error, sqlstate) = cause.to_task_error();
+    if let Some(line) = cause.line() {
         error = error.with_detail("line", run.sent.line_of_line(line));
     }
     if sqlstate == "42601" && run.statement.has_values() {
@@ -137,8 +140,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_are_told_apart_by_their_class() {
-        let code = |text: &str| task_error(&DuckdbError::new(text.to_owned())).code;
+    fn errors_are_classified() {
+        let code = |text: &str| TaskError::from(DuckdbError::new(text.to_owned())).code;
         let appended = "Failed to append: Duplicate key \"id: 2\" violates primary key constraint.";
         assert_eq!(code(appended), "DUCKDB_CONSTRAINT");
         assert_eq!(code("Parser Error: syntax error at or near \"x\""), "DUCKDB_SYNTAX");
@@ -151,8 +154,8 @@ mod tests {
             "DUCKDB_EXTENSION"
         );
         assert_eq!(code("something else"), "DUCKDB_ERROR");
-        let placed = "Binder Error: no column \"x\"\n\nLINE 3: x\n        ^";
-        assert_eq!(DuckdbError::new(placed.to_owned()).line(), Some(3));
-        assert!(task_error(&DuckdbError::new("TransactionContext Error: Conflict".to_owned())).retryable);
+        let with_line = "Binder Error: no column \"x\"\n\nLINE 3: x\n        ^";
+        assert_eq!(DuckdbError::new(with_line.to_owned()).line(), Some(3));
+        assert!(TaskError::from(DuckdbError::new("TransactionContext Error: Conflict".to_owned())).retryable);
     }
 }

@@ -9,9 +9,9 @@ use tools::postgres::{COUNT_STORE_TABLES, STORE_TABLES};
 use tools::sql::{SqlDialect, SqlStatement, quoted_texts};
 use tools::sqlite::check_file;
 
+use super::DuckdbError;
 use super::aliases::{quote_literal, quote_name};
 use super::ffi::DuckdbConnection;
-use super::{DuckdbError, task_error};
 
 /// Functions that connect to a given server without attaching it.
 const SERVER_FUNCTIONS: [&str; 2] = ["postgres_scan", "postgres_attach"];
@@ -55,7 +55,7 @@ impl StoreGuard {
         let values = sent.params.iter().filter_map(Value::as_str);
         let values = values.map(str::to_owned);
         // A file can be read by name like a table; such names contain dots.
-        let names = statement.given_names().iter().cloned();
+        let names = statement.value_names().iter().cloned();
         for name in quoted_texts(&sent.text, SqlDialect::Duckdb)
             .into_iter()
             .chain(values)
@@ -79,7 +79,7 @@ impl StoreGuard {
     /// Checks all attached databases. A rejected one is detached, because other tasks share the database.
     pub(super) fn check_attached(&self, connection: &DuckdbConnection) -> Result<(), TaskError> {
         let sql = "SELECT database_name, path, type FROM duckdb_databases() WHERE NOT internal";
-        for row in query_rows(connection, sql).map_err(|fault| task_error(&fault))? {
+        for row in query_rows(connection, sql)? {
             let text = |at: usize| row.get(at).and_then(Value::as_str).unwrap_or_default();
             let (name, path) = (text(0), text(1));
             let checked = match text(2) {
@@ -88,8 +88,8 @@ impl StoreGuard {
                 _ => self.check_file(Path::new(path)),
             };
             if let Err(error) = checked {
-                if let Err(fault) = connection.execute(&format!("DETACH {}", quote_name(name))) {
-                    tracing::debug!(%fault, "failed to detach rejected database");
+                if let Err(error) = connection.execute(&format!("DETACH {}", quote_name(name))) {
+                    tracing::debug!(%error, "failed to detach rejected database");
                 }
                 return Err(error);
             }
@@ -104,8 +104,8 @@ impl StoreGuard {
             quote_literal(alias),
             quote_literal(COUNT_STORE_TABLES)
         );
-        let found = query_rows(connection, &sql).map_err(|fault| task_error(&fault))?;
-        let row = found.first().map(Vec::as_slice).unwrap_or_default();
+        let rows = query_rows(connection, &sql)?;
+        let row = rows.first().map(Vec::as_slice).unwrap_or_default();
         let count = row.first().and_then(Value::as_i64).unwrap_or(STORE_TABLES);
         let name = row.get(1).and_then(Value::as_str).unwrap_or_default();
         if count < STORE_TABLES || self.allowed.iter().any(|allowed| allowed == name) {
@@ -126,11 +126,11 @@ pub(crate) fn may_attach(statement: &SqlStatement) -> bool {
 /// All rows of a short result.
 pub(super) fn query_rows(connection: &DuckdbConnection, sql: &str) -> Result<Vec<Vec<Value>>, DuckdbError> {
     let mut rows = connection.query(sql, &[])?;
-    let mut found = Vec::new();
+    let mut all_rows = Vec::new();
     while let Some(chunk) = rows.next_chunk()? {
-        found.extend(chunk.rows());
+        all_rows.extend(chunk.rows());
     }
-    Ok(found)
+    Ok(all_rows)
 }
 
 fn forbidden_error(message: String) -> TaskError {

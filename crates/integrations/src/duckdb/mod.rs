@@ -1,7 +1,8 @@
-//! `duckdb`: SQL over files and memory by the machine's own `DuckDB` library, which is found when it is first needed.
+//! The `duckdb` tool: SQL over files and in-memory data with the machine's `DuckDB` library, which is loaded on first
+//! use.
 //!
-//! Enters: a command, its values, a database. Leaves: the rows of its last statement, streamed to the store of bodies
-//! where they are many.
+//! Input: a command, its values, a database. Output: the rows of the last statement; many rows are streamed to the
+//! result store.
 
 mod aliases;
 #[cfg(test)]
@@ -19,7 +20,7 @@ mod run;
 mod text;
 mod tool;
 
-pub(crate) use failure::{DuckdbError, task_error};
+pub(crate) use failure::DuckdbError;
 pub(crate) use ffi::{Appender, DuckdbConnection};
 pub(crate) use guard::{StoreGuard, may_attach};
 pub(crate) use library::LibraryLoader;

@@ -1,4 +1,4 @@
-//! Open databases: one per file and process, shared by the tasks that use it, closed with the last of them.
+//! Open databases: one per file and process, shared by its tasks, closed when the last one ends.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -11,13 +11,12 @@ use super::failure::DuckdbError;
 use super::ffi::{DuckdbConnection, DuckdbDatabase, DuckdbLibrary};
 use super::guard::StoreGuard;
 use super::library::LibraryLoader;
-use super::task_error;
 
 /// A database is opened only while at least this many file descriptors are free: it needs two, and other threads open
 /// files at the same time.
 const FREE_DESCRIPTORS_MIN: usize = 16;
 
-/// The open databases of this process.
+/// Open databases of this process.
 #[derive(Clone)]
 pub(crate) struct DatabasePool {
     libraries: LibraryLoader,
@@ -39,9 +38,10 @@ struct OpenDatabase {
     users: usize,
 }
 
-/// The use of a database; dropping the last one closes it.
+/// Handle of a database; dropping the last one closes the database.
 pub(crate) struct DatabaseHandle {
-    // Closed before the slot is looked at, so that closing finds no connection. Others hold it weakly.
+    // Dropped before the user count is checked, so that no connection is open when the database closes. Other
+    // references are weak.
     connection: Option<Arc<DuckdbConnection>>,
     slot: Option<Arc<DatabaseSlot>>,
 }
@@ -59,14 +59,14 @@ impl DatabasePool {
         &self.guard
     }
 
-    /// A connection to a file, or to a database in memory of the caller's own. It blocks.
+    /// Connects to a file, or to a new in-memory database. Blocks.
     pub(crate) fn connect(&self, file: Option<&Path>) -> Result<DatabaseHandle, TaskError> {
-        let engine = self.libraries.library()?;
+        let library = self.libraries.library()?;
         let settings = self.settings();
         let Some(file) = file else {
-            let connection = open_database(engine, None, &settings)?.connect();
+            let connection = open_database(library, None, &settings)?.connect();
             return Ok(DatabaseHandle {
-                connection: Some(Arc::new(connection.map_err(|fault| open_error(&fault))?)),
+                connection: Some(Arc::new(connection.map_err(open_error)?)),
                 slot: None,
             });
         };
@@ -76,9 +76,9 @@ impl DatabasePool {
         let database = if let Some(database) = &open.database {
             database.clone()
         } else {
-            open_database(engine, Some(file), &settings)?
+            open_database(library, Some(file), &settings)?
         };
-        let connection = database.connect().map_err(|fault| open_error(&fault))?;
+        let connection = database.connect().map_err(open_error)?;
         open.database = Some(database);
         open.users += 1;
         drop(open);
@@ -88,7 +88,7 @@ impl DatabasePool {
         })
     }
 
-    /// The right to bring credentials to a file; one task has it at a time.
+    /// Lock for using credentials with a file; one task holds it at a time.
     pub(crate) fn secrets_lock(&self, file: &Path) -> Arc<tokio::sync::Mutex<()>> {
         self.slot(file).secrets_lock.clone()
     }
@@ -97,7 +97,7 @@ impl DatabasePool {
         let mut files = lock(&self.files);
         let name = canonical_path(file);
         let unused = |slot: &Arc<DatabaseSlot>| Arc::strong_count(slot) == 1;
-        files.retain(|known, slot| *known == name || !unused(slot));
+        files.retain(|other, slot| *other == name || !unused(slot));
         files.entry(name).or_default().clone()
     }
 
@@ -106,7 +106,7 @@ impl DatabasePool {
         let mut settings = vec![
             ("memory_limit", format!("{}B", config.memory_bytes_max)),
             ("threads", config.threads_max.to_string()),
-            // A worker loads what is on its machine and downloads nothing.
+            // Workers load only installed extensions and download nothing.
             ("autoinstall_known_extensions", "false".to_owned()),
         ];
         if let Some(folder) = &config.extensions {
@@ -117,12 +117,12 @@ impl DatabasePool {
 }
 
 impl DatabaseHandle {
-    /// The connection.
+    /// Returns the connection.
     pub(crate) fn connection(&self) -> &DuckdbConnection {
         self.shared_connection()
     }
 
-    /// What interrupts the connection as long as it is open, and does not keep it open.
+    /// Reference for interrupting the connection; it does not keep the connection open.
     pub(crate) fn weak_connection(&self) -> Weak<DuckdbConnection> {
         Arc::downgrade(self.shared_connection())
     }
@@ -137,7 +137,7 @@ impl Drop for DatabaseHandle {
     fn drop(&mut self) {
         let mut connection = self.connection.take();
         while let Some(shared) = connection {
-            // A thread that interrupts it at this moment releases it at once.
+            // A thread that is interrupting the statements releases its reference at once.
             connection = Arc::try_unwrap(shared).err();
             std::thread::yield_now();
         }
@@ -147,34 +147,34 @@ impl Drop for DatabaseHandle {
         let mut open = lock(&slot.open);
         open.users -= 1;
         if open.users == 0 {
-            // Under the lock, so that the next call opens the file only after it is closed.
+            // While the lock is held, so that the next call opens the file only after it is closed.
             drop(open.database.take());
         }
     }
 }
 
-/// Opens a database, unless descriptors are missing: without one, the library ends this process.
+/// Opens a database if enough descriptors are free: without them, the library ends this process.
 fn open_database(
-    engine: &DuckdbLibrary,
+    library: &DuckdbLibrary,
     file: Option<&Path>,
     settings: &[(&str, String)],
 ) -> Result<Arc<DuckdbDatabase>, TaskError> {
     if let Some(shortage) = find_shortage_of(FREE_DESCRIPTORS_MIN) {
         return Err(exhausted_error(&shortage));
     }
-    let opened = engine.open(file, settings);
-    opened.map(Arc::new).map_err(|fault| open_error(&fault))
+    let opened = library.open(file, settings);
+    opened.map(Arc::new).map_err(open_error)
 }
 
-/// The error of a database that could not be opened.
-fn open_error(fault: &DuckdbError) -> TaskError {
-    match find_shortage_in(&fault.to_string()) {
+/// Error of a database that could not be opened.
+fn open_error(error: DuckdbError) -> TaskError {
+    match find_shortage_in(&error.to_string()) {
         Some(shortage) => exhausted_error(&shortage),
-        None => task_error(fault),
+        None => error.into(),
     }
 }
 
-/// The file under the one name that it has, also if it is not there yet.
+/// Canonical path of a file, even if the file does not exist yet.
 fn canonical_path(file: &Path) -> PathBuf {
     if let Ok(full) = file.canonicalize() {
         return full;

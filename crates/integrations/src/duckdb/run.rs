@@ -1,4 +1,4 @@
-//! Statements run in order on one connection, and the answer written as JSON text while its rows come.
+//! Runs statements in order on one connection and writes the result as JSON while rows arrive.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -10,23 +10,23 @@ use tokio::sync::mpsc;
 use tools::sql::{SqlStatement, StatementText, memory_bytes, unique_names};
 use tools::{exhausted_error, find_lasting_shortage};
 
+use super::DuckdbError;
 use super::aliases::Aliases;
 use super::failure::{ExecutedStatement, failure_outcome};
 use super::ffi::{AnswerKind, DuckdbConnection, DuckdbRows};
 use super::guard::StoreGuard;
-use super::{DuckdbError, task_error};
 
-/// What is handed on at a time.
+/// Size of a chunk of the result.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// Rows of all statements but the last are held, up to this size.
+/// Memory limit for the rows of all statements except the last.
 const BUFFERED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Statements that change nothing.
+/// Statements without side effects.
 const READ_ONLY_VERBS: [&str; 4] = ["SELECT", "FROM", "VALUES", "TABLE"];
-/// Maximum number of times that a statement is run again to learn why it failed.
+/// Maximum number of reruns of a statement to find its error.
 const CAUSE_ATTEMPTS_MAX: usize = 20;
 
-/// Statements that begin with these manage transactions by themselves, or cannot run inside one.
+/// First words of statements that manage transactions or cannot run inside one.
 const OWN_TRANSACTION_VERBS: [&str; 16] = [
     "BEGIN",
     "START",
@@ -46,22 +46,22 @@ const OWN_TRANSACTION_VERBS: [&str; 16] = [
     "EXPORT",
 ];
 
-/// Statements that begin with these take no parameters, or not everywhere.
+/// First words of statements that do not support parameters, or not everywhere.
 const WITHOUT_PARAMETERS: [&str; 9] = [
     "COMMENT", "CREATE", "ALTER", "ATTACH", "PRAGMA", "PREPARE", "EXPORT", "IMPORT", "DESCRIBE",
 ];
 
-/// What a call runs.
+/// Statements of a call.
 pub(super) struct StatementBatch {
     pub(super) statements: Vec<SqlStatement>,
     pub(super) aliases: Aliases,
-    /// Settings of the database for this call.
+    /// Database settings for this call.
     pub(super) settings: Vec<String>,
     pub(super) base: PathBuf,
     pub(super) guard: StoreGuard,
 }
 
-/// Writes the text of an answer in chunks to the task that stores it.
+/// Writes a result in chunks to the task that stores it.
 pub(super) struct JsonWriter {
     buffer: Vec<u8>,
     chunks: mpsc::Sender<Bytes>,
@@ -86,17 +86,17 @@ impl Write for JsonWriter {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let piece = std::mem::replace(&mut self.buffer, Vec::with_capacity(CHUNK_BYTES));
-        let sent = self.chunks.blocking_send(piece.into());
+        let chunk = std::mem::replace(&mut self.buffer, Vec::with_capacity(CHUNK_BYTES));
+        let sent = self.chunks.blocking_send(chunk.into());
         sent.map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 }
 
-/// Why the statements of a call did not end well.
+/// Why the statements of a call failed.
 pub(super) enum StatementsError {
     Failed(Box<Outcome>),
-    /// The receiver of the answer was dropped.
-    ReaderGone,
+    /// The receiver of the result was dropped.
+    ReceiverClosed,
 }
 
 impl From<Outcome> for StatementsError {
@@ -111,18 +111,18 @@ impl From<TaskError> for StatementsError {
     }
 }
 
-/// Runs everything; several statements are one transaction unless they say otherwise.
+/// Runs all statements; several statements run in one transaction, unless one of them manages transactions.
 pub(super) fn run_statements(
     connection: &DuckdbConnection,
-    work: &StatementBatch,
+    batch: &StatementBatch,
     out: &mut JsonWriter,
 ) -> Result<(), StatementsError> {
-    for setting in &work.settings {
-        connection.execute(setting).map_err(|fault| refused_outcome(&fault))?;
+    for setting in &batch.settings {
+        connection.execute(setting).map_err(refused_outcome)?;
     }
-    let _held = work.aliases.attach(connection, &work.guard)?;
-    run_in_transaction(connection, work, out)?;
-    // There is nothing to undo unless the author has left a transaction open.
+    let _attached = batch.aliases.attach(connection, &batch.guard)?;
+    run_in_transaction(connection, batch, out)?;
+    // This only succeeds if the command left a transaction open.
     if connection.execute_despite_interrupt("ROLLBACK").is_ok() {
         return Err(TaskError::new(
             ErrorKind::Schema,
@@ -136,26 +136,30 @@ pub(super) fn run_statements(
 
 fn run_in_transaction(
     connection: &DuckdbConnection,
-    work: &StatementBatch,
+    batch: &StatementBatch,
     out: &mut JsonWriter,
 ) -> Result<(), StatementsError> {
     let is_plain = |statement: &SqlStatement| !OWN_TRANSACTION_VERBS.contains(&statement.first_word());
-    let wraps = work.statements.len() > 1 && work.aliases.is_empty() && work.statements.iter().all(is_plain);
+    let wraps = batch.statements.len() > 1 && batch.aliases.is_empty() && batch.statements.iter().all(is_plain);
     if !wraps {
-        return run_each(connection, work, out);
+        return run_each(connection, batch, out);
     }
-    connection.execute("BEGIN").map_err(|fault| refused_outcome(&fault))?;
-    let done = run_each(connection, work, out);
+    connection.execute("BEGIN").map_err(refused_outcome)?;
+    let done = run_each(connection, batch, out);
     let end = if done.is_ok() { "COMMIT" } else { "ROLLBACK" };
-    let ended = connection.execute(end).map_err(|fault| refused_outcome(&fault));
+    let ended = connection.execute(end).map_err(refused_outcome);
     done.and(ended.map_err(StatementsError::from))
 }
 
-fn run_each(connection: &DuckdbConnection, work: &StatementBatch, out: &mut JsonWriter) -> Result<(), StatementsError> {
+fn run_each(
+    connection: &DuckdbConnection,
+    batch: &StatementBatch,
+    out: &mut JsonWriter,
+) -> Result<(), StatementsError> {
     let mut earlier = Map::new();
-    let mut held = 0;
-    let last = work.statements.len() - 1;
-    for (index, statement) in work.statements.iter().enumerate() {
+    let mut buffered_bytes = 0;
+    let last = batch.statements.len() - 1;
+    for (index, statement) in batch.statements.iter().enumerate() {
         let sent = sent_text(statement);
         let run = ExecutedStatement {
             index,
@@ -163,30 +167,32 @@ fn run_each(connection: &DuckdbConnection, work: &StatementBatch, out: &mut Json
             sent: &sent,
         };
         let is_alone = last == 0;
-        let told = |fault: &DuckdbError| {
-            let cause = find_cause(connection, &run, fault, is_alone);
-            // A statement that failed has had no effect, and a call of several is not made again.
+        let to_outcome = |error: &DuckdbError| {
+            let cause = find_cause(connection, &run, error, is_alone);
+            // A single failed statement has no effect, so the call can be repeated; a call with several statements
+            // cannot.
             let shortage = is_alone.then(|| find_lasting_shortage(&cause.to_string()));
             match shortage.flatten() {
                 Some(shortage) => Outcome::error(exhausted_error(&shortage)),
                 None => failure_outcome(&cause, &run),
             }
         };
-        work.guard.check_statement(statement, &work.base)?;
+        batch.guard.check_statement(statement, &batch.base)?;
         let rows = connection.query(&sent.text, &sent.params);
-        let rows = rows.map_err(|fault| told(&fault))?;
+        let rows = rows.map_err(|error| to_outcome(&error))?;
         if index < last {
-            let answer = read_answer(rows, &mut held).map_err(|failure| failure.into_statements_error(told))?;
+            let answer =
+                read_answer(rows, &mut buffered_bytes).map_err(|failure| failure.into_statements_error(to_outcome))?;
             earlier.insert(format!("command_{index}"), answer);
         } else {
-            write_answer(rows, &earlier, out).map_err(|failure| failure.into_statements_error(told))?;
+            write_answer(rows, &earlier, out).map_err(|failure| failure.into_statements_error(to_outcome))?;
         }
-        work.guard.check_after(statement, connection)?;
+        batch.guard.check_after(statement, connection)?;
     }
     Ok(())
 }
 
-/// The text of a statement: with literals for its values, if it takes no parameters.
+/// Text of a statement, with literals if it does not support parameters.
 fn sent_text(statement: &SqlStatement) -> StatementText {
     if WITHOUT_PARAMETERS.contains(&statement.first_word()) {
         statement.text_with_literals()
@@ -195,95 +201,95 @@ fn sent_text(statement: &SqlStatement) -> StatementText {
     }
 }
 
-/// The error of a statement. The library stops all threads of a statement that failed on one of them, and at times tells
-/// that instead of the error. Then a statement that only reads is run again, to learn what is wrong with it.
+/// Error of a statement. If a statement fails on one thread, the library interrupts its other threads and sometimes
+/// reports the interrupt instead of the error. In this case, a read-only statement is run again to get its error.
 fn find_cause(
     connection: &DuckdbConnection,
     run: &ExecutedStatement<'_>,
-    fault: &DuckdbError,
+    error: &DuckdbError,
     is_alone: bool,
 ) -> DuckdbError {
-    let is_unasked = |fault: &DuckdbError| fault.is_interrupt() && !connection.is_interrupted();
-    if !is_unasked(fault) {
-        return fault.clone();
+    let is_foreign_interrupt = |error: &DuckdbError| error.is_interrupt() && !connection.is_interrupted();
+    if !is_foreign_interrupt(error) {
+        return error.clone();
     }
     if is_alone && READ_ONLY_VERBS.contains(&run.statement.verb.as_str()) {
         for _ in 0..CAUSE_ATTEMPTS_MAX {
             match connection.execute_with_params(&run.sent.text, &run.sent.params) {
-                Err(fault) if is_unasked(&fault) => {}
-                Err(fault) => return fault,
+                Err(error) if is_foreign_interrupt(&error) => {}
+                Err(error) => return error,
                 Ok(()) => break,
             }
         }
     }
     DuckdbError::new(
-        "Execution Error: the statement failed on one of its threads, and the library does not tell why; run it with `threads: 1`"
+        "Execution Error: the statement failed on one of its threads, and the library does not report why; run it with `threads: 1`"
             .to_owned(),
     )
 }
 
-/// Why an answer is not whole.
+/// Why a result is incomplete.
 enum AnswerError {
     Database(DuckdbError),
     Task(TaskError),
     /// The receiver of the rows was dropped.
-    ReaderGone,
+    ReceiverClosed,
 }
 
 impl AnswerError {
-    fn into_statements_error(self, told: impl Fn(&DuckdbError) -> Outcome) -> StatementsError {
+    fn into_statements_error(self, to_outcome: impl Fn(&DuckdbError) -> Outcome) -> StatementsError {
         match self {
-            Self::Database(fault) => told(&fault).into(),
+            Self::Database(error) => to_outcome(&error).into(),
             Self::Task(error) => error.into(),
-            Self::ReaderGone => StatementsError::ReaderGone,
+            Self::ReceiverClosed => StatementsError::ReceiverClosed,
         }
     }
 }
 
 impl From<DuckdbError> for AnswerError {
-    fn from(fault: DuckdbError) -> Self {
-        Self::Database(fault)
+    fn from(error: DuckdbError) -> Self {
+        Self::Database(error)
     }
 }
 
 impl From<io::Error> for AnswerError {
     fn from(_: io::Error) -> Self {
-        Self::ReaderGone
+        Self::ReceiverClosed
     }
 }
 
 impl From<serde_json::Error> for AnswerError {
     fn from(_: serde_json::Error) -> Self {
-        Self::ReaderGone
+        Self::ReceiverClosed
     }
 }
 
-/// The answer of a statement that is not the last, held.
-fn read_answer(mut rows: DuckdbRows<'_>, held: &mut usize) -> Result<Value, AnswerError> {
+/// Reads the result of a statement before the last into memory.
+fn read_answer(mut rows: DuckdbRows<'_>, buffered_bytes: &mut usize) -> Result<Value, AnswerError> {
     if rows.answer_kind() != AnswerKind::Rows {
         let affected = affected_row_count(&mut rows)?;
         return Ok(json!({"columns": [], "rows": [], "row_count": 0, "affected_rows": affected}));
     }
     let columns = unique_names(rows.names().iter().cloned());
-    let mut found = Vec::new();
+    let mut objects = Vec::new();
     while let Some(chunk) = rows.next_chunk()? {
         for values in chunk.rows() {
-            *held += values.iter().map(memory_bytes).sum::<usize>();
-            found.push(Value::Object(columns.iter().cloned().zip(values).collect()));
+            *buffered_bytes += values.iter().map(memory_bytes).sum::<usize>();
+            objects.push(Value::Object(columns.iter().cloned().zip(values).collect()));
         }
-        if *held > BUFFERED_BYTES_MAX {
+        if *buffered_bytes > BUFFERED_BYTES_MAX {
             let message = format!(
-                "the rows before the last statement are larger than {BUFFERED_BYTES_MAX} bytes; select less, or in a task of its own"
+                "the rows before the last statement are larger than {BUFFERED_BYTES_MAX} bytes; select fewer rows, or use separate tasks"
             );
             let error = TaskError::new(ErrorKind::Schema, "LIMIT_RESULT", message);
             return Err(AnswerError::Task(error));
         }
     }
-    let count = found.len();
-    Ok(json!({"columns": columns, "rows": found, "row_count": count, "affected_rows": 0}))
+    let count = objects.len();
+    Ok(json!({"columns": columns, "rows": objects, "row_count": count, "affected_rows": 0}))
 }
 
-/// Writes the answer of the last statement, row by row, and those before it behind.
+/// Writes the result of the last statement row by row, followed by the earlier results.
 fn write_answer(
     mut rows: DuckdbRows<'_>,
     earlier: &Map<String, Value>,
@@ -326,7 +332,7 @@ fn write_answer(
     Ok(())
 }
 
-/// How many rows a statement changed.
+/// Number of rows that a statement changed.
 fn affected_row_count(rows: &mut DuckdbRows<'_>) -> Result<Value, DuckdbError> {
     let mut affected = Value::from(0);
     while let Some(chunk) = rows.next_chunk()? {
@@ -338,6 +344,6 @@ fn affected_row_count(rows: &mut DuckdbRows<'_>) -> Result<Value, DuckdbError> {
     Ok(affected)
 }
 
-fn refused_outcome(fault: &DuckdbError) -> Outcome {
-    Outcome::error(task_error(fault))
+fn refused_outcome(error: DuckdbError) -> Outcome {
+    Outcome::error(error.into())
 }

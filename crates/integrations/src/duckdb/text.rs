@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Number, Value};
-use tools::sql::CalendarDate;
+use tools::sql::{CalendarDate, clock_text};
 
 const SECONDS_PER_DAY: i64 = 86_400;
 /// Maximum number of digits that a decimal keeps as a double.
@@ -68,21 +68,6 @@ pub(super) fn date(days: i32) -> String {
     }
 }
 
-/// A time of day, from units since midnight.
-pub(super) fn time(units: i64, per_second: i64) -> String {
-    let seconds = units.div_euclid(per_second);
-    let rest = units.rem_euclid(per_second);
-    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
-    let mut text = format!("{hours:02}:{minutes:02}:{:02}", seconds % 60);
-    if rest > 0 {
-        let width = per_second.ilog10() as usize;
-        let part = format!("{rest:0width$}");
-        text.push('.');
-        text.push_str(part.trim_end_matches('0'));
-    }
-    text
-}
-
 /// A timestamp, from units since 1970.
 pub(super) fn timestamp(units: i64, per_second: i64, has_zone: bool) -> String {
     if units == i64::MAX {
@@ -94,7 +79,7 @@ pub(super) fn timestamp(units: i64, per_second: i64, has_zone: bool) -> String {
     let per_day = SECONDS_PER_DAY * per_second;
     let days = i32::try_from(units.div_euclid(per_day)).unwrap_or(i32::MAX);
     let date = date(days);
-    let time = time(units.rem_euclid(per_day), per_second);
+    let time = clock_text(units.rem_euclid(per_day), per_second);
     let zone = if has_zone { "Z" } else { "" };
     match date.strip_suffix(" (BC)") {
         Some(date) => format!("{date}T{time}{zone} (BC)"),
@@ -110,7 +95,7 @@ pub(super) fn time_with_zone(bits: u64) -> String {
     let sign = if offset < 0 { '-' } else { '+' };
     let offset = offset.abs();
     let (hours, minutes, seconds) = (offset / 3600, offset / 60 % 60, offset % 60);
-    let mut text = format!("{}{sign}{hours:02}:{minutes:02}", time(micros, 1_000_000));
+    let mut text = format!("{}{sign}{hours:02}:{minutes:02}", clock_text(micros, 1_000_000));
     if seconds > 0 {
         text.push_str(&format!(":{seconds:02}"));
     }
@@ -131,7 +116,7 @@ pub(super) fn interval(months: i32, days: i32, micros: i64) -> String {
     count(days, "day");
     if micros != 0 || parts.is_empty() {
         let sign = if micros < 0 { "-" } else { "" };
-        parts.push(format!("{sign}{}", time(micros.saturating_abs(), 1_000_000)));
+        parts.push(format!("{sign}{}", clock_text(micros.saturating_abs(), 1_000_000)));
     }
     parts.join(" ")
 }
@@ -156,10 +141,10 @@ pub(super) fn blob(bytes: &[u8]) -> String {
 
 /// A bit string: the first byte is the number of padding bits.
 pub(super) fn bits(bytes: &[u8]) -> String {
-    let Some((padding, rest)) = bytes.split_first() else {
+    let Some((padding, bits)) = bytes.split_first() else {
         return String::new();
     };
-    let all: Vec<String> = rest.iter().map(|byte| format!("{byte:08b}")).collect();
+    let all: Vec<String> = bits.iter().map(|byte| format!("{byte:08b}")).collect();
     all.concat().get(usize::from(*padding)..).unwrap_or_default().to_owned()
 }
 
@@ -189,7 +174,7 @@ mod tests {
         assert_eq!(date(-1), "1969-12-31");
         assert_eq!(date(19_782), "2024-02-29");
         assert_eq!(date(-719_529), "0002-12-31 (BC)");
-        assert_eq!(time(3_723_000_500, 1_000_000), "01:02:03.0005");
+        assert_eq!(clock_text(3_723_000_500, 1_000_000), "01:02:03.0005");
         assert_eq!(timestamp(-1, 1_000_000, true), "1969-12-31T23:59:59.999999Z");
         assert_eq!(timestamp(86_400, 1, false), "1970-01-02T00:00:00");
         assert_eq!(timestamp(i64::MAX, 1_000_000, false), "infinity");

@@ -9,14 +9,16 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::stream;
 use model::duration;
-use model::outcome::{ErrorKind, Outcome, Success, TaskError};
+use model::outcome::{ErrorKind, Outcome, TaskError};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_util::io::StreamReader;
 use tokio_util::sync::CancellationToken;
 use tools::sql::{SqlDialect, bind_statements};
-use tools::{Call, LogSink, Tool, ToolResult, cancelled_error, store_error, timeout_error, wait_for_timeout};
+use tools::{
+    Call, LogSink, Tool, ToolResult, cancelled_error, store_error, stored_outcome, timeout_error, wait_for_timeout,
+};
 
 use super::aliases::Aliases;
 use super::ffi::DuckdbConnection;
@@ -51,7 +53,7 @@ impl Tool for DuckdbTool {
         let database = call.text_field("database")?.unwrap_or(MEMORY_DATABASE);
         let file = (database != MEMORY_DATABASE).then(|| call.resolve_path(database));
         let guard = self.databases.guard().clone();
-        let work = StatementBatch {
+        let batch = StatementBatch {
             statements: bind_statements(call, SqlDialect::Duckdb)?,
             aliases: Aliases::from_call(call, &guard)?,
             settings: settings_statements(call)?,
@@ -59,12 +61,12 @@ impl Tool for DuckdbTool {
             guard,
         };
         let secrets = match &file {
-            Some(file) if !work.aliases.is_empty() => Some(self.databases.secrets_lock(file)),
+            Some(file) if !batch.aliases.is_empty() => Some(self.databases.secrets_lock(file)),
             _ => None,
         };
         let databases = self.databases.clone();
         let (send_handle, handle) = oneshot::channel::<Weak<DuckdbConnection>>();
-        let (send, pieces) = mpsc::channel(QUEUED_CHUNKS_MAX);
+        let (send, chunks) = mpsc::channel(QUEUED_CHUNKS_MAX);
         let limit = call.timeout.total;
         let locking = async {
             match secrets {
@@ -72,22 +74,22 @@ impl Tool for DuckdbTool {
                 None => None,
             }
         };
-        let held = tokio::select! {
+        let guard = tokio::select! {
             biased;
             () = stop.cancelled() => return Err(cancelled_error()),
             limit = wait_for_timeout(limit) => return Err(timeout_error(limit)),
-            held = locking => held,
+            guard = locking => guard,
         };
-        let work = tokio::task::spawn_blocking(move || {
-            let _held = held;
+        let running = tokio::task::spawn_blocking(move || {
+            let _guard = guard;
             let lease = databases.connect(file.as_deref())?;
             // If the receiver is gone, the call has ended and the statements must not run.
             if send_handle.send(lease.weak_connection()).is_err() {
                 return Err(cancelled_error().into());
             }
-            run::run_statements(lease.connection(), &work, &mut JsonWriter::new(send))
+            run::run_statements(lease.connection(), &batch, &mut JsonWriter::new(send))
         });
-        let answer = store_answer(call, pieces, work);
+        let answer = store_answer(call, chunks, running);
         tokio::pin!(answer);
         let why = tokio::select! {
             biased;
@@ -105,13 +107,13 @@ impl Tool for DuckdbTool {
 type RunningStatements = JoinHandle<Result<(), StatementsError>>;
 
 /// Interrupts repeatedly until the work ends: a statement that has just started misses earlier interrupts.
-async fn interrupt_until_done<T>(connection: Option<Weak<DuckdbConnection>>, work: impl Future<Output = T>) -> T {
-    tokio::pin!(work);
+async fn interrupt_until_done<T>(connection: Option<Weak<DuckdbConnection>>, running: impl Future<Output = T>) -> T {
+    tokio::pin!(running);
     let mut again = tokio::time::interval(INTERRUPT_INTERVAL);
     loop {
         tokio::select! {
             biased;
-            done = &mut work => return done,
+            done = &mut running => return done,
             _ = again.tick() => {
                 if let Some(connection) = connection.as_ref().and_then(Weak::upgrade) {
                     connection.interrupt();
@@ -124,44 +126,41 @@ async fn interrupt_until_done<T>(connection: Option<Weak<DuckdbConnection>>, wor
 /// Collects the result: a small one is returned inline, a large one is streamed to the store.
 async fn store_answer(
     call: &Call,
-    mut pieces: mpsc::Receiver<Bytes>,
-    work: RunningStatements,
+    mut chunks: mpsc::Receiver<Bytes>,
+    running: RunningStatements,
 ) -> Result<Outcome, TaskError> {
-    let keeper = call.result_writer.as_ref().filter(|keeper| keeper.can_stream());
-    let held_bytes_max = keeper.map_or(BUFFERED_BYTES_MAX, |_| call.inline_bytes_max);
+    let writer = call.result_writer.as_ref().filter(|writer| writer.can_stream());
+    let buffered_bytes_max = writer.map_or(BUFFERED_BYTES_MAX, |_| call.inline_bytes_max);
     let mut head = Vec::new();
-    while let Some(piece) = pieces.recv().await {
-        head.extend_from_slice(&piece);
-        if head.len() <= held_bytes_max {
+    while let Some(chunk) = chunks.recv().await {
+        head.extend_from_slice(&chunk);
+        if head.len() <= buffered_bytes_max {
             continue;
         }
-        let Some(keeper) = keeper else {
+        let Some(writer) = writer else {
             let message = format!("rows exceed the limit of {BUFFERED_BYTES_MAX} bytes; select fewer rows or columns");
             return Err(TaskError::new(ErrorKind::Schema, "LIMIT_RESULT", message));
         };
-        let rest = stream::unfold(pieces, async |mut pieces| {
-            let piece = pieces.recv().await?;
-            Some((Ok::<_, io::Error>(piece), pieces))
+        let remaining = stream::unfold(chunks, async |mut chunks| {
+            let chunk = chunks.recv().await?;
+            Some((Ok::<_, io::Error>(chunk), chunks))
         });
         let first = stream::iter([Ok(Bytes::from(head))]);
-        let mut text = StreamReader::new(Box::pin(futures_util::StreamExt::chain(first, rest)));
-        let kept = keeper.write(&mut text).await;
+        let mut text = StreamReader::new(Box::pin(futures_util::StreamExt::chain(first, remaining)));
+        let stored = writer.write(&mut text).await;
         drop(text);
         // The error of the statements takes precedence: it is why the stream ended early, unless storing failed.
-        return Ok(match (wait_for_end(work).await, kept) {
+        return Ok(match (wait_for_end(running).await, stored) {
             (Err(StatementsError::Failed(failure)), _) => *failure,
-            (Ok(()), Ok(reference)) => Outcome::Ok(Success {
-                reference: Some(Box::new(reference)),
-                ..Success::default()
-            }),
-            (Ok(()) | Err(StatementsError::ReaderGone), Err(error)) => Outcome::error(store_error(&error)),
-            (Err(StatementsError::ReaderGone), Ok(_)) => Outcome::error(cancelled_error()),
+            (Ok(()), Ok(reference)) => stored_outcome(reference),
+            (Ok(()) | Err(StatementsError::ReceiverClosed), Err(error)) => Outcome::error(store_error(&error)),
+            (Err(StatementsError::ReceiverClosed), Ok(_)) => Outcome::error(cancelled_error()),
         });
     }
-    match wait_for_end(work).await {
+    match wait_for_end(running).await {
         Ok(()) => {}
         Err(StatementsError::Failed(failure)) => return Ok(*failure),
-        Err(StatementsError::ReaderGone) => return Err(cancelled_error()),
+        Err(StatementsError::ReceiverClosed) => return Err(cancelled_error()),
     }
     let mut result: Value = serde_json::from_slice(&head).map_err(|error| thread_lost_error(&error.to_string()))?;
     add_last_answer(&mut result);
@@ -177,8 +176,8 @@ fn add_last_answer(result: &mut Value) {
     map.insert(format!("command_{last}"), Value::Object(answer.into_iter().collect()));
 }
 
-async fn wait_for_end(work: RunningStatements) -> Result<(), StatementsError> {
-    match work.await {
+async fn wait_for_end(running: RunningStatements) -> Result<(), StatementsError> {
+    match running.await {
         Ok(done) => done,
         Err(error) => Err(thread_lost_error(&error.to_string()).into()),
     }

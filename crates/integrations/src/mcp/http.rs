@@ -45,7 +45,7 @@ struct EventSplitter {
 impl HttpSession {
     /// Sends a request and waits for its response.
     pub(crate) async fn request(&mut self, id: u64, message: &Value, log: &dyn LogSink) -> Result<Value, TaskError> {
-        let PendingResponse { response, permit: turn } = self.send_message(Method::POST, Some(message)).await?;
+        let PendingResponse { response, permit } = self.send_message(Method::POST, Some(message)).await?;
         if let Some(session) = response.headers().get(SESSION_HEADER) {
             self.session = Some(session.clone());
         }
@@ -57,13 +57,11 @@ impl HttpSession {
             return Err(status_error(status, response).await);
         }
         if is_stream {
-            return self
-                .read_events(id, PendingResponse { response, permit: turn }, log)
-                .await;
+            return self.read_events(id, PendingResponse { response, permit }, log).await;
         }
-        let answer = read_json_response(id, response).await;
-        drop(turn);
-        answer
+        let response = read_json_response(id, response).await;
+        drop(permit);
+        response
     }
 
     /// Sends a notification.
@@ -100,11 +98,11 @@ impl HttpSession {
             }
         }
         request.apply_auth(&self.auth);
-        let mut proof = AuthExchange::new(&self.auth, &self.clients, self.timeouts);
-        proof.apply_token(&mut request).await?;
+        let mut auth_exchange = AuthExchange::new(&self.auth, &self.clients, self.timeouts);
+        auth_exchange.apply_token(&mut request).await?;
         loop {
             let sent = self.clients.send(&request, self.timeouts).await?;
-            if let Some(sent) = proof.retry_refused(sent, &mut request).await? {
+            if let Some(sent) = auth_exchange.retry_refused(sent, &mut request).await? {
                 return Ok(sent);
             }
         }
@@ -112,7 +110,7 @@ impl HttpSession {
 
     /// Reads events until the response arrives.
     async fn read_events(&self, id: u64, sent: PendingResponse, log: &dyn LogSink) -> Result<Value, TaskError> {
-        let (mut response, mut turn) = (sent.response, Some(sent.permit));
+        let (mut response, mut permit) = (sent.response, Some(sent.permit));
         let mut events = EventSplitter::default();
         let mut size = 0;
         while let Some(chunk) = response.chunk().await.map_err(|error| classify_error(&error))? {
@@ -122,13 +120,13 @@ impl HttpSession {
             }
             for event in events.feed(&chunk) {
                 match Incoming::parse(&event)? {
-                    Incoming::Response(answered, answer) if answered == id => {
-                        return into_result(answer);
+                    Incoming::Response(response_id, response) if response_id == id => {
+                        return into_result(response);
                     }
-                    Incoming::Request(question, method) => {
+                    Incoming::Request(request_id, method) => {
                         // The reply needs a host permit, and all permits may be held by streams that wait for replies.
-                        drop(turn.take());
-                        self.notify(&reply_message(&question, &method)).await?;
+                        drop(permit.take());
+                        self.notify(&reply_message(&request_id, &method)).await?;
                     }
                     Incoming::Notification(method, params) => {
                         Incoming::log_notification(&method, &params, log);
@@ -145,7 +143,7 @@ impl HttpSession {
 async fn read_json_response(id: u64, response: Response) -> Result<Value, TaskError> {
     let body = read_body(response).await?;
     match Incoming::parse(&body)? {
-        Incoming::Response(answered, answer) if answered == id => into_result(answer),
+        Incoming::Response(response_id, response) if response_id == id => into_result(response),
         _ => Err(protocol_error("the server's response does not match the request")),
     }
 }
@@ -163,11 +161,11 @@ async fn read_body(mut response: Response) -> Result<Vec<u8>, TaskError> {
 
 /// Error of a failed status, with the server's message if there is one.
 async fn status_error(status: StatusCode, response: Response) -> TaskError {
-    let said = read_body(response).await.unwrap_or_default();
-    let said: Option<Value> = serde_json::from_slice(&said).ok();
-    let said = said.as_ref().and_then(|said| said["error"]["message"].as_str());
-    let said = said.map(|said| format!(": {said}")).unwrap_or_default();
-    let message = format!("the server returned {status}{said}");
+    let detail = read_body(response).await.unwrap_or_default();
+    let detail: Option<Value> = serde_json::from_slice(&detail).ok();
+    let detail = detail.as_ref().and_then(|detail| detail["error"]["message"].as_str());
+    let detail = detail.map(|detail| format!(": {detail}")).unwrap_or_default();
+    let message = format!("the server returned {status}{detail}");
     let code = format!("HTTP_{}", status.as_u16());
     let mut error = TaskError::new(error_kind(status), code, message);
     error.retryable = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
@@ -209,12 +207,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_cut_wherever_chunks_end() {
+    fn events_are_split_at_any_chunk_boundary() {
         let stream = b": hello\r\nevent: message\r\nid: 1\r\ndata: {\"a\":\r\ndata: 1}\r\n\r\ndata:x\n\n\n";
         for size in 1..stream.len() {
             let mut events = EventSplitter::default();
-            let found: Vec<_> = stream.chunks(size).flat_map(|chunk| events.feed(chunk)).collect();
-            assert_eq!(found, [b"{\"a\":\n1}".to_vec(), b"x".to_vec()], "{size}");
+            let messages: Vec<_> = stream.chunks(size).flat_map(|chunk| events.feed(chunk)).collect();
+            assert_eq!(messages, [b"{\"a\":\n1}".to_vec(), b"x".to_vec()], "{size}");
         }
     }
 }

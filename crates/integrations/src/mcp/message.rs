@@ -3,7 +3,7 @@
 use model::outcome::{ErrorKind, TaskError};
 use model::task_log::LogStream;
 use serde_json::{Map, Value, json};
-use tools::LogSink;
+use tools::{LogSink, plain_text};
 
 /// Protocol version to propose; a server may respond with an older one.
 pub(crate) const PROTOCOL_VERSION: &str = "2025-06-18";
@@ -47,8 +47,8 @@ pub(crate) fn initialize() -> Value {
 }
 
 /// Protocol version that the server chose.
-pub(crate) fn negotiated_version(answer: &Value) -> Result<String, TaskError> {
-    let version = answer.get("protocolVersion").and_then(Value::as_str);
+pub(crate) fn negotiated_version(response: &Value) -> Result<String, TaskError> {
+    let version = response.get("protocolVersion").and_then(Value::as_str);
     match version {
         Some(version) if KNOWN_VERSIONS.contains(&version) => Ok(version.to_owned()),
         other => {
@@ -97,27 +97,21 @@ impl Incoming {
 
     /// Logs a notification if it is a log message.
     pub(crate) fn log_notification(method: &str, params: &Value, log: &dyn LogSink) {
-        if method != "notifications/message" {
-            return;
+        if let ("notifications/message", Some(data)) = (method, params.get("data")) {
+            log.write_line(LogStream::Stderr, &plain_text(data));
         }
-        let text = match params.get("data") {
-            Some(Value::String(text)) => text.clone(),
-            Some(data) => data.to_string(),
-            None => return,
-        };
-        log.write_line(LogStream::Stderr, &text);
     }
 }
 
 /// Result of a response, or the error in it.
-pub(crate) fn into_result(answer: Value) -> Result<Value, TaskError> {
-    let Value::Object(mut answer) = answer else {
+pub(crate) fn into_result(response: Value) -> Result<Value, TaskError> {
+    let Value::Object(mut response) = response else {
         return Err(protocol_error("the server's response is not an object"));
     };
-    if let Some(error) = answer.get("error").and_then(Value::as_object) {
+    if let Some(error) = response.get("error").and_then(Value::as_object) {
         return Err(rpc_error(error));
     }
-    let result = answer.remove("result");
+    let result = response.remove("result");
     result.ok_or_else(|| protocol_error("the server's response has neither a result nor an error"))
 }
 
@@ -130,13 +124,13 @@ fn rpc_error(error: &Map<String, Value>) -> TaskError {
         _ => ErrorKind::ServerError,
     };
     let message = format!("the server returned an error: {}", message.unwrap_or("no message"));
-    let mut failed = TaskError::new(kind, "MCP_REFUSED", message).with_detail("rpc_code", code);
+    let mut task_error = TaskError::new(kind, "MCP_REFUSED", message).with_detail("rpc_code", code);
     if let Some(data) = error.get("data") {
-        failed = failed.with_detail("data", data.clone());
+        task_error = task_error.with_detail("data", data.clone());
     }
     // Errors inside a server are usually permanent.
-    failed.retryable = false;
-    failed
+    task_error.retryable = false;
+    task_error
 }
 
 /// Error of a server that violates the protocol or ends the connection.
@@ -155,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_told_apart() {
+    fn messages_are_classified() {
         let parse = |text: &str| Incoming::parse(text.as_bytes()).unwrap();
         assert!(matches!(parse(r#"{"id": 3, "result": {}}"#), Incoming::Response(3, _)));
         assert_eq!(
@@ -172,9 +166,9 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_named_by_its_number() {
-        let answer = json!({"error": {"code": -32602, "message": "no such tool", "data": 1}});
-        let error = into_result(answer).unwrap_err();
+    fn an_error_is_classified_by_its_number() {
+        let response = json!({"error": {"code": -32602, "message": "no such tool", "data": 1}});
+        let error = into_result(response).unwrap_err();
         assert_eq!((error.code.as_str(), error.kind), ("MCP_REFUSED", ErrorKind::Schema));
         assert_eq!(error.details["rpc_code"], -32602);
         assert_eq!(into_result(json!({"result": 1})).unwrap(), 1);

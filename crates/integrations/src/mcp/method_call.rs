@@ -19,8 +19,8 @@ impl MethodCall {
             call.text_field("prompt")?,
             call.text_field("uri")?,
         );
-        let given = call.text_field("method")?;
-        let method = match (given, tool, prompt, uri) {
+        let method = call.text_field("method")?;
+        let method = match (method, tool, prompt, uri) {
             (Some(method), ..) => method,
             (None, Some(_), None, None) => "tools/call",
             (None, None, Some(_), None) => "prompts/get",
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_method_follows_from_what_is_named() {
+    fn the_method_follows_from_the_fields() {
         let add = method_call(json!({"tool": "add", "arguments": {"a": 1}}), json!({"b": 2}));
         assert_eq!(add.method, "tools/call");
         assert_eq!(Value::from(add.params), json!({"name": "add", "arguments": {"a": 1}}));
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_must_be_one_thing() {
+    fn a_call_has_exactly_one_request() {
         for fields in [json!({}), json!({"tool": "a", "uri": "b"}), json!({"tool": 1})] {
             let error = MethodCall::from_call(&build_call("mcp", fields, json!({}))).unwrap_err();
             assert_eq!(error.code, "TOOL_INPUT");

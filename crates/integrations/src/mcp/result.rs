@@ -7,18 +7,18 @@ use serde_json::Value;
 const MESSAGE_CHARS_MAX: usize = 2_000;
 
 /// Result of a method.
-pub(crate) fn method_result(method: &str, answer: Value) -> Result<Value, TaskError> {
+pub(crate) fn method_result(method: &str, result: Value) -> Result<Value, TaskError> {
     match method {
-        "tools/call" => tool_result(answer),
-        "resources/read" => Ok(resource_result(answer)),
-        _ => Ok(answer),
+        "tools/call" => tool_result(result),
+        "resources/read" => Ok(resource_result(result)),
+        _ => Ok(result),
     }
 }
 
 /// Result of a tool: its structured content, else its text, which may be JSON, else the list of content items.
-fn tool_result(mut answer: Value) -> Result<Value, TaskError> {
-    let content = answer["content"].take();
-    if answer["isError"] == true {
+fn tool_result(mut result: Value) -> Result<Value, TaskError> {
+    let content = result["content"].take();
+    if result["isError"] == true {
         let text = content_texts(&content).join("\n");
         let text: String = text.chars().take(MESSAGE_CHARS_MAX).collect();
         let message = if text.is_empty() {
@@ -29,15 +29,15 @@ fn tool_result(mut answer: Value) -> Result<Value, TaskError> {
         let error = TaskError::new(ErrorKind::ClientError, "MCP_TOOL_ERROR", message);
         return Err(error.with_detail("content", content));
     }
-    match answer["structuredContent"].take() {
+    match result["structuredContent"].take() {
         Value::Null => Ok(unwrap_single(content)),
         structured => Ok(structured),
     }
 }
 
 /// A resource with one content item is that item: JSON, text, or base64 under `blob`.
-fn resource_result(mut answer: Value) -> Value {
-    let contents = answer["contents"].take();
+fn resource_result(mut result: Value) -> Value {
+    let contents = result["contents"].take();
     match contents {
         Value::Array(mut pieces) if pieces.len() == 1 => match pieces.remove(0) {
             Value::Object(piece) if piece.get("text").is_some_and(Value::is_string) => {
@@ -81,8 +81,8 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn structure_comes_before_text_and_json_before_words() {
-        let called = |answer| method_result("tools/call", answer).unwrap();
+    fn structured_content_precedes_text_and_json_precedes_plain_text() {
+        let called = |result| method_result("tools/call", result).unwrap();
         let text = |text: &str| json!({"type": "text", "text": text});
         assert_eq!(
             called(json!({"content": [text("x")], "structuredContent": {"a": 1}})),
@@ -97,8 +97,8 @@ mod tests {
 
     #[test]
     fn a_failed_tool_is_an_error() {
-        let answer = json!({"isError": true, "content": [{"type": "text", "text": "no"}]});
-        let error = method_result("tools/call", answer).unwrap_err();
+        let result = json!({"isError": true, "content": [{"type": "text", "text": "no"}]});
+        let error = method_result("tools/call", result).unwrap_err();
         assert_eq!(
             (error.code.as_str(), error.message.as_str(), error.retryable),
             ("MCP_TOOL_ERROR", "no", false)

@@ -68,8 +68,8 @@ impl StdioSession {
         loop {
             let line = self.next_line(log).await?;
             match Incoming::parse(&line)? {
-                Incoming::Response(answered, answer) if answered == id => {
-                    return into_result(answer);
+                Incoming::Response(response_id, response) if response_id == id => {
+                    return into_result(response);
                 }
                 Incoming::Request(question, method) => {
                     self.notify(&reply_message(&question, &method)).await?;
@@ -109,8 +109,8 @@ impl StdioSession {
         loop {
             let end = self.buffer[searched..].iter().position(|byte| *byte == b'\n');
             if let Some(end) = end {
-                let rest = self.buffer.split_off(searched + end + 1);
-                let line = std::mem::replace(&mut self.buffer, rest);
+                let tail = self.buffer.split_off(searched + end + 1);
+                let line = std::mem::replace(&mut self.buffer, tail);
                 if line.trim_ascii().is_empty() {
                     searched = 0;
                     continue;

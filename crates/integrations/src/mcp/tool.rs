@@ -11,7 +11,7 @@ use reqwest::header::HeaderValue;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tools::http::{HttpAuth, HttpClients, RequestOptions, parse_headers};
-use tools::{Call, LogSink, ProgramSetup, SandboxLevel, Tool, ToolResult, within_limit};
+use tools::{Call, LogSink, ProgramSetup, SandboxLevel, Tool, ToolResult, plain_text, within_limit};
 
 use crate::mcp::http::HttpSession;
 use crate::mcp::message::{initialize, negotiated_version, notification_message, request_message};
@@ -53,20 +53,22 @@ impl McpTool {
     }
 
     async fn run_call(&self, call: &Call, log: &dyn LogSink) -> Result<Value, TaskError> {
-        let asked = MethodCall::from_call(call)?;
-        let mut line = self.connect(call).await?;
-        let answer = line.run_exchange(&asked, log).await;
-        line.close(log).await;
-        method_result(&asked.method, answer?)
+        let method_call = MethodCall::from_call(call)?;
+        let mut session = self.connect(call).await?;
+        let result = session.run_exchange(&method_call, log).await;
+        session.close(log).await;
+        method_result(&method_call.method, result?)
     }
 
     async fn connect(&self, call: &Call) -> Result<McpSession, TaskError> {
         let command = command_words(call)?;
         match (call.text_field("server")?, command) {
-            (Some(url), None) => self.open_http(call, url).map(|line| McpSession::Http(Box::new(line))),
+            (Some(url), None) => self
+                .open_http(call, url)
+                .map(|session| McpSession::Http(Box::new(session))),
             (None, Some(command)) => {
-                let line = self.start_stdio(call, &command).await?;
-                Ok(McpSession::Stdio(Box::new(line)))
+                let session = self.start_stdio(call, &command).await?;
+                Ok(McpSession::Stdio(Box::new(session)))
             }
             (Some(_), Some(_)) => {
                 let message = "`server` and `command` are mutually exclusive in an `mcp` task";
@@ -102,33 +104,38 @@ impl McpTool {
 
 impl McpSession {
     /// Initializes the session, sends the request and returns the response.
-    async fn run_exchange(&mut self, asked: &MethodCall, log: &dyn LogSink) -> Result<Value, TaskError> {
-        let answer = self
+    async fn run_exchange(&mut self, method_call: &MethodCall, log: &dyn LogSink) -> Result<Value, TaskError> {
+        let result = self
             .request(0, &request_message(0, "initialize", &initialize()), log)
             .await?;
-        let version = negotiated_version(&answer)?;
-        if let Self::Http(line) = self {
-            line.version = HeaderValue::from_str(&version).ok();
+        let version = negotiated_version(&result)?;
+        if let Self::Http(session) = self {
+            session.version = HeaderValue::from_str(&version).ok();
         }
         self.notify(&notification_message("notifications/initialized")).await?;
-        let Some(list) = asked.page_key() else {
-            let message = request_message(1, &asked.method, &asked.page_params(None));
+        let Some(list) = method_call.page_key() else {
+            let message = request_message(1, &method_call.method, &method_call.page_params(None));
             return self.request(1, &message, log).await;
         };
-        self.request_pages(asked, list, log).await
+        self.request_pages(method_call, list, log).await
     }
 
     /// Requests every page of a list.
-    async fn request_pages(&mut self, asked: &MethodCall, list: &str, log: &dyn LogSink) -> Result<Value, TaskError> {
+    async fn request_pages(
+        &mut self,
+        method_call: &MethodCall,
+        list: &str,
+        log: &dyn LogSink,
+    ) -> Result<Value, TaskError> {
         let mut items = Vec::new();
-        let mut cursor = asked.params.get("cursor").cloned();
+        let mut cursor = method_call.params.get("cursor").cloned();
         for page in 1..=u64::from(PAGES_MAX) {
-            let message = request_message(page, &asked.method, &asked.page_params(cursor.as_ref()));
-            let mut answer = self.request(page, &message, log).await?;
-            if let Value::Array(more) = answer[list].take() {
+            let message = request_message(page, &method_call.method, &method_call.page_params(cursor.as_ref()));
+            let mut result = self.request(page, &message, log).await?;
+            if let Value::Array(more) = result[list].take() {
                 items.extend(more);
             }
-            cursor = Some(answer["nextCursor"].take()).filter(|cursor| !cursor.is_null());
+            cursor = Some(result["nextCursor"].take()).filter(|cursor| !cursor.is_null());
             if cursor.is_none() {
                 break;
             }
@@ -139,22 +146,22 @@ impl McpSession {
 
     async fn request(&mut self, id: u64, message: &Value, log: &dyn LogSink) -> Result<Value, TaskError> {
         match self {
-            Self::Http(line) => line.request(id, message, log).await,
-            Self::Stdio(line) => line.request(id, message, log).await,
+            Self::Http(session) => session.request(id, message, log).await,
+            Self::Stdio(session) => session.request(id, message, log).await,
         }
     }
 
     async fn notify(&mut self, message: &Value) -> Result<(), TaskError> {
         match self {
-            Self::Http(line) => line.notify(message).await,
-            Self::Stdio(line) => line.notify(message).await,
+            Self::Http(session) => session.notify(message).await,
+            Self::Stdio(session) => session.notify(message).await,
         }
     }
 
     async fn close(self, log: &dyn LogSink) {
         match self {
-            Self::Http(line) => line.close().await,
-            Self::Stdio(line) => line.close(log).await,
+            Self::Http(session) => session.close().await,
+            Self::Stdio(session) => session.close(log).await,
         }
     }
 }
@@ -178,13 +185,7 @@ fn command_words(call: &Call) -> Result<Option<Vec<String>>, TaskError> {
     match call.field("command") {
         None => Ok(None),
         Some(Value::String(program)) => Ok(Some(vec![program.clone()])),
-        Some(Value::Array(words)) => {
-            let word = |word: &Value| match word {
-                Value::String(text) => text.clone(),
-                other => other.to_string(),
-            };
-            Ok(Some(words.iter().map(word).collect()))
-        }
+        Some(Value::Array(words)) => Ok(Some(words.iter().map(plain_text).collect())),
         Some(other) => Err(call.wrong_type_error("command", "a list of words", other)),
     }
 }

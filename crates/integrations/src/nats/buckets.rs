@@ -76,25 +76,25 @@ impl BucketEntry {
     }
 
     async fn open_kv(&self, context: &Context) -> Result<jetstream::kv::Store, TaskError> {
-        let found = context.get_key_value(&self.address.bucket).await;
-        found.map_err(|error| self.bucket_error(&error))
+        let store = context.get_key_value(&self.address.bucket).await;
+        store.map_err(|error| self.bucket_error(&error))
     }
 
     async fn open_object_store(&self, context: &Context) -> Result<jetstream::object_store::ObjectStore, TaskError> {
-        let found = context.get_object_store(&self.address.bucket).await;
-        found.map_err(|error| self.bucket_error(&error))
+        let store = context.get_object_store(&self.address.bucket).await;
+        store.map_err(|error| self.bucket_error(&error))
     }
 
     async fn kv_get(&self, context: &Context) -> Result<Value, TaskError> {
-        let found = self.open_kv(context).await?.get(&self.address.key).await;
-        let found = found.map_err(|error| self.unavailable_error(&error))?;
-        let bytes = found.ok_or_else(|| self.not_found_error("not found"))?;
+        let entry = self.open_kv(context).await?.get(&self.address.key).await;
+        let entry = entry.map_err(|error| self.unavailable_error(&error))?;
+        let bytes = entry.ok_or_else(|| self.not_found_error("not found"))?;
         Ok(bytes_to_value(&self.address.uri, &bytes))
     }
 
     async fn object_get(&self, context: &Context) -> Result<Value, TaskError> {
-        let found = self.open_object_store(context).await?.get(&self.address.key).await;
-        let object = found.map_err(|error| match error.kind() {
+        let object = self.open_object_store(context).await?.get(&self.address.key).await;
+        let object = object.map_err(|error| match error.kind() {
             GetErrorKind::NotFound | GetErrorKind::InvalidName | GetErrorKind::BucketLink => {
                 self.not_found_error("not found")
             }
@@ -142,24 +142,24 @@ impl BucketEntry {
             .filter(|key| key.starts_with(&self.address.key))
             .collect();
         keys.sort();
-        let shown = keys
+        let names = keys
             .iter()
             .map(|key| json!({"uri": format!("nats-kv://{}/{key}", self.address.bucket)}));
-        Ok(json!({"uri": self.address.uri, "count": keys.len(), "data": shown.collect::<Vec<_>>()}))
+        Ok(json!({"uri": self.address.uri, "count": keys.len(), "data": names.collect::<Vec<_>>()}))
     }
 
     async fn object_list(&self, context: &Context) -> Result<Value, TaskError> {
         let listed = self.open_object_store(context).await?.list().await;
         let listed = listed.map_err(|error| self.unavailable_error(&error))?;
-        let found: Vec<_> = listed
+        let objects: Vec<_> = listed
             .try_collect()
             .await
             .map_err(|error| self.unavailable_error(&error))?;
-        let found = found.iter().filter(|info| info.name.starts_with(&self.address.key));
-        let shown: Vec<Value> = found
+        let objects = objects.iter().filter(|info| info.name.starts_with(&self.address.key));
+        let objects: Vec<Value> = objects
             .map(|info| json!({"uri": format!("nats-obj://{}/{}", self.address.bucket, info.name), "size_bytes": info.size}))
             .collect();
-        Ok(json!({"uri": self.address.uri, "count": shown.len(), "data": shown}))
+        Ok(json!({"uri": self.address.uri, "count": objects.len(), "data": objects}))
     }
 
     fn not_found_error(&self, problem: &str) -> TaskError {
@@ -169,9 +169,9 @@ impl BucketEntry {
 
     /// Error of a bucket that does not exist, or could not be queried.
     fn bucket_error(&self, error: &(dyn std::error::Error + 'static)) -> TaskError {
-        let found = stream_error(error, self.not_found_error("the bucket does not exist"));
-        match found.kind {
-            ErrorKind::NotFound => found,
+        let task_error = stream_error(error, self.not_found_error("the bucket does not exist"));
+        match task_error.kind {
+            ErrorKind::NotFound => task_error,
             _ => self.unavailable_error(&error_chain(error)),
         }
     }
@@ -212,7 +212,7 @@ mod tests {
     use tools::testing::build_call;
 
     /// Implements just enough of the protocol to send the same response to every request.
-    async fn start_server(answer: &'static str) -> String {
+    async fn start_server(response: &'static str) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         tokio::spawn(async move {
@@ -227,35 +227,35 @@ mod tests {
             let mut subscription = String::new();
             while let Ok(Some(line)) = lines.next_line().await {
                 let words: Vec<&str> = line.split_whitespace().collect();
-                let said = match words.as_slice() {
+                let reply = match words.as_slice() {
                     ["PING"] => "PONG\r\n".to_owned(),
                     ["SUB", _, id] => {
                         subscription = (*id).to_owned();
                         continue;
                     }
                     ["PUB", _, reply, _] => {
-                        let length = answer.len();
-                        format!("MSG {reply} {subscription} {length}\r\n{answer}\r\n")
+                        let length = response.len();
+                        format!("MSG {reply} {subscription} {length}\r\n{response}\r\n")
                     }
                     _ => continue,
                 };
-                write.write_all(said.as_bytes()).await.unwrap();
+                write.write_all(reply.as_bytes()).await.unwrap();
             }
         });
         format!("nats://127.0.0.1:{port}")
     }
 
-    async fn get_error(uri: &str, answer: &'static str) -> TaskError {
-        let auth = json!({"nats_url": start_server(answer).await});
-        let asked = build_call("artifact", json!({"auth": auth}), json!({}));
+    async fn get_error(uri: &str, response: &'static str) -> TaskError {
+        let auth = json!({"nats_url": start_server(response).await});
+        let call = build_call("artifact", json!({"auth": auth}), json!({}));
         let address = NatsAddress::parse(uri).unwrap();
         let buckets = ConnectedNatsBuckets::new(Arc::default());
-        let done = buckets.run_action(&asked, "get", address).await;
+        let done = buckets.run_action(&call, "get", address).await;
         done.unwrap_err()
     }
 
     #[tokio::test]
-    async fn a_bucket_that_nobody_can_be_asked_about_may_be_tried_again() {
+    async fn a_bucket_that_cannot_be_queried_is_a_retryable_error() {
         let busy = r#"{"error": {"code": 503, "err_code": 10008, "description": "system temporarily unavailable"}}"#;
         let missing = r#"{"error": {"code": 404, "err_code": 10059, "description": "stream not found"}}"#;
         for uri in ["nats-kv://b/k", "nats-obj://b/k"] {

@@ -10,7 +10,7 @@ use model::outcome::{ErrorKind, TaskError};
 use tokio::sync::OnceCell;
 use tools::{Call, auth_text, call_auth, find_connect_shortage, invalid_auth_error};
 
-use crate::nats::failure::{error_chain, nats_error};
+use crate::nats::failure::error_chain;
 
 /// Maximum number of cached connections; beyond it, unused ones are closed.
 const CONNECTIONS_MAX: usize = 64;
@@ -54,7 +54,7 @@ impl NatsLogin {
         }
         let user = auth_text(auth, &["user", "username", "nats_user"]);
         let password = auth_text(auth, &["password", "nats_password"]);
-        let proof = if let Some(creds) = auth_text(auth, &["creds", "credentials", "nats_creds"]) {
+        let nats_auth = if let Some(creds) = auth_text(auth, &["creds", "credentials", "nats_creds"]) {
             NatsAuth::Creds(creds)
         } else if let Some(token) = auth_text(auth, &["token", "nats_token"]) {
             NatsAuth::Token(token)
@@ -65,7 +65,7 @@ impl NatsLogin {
         };
         Ok(Self {
             servers,
-            auth: proof,
+            auth: nats_auth,
             connect_timeout: connect,
         })
     }
@@ -93,7 +93,7 @@ impl NatsLogin {
                     return error;
                 }
                 let message = format!("cannot connect to NATS: {}", error_chain(&error));
-                nats_error(ErrorKind::Connection, "NATS_CONNECT", message).with_detail("sent", false)
+                TaskError::new(ErrorKind::Connection, "NATS_CONNECT", message).with_detail("sent", false)
             }
         })
     }

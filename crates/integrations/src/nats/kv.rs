@@ -7,9 +7,7 @@ use futures_util::TryStreamExt as _;
 use model::outcome::{ErrorKind, TaskError};
 use serde_json::{Map, Value, json};
 
-use crate::nats::failure::{
-    nats_error, no_response_error, not_found_error, peer_error, stream_error, wrong_revision_error,
-};
+use crate::nats::failure::{no_response_error, not_found_error, peer_error, stream_error, wrong_revision_error};
 use crate::nats::tool::NatsCall;
 use crate::nats::value::time_value;
 
@@ -25,9 +23,9 @@ pub(crate) enum KeyRemoval {
     Purge,
 }
 
-pub(crate) async fn get(session: &NatsCall<'_>) -> Result<Value, TaskError> {
-    let (key, revision) = (session.required_text("key")?, session.number_field("revision")?);
-    let bucket = open_bucket(session).await?;
+pub(crate) async fn get(nats_call: &NatsCall<'_>) -> Result<Value, TaskError> {
+    let (key, revision) = (nats_call.required_text("key")?, nats_call.number_field("revision")?);
+    let bucket = open_bucket(nats_call).await?;
     let entry = match revision {
         None => bucket.entry(key).await,
         Some(revision) => bucket.entry_for_revision(key, revision).await,
@@ -38,18 +36,18 @@ pub(crate) async fn get(session: &NatsCall<'_>) -> Result<Value, TaskError> {
         EntryErrorKind::Other => peer_error(&error),
     })?;
     match entry.filter(|entry| entry.operation == Operation::Put) {
-        Some(entry) => to_json(session, &entry),
+        Some(entry) => to_json(nats_call, &entry),
         None => Err(not_found_error("NATS_KEY_NOT_FOUND", "key", key)),
     }
 }
 
-pub(crate) async fn put(session: &NatsCall<'_>) -> Result<Value, TaskError> {
-    let key = session.required_text("key")?;
-    let payload = session.payload()?;
-    let expected = session.number_field("expected_last_revision")?;
-    let bucket = match session.call.flag_field("create")? {
-        Some(true) => ensure_bucket(session).await?,
-        _ => open_bucket(session).await?,
+pub(crate) async fn put(nats_call: &NatsCall<'_>) -> Result<Value, TaskError> {
+    let key = nats_call.required_text("key")?;
+    let payload = nats_call.payload()?;
+    let expected = nats_call.number_field("expected_last_revision")?;
+    let bucket = match nats_call.call.flag_field("create")? {
+        Some(true) => ensure_bucket(nats_call).await?,
+        _ => open_bucket(nats_call).await?,
     };
     let size = payload.len();
     let revision = match expected {
@@ -71,10 +69,10 @@ pub(crate) async fn put(session: &NatsCall<'_>) -> Result<Value, TaskError> {
     Ok(json!({"bucket": bucket.name, "key": key, "revision": revision, "size_bytes": size}))
 }
 
-pub(crate) async fn remove(session: &NatsCall<'_>, removal: KeyRemoval) -> Result<Value, TaskError> {
-    let key = session.required_text("key")?;
-    let expected = session.number_field("expected_last_revision")?;
-    let bucket = open_bucket(session).await?;
+pub(crate) async fn remove(nats_call: &NatsCall<'_>, removal: KeyRemoval) -> Result<Value, TaskError> {
+    let key = nats_call.required_text("key")?;
+    let expected = nats_call.number_field("expected_last_revision")?;
+    let bucket = open_bucket(nats_call).await?;
     let removed = match removal {
         KeyRemoval::Delete => bucket.delete_expect_revision(key, expected).await,
         KeyRemoval::Purge => bucket.purge_expect_revision(key, expected).await,
@@ -83,24 +81,24 @@ pub(crate) async fn remove(session: &NatsCall<'_>, removal: KeyRemoval) -> Resul
     Ok(json!({"bucket": bucket.name, "key": key, "deleted": true}))
 }
 
-pub(crate) async fn list_keys(session: &NatsCall<'_>) -> Result<Value, TaskError> {
-    let bucket = open_bucket(session).await?;
-    let filter = session.call.text_field("filter")?;
+pub(crate) async fn list_keys(nats_call: &NatsCall<'_>) -> Result<Value, TaskError> {
+    let bucket = open_bucket(nats_call).await?;
+    let filter = nats_call.call.text_field("filter")?;
     let listing = bucket.keys().await.map_err(|error| peer_error(&error))?;
     let fits = |key: &String| filter.is_none_or(|filter| is_match(filter, key));
     let mut keys: Vec<String> = Vec::new();
-    let mut is_cut = false;
+    let mut is_truncated = false;
     tokio::pin!(listing);
     while let Some(key) = listing.try_next().await.map_err(|error| peer_error(&error))? {
         if keys.len() == KEYS_MAX {
-            is_cut = true;
+            is_truncated = true;
             break;
         }
         keys.extend(Some(key).filter(&fits));
     }
     keys.sort_unstable();
     let count = keys.len();
-    Ok(json!({"bucket": bucket.name, "keys": keys, "count": count, "truncated": is_cut}))
+    Ok(json!({"bucket": bucket.name, "keys": keys, "count": count, "truncated": is_truncated}))
 }
 
 /// Whether a key matches a subject filter: `*` for one part, `>` for the remaining parts.
@@ -117,10 +115,10 @@ fn is_match(filter: &str, key: &str) -> bool {
     parts.next().is_none()
 }
 
-async fn open_bucket(session: &NatsCall<'_>) -> Result<Store, TaskError> {
-    let name = session.required_text("bucket")?;
-    let found = session.context.get_key_value(name).await;
-    found.map_err(|error| {
+async fn open_bucket(nats_call: &NatsCall<'_>) -> Result<Store, TaskError> {
+    let name = nats_call.required_text("bucket")?;
+    let opened = nats_call.context.get_key_value(name).await;
+    opened.map_err(|error| {
         stream_error(
             &error,
             not_found_error("NATS_BUCKET_NOT_FOUND", "key-value bucket", name),
@@ -129,27 +127,27 @@ async fn open_bucket(session: &NatsCall<'_>) -> Result<Store, TaskError> {
 }
 
 /// Returns the bucket; creates it if it does not exist.
-async fn ensure_bucket(session: &NatsCall<'_>) -> Result<Store, TaskError> {
-    let name = session.required_text("bucket")?;
-    match open_bucket(session).await {
+async fn ensure_bucket(nats_call: &NatsCall<'_>) -> Result<Store, TaskError> {
+    let name = nats_call.required_text("bucket")?;
+    match open_bucket(nats_call).await {
         Err(error) if error.code == "NATS_BUCKET_NOT_FOUND" => {
             let config = Config {
                 bucket: name.to_owned(),
                 history: 1,
                 ..Config::default()
             };
-            let made = session.context.create_key_value(config).await;
-            made.map_err(|error| peer_error(&error))
+            let created = nats_call.context.create_key_value(config).await;
+            created.map_err(|error| peer_error(&error))
         }
-        found => found,
+        opened => opened,
     }
 }
 
-fn to_json(session: &NatsCall<'_>, entry: &Entry) -> Result<Value, TaskError> {
+fn to_json(nats_call: &NatsCall<'_>, entry: &Entry) -> Result<Value, TaskError> {
     let mut map = Map::new();
     map.insert("bucket".to_owned(), entry.bucket.as_str().into());
     map.insert("key".to_owned(), entry.key.as_str().into());
-    session.encoding.decode_into(&mut map, "value", &entry.value)?;
+    nats_call.encoding.decode_into(&mut map, "value", &entry.value)?;
     map.insert("revision".to_owned(), entry.revision.into());
     let created = time_value(entry.created.unix_timestamp_nanos());
     map.insert("created".to_owned(), created);
@@ -168,7 +166,7 @@ fn update_error(error: &UpdateError, key: &str, expected: u64) -> TaskError {
 
 fn bad_key_error(key: &str) -> TaskError {
     let message = format!("invalid key `{key}`; use letters, digits and -/_=., without a dot at either end");
-    nats_error(ErrorKind::Schema, "TOOL_INPUT", message).with_detail("key", "key")
+    TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with_detail("key", "key")
 }
 
 #[cfg(test)]

@@ -9,14 +9,15 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures_util::TryStreamExt as _;
-use model::outcome::{ErrorKind, Outcome, Success, TaskError};
+use model::outcome::{ErrorKind, Outcome, TaskError};
 use results::{ResultWriter, SpaceWatch};
 use serde_json::{Map, Value, json};
 use tokio::io::AsyncReadExt as _;
 use tools::http::{BodyEncoding, EnvelopeFields, SpooledBody, store_envelope};
 use tools::objects::check_allowed;
+use tools::stored_outcome;
 
-use crate::nats::failure::{nats_error, no_response_error, not_found_error, peer_error, stream_error};
+use crate::nats::failure::{no_response_error, not_found_error, peer_error, stream_error};
 use crate::nats::tool::NatsCall;
 use crate::nats::value::{NatsEncoding, time_value};
 
@@ -29,62 +30,64 @@ const STREAMED_BYTES_MAX: u64 = 5 * 1024 * 1024 * 1024;
 /// Bytes to read at a time.
 const READ_BYTES: usize = 128 * 1024;
 
-pub(crate) async fn get(session: &NatsCall<'_>) -> Result<Outcome, TaskError> {
-    let (name, bucket) = (session.required_text("object")?, open_bucket(session).await?);
+pub(crate) async fn get(nats_call: &NatsCall<'_>) -> Result<Outcome, TaskError> {
+    let (name, bucket) = (nats_call.required_text("object")?, open_bucket(nats_call).await?);
     let object = bucket.get(name).await.map_err(|error| match error.kind() {
         GetErrorKind::NotFound => object_missing_error(name),
         GetErrorKind::TimedOut => no_response_error(),
         _ => peer_error(&error),
     })?;
-    let keeper = session.call.result_writer.as_ref();
-    let keeper = keeper.filter(|keeper| keeper.can_stream());
-    match keeper {
-        Some(keeper) if object.info.size > session.call.inline_bytes_max => read_spooled(session, object, keeper).await,
-        _ => read_buffered(session, object).await,
+    let writer = nats_call.call.result_writer.as_ref();
+    let writer = writer.filter(|writer| writer.can_stream());
+    match writer {
+        Some(writer) if object.info.size > nats_call.call.inline_bytes_max => {
+            read_spooled(nats_call, object, writer).await
+        }
+        _ => read_buffered(nats_call, object).await,
     }
 }
 
-pub(crate) async fn put(session: &NatsCall<'_>) -> Result<Value, TaskError> {
-    let name = session.required_text("object")?;
+pub(crate) async fn put(nats_call: &NatsCall<'_>) -> Result<Value, TaskError> {
+    let name = nats_call.required_text("object")?;
     let meta = ObjectMetadata {
         name: name.to_owned(),
-        description: session.call.text_field("description")?.map(str::to_owned),
+        description: nats_call.call.text_field("description")?.map(str::to_owned),
         ..ObjectMetadata::default()
     };
-    let bucket = match session.call.flag_field("create")? {
-        Some(true) => ensure_bucket(session).await?,
-        _ => open_bucket(session).await?,
+    let bucket = match nats_call.call.flag_field("create")? {
+        Some(true) => ensure_bucket(nats_call).await?,
+        _ => open_bucket(nats_call).await?,
     };
-    let put = match session.call.text_field("file")? {
+    let put = match nats_call.call.text_field("file")? {
         Some(path) => {
-            let path = check_allowed(session.call.resolve_path(path), &session.object_access.forbidden)?;
+            let path = check_allowed(nats_call.call.resolve_path(path), &nats_call.object_access.forbidden)?;
             let opened = tools::open_regular(&path).await;
             let mut file = opened.map_err(|error| {
                 let message = format!("`file`: `{}`: {error}", path.display());
-                nats_error(ErrorKind::NotFound, "FILE_NOT_READABLE", message)
+                TaskError::new(ErrorKind::NotFound, "FILE_NOT_READABLE", message)
             })?;
             bucket.put(meta, &mut file).await
         }
-        None => bucket.put(meta, &mut Cursor::new(session.payload()?)).await,
+        None => bucket.put(meta, &mut Cursor::new(nats_call.payload()?)).await,
     };
     Ok(to_json(&put.map_err(|error| peer_error(&error))?))
 }
 
-pub(crate) async fn delete(session: &NatsCall<'_>) -> Result<Value, TaskError> {
-    let (name, bucket) = (session.required_text("object")?, open_bucket(session).await?);
+pub(crate) async fn delete(nats_call: &NatsCall<'_>) -> Result<Value, TaskError> {
+    let (name, bucket) = (nats_call.required_text("object")?, open_bucket(nats_call).await?);
     // A deleted object leaves a marker, which a second deletion would find.
     if bucket.info(name).await.is_ok_and(|info| info.deleted) {
         return Err(object_missing_error(name));
     }
     match bucket.delete(name).await {
-        Ok(()) => Ok(json!({"bucket": session.required_text("bucket")?, "object": name, "deleted": true})),
+        Ok(()) => Ok(json!({"bucket": nats_call.required_text("bucket")?, "object": name, "deleted": true})),
         Err(error) if error.kind() == DeleteErrorKind::NotFound => Err(object_missing_error(name)),
         Err(error) => Err(peer_error(&error)),
     }
 }
 
-pub(crate) async fn info(session: &NatsCall<'_>) -> Result<Value, TaskError> {
-    let (name, bucket) = (session.required_text("object")?, open_bucket(session).await?);
+pub(crate) async fn info(nats_call: &NatsCall<'_>) -> Result<Value, TaskError> {
+    let (name, bucket) = (nats_call.required_text("object")?, open_bucket(nats_call).await?);
     match bucket.info(name).await {
         Ok(info) if info.deleted => Err(object_missing_error(name)),
         Ok(info) => Ok(to_json(&info)),
@@ -93,61 +96,64 @@ pub(crate) async fn info(session: &NatsCall<'_>) -> Result<Value, TaskError> {
     }
 }
 
-pub(crate) async fn list(session: &NatsCall<'_>) -> Result<Value, TaskError> {
-    let bucket = open_bucket(session).await?;
+pub(crate) async fn list(nats_call: &NatsCall<'_>) -> Result<Value, TaskError> {
+    let bucket = open_bucket(nats_call).await?;
     let mut listing = bucket.list().await.map_err(|error| peer_error(&error))?;
     let mut objects: Vec<Value> = Vec::new();
-    let mut is_cut = false;
+    let mut is_truncated = false;
     while let Some(info) = listing.try_next().await.map_err(|error| peer_error(&error))? {
         if objects.len() == OBJECTS_MAX {
-            is_cut = true;
+            is_truncated = true;
             break;
         }
         objects.push(to_json(&info));
     }
     let count = objects.len();
-    Ok(json!({"bucket": session.required_text("bucket")?, "objects": objects, "count": count, "truncated": is_cut}))
+    Ok(
+        json!({"bucket": nats_call.required_text("bucket")?, "objects": objects, "count": count, "truncated": is_truncated}),
+    )
 }
 
-async fn read_buffered(session: &NatsCall<'_>, mut object: Object) -> Result<Outcome, TaskError> {
+async fn read_buffered(nats_call: &NatsCall<'_>, mut object: Object) -> Result<Outcome, TaskError> {
     if object.info.size > BUFFERED_BYTES_MAX {
         let message = format!("the object exceeds the limit of {BUFFERED_BYTES_MAX} bytes");
-        return Err(nats_error(ErrorKind::Schema, "NATS_OBJECT_TOO_LARGE", message));
+        return Err(TaskError::new(ErrorKind::Schema, "NATS_OBJECT_TOO_LARGE", message));
     }
     let mut bytes = Vec::with_capacity(object.info.size);
     let read = object.read_to_end(&mut bytes).await;
     read.map_err(|error| peer_error(&error))?;
     let mut map = describe_object(&object.info);
-    session.encoding.decode_into(&mut map, "data", &bytes)?;
+    nats_call.encoding.decode_into(&mut map, "data", &bytes)?;
     Ok(Outcome::ok(map))
 }
 
-async fn read_spooled(session: &NatsCall<'_>, mut object: Object, keeper: &ResultWriter) -> Result<Outcome, TaskError> {
-    let mut spool = SpooledBody::create(&session.object_access.scratch_dir, &SpaceWatch::default())?;
-    let mut piece = vec![0; READ_BYTES];
+async fn read_spooled(
+    nats_call: &NatsCall<'_>,
+    mut object: Object,
+    writer: &ResultWriter,
+) -> Result<Outcome, TaskError> {
+    let mut spool = SpooledBody::create(&nats_call.object_access.scratch_dir, &SpaceWatch::default())?;
+    let mut chunk = vec![0; READ_BYTES];
     loop {
-        let read = object.read(&mut piece).await;
+        let read = object.read(&mut chunk).await;
         let length = read.map_err(|error| peer_error(&error))?;
         if length == 0 {
             break;
         }
-        let bytes = Bytes::copy_from_slice(&piece[..length]);
+        let bytes = Bytes::copy_from_slice(&chunk[..length]);
         spool.append(bytes, STREAMED_BYTES_MAX).await?;
     }
-    let form = body_encoding(session.encoding, &spool)?;
+    let encoding = body_encoding(nats_call.encoding, &spool)?;
     let mut after = Map::new();
-    if form == BodyEncoding::Base64 {
+    if encoding == BodyEncoding::Base64 {
         after.insert("encoding".to_owned(), "base64".into());
     }
-    let around = EnvelopeFields {
+    let fields = EnvelopeFields {
         before: describe_object(&object.info),
         after,
     };
-    let reference = store_envelope(around, form, spool, keeper).await?;
-    Ok(Outcome::Ok(Success {
-        reference: Some(Box::new(reference)),
-        ..Success::default()
-    }))
+    let reference = store_envelope(fields, encoding, spool, writer).await?;
+    Ok(stored_outcome(reference))
 }
 
 /// Encoding of the object in the result.
@@ -157,34 +163,33 @@ fn body_encoding(encoding: NatsEncoding, spool: &SpooledBody) -> Result<BodyEnco
             Ok(()) => Ok(BodyEncoding::Json),
             Err(error) => {
                 let message = format!("the object is not valid JSON: {error}");
-                Err(nats_error(ErrorKind::Parse, "NATS_JSON", message))
+                Err(TaskError::new(ErrorKind::Parse, "NATS_JSON", message))
             }
         },
         NatsEncoding::Text => Ok(BodyEncoding::Text),
-        NatsEncoding::Auto if spool.check_json().is_ok() => Ok(BodyEncoding::Json),
-        NatsEncoding::Auto if spool.is_utf8() => Ok(BodyEncoding::Text),
-        NatsEncoding::Auto | NatsEncoding::Base64 => Ok(BodyEncoding::Base64),
+        NatsEncoding::Auto => Ok(spool.detect_encoding()),
+        NatsEncoding::Base64 => Ok(BodyEncoding::Base64),
     }
 }
 
-async fn open_bucket(session: &NatsCall<'_>) -> Result<ObjectStore, TaskError> {
-    let name = session.required_text("bucket")?;
-    let found = session.context.get_object_store(name).await;
-    found.map_err(|error| stream_error(&error, not_found_error("NATS_BUCKET_NOT_FOUND", "object bucket", name)))
+async fn open_bucket(nats_call: &NatsCall<'_>) -> Result<ObjectStore, TaskError> {
+    let name = nats_call.required_text("bucket")?;
+    let opened = nats_call.context.get_object_store(name).await;
+    opened.map_err(|error| stream_error(&error, not_found_error("NATS_BUCKET_NOT_FOUND", "object bucket", name)))
 }
 
 /// Returns the bucket; creates it if it does not exist.
-async fn ensure_bucket(session: &NatsCall<'_>) -> Result<ObjectStore, TaskError> {
-    match open_bucket(session).await {
+async fn ensure_bucket(nats_call: &NatsCall<'_>) -> Result<ObjectStore, TaskError> {
+    match open_bucket(nats_call).await {
         Err(error) if error.code == "NATS_BUCKET_NOT_FOUND" => {
             let config = Config {
-                bucket: session.required_text("bucket")?.to_owned(),
+                bucket: nats_call.required_text("bucket")?.to_owned(),
                 ..Config::default()
             };
-            let made = session.context.create_object_store(config).await;
-            made.map_err(|error| peer_error(&error))
+            let created = nats_call.context.create_object_store(config).await;
+            created.map_err(|error| peer_error(&error))
         }
-        found => found,
+        opened => opened,
     }
 }
 

@@ -26,25 +26,25 @@ const BATCH_BYTES_MAX: usize = 32 * 1024 * 1024;
 const CONCURRENT_ACKS_MAX: usize = 256;
 const ACK_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(crate) async fn publish(session: &NatsCall<'_>) -> Result<Value, TaskError> {
-    let subject = session.required_text("subject")?;
-    let mut headers = to_header_map(session.call)?;
-    let key = session.call.text_field("msg_id")?;
-    let key = key.unwrap_or(&session.call.idempotency_key);
+pub(crate) async fn publish(nats_call: &NatsCall<'_>) -> Result<Value, TaskError> {
+    let subject = nats_call.required_text("subject")?;
+    let mut headers = to_header_map(nats_call.call)?;
+    let key = nats_call.call.text_field("msg_id")?;
+    let key = key.unwrap_or(&nats_call.call.idempotency_key);
     if !key.is_empty() && headers.get(NATS_MESSAGE_ID).is_none() {
         headers.insert(NATS_MESSAGE_ID, key);
     }
-    let expected = session.number_field("expected_last_revision")?;
+    let expected = nats_call.number_field("expected_last_revision")?;
     if let Some(expected) = expected {
         headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, expected.to_string().as_str());
     }
-    let last = session.number_field("expected_last_sequence")?;
+    let last = nats_call.number_field("expected_last_sequence")?;
     if let Some(last) = last {
         headers.insert(NATS_EXPECTED_LAST_SEQUENCE, last.to_string().as_str());
     }
-    let payload = session.payload()?;
+    let payload = nats_call.payload()?;
     let failed = |error| publish_error(&error, subject, expected.or(last));
-    let sent = session
+    let sent = nats_call
         .context
         .publish_with_headers(subject.to_owned(), headers, payload)
         .await
@@ -58,22 +58,22 @@ pub(crate) async fn publish(session: &NatsCall<'_>) -> Result<Value, TaskError> 
     }))
 }
 
-pub(crate) async fn consume(session: &NatsCall<'_>) -> Result<Value, TaskError> {
-    let stream = open_stream(session).await?;
-    let durable = session.call.text_field("consumer")?;
+pub(crate) async fn consume(nats_call: &NatsCall<'_>) -> Result<Value, TaskError> {
+    let stream = open_stream(nats_call).await?;
+    let durable = nats_call.call.text_field("consumer")?;
     let consumer = match durable {
-        Some(name) => ensure_consumer(session, &stream, name).await?,
-        None => create_ephemeral(session, &stream).await?,
+        Some(name) => ensure_consumer(nats_call, &stream, name).await?,
+        None => create_ephemeral(nats_call, &stream).await?,
     };
-    let batch = session
+    let batch = nats_call
         .number_field("batch")?
         .unwrap_or(BATCH_DEFAULT)
         .clamp(1, BATCH_MAX);
-    let wait = session
+    let wait = nats_call
         .duration_field("wait")?
         .unwrap_or(WAIT_DEFAULT)
-        .min(session.total_timeout);
-    let acknowledges = durable.is_some() && session.call.flag_field("ack")?.unwrap_or(true);
+        .min(nats_call.total_timeout);
+    let acknowledges = durable.is_some() && nats_call.call.flag_field("ack")?.unwrap_or(true);
     let fetch = consumer
         .fetch()
         .max_messages(usize::try_from(batch).unwrap_or(usize::MAX))
@@ -83,31 +83,31 @@ pub(crate) async fn consume(session: &NatsCall<'_>) -> Result<Value, TaskError> 
     let mut messages = Vec::new();
     while let Some(message) = fetched.next().await {
         let message = message.map_err(|error| peer_error(&*error))?;
-        messages.push((to_json(session, &message)?, message));
+        messages.push((to_json(nats_call, &message)?, message));
     }
-    let (shown, messages): (Vec<Value>, Vec<Message>) = messages.into_iter().unzip();
+    let (values, messages): (Vec<Value>, Vec<Message>) = messages.into_iter().unzip();
     if acknowledges {
         // Acknowledge after the outcome is recorded: if the worker crashes now, the messages are redelivered.
-        session.call.deferred.defer(acknowledge(messages));
+        nats_call.call.deferred.defer(acknowledge(messages));
     }
     Ok(json!({
-        "stream": session.required_text("stream")?, "consumer": durable, "count": shown.len(), "messages": shown,
+        "stream": nats_call.required_text("stream")?, "consumer": durable, "count": values.len(), "messages": values,
     }))
 }
 
 /// Acknowledges messages. If the server does not confirm an acknowledgment, the message may be redelivered.
 async fn acknowledge(messages: Vec<Message>) {
-    let mut known = 0;
-    let told = futures_util::stream::iter(&messages)
+    let mut confirmed = 0;
+    let acknowledging = futures_util::stream::iter(&messages)
         .map(Message::double_ack)
         .buffer_unordered(CONCURRENT_ACKS_MAX)
-        .for_each(|told| {
-            known += usize::from(told.is_ok());
+        .for_each(|acknowledged| {
+            confirmed += usize::from(acknowledged.is_ok());
             std::future::ready(())
         });
     // An acknowledgment that times out counts as failed.
-    let _ = tokio::time::timeout(ACK_TIMEOUT, told).await;
-    let unacknowledged = messages.len() - known;
+    let _ = tokio::time::timeout(ACK_TIMEOUT, acknowledging).await;
+    let unacknowledged = messages.len() - confirmed;
     if unacknowledged > 0 {
         tracing::warn!(
             unacknowledged,
@@ -116,17 +116,17 @@ async fn acknowledge(messages: Vec<Message>) {
     }
 }
 
-pub(crate) async fn get_message(session: &NatsCall<'_>) -> Result<Value, TaskError> {
-    let stream = open_stream(session).await?;
-    let (found, name) = if let Some(sequence) = session.number_field("sequence")? {
-        let found = stream.get_raw_message(sequence).await;
-        (found, sequence.to_string())
+pub(crate) async fn get_message(nats_call: &NatsCall<'_>) -> Result<Value, TaskError> {
+    let stream = open_stream(nats_call).await?;
+    let (response, name) = if let Some(sequence) = nats_call.number_field("sequence")? {
+        let response = stream.get_raw_message(sequence).await;
+        (response, sequence.to_string())
     } else {
-        let subject = session.required_text("subject")?;
-        let last = stream.get_last_raw_message_by_subject(subject).await;
-        (last, subject.to_owned())
+        let subject = nats_call.required_text("subject")?;
+        let response = stream.get_last_raw_message_by_subject(subject).await;
+        (response, subject.to_owned())
     };
-    let message = found.map_err(|error| match error.kind() {
+    let message = response.map_err(|error| match error.kind() {
         RawMessageErrorKind::NoMessageFound => not_found_error("NATS_MESSAGE_NOT_FOUND", "message", &name),
         RawMessageErrorKind::JetStream(error) if error.error_code() == ErrorCode::NO_MESSAGE_FOUND => {
             not_found_error("NATS_MESSAGE_NOT_FOUND", "message", &name)
@@ -134,48 +134,47 @@ pub(crate) async fn get_message(session: &NatsCall<'_>) -> Result<Value, TaskErr
         _ => peer_error(&error),
     })?;
     let mut map = Map::new();
-    map.insert("stream".to_owned(), session.required_text("stream")?.into());
+    map.insert("stream".to_owned(), nats_call.required_text("stream")?.into());
     map.insert("subject".to_owned(), message.subject.as_str().into());
     map.insert("sequence".to_owned(), message.sequence.into());
-    session.encoding.decode_into(&mut map, "data", &message.payload)?;
+    nats_call.encoding.decode_into(&mut map, "data", &message.payload)?;
     map.insert("headers".to_owned(), headers_to_json(&message.headers));
     map.insert("published".to_owned(), time_value(message.time.unix_timestamp_nanos()));
     Ok(Value::Object(map))
 }
 
-async fn open_stream(session: &NatsCall<'_>) -> Result<Stream, TaskError> {
-    let name = session.required_text("stream")?;
-    let found = session.context.get_stream(name).await;
-    found.map_err(|error| stream_error(&error, not_found_error("NATS_STREAM_NOT_FOUND", "stream", name)))
+async fn open_stream(nats_call: &NatsCall<'_>) -> Result<Stream, TaskError> {
+    let name = nats_call.required_text("stream")?;
+    let stream = nats_call.context.get_stream(name).await;
+    stream.map_err(|error| stream_error(&error, not_found_error("NATS_STREAM_NOT_FOUND", "stream", name)))
 }
 
 /// Returns the consumer of that name; creates it if it does not exist.
-async fn ensure_consumer(session: &NatsCall<'_>, stream: &Stream, name: &str) -> Result<Consumer<Config>, TaskError> {
-    let found = stream.get_consumer::<Config>(name).await;
-    if let Ok(found) = found {
-        return Ok(found);
+async fn ensure_consumer(nats_call: &NatsCall<'_>, stream: &Stream, name: &str) -> Result<Consumer<Config>, TaskError> {
+    if let Ok(consumer) = stream.get_consumer::<Config>(name).await {
+        return Ok(consumer);
     }
     let config = Config {
         durable_name: Some(name.to_owned()),
-        ..consumer_config(session)?
+        ..consumer_config(nats_call)?
     };
     create_consumer(stream, config).await
 }
 
 /// Creates a consumer that lives for the call and acknowledges nothing.
-async fn create_ephemeral(session: &NatsCall<'_>, stream: &Stream) -> Result<Consumer<Config>, TaskError> {
+async fn create_ephemeral(nats_call: &NatsCall<'_>, stream: &Stream) -> Result<Consumer<Config>, TaskError> {
     let config = Config {
         ack_policy: AckPolicy::None,
         inactive_threshold: Duration::from_secs(60),
-        ..consumer_config(session)?
+        ..consumer_config(nats_call)?
     };
     create_consumer(stream, config).await
 }
 
-fn consumer_config(session: &NatsCall<'_>) -> Result<Config, TaskError> {
-    let from = session.number_field("sequence")?;
+fn consumer_config(nats_call: &NatsCall<'_>) -> Result<Config, TaskError> {
+    let from = nats_call.number_field("sequence")?;
     Ok(Config {
-        filter_subject: session.call.text_field("subject")?.unwrap_or_default().to_owned(),
+        filter_subject: nats_call.call.text_field("subject")?.unwrap_or_default().to_owned(),
         deliver_policy: from.map_or(DeliverPolicy::All, |start_sequence| DeliverPolicy::ByStartSequence {
             start_sequence,
         }),
@@ -184,19 +183,19 @@ fn consumer_config(session: &NatsCall<'_>) -> Result<Config, TaskError> {
 }
 
 async fn create_consumer(stream: &Stream, config: Config) -> Result<Consumer<Config>, TaskError> {
-    let made = stream.create_consumer(config).await;
-    made.map_err(|error| match error.kind() {
+    let created = stream.create_consumer(config).await;
+    created.map_err(|error| match error.kind() {
         ConsumerErrorKind::TimedOut => crate::nats::failure::no_response_error(),
         _ => peer_error(&error),
     })
 }
 
-fn to_json(session: &NatsCall<'_>, message: &Message) -> Result<Value, TaskError> {
+fn to_json(nats_call: &NatsCall<'_>, message: &Message) -> Result<Value, TaskError> {
     let info = message.info().map_err(|error| peer_error(&*error))?;
     let mut map = Map::new();
     map.insert("subject".to_owned(), message.subject.as_str().into());
     map.insert("sequence".to_owned(), info.stream_sequence.into());
-    session.encoding.decode_into(&mut map, "data", &message.payload)?;
+    nats_call.encoding.decode_into(&mut map, "data", &message.payload)?;
     let headers = message.headers.as_ref().map(headers_to_json);
     map.insert("headers".to_owned(), headers.unwrap_or_else(|| json!({})));
     map.insert("delivered".to_owned(), info.delivered.into());

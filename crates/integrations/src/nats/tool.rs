@@ -14,7 +14,7 @@ use tools::objects::ObjectAccess;
 use tools::{Call, LogSink, Tool, ToolResult, within_limit};
 
 use crate::nats::connection::{NatsConnections, NatsLogin};
-use crate::nats::failure::{message_too_large_error, nats_error, no_response_error, peer_error, with_version};
+use crate::nats::failure::{message_too_large_error, no_response_error, peer_error, with_version};
 use crate::nats::value::{NatsEncoding, headers_to_json, to_header_map};
 use crate::nats::{kv, object, stream};
 
@@ -56,14 +56,14 @@ impl NatsTool {
         let total = call.timeout.total.unwrap_or(TOTAL_TIMEOUT);
         let connect = call.timeout.connect.unwrap_or(CONNECT_TIMEOUT).min(total);
         let login = NatsLogin::from_call(call, connect)?;
-        if !OPERATIONS.split_whitespace().any(|known| known == operation) {
+        if !OPERATIONS.split_whitespace().any(|name| name == operation) {
             let message = format!("invalid `operation: {operation}`; use one of {OPERATIONS}");
             return Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with_detail("key", "operation"));
         }
         let client = self.connections.get(&login).await?;
         let mut context = jetstream::new(client.clone());
         context.set_timeout(total);
-        let session = NatsCall {
+        let nats_call = NatsCall {
             call,
             client,
             context,
@@ -72,10 +72,10 @@ impl NatsTool {
             total_timeout: total,
         };
         let done = match operation {
-            "object_get" => object::get(&session).await,
-            operation => session.run_operation(operation).await.map(Outcome::ok),
+            "object_get" => object::get(&nats_call).await,
+            operation => nats_call.run_operation(operation).await.map(Outcome::ok),
         };
-        done.map_err(|error| with_version(error, &session.client.server_info().version))
+        done.map_err(|error| with_version(error, &nats_call.client.server_info().version))
     }
 }
 
@@ -158,21 +158,21 @@ impl NatsCall<'_> {
             .payload(self.payload()?)
             .headers(to_header_map(self.call)?)
             .timeout(Some(self.total_timeout));
-        let answer = self.client.send_request(subject.to_owned(), request).await;
-        let answer = answer.map_err(|error| match error.kind() {
+        let response = self.client.send_request(subject.to_owned(), request).await;
+        let response = response.map_err(|error| match error.kind() {
             RequestErrorKind::TimedOut => no_response_error(),
             RequestErrorKind::MaxPayloadExceeded => message_too_large_error(),
             RequestErrorKind::NoResponders => {
                 let message = format!("no service responds on subject `{subject}`");
-                nats_error(ErrorKind::Connection, "NATS_NO_RESPONDERS", message).with_detail("sent", false)
+                TaskError::new(ErrorKind::Connection, "NATS_NO_RESPONDERS", message).with_detail("sent", false)
             }
             _ => peer_error(&error),
         })?;
         let mut result = Map::new();
         result.insert("subject".to_owned(), subject.into());
-        let headers = answer.headers.as_ref().map(headers_to_json);
+        let headers = response.headers.as_ref().map(headers_to_json);
         result.insert("headers".to_owned(), headers.unwrap_or_else(|| json!({})));
-        self.encoding.decode_into(&mut result, "data", &answer.payload)?;
+        self.encoding.decode_into(&mut result, "data", &response.payload)?;
         Ok(Value::Object(result))
     }
 }

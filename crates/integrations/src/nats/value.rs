@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use model::outcome::{ErrorKind, TaskError};
 use serde_json::{Map, Value};
-use tools::Call;
+use tools::{Call, plain_text};
 
 /// Encoding of a value in a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,11 +77,10 @@ impl NatsEncoding {
 pub(crate) fn to_header_map(call: &Call) -> Result<HeaderMap, TaskError> {
     let mut headers = HeaderMap::new();
     for (name, value) in call.map_field("headers")?.into_iter().flatten() {
-        let text = match value {
-            Value::Null => continue,
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
+        if value.is_null() {
+            continue;
+        }
+        let text = plain_text(value);
         let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_graphic() && b != b':');
         if !is_name || text.contains(['\r', '\n']) {
             let message = format!("`headers.{name}` is not a valid header");

@@ -17,23 +17,23 @@ const SAMPLE_ROWS: usize = 1_000;
 
 /// Reads a whole source.
 pub(super) async fn decode_rows(
-    mut pieces: ByteStream,
+    mut chunks: ByteStream,
     format: FileFormat,
     path: Option<&str>,
-    outlet: &mut RowSender,
+    sender: &mut RowSender,
 ) -> Result<(), TaskError> {
     let mut reader = match format {
         FileFormat::Csv => RowDecoder::Csv(CsvDecoder::default()),
         _ => RowDecoder::Json(JsonDecoder::new(format == FileFormat::Json)),
     };
     let mut rows = DecodedRows::default();
-    while let Some(piece) = pieces.next().await {
-        let piece = piece.map_err(|error| source_read_error(&error))?;
-        reader.feed(&piece, &mut rows)?;
-        rows.send_rows(outlet, false).await?;
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(|error| source_read_error(&error))?;
+        reader.feed(&chunk, &mut rows)?;
+        rows.send_rows(sender, false).await?;
     }
     reader.finish(path, &mut rows)?;
-    rows.send_rows(outlet, true).await
+    rows.send_rows(sender, true).await
 }
 
 enum RowDecoder {
@@ -67,26 +67,26 @@ struct DecodedRows {
 }
 
 impl DecodedRows {
-    async fn send_rows(&mut self, outlet: &mut RowSender, is_last: bool) -> Result<(), TaskError> {
-        if let (Some(columns), false) = (&self.columns, outlet.has_columns()) {
-            outlet.set_columns(columns.to_vec());
+    async fn send_rows(&mut self, sender: &mut RowSender, is_last: bool) -> Result<(), TaskError> {
+        if let (Some(columns), false) = (&self.columns, sender.has_columns()) {
+            sender.set_columns(columns.to_vec());
         }
         for row in std::mem::take(&mut self.rows) {
-            if outlet.push(row) {
-                outlet.send().await?;
+            if sender.push(row) {
+                sender.send().await?;
             }
         }
-        if !outlet.has_columns() && (self.maps.len() >= SAMPLE_ROWS || is_last) {
-            outlet.set_columns(collect_keys(&self.maps));
+        if !sender.has_columns() && (self.maps.len() >= SAMPLE_ROWS || is_last) {
+            sender.set_columns(collect_keys(&self.maps));
         }
-        if !outlet.has_columns() {
+        if !sender.has_columns() {
             return Ok(());
         }
         for map in std::mem::take(&mut self.maps) {
             self.count += 1;
-            let row = to_row(map, outlet.columns(), self.count)?;
-            if outlet.push(row) {
-                outlet.send().await?;
+            let row = to_row(map, sender.columns(), self.count)?;
+            if sender.push(row) {
+                sender.send().await?;
             }
         }
         Ok(())
@@ -333,7 +333,7 @@ impl JsonDecoder {
 
 /// Finds the list inside a document.
 fn find_list(value: &Value, path: Option<&str>) -> Result<Vec<Value>, TaskError> {
-    let found = match path {
+    let value = match path {
         Some(path) => {
             let parts = path.trim_start_matches("$.").split('.');
             parts.into_iter().try_fold(value, |at, part| at.get(part))
@@ -342,7 +342,7 @@ fn find_list(value: &Value, path: Option<&str>) -> Result<Vec<Value>, TaskError>
             .iter()
             .find_map(|key| value.get(*key).filter(|v| v.is_array())),
     };
-    if let Some(Value::Array(items)) = found {
+    if let Some(Value::Array(items)) = value {
         Ok(items.clone())
     } else {
         let message = "the source is not a list of rows; set `path` to the list, for example `data.items`";

@@ -8,7 +8,7 @@ use tools::sql::{SqlStatement, unique_names};
 
 use super::flow::{RowReceiver, RowSender, StopCallbacks, TransferTotals};
 use super::options::{FileFormat, WriteMode, conflict_clause, quote_column_list, quote_table_name};
-use crate::duckdb::{Appender, DatabaseHandle, DatabasePool, DuckdbConnection, DuckdbError, may_attach, task_error};
+use crate::duckdb::{Appender, DatabaseHandle, DatabasePool, DuckdbConnection, may_attach};
 
 /// Temporary table for the rows of an upsert.
 const STAGING_TABLE: &str = "noetl_transfer";
@@ -43,37 +43,41 @@ impl DuckdbEndpoint {
 }
 
 /// Reads the rows of a query.
-pub(super) fn read_query(base: &DuckdbEndpoint, query: &SqlStatement, outlet: &mut RowSender) -> Result<(), TaskError> {
-    base.check_query(query)?;
-    let lease = base.connect()?;
+pub(super) fn read_query(
+    endpoint: &DuckdbEndpoint,
+    query: &SqlStatement,
+    sender: &mut RowSender,
+) -> Result<(), TaskError> {
+    endpoint.check_query(query)?;
+    let lease = endpoint.connect()?;
     let sent = query.text();
-    send_rows(lease.connection(), &sent.text, &sent.params, outlet)
+    send_rows(lease.connection(), &sent.text, &sent.params, sender)
 }
 
 /// Reads a file that DuckDB supports.
 pub(super) fn read_file(
-    base: &DuckdbEndpoint,
+    endpoint: &DuckdbEndpoint,
     file: &Path,
     format: FileFormat,
-    outlet: &mut RowSender,
+    sender: &mut RowSender,
 ) -> Result<(), TaskError> {
-    let lease = base.connect()?;
+    let lease = endpoint.connect()?;
     let text = format!("SELECT * FROM {}", file_reader(file, format));
-    send_rows(lease.connection(), &text, &[], outlet)
+    send_rows(lease.connection(), &text, &[], sender)
 }
 
 fn send_rows(
     connection: &DuckdbConnection,
     sql: &str,
     params: &[Value],
-    outlet: &mut RowSender,
+    sender: &mut RowSender,
 ) -> Result<(), TaskError> {
-    let mut rows = connection.query(sql, params).map_err(|fault| task_error(&fault))?;
-    outlet.set_columns(unique_names(rows.names().iter().cloned()));
-    while let Some(chunk) = rows.next_chunk().map_err(|fault| task_error(&fault))? {
+    let mut rows = connection.query(sql, params)?;
+    sender.set_columns(unique_names(rows.names().iter().cloned()));
+    while let Some(chunk) = rows.next_chunk()? {
         for row in chunk.rows() {
-            if outlet.push(row) {
-                outlet.send_blocking()?;
+            if sender.push(row) {
+                sender.send_blocking()?;
             }
         }
     }
@@ -82,49 +86,47 @@ fn send_rows(
 
 /// Writes all chunks to a table in one transaction.
 pub(super) fn write_table(
-    base: &DuckdbEndpoint,
+    endpoint: &DuckdbEndpoint,
     table: &str,
     mode: &WriteMode,
-    mut inlet: RowReceiver,
+    mut receiver: RowReceiver,
 ) -> Result<TransferTotals, TaskError> {
-    let lease = base.connect()?;
+    let lease = endpoint.connect()?;
     let connection = lease.connection();
-    let told = |fault: DuckdbError| task_error(&fault);
-    connection.execute("BEGIN").map_err(told)?;
-    let done = write_rows(connection, table, mode, &mut inlet);
+    connection.execute("BEGIN")?;
+    let done = write_rows(connection, table, mode, &mut receiver);
     match done {
-        Ok(()) => connection.execute("COMMIT").map_err(told)?,
+        Ok(()) => connection.execute("COMMIT")?,
         Err(error) => {
             // The connection is closed with the call, which also rolls back.
             let _ = connection.execute("ROLLBACK");
             return Err(error);
         }
     }
-    Ok(inlet.totals)
+    Ok(receiver.totals)
 }
 
 /// Reports a missing table before the source is read.
 fn check_table(connection: &DuckdbConnection, name: &str) -> Result<(), TaskError> {
-    let found = connection.query(&format!("SELECT * FROM {name} LIMIT 0"), &[]);
-    found.map(drop).map_err(|error| task_error(&error))
+    connection.query(&format!("SELECT * FROM {name} LIMIT 0"), &[])?;
+    Ok(())
 }
 
 fn write_rows(
     connection: &DuckdbConnection,
     table: &str,
     mode: &WriteMode,
-    inlet: &mut RowReceiver,
+    receiver: &mut RowReceiver,
 ) -> Result<(), TaskError> {
-    let told = |fault: DuckdbError| task_error(&fault);
     let name = quote_table_name(table);
     check_table(connection, &name)?;
     if *mode == WriteMode::Replace {
-        connection.execute(&format!("DELETE FROM {name}")).map_err(told)?;
+        connection.execute(&format!("DELETE FROM {name}"))?;
     }
     let mut appender: Option<Appender<'_>> = None;
     let mut columns = Vec::new();
     let mut count: u64 = 0;
-    while let Some(batch) = inlet.next_blocking()? {
+    while let Some(batch) = receiver.next_blocking()? {
         if batch.rows.is_empty() {
             continue;
         }
@@ -139,13 +141,13 @@ fn write_rows(
             count += 1;
             appender
                 .append_row(row)
-                .map_err(|fault| task_error(&fault).with_detail("row", count))?;
+                .map_err(|error| TaskError::from(error).with_detail("row", count))?;
         }
     }
     let Some(appender) = appender else {
         return Ok(());
     };
-    appender.finish().map_err(told)?;
+    appender.finish()?;
     let WriteMode::Upsert(key) = mode else {
         return Ok(());
     };
@@ -156,8 +158,8 @@ fn write_rows(
         "INSERT INTO {name} ({names}) SELECT {names} FROM {STAGING_TABLE} \
          QUALIFY row_number() OVER (PARTITION BY {keys} ORDER BY rowid DESC) = 1 {conflict}"
     );
-    connection.execute(&insert).map_err(told)?;
-    connection.execute(&format!("DROP TABLE {STAGING_TABLE}")).map_err(told)
+    connection.execute(&insert)?;
+    Ok(connection.execute(&format!("DROP TABLE {STAGING_TABLE}"))?)
 }
 
 fn start_write<'c>(
@@ -166,7 +168,6 @@ fn start_write<'c>(
     mode: &WriteMode,
     columns: &[String],
 ) -> Result<Appender<'c>, TaskError> {
-    let told = |fault: DuckdbError| task_error(&fault);
     if let WriteMode::Upsert(key) = mode {
         conflict_clause(columns, key)?;
         let names = quote_column_list(columns);
@@ -174,31 +175,29 @@ fn start_write<'c>(
             "CREATE TEMP TABLE {STAGING_TABLE} AS SELECT {names} FROM {} LIMIT 0",
             quote_table_name(table)
         );
-        connection.execute(&stage).map_err(told)?;
-        return Appender::new(connection, None, STAGING_TABLE, columns).map_err(told);
+        connection.execute(&stage)?;
+        return Ok(Appender::new(connection, None, STAGING_TABLE, columns)?);
     }
     let (schema, table) = match table.rsplit_once('.') {
         Some((schema, table)) => (Some(schema), table),
         None => (None, table),
     };
-    Appender::new(connection, schema, table, columns).map_err(told)
+    Ok(Appender::new(connection, schema, table, columns)?)
 }
 
 /// Lets DuckDB write the rows of a query to a file; returns the row count and columns.
 pub(super) fn copy_out(
-    base: &DuckdbEndpoint,
+    endpoint: &DuckdbEndpoint,
     query: &SqlStatement,
     file: &Path,
     format: FileFormat,
 ) -> Result<TransferTotals, TaskError> {
-    base.check_query(query)?;
-    let lease = base.connect()?;
+    endpoint.check_query(query)?;
+    let lease = endpoint.connect()?;
     let connection = lease.connection();
     let sent = query.text();
     let described = format!("SELECT * FROM ({}\n) LIMIT 0", sent.text);
-    let rows = connection
-        .query(&described, &sent.params)
-        .map_err(|fault| task_error(&fault))?;
+    let rows = connection.query(&described, &sent.params)?;
     let columns = rows.names().to_vec();
     drop(rows);
     // `COPY` accepts no parameters, so values are inserted as literals.
@@ -221,34 +220,31 @@ pub(super) struct SourceFile<'a> {
 
 /// Lets DuckDB read a file into a table; upserts use `write`.
 pub(super) fn copy_in(
-    base: &DuckdbEndpoint,
+    endpoint: &DuckdbEndpoint,
     source_file: SourceFile<'_>,
     table: &str,
     mode: &WriteMode,
     mapping: Option<&Map<String, Value>>,
 ) -> Result<TransferTotals, TaskError> {
-    let lease = base.connect()?;
+    let lease = endpoint.connect()?;
     let connection = lease.connection();
-    let told = |fault: DuckdbError| task_error(&fault);
     let name = quote_table_name(table);
     check_table(connection, &name)?;
-    let rows = connection
-        .query(
-            &format!(
-                "SELECT * FROM {} LIMIT 0",
-                file_reader(source_file.path, source_file.format)
-            ),
-            &[],
-        )
-        .map_err(told)?;
-    let found = rows.names().to_vec();
+    let rows = connection.query(
+        &format!(
+            "SELECT * FROM {} LIMIT 0",
+            file_reader(source_file.path, source_file.format)
+        ),
+        &[],
+    )?;
+    let available = rows.names().to_vec();
     drop(rows);
-    let (columns, picked) = pick_columns(&found, mapping)?;
+    let (columns, picked) = pick_columns(&available, mapping)?;
     let types = column_types(connection, &name, &columns)?;
     let (source, values) = typed_reader(source_file, &picked, &types);
-    connection.execute("BEGIN").map_err(told)?;
+    connection.execute("BEGIN")?;
     if *mode == WriteMode::Replace {
-        connection.execute(&format!("DELETE FROM {name}")).map_err(told)?;
+        connection.execute(&format!("DELETE FROM {name}"))?;
     }
     let insert = format!(
         "INSERT INTO {name} ({}) SELECT {} FROM {source}",
@@ -256,20 +252,19 @@ pub(super) fn copy_in(
         values.join(", ")
     );
     let rows = execute_counting(connection, &insert)?;
-    connection.execute("COMMIT").map_err(told)?;
+    connection.execute("COMMIT")?;
     Ok(build_totals(rows, columns))
 }
 
 /// SQL types of some columns of a table.
 fn column_types(connection: &DuckdbConnection, table: &str, columns: &[String]) -> Result<Vec<String>, TaskError> {
-    let told = |fault: DuckdbError| task_error(&fault);
     let sql = format!(
         "SELECT column_type FROM (DESCRIBE SELECT {} FROM {table})",
         quote_column_list(columns)
     );
-    let mut rows = connection.query(&sql, &[]).map_err(told)?;
+    let mut rows = connection.query(&sql, &[])?;
     let mut types = Vec::new();
-    while let Some(chunk) = rows.next_chunk().map_err(told)? {
+    while let Some(chunk) = rows.next_chunk()? {
         let first = chunk.rows().filter_map(|row| row.into_iter().next());
         types.extend(first.filter_map(|value| value.as_str().map(str::to_owned)));
     }
@@ -308,17 +303,17 @@ fn typed_reader(source_file: SourceFile<'_>, picked: &[String], types: &[String]
 }
 
 fn pick_columns(
-    found: &[String],
+    available: &[String],
     mapping: Option<&Map<String, Value>>,
 ) -> Result<(Vec<String>, Vec<String>), TaskError> {
     let Some(mapping) = mapping else {
-        return Ok((found.to_vec(), found.to_vec()));
+        return Ok((available.to_vec(), available.to_vec()));
     };
     let from = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    if let Some((name, _)) = mapping.iter().find(|(_, value)| !found.contains(&from(value))) {
+    if let Some((name, _)) = mapping.iter().find(|(_, value)| !available.contains(&from(value))) {
         let message = format!(
             "`mapping.{name}` refers to a column that the source does not have; its columns are {}",
-            found.join(", ")
+            available.join(", ")
         );
         return Err(TaskError::new(ErrorKind::Schema, "TRANSFER_COLUMN", message));
     }
@@ -326,9 +321,9 @@ fn pick_columns(
 }
 
 fn execute_counting(connection: &DuckdbConnection, sql: &str) -> Result<u64, TaskError> {
-    let mut rows = connection.query(sql, &[]).map_err(|fault| task_error(&fault))?;
+    let mut rows = connection.query(sql, &[])?;
     let mut count = 0;
-    while let Some(chunk) = rows.next_chunk().map_err(|fault| task_error(&fault))? {
+    while let Some(chunk) = rows.next_chunk()? {
         let first = chunk.rows().next().and_then(|row| row.into_iter().next());
         count += first.and_then(|value| value.as_u64()).unwrap_or(0);
     }
@@ -344,14 +339,14 @@ fn build_totals(rows: u64, columns: Vec<String>) -> TransferTotals {
 }
 
 /// Lets DuckDB convert JSON lines to a Parquet file.
-pub(super) fn write_parquet(base: &DuckdbEndpoint, lines: &Path, file: &Path) -> Result<(), TaskError> {
-    let lease = base.connect()?;
+pub(super) fn write_parquet(endpoint: &DuckdbEndpoint, lines: &Path, file: &Path) -> Result<(), TaskError> {
+    let lease = endpoint.connect()?;
     let sql = format!(
         "COPY (SELECT * FROM read_json({}, format = 'newline_delimited', sample_size = 100000)) TO {} (FORMAT parquet)",
         path_literal(lines),
         path_literal(file)
     );
-    lease.connection().execute(&sql).map_err(|fault| task_error(&fault))
+    Ok(lease.connection().execute(&sql)?)
 }
 
 /// SQL that reads a file. CSV columns are all text. For JSON only the keys of the rows matter, so all rows are sampled,

@@ -1,6 +1,7 @@
 //! Encodes rows: CSV, JSON lines, a JSON list, and the text format of Postgres `COPY`.
 
 use serde_json::Value;
+use tools::plain_text;
 
 use super::flow::RowBatch;
 use super::options::FileFormat;
@@ -74,11 +75,10 @@ fn write_csv(row: &[Value], out: &mut Vec<u8>) {
         if at > 0 {
             out.push(b',');
         }
-        let text = match value {
-            Value::Null => continue,
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
+        if value.is_null() {
+            continue;
+        }
+        let text = plain_text(value);
         let needs_quotes = text.is_empty() || text.contains(['"', ',', '\n', '\r']);
         if needs_quotes {
             out.extend_from_slice(format!("\"{}\"", text.replace('"', "\"\"")).as_bytes());
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_copy_writes_it_reads_again() {
+    fn copy_output_can_be_read_again() {
         for text in ["", "a\tb\nc\r\\N", "\\", "é\u{8}"] {
             let mut out = Vec::new();
             write_copy_field(Some(text), &mut out);

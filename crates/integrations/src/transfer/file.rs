@@ -16,9 +16,9 @@ const PIPE_BYTES: usize = 256 * 1024;
 
 /// Writes all chunks to a file or an object.
 pub(super) async fn write_file(
-    place: &ObjectLocation,
+    location: &ObjectLocation,
     format: FileFormat,
-    mut inlet: RowReceiver,
+    mut receiver: RowReceiver,
 ) -> Result<TransferTotals, TaskError> {
     let (read, pipe) = tokio::io::duplex(PIPE_BYTES);
     let (send, ended) = tokio::sync::oneshot::channel();
@@ -27,9 +27,9 @@ pub(super) async fn write_file(
         completion: Some(ended),
     };
     let content = ObjectContent::Stream(Box::new(body), Some(content_type(format)));
-    let sending = put_content(place, content, None);
+    let sending = put_content(location, content, None);
     let encoding = async {
-        let encoded = encode_rows(pipe, format, &mut inlet).await;
+        let encoded = encode_rows(pipe, format, &mut receiver).await;
         // The upload must know whether the stream is complete.
         let _ = send.send(encoded.is_ok());
         encoded
@@ -38,12 +38,12 @@ pub(super) async fn write_file(
     match (encoded, stored) {
         (Err(error), _) if error.code != "TRANSFER_TARGET" => Err(error),
         (_, Err(error)) | (Err(error), Ok(_)) => Err(error),
-        (Ok(()), Ok(_)) => Ok(inlet.totals),
+        (Ok(()), Ok(_)) => Ok(receiver.totals),
     }
 }
 
-async fn encode_rows(mut pipe: DuplexStream, format: FileFormat, inlet: &mut RowReceiver) -> Result<(), TaskError> {
-    let gone = |error: std::io::Error| {
+async fn encode_rows(mut pipe: DuplexStream, format: FileFormat, receiver: &mut RowReceiver) -> Result<(), TaskError> {
+    let pipe_error = |error: std::io::Error| {
         TaskError::new(
             ErrorKind::Storage,
             "TRANSFER_TARGET",
@@ -52,15 +52,15 @@ async fn encode_rows(mut pipe: DuplexStream, format: FileFormat, inlet: &mut Row
     };
     let mut writer = RowEncoder::new(format);
     let mut out = Vec::new();
-    while let Some(batch) = inlet.next().await? {
+    while let Some(batch) = receiver.next().await? {
         out.clear();
         writer.write(&batch, &mut out);
-        pipe.write_all(&out).await.map_err(gone)?;
+        pipe.write_all(&out).await.map_err(pipe_error)?;
     }
     out.clear();
     writer.finish(&mut out);
-    pipe.write_all(&out).await.map_err(gone)?;
-    pipe.shutdown().await.map_err(gone)
+    pipe.write_all(&out).await.map_err(pipe_error)?;
+    pipe.shutdown().await.map_err(pipe_error)
 }
 
 /// A reader that ends with an error unless the stream was completed.
@@ -106,13 +106,13 @@ fn content_type(format: FileFormat) -> &'static str {
 
 /// Local file with the content of a location: the file itself, or a temporary copy that the guard deletes.
 pub(super) async fn fetch_file(
-    place: &ObjectLocation,
+    location: &ObjectLocation,
     scratch: &Path,
 ) -> Result<(PathBuf, Option<tempfile::TempPath>), TaskError> {
-    if let ObjectLocation::File(file) = place {
+    if let ObjectLocation::File(file) = location {
         return Ok((file.clone(), None));
     }
-    let opened = open_object(place, None).await?;
+    let opened = open_object(location, None).await?;
     let draft = create_temp_path(scratch)?;
     let copied = async {
         let mut reader = tokio_util::io::StreamReader::new(opened.chunks);
@@ -125,16 +125,16 @@ pub(super) async fn fetch_file(
 }
 
 /// Copies a local file to its location.
-pub(super) async fn send_file(file: &Path, place: &ObjectLocation, format: FileFormat) -> Result<(), TaskError> {
+pub(super) async fn send_file(file: &Path, location: &ObjectLocation, format: FileFormat) -> Result<(), TaskError> {
     let opened = tokio::fs::File::open(file)
         .await
         .map_err(|error| scratch_error(&error))?;
     let content = ObjectContent::Stream(Box::new(opened), Some(content_type(format)));
-    put_content(place, content, None).await.map(drop)
+    put_content(location, content, None).await.map(drop)
 }
 
 /// Path of a temporary file that the guard deletes.
 pub(super) fn create_temp_path(dir: &Path) -> Result<tempfile::TempPath, TaskError> {
-    let made = create_named_file(dir, "transfer-").map_err(|error| scratch_error(&error))?;
-    Ok(made.into_temp_path())
+    let file = create_named_file(dir, "transfer-").map_err(|error| scratch_error(&error))?;
+    Ok(file.into_temp_path())
 }

@@ -77,7 +77,7 @@ impl StopCallbacks {
 /// Creates a channel for chunks of this many rows, or fewer if they are large.
 pub(super) fn row_channel(chunk_size: usize, mapping: Option<Map<String, Value>>) -> (RowSender, RowReceiver) {
     let (send, receive) = mpsc::channel(QUEUED_CHUNKS_MAX);
-    let outlet = RowSender {
+    let sender = RowSender {
         sender: send,
         columns: Arc::new([]),
         json_texts: Arc::new([]),
@@ -86,14 +86,14 @@ pub(super) fn row_channel(chunk_size: usize, mapping: Option<Map<String, Value>>
         bytes: 0,
         chunk_size,
     };
-    let inlet = RowReceiver {
+    let receiver = RowReceiver {
         receiver: receive,
         mapping,
         picked_columns: None,
         is_ended: false,
         totals: TransferTotals::default(),
     };
-    (outlet, inlet)
+    (sender, receiver)
 }
 
 impl RowBatch {
@@ -200,18 +200,18 @@ impl RowReceiver {
         if self.picked_columns.is_none() && !batch.columns.is_empty() {
             self.picked_columns = Some(pick_columns(&batch.columns, self.mapping.as_ref())?);
         }
-        let Some((columns, places)) = &self.picked_columns else {
+        let Some((columns, indices)) = &self.picked_columns else {
             return Ok(Some(batch));
         };
         if self.mapping.is_some() {
             for row in &mut batch.rows {
                 let mut old = std::mem::take(row);
                 let value = |at: &usize| old.get_mut(*at).map(std::mem::take).unwrap_or_default();
-                *row = places.iter().map(value).collect();
+                *row = indices.iter().map(value).collect();
             }
         }
         let is_text = |at: &usize| batch.json_texts.get(*at).copied().unwrap_or_default();
-        batch.json_texts = places.iter().map(is_text).collect();
+        batch.json_texts = indices.iter().map(is_text).collect();
         batch.columns = columns.clone();
         if !batch.rows.is_empty() {
             self.totals.rows += batch.rows.len() as u64;
@@ -231,11 +231,11 @@ fn pick_columns(
         return Ok((columns.into(), (0..columns.len()).collect()));
     };
     let mut names = Vec::new();
-    let mut places = Vec::new();
+    let mut indices = Vec::new();
     for (name, from) in mapping {
         let from = from.as_str().unwrap_or_default();
-        let place = columns.iter().position(|column| column == from);
-        let Some(place) = place else {
+        let index = columns.iter().position(|column| column == from);
+        let Some(index) = index else {
             let message = format!(
                 "`mapping.{name}` refers to the column `{from}`, which the source does not have; its columns are {}",
                 columns.join(", ")
@@ -243,14 +243,14 @@ fn pick_columns(
             return Err(TaskError::new(ErrorKind::Schema, "TRANSFER_COLUMN", message));
         };
         // Values are moved out of the row, so a column can be used only once.
-        if places.contains(&place) {
+        if indices.contains(&index) {
             let message = format!("`mapping` uses the column `{from}` twice");
             return Err(TaskError::new(ErrorKind::Schema, "TRANSFER_COLUMN", message));
         }
         names.push(name.clone());
-        places.push(place);
+        indices.push(index);
     }
-    Ok((names.into(), places))
+    Ok((names.into(), indices))
 }
 
 /// Error of a row that cannot be transferred.
@@ -265,15 +265,15 @@ mod tests {
 
     #[test]
     fn a_chunk_is_full_by_its_rows_or_by_its_bytes() {
-        let (mut outlet, _inlet) = row_channel(3, None);
-        assert!(!outlet.push(vec![1.into()]));
-        assert!(!outlet.push(vec![2.into()]));
-        assert!(outlet.push(vec![3.into()]));
-        assert_eq!(outlet.take_batch(false).rows.len(), 3);
+        let (mut sender, _receiver) = row_channel(3, None);
+        assert!(!sender.push(vec![1.into()]));
+        assert!(!sender.push(vec![2.into()]));
+        assert!(sender.push(vec![3.into()]));
+        assert_eq!(sender.take_batch(false).rows.len(), 3);
         let large = "x".repeat(CHUNK_BYTES / 2);
-        assert!(!outlet.push(vec![large.clone().into()]));
-        assert!(outlet.push(vec![large.into()]));
-        assert_eq!(outlet.take_batch(true).rows.len(), 2);
-        assert!(!outlet.push(vec![4.into()]));
+        assert!(!sender.push(vec![large.clone().into()]));
+        assert!(sender.push(vec![large.into()]));
+        assert_eq!(sender.take_batch(true).rows.len(), 2);
+        assert!(!sender.push(vec![4.into()]));
     }
 }

@@ -6,10 +6,10 @@ use postgres::ConnectTarget;
 use serde_json::{Map, Value};
 
 use model::raw::json_type_name;
-use tools::Call;
 use tools::objects::{ObjectAccess, ObjectAddress, ObjectLocation};
 use tools::postgres::target_from_auth;
 use tools::sql::{CommandTexts, SqlDialect, SqlStatement, bind_commands};
+use tools::{Call, unresolved_auth_error};
 
 /// Default number of rows in a chunk.
 const CHUNK_SIZE: u64 = 5_000;
@@ -202,12 +202,7 @@ impl<'c> TransferEnd<'c> {
     pub(super) fn postgres_target(&self) -> Result<ConnectTarget, TaskError> {
         match self.auth() {
             Some(Value::Object(auth)) => target_from_auth(auth),
-            Some(Value::String(name)) => {
-                let message = format!(
-                    "credential `{name}` is not available to this task; create it with `noetl secret set {name}`, or list it in the `keychain` of the playbook"
-                );
-                Err(TaskError::new(ErrorKind::Auth, "AUTH_UNRESOLVED", message))
-            }
+            Some(Value::String(name)) => Err(unresolved_auth_error(name)),
             Some(other) => {
                 let message = format!("`{}.auth` must be a map, not {}", self.side, json_type_name(other));
                 Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message))
@@ -222,7 +217,7 @@ impl<'c> TransferEnd<'c> {
     }
 
     /// File or object.
-    pub(super) async fn location(&self, reach: &ObjectAccess) -> Result<ObjectLocation, TaskError> {
+    pub(super) async fn location(&self, access: &ObjectAccess) -> Result<ObjectLocation, TaskError> {
         let uri = match (self.text("uri"), self.text("path")) {
             (Some(uri), _) => uri.to_owned(),
             (None, Some(path)) => format!("file://{path}"),
@@ -231,7 +226,7 @@ impl<'c> TransferEnd<'c> {
                 .to_owned(),
         };
         if let Some(address) = ObjectAddress::parse(self.call, &uri) {
-            address.open(self.auth(), reach).await
+            address.open(self.auth(), access).await
         } else {
             let message = format!("unsupported URI `{uri}`; use file://, s3:// or gs://");
             Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message))
@@ -240,16 +235,16 @@ impl<'c> TransferEnd<'c> {
 
     /// File format: `format`, else by file extension.
     pub(super) fn format(&self, name: &str) -> Result<Option<FileFormat>, TaskError> {
-        let said = self.text("format");
+        let format = self.text("format");
         let name = name.split(['?', '#']).next().unwrap_or(name);
         let ending = name.rsplit('/').next().unwrap_or(name).rsplit_once('.');
-        let word = said.or(ending.map(|(_, ending)| ending)).unwrap_or_default();
-        Ok(Some(match word.to_ascii_lowercase().as_str() {
+        let name = format.or(ending.map(|(_, ending)| ending)).unwrap_or_default();
+        Ok(Some(match name.to_ascii_lowercase().as_str() {
             "csv" => FileFormat::Csv,
             "ndjson" | "jsonl" => FileFormat::Ndjson,
             "json" => FileFormat::Json,
             "parquet" => FileFormat::Parquet,
-            other if said.is_some() => {
+            other if format.is_some() => {
                 let message = format!(
                     "invalid `{}.format`: `{other}`; use csv, ndjson, json or parquet",
                     self.side

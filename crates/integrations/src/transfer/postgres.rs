@@ -24,7 +24,7 @@ const SEND_BYTES: usize = 64 * 1024;
 const DOUBLE_DIGITS: usize = 15;
 
 /// Reads the rows of a query.
-pub(super) async fn read_query(client: &Client, query: &SqlStatement, outlet: &mut RowSender) -> Result<(), TaskError> {
+pub(super) async fn read_query(client: &Client, query: &SqlStatement, sender: &mut RowSender) -> Result<(), TaskError> {
     client.batch_execute(TRANSFER_SETTINGS).await.map_err(task_error)?;
     let text = query.text_with_literals().text;
     let prepared = client.prepare(&text).await.map_err(task_error)?;
@@ -32,35 +32,38 @@ pub(super) async fn read_query(client: &Client, query: &SqlStatement, outlet: &m
     let types: Vec<Type> = prepared.columns().iter().map(|column| column.type_().clone()).collect();
     // The server converts arrays and rows to JSON.
     let own: Vec<String> = (0..names.len()).map(|at| format!("c{at}")).collect();
-    let picked = own.iter().zip(&types).map(|(name, of)| match of.kind() {
-        Kind::Array(_) | Kind::Composite(_) => format!("to_jsonb({name})"),
-        _ => name.clone(),
-    });
+    let picked = own
+        .iter()
+        .zip(&types)
+        .map(|(name, column_type)| match column_type.kind() {
+            Kind::Array(_) | Kind::Composite(_) => format!("to_jsonb({name})"),
+            _ => name.clone(),
+        });
     let copy = format!(
         "COPY (SELECT {} FROM ({text}\n) AS q({})) TO STDOUT",
         picked.collect::<Vec<_>>().join(", "),
         own.join(", ")
     );
-    outlet.set_columns(names);
-    let is_text = |of: &Type| outlet.may_keep_json_text() && is_json(of);
+    sender.set_columns(names);
+    let is_text = |column_type: &Type| sender.may_keep_json_text() && is_json(column_type);
     let json_texts: Vec<bool> = types.iter().map(is_text).collect();
-    outlet.set_json_texts(json_texts.clone());
+    sender.set_json_texts(json_texts.clone());
     let stream = client.copy_out(&copy).await.map_err(task_error)?;
     tokio::pin!(stream);
-    let mut rest = BytesMut::new();
-    while let Some(piece) = stream.try_next().await.map_err(task_error)? {
-        rest.extend_from_slice(&piece);
-        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-            let line = rest.split_to(end + 1);
+    let mut buffer = BytesMut::new();
+    while let Some(chunk) = stream.try_next().await.map_err(task_error)? {
+        buffer.extend_from_slice(&chunk);
+        while let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
+            let line = buffer.split_to(end + 1);
             let kinds = types.iter().zip(&json_texts);
             let fields = parse_copy_line(&line[..end]).into_iter().zip(kinds);
-            let row = fields.map(|(text, (of, is_text))| match text {
+            let row = fields.map(|(text, (column_type, is_text))| match text {
                 None => Value::Null,
                 Some(text) if *is_text => text.into(),
-                Some(text) => field_value(text, of),
+                Some(text) => field_value(text, column_type),
             });
-            if outlet.push(row.collect()) {
-                outlet.send().await?;
+            if sender.push(row.collect()) {
+                sender.send().await?;
             }
         }
     }
@@ -68,8 +71,8 @@ pub(super) async fn read_query(client: &Client, query: &SqlStatement, outlet: &m
 }
 
 /// Converts a field to JSON by its type.
-fn field_value(text: String, of: &Type) -> Value {
-    match *of {
+fn field_value(text: String, column_type: &Type) -> Value {
+    match *column_type {
         Type::BOOL => Value::Bool(text == "t"),
         Type::INT2 | Type::INT4 | Type::INT8 | Type::OID => {
             text.parse::<i64>().map_or(Value::String(text), Value::from)
@@ -83,7 +86,7 @@ fn field_value(text: String, of: &Type) -> Value {
         }
         Type::JSON | Type::JSONB => serde_json::from_str(&text).unwrap_or(Value::String(text)),
         Type::BYTEA => {
-            let bytes = text.strip_prefix("\\x").and_then(decode_hex);
+            let bytes = text.strip_prefix("\\x").and_then(|digits| hex::decode(digits).ok());
             bytes.map_or(Value::String(text), |bytes| STANDARD.encode(bytes).into())
         }
         Type::TIMESTAMP => text.replacen(' ', "T", 1).into(),
@@ -91,7 +94,7 @@ fn field_value(text: String, of: &Type) -> Value {
             Some(time) => format!("{}Z", time.replacen(' ', "T", 1)).into(),
             None => text.into(),
         },
-        _ if matches!(of.kind(), Kind::Array(_) | Kind::Composite(_)) => {
+        _ if matches!(column_type.kind(), Kind::Array(_) | Kind::Composite(_)) => {
             serde_json::from_str(&text).unwrap_or(Value::String(text))
         }
         _ => text.into(),
@@ -103,56 +106,50 @@ fn number_value(text: String) -> Value {
     number.map_or(Value::String(text), Value::Number)
 }
 
-fn decode_hex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes().chunks(2);
-    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    digits.map(byte).collect()
-}
-
 /// Writes all chunks to a table in one transaction.
 pub(super) async fn write_table(
     client: &Client,
     table: &str,
     mode: WriteMode,
-    mut inlet: RowReceiver,
+    mut receiver: RowReceiver,
 ) -> Result<TransferTotals, TaskError> {
     let table = quote_table_name(table);
     client.batch_execute(TRANSFER_SETTINGS).await.map_err(task_error)?;
     client.batch_execute("BEGIN").await.map_err(task_error)?;
     // A connection that is not returned to the pool is closed, which rolls back.
     let first = client.prepare(&format!("SELECT * FROM {table}")).await;
-    let known = first.map_err(task_error)?;
+    let existing = first.map_err(task_error)?;
     if mode == WriteMode::Replace {
         client
             .batch_execute(&format!("DELETE FROM {table}"))
             .await
             .map_err(task_error)?;
     }
-    let mut copying: Option<CopyWriter> = None;
-    while let Some(batch) = inlet.next().await? {
+    let mut copy_writer: Option<CopyWriter> = None;
+    while let Some(batch) = receiver.next().await? {
         if batch.rows.is_empty() {
             continue;
         }
-        if copying.is_none() {
-            let types = column_types(&batch.columns, known.columns(), &table)?;
-            copying = Some(CopyWriter::start(client, &table, &mode, &batch.columns, types).await?);
+        if copy_writer.is_none() {
+            let types = column_types(&batch.columns, existing.columns(), &table)?;
+            copy_writer = Some(CopyWriter::start(client, &table, &mode, &batch.columns, types).await?);
         }
-        if let Some(copying) = &mut copying {
-            copying.write(&batch).await?;
+        if let Some(copy_writer) = &mut copy_writer {
+            copy_writer.write(&batch).await?;
         }
     }
-    if let Some(copying) = copying {
-        copying.finish(client, &table, &mode).await?;
+    if let Some(copy_writer) = copy_writer {
+        copy_writer.finish(client, &table, &mode).await?;
     }
     client.batch_execute("COMMIT").await.map_err(task_error)?;
-    Ok(inlet.totals)
+    Ok(receiver.totals)
 }
 
 /// Types of the columns to write.
-fn column_types(columns: &[String], known: &[tokio_postgres::Column], table: &str) -> Result<Vec<Type>, TaskError> {
+fn column_types(columns: &[String], existing: &[tokio_postgres::Column], table: &str) -> Result<Vec<Type>, TaskError> {
     let type_of = |name: &String| {
-        let found = known.iter().find(|column| column.name() == name);
-        found.map(|column| column.type_().clone()).ok_or_else(|| {
+        let column = existing.iter().find(|column| column.name() == name);
+        column.map(|column| column.type_().clone()).ok_or_else(|| {
             let message = format!("{table} has no column `{name}`; map it to another column with `target.mapping`");
             TaskError::new(ErrorKind::Schema, "TRANSFER_COLUMN", message)
         })
@@ -204,13 +201,13 @@ impl CopyWriter {
         let mut out = Vec::with_capacity(SEND_BYTES * 2);
         for row in &batch.rows {
             self.count += 1;
-            for (at, (value, of)) in row.iter().zip(&self.types).enumerate() {
+            for (at, (value, column_type)) in row.iter().zip(&self.types).enumerate() {
                 if at > 0 {
                     out.push(b'\t');
                 }
                 let text = match value {
-                    Value::String(text) if batch.is_json_text(at) => json_field(text, of),
-                    _ => copy_text(value, of),
+                    Value::String(text) if batch.is_json_text(at) => json_field(text, column_type),
+                    _ => copy_text(value, column_type),
                 };
                 let text = text.map_err(|problem| row_error(self.count, &problem))?;
                 write_copy_field(text.as_deref(), &mut out);
@@ -240,35 +237,35 @@ impl CopyWriter {
     }
 }
 
-fn is_json(of: &Type) -> bool {
-    *of == Type::JSON || *of == Type::JSONB
+fn is_json(column_type: &Type) -> bool {
+    *column_type == Type::JSON || *column_type == Type::JSONB
 }
 
 /// Text of a JSON value for a column of this type; a JSON column gets it unchanged.
-fn json_field(text: &str, of: &Type) -> Result<Option<String>, String> {
-    if is_json(of) {
+fn json_field(text: &str, column_type: &Type) -> Result<Option<String>, String> {
+    if is_json(column_type) {
         return Ok(Some(text.to_owned()));
     }
     match serde_json::from_str(text) {
-        Ok(value) => copy_text(&value, of),
-        Err(_) => copy_text(&text.into(), of),
+        Ok(value) => copy_text(&value, column_type),
+        Err(_) => copy_text(&text.into(), column_type),
     }
 }
 
 /// Text of a value for a column of this type.
-fn copy_text(value: &Value, of: &Type) -> Result<Option<String>, String> {
+fn copy_text(value: &Value, column_type: &Type) -> Result<Option<String>, String> {
     Ok(Some(match value {
         Value::Null => return Ok(None),
         Value::String(text) if text.contains('\0') => {
             return Err("a text contains a NUL character".to_owned());
         }
-        Value::String(text) if *of == Type::BYTEA => {
+        Value::String(text) if *column_type == Type::BYTEA => {
             let bytes = STANDARD
                 .decode(text)
                 .map_err(|_| "a binary value is not valid base64".to_owned())?;
             format!("\\x{}", hex::encode(bytes))
         }
-        Value::String(text) if is_json(of) => {
+        Value::String(text) if is_json(column_type) => {
             // Text that is already a JSON object or list, from a CSV or text column, stays as it is.
             match serde_json::from_str::<Value>(text) {
                 Ok(Value::Object(_) | Value::Array(_)) => text.clone(),
@@ -276,7 +273,7 @@ fn copy_text(value: &Value, of: &Type) -> Result<Option<String>, String> {
             }
         }
         Value::String(text) => text.clone(),
-        Value::Array(items) => match of.kind() {
+        Value::Array(items) => match column_type.kind() {
             Kind::Array(inner) => list_text(items, inner)?,
             _ => value.to_string(),
         },

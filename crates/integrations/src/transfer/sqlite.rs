@@ -35,8 +35,12 @@ pub(super) struct SqliteEndpoint {
 }
 
 /// Reads the rows of a query.
-pub(super) fn read_query(file: &SqliteEndpoint, query: &SqlStatement, outlet: &mut RowSender) -> Result<(), TaskError> {
-    let connection = open_connection(&file.path, &file.forbidden, &file.stop_callbacks)?;
+pub(super) fn read_query(
+    endpoint: &SqliteEndpoint,
+    query: &SqlStatement,
+    sender: &mut RowSender,
+) -> Result<(), TaskError> {
+    let connection = open_connection(&endpoint.path, &endpoint.forbidden, &endpoint.stop_callbacks)?;
     let sent = query.text();
     let mut prepared = connection.prepare(&sent.text).map_err(task_error)?;
     for (at, param) in sent.params.iter().enumerate() {
@@ -46,13 +50,13 @@ pub(super) fn read_query(file: &SqliteEndpoint, query: &SqlStatement, outlet: &m
     }
     let columns = unique_names(prepared.column_names().map(str::to_owned));
     let count = columns.len();
-    outlet.set_columns(columns);
+    sender.set_columns(columns);
     let mut rows = prepared.raw_query();
     while let Some(row) = rows.next().map_err(task_error)? {
         let values = (0..count).map(|at| row.get_ref(at).map(json_value));
         let values = values.collect::<Result<_, _>>().map_err(task_error)?;
-        if outlet.push(values) {
-            outlet.send_blocking()?;
+        if sender.push(values) {
+            sender.send_blocking()?;
         }
     }
     Ok(())
@@ -60,12 +64,12 @@ pub(super) fn read_query(file: &SqliteEndpoint, query: &SqlStatement, outlet: &m
 
 /// Writes all chunks to a table in one transaction.
 pub(super) fn write_table(
-    file: &SqliteEndpoint,
+    endpoint: &SqliteEndpoint,
     table: &str,
     mode: &WriteMode,
-    mut inlet: RowReceiver,
+    mut receiver: RowReceiver,
 ) -> Result<TransferTotals, TaskError> {
-    let connection = open_connection(&file.path, &file.forbidden, &file.stop_callbacks)?;
+    let connection = open_connection(&endpoint.path, &endpoint.forbidden, &endpoint.stop_callbacks)?;
     let name = quote_table_name(table);
     let transaction = connection.unchecked_transaction().map_err(task_error)?;
     let blobs = blob_columns(&connection, table)?;
@@ -76,7 +80,7 @@ pub(super) fn write_table(
     }
     let mut insert = None;
     let mut count = 0;
-    while let Some(batch) = inlet.next_blocking()? {
+    while let Some(batch) = receiver.next_blocking()? {
         if batch.rows.is_empty() {
             continue;
         }
@@ -108,7 +112,7 @@ pub(super) fn write_table(
     }
     drop(insert);
     transaction.commit().map_err(task_error)?;
-    Ok(inlet.totals)
+    Ok(receiver.totals)
 }
 
 /// Columns declared as BLOB. Fails if the table does not exist.
@@ -121,10 +125,10 @@ fn blob_columns(connection: &Connection, table: &str) -> Result<Vec<String>, Tas
     let (schema, name) = table.rsplit_once('.').unwrap_or(("main", table));
     let sql = "SELECT name FROM pragma_table_info(?1, ?2) WHERE upper(type) = 'BLOB'";
     let mut prepared = connection.prepare(sql).map_err(task_error)?;
-    let found = prepared
+    let names = prepared
         .query_map([name, schema], |row| row.get(0))
         .map_err(task_error)?;
-    found.collect::<Result<_, _>>().map_err(task_error)
+    names.collect::<Result<_, _>>().map_err(task_error)
 }
 
 fn to_sql_value(value: &Value, is_blob: bool, row: u64) -> Result<ToSqlOutput<'static>, TaskError> {

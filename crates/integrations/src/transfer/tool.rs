@@ -70,10 +70,10 @@ impl TransferTool {
                 end.read_statement(SqlDialect::Duckdb)?,
             ),
             "file" | "s3" | "gcs" => {
-                let place = end.location(&self.object_access).await?;
-                let format = end.required_format(&place.uri())?;
+                let location = end.location(&self.object_access).await?;
+                let format = end.required_format(&location.uri())?;
                 TransferSource::File(
-                    place,
+                    location,
                     format,
                     end.text("path")
                         .filter(|_| end.text("uri").is_some())
@@ -97,21 +97,21 @@ impl TransferTool {
         call: &Call,
         end: &TransferEnd<'_>,
         stops: &StopCallbacks,
-        manner: &TransferOptions,
+        options: &TransferOptions,
     ) -> Result<TransferSink, TaskError> {
         Ok(match end.kind {
             "postgres" => TransferSink::Postgres(end.postgres_target()?, end.table()?.to_owned()),
             "sqlite" => TransferSink::Sqlite(self.sqlite_endpoint(call, end, stops)?, end.table()?.to_owned()),
             "duckdb" => TransferSink::Duckdb(self.duckdb_endpoint(call, end, stops), end.table()?.to_owned()),
             "file" | "s3" | "gcs" => {
-                manner.check_file()?;
-                let place = end.location(&self.object_access).await?;
-                let format = end.required_format(&place.uri())?;
-                TransferSink::File(place, format)
+                options.check_file()?;
+                let location = end.location(&self.object_access).await?;
+                let format = end.required_format(&location.uri())?;
+                TransferSink::File(location, format)
             }
             "http" => {
                 let format = end.format("x.json")?.unwrap_or(FileFormat::Json);
-                if manner.mode.as_ref().is_some_and(|mode| *mode != WriteMode::Append) || format == FileFormat::Parquet
+                if options.mode.as_ref().is_some_and(|mode| *mode != WriteMode::Append) || format == FileFormat::Parquet
                 {
                     let message = "an http target supports csv, ndjson and json, and only `mode: append`";
                     return Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message));
@@ -154,37 +154,42 @@ impl TransferTool {
     async fn run_transfer(
         &self,
         call: &Call,
-        from: TransferSource,
-        to: TransferSink,
-        manner: TransferOptions,
+        source: TransferSource,
+        sink: TransferSink,
+        options: TransferOptions,
     ) -> Result<TransferTotals, TaskError> {
-        match (from, to) {
-            (TransferSource::Duckdb(base, query), TransferSink::File(place, format)) if manner.mapping.is_none() => {
+        match (source, sink) {
+            (TransferSource::Duckdb(endpoint, query), TransferSink::File(location, format))
+                if options.mapping.is_none() =>
+            {
                 let draft = file::create_temp_path(&self.object_access.scratch_dir)?;
                 let path = draft.to_path_buf();
-                let totals = run_blocking(move || duckdb::copy_out(&base, &query, &path, format)).await?;
-                file::send_file(&draft, &place, format).await?;
+                let totals = run_blocking(move || duckdb::copy_out(&endpoint, &query, &path, format)).await?;
+                file::send_file(&draft, &location, format).await?;
                 Ok(totals)
             }
-            (TransferSource::File(place, format, None), TransferSink::Duckdb(base, table))
-                if !matches!(manner.mode, Some(WriteMode::Upsert(_))) =>
+            (TransferSource::File(location, format, None), TransferSink::Duckdb(endpoint, table))
+                if !matches!(options.mode, Some(WriteMode::Upsert(_))) =>
             {
-                let (path, _guard) = file::fetch_file(&place, &self.object_access.scratch_dir).await?;
-                let (mode, mapping) = (manner.table_mode(), manner.mapping);
+                let (path, _guard) = file::fetch_file(&location, &self.object_access.scratch_dir).await?;
+                let (mode, mapping) = (options.table_mode(), options.mapping);
                 run_blocking(move || {
                     let file = duckdb::SourceFile { path: &path, format };
-                    duckdb::copy_in(&base, file, &table, &mode, mapping.as_ref())
+                    duckdb::copy_in(&endpoint, file, &table, &mode, mapping.as_ref())
                 })
                 .await
             }
-            (from, to) => {
-                let mode = manner.table_mode();
-                let (mut outlet, inlet) = row_channel(manner.chunk_size, manner.mapping);
-                if matches!((&from, &to), (TransferSource::Postgres(..), TransferSink::Postgres(..))) {
-                    outlet.allow_json_text();
+            (source, sink) => {
+                let mode = options.table_mode();
+                let (mut sender, receiver) = row_channel(options.chunk_size, options.mapping);
+                if matches!(
+                    (&source, &sink),
+                    (TransferSource::Postgres(..), TransferSink::Postgres(..))
+                ) {
+                    sender.allow_json_text();
                 }
-                let reading = self.read_source(call, from, outlet);
-                let writing = self.write_sink(call, to, mode, inlet);
+                let reading = self.read_source(call, source, sender);
+                let writing = self.write_sink(call, sink, mode, receiver);
                 // The writing side returns the result: an error of the source arrives there as the last chunk.
                 let ((), written) = tokio::join!(reading, writing);
                 written
@@ -192,13 +197,13 @@ impl TransferTool {
         }
     }
 
-    async fn read_source(&self, call: &Call, from: TransferSource, mut outlet: RowSender) {
-        let done = match from {
+    async fn read_source(&self, call: &Call, source: TransferSource, mut sender: RowSender) {
+        let done = match source {
             TransferSource::Postgres(server, query) => match self.pools.acquire(server, connect_timeout(call)).await {
                 Err(error) => Err(error),
                 Ok(lease) => {
                     let mut unfinished = CancelOnDrop(Some(lease.canceller()));
-                    let done = postgres::read_query(lease.client(), &query, &mut outlet).await;
+                    let done = postgres::read_query(lease.client(), &query, &mut sender).await;
                     unfinished.0.take();
                     if done.is_ok() {
                         lease.release();
@@ -206,73 +211,73 @@ impl TransferTool {
                     done
                 }
             },
-            TransferSource::File(place, FileFormat::Parquet, _) => {
-                let fetched = file::fetch_file(&place, &self.object_access.scratch_dir).await;
-                let base = self.duckdb_endpoint_at(call, None, &StopCallbacks::default());
+            TransferSource::File(location, FileFormat::Parquet, _) => {
+                let fetched = file::fetch_file(&location, &self.object_access.scratch_dir).await;
+                let endpoint = self.duckdb_endpoint_at(call, None, &StopCallbacks::default());
                 match fetched {
                     Err(error) => Err(error),
                     Ok((path, guard)) => {
-                        return read_on_thread(outlet, move |outlet| {
+                        return read_on_thread(sender, move |sender| {
                             let _guard = guard;
-                            duckdb::read_file(&base, &path, FileFormat::Parquet, outlet)
+                            duckdb::read_file(&endpoint, &path, FileFormat::Parquet, sender)
                         })
                         .await;
                     }
                 }
             }
-            TransferSource::File(place, format, path) => match open_object(&place, None).await {
+            TransferSource::File(location, format, path) => match open_object(&location, None).await {
                 Err(error) => Err(error),
-                Ok(opened) => decode::decode_rows(opened.chunks, format, path.as_deref(), &mut outlet).await,
+                Ok(opened) => decode::decode_rows(opened.chunks, format, path.as_deref(), &mut sender).await,
             },
             TransferSource::Http(call, format, path) => {
-                web::read_response(&self.http, &call, format, path, &mut outlet).await
+                web::read_response(&self.http, &call, format, path, &mut sender).await
             }
             TransferSource::Sqlite(file, query) => {
-                return read_on_thread(outlet, move |outlet| sqlite::read_query(&file, &query, outlet)).await;
+                return read_on_thread(sender, move |sender| sqlite::read_query(&file, &query, sender)).await;
             }
-            TransferSource::Duckdb(base, query) => {
-                return read_on_thread(outlet, move |outlet| duckdb::read_query(&base, &query, outlet)).await;
+            TransferSource::Duckdb(endpoint, query) => {
+                return read_on_thread(sender, move |sender| duckdb::read_query(&endpoint, &query, sender)).await;
             }
         };
-        outlet.finish(done).await;
+        sender.finish(done).await;
     }
 
     async fn write_sink(
         &self,
         call: &Call,
-        to: TransferSink,
+        sink: TransferSink,
         mode: WriteMode,
-        inlet: RowReceiver,
+        receiver: RowReceiver,
     ) -> Result<TransferTotals, TaskError> {
-        match to {
+        match sink {
             TransferSink::Postgres(server, table) => {
                 let lease = self.pools.acquire(server, connect_timeout(call)).await?;
                 let mut unfinished = CancelOnDrop(Some(lease.canceller()));
-                let written = postgres::write_table(lease.client(), &table, mode, inlet).await;
+                let written = postgres::write_table(lease.client(), &table, mode, receiver).await;
                 unfinished.0.take();
                 let totals = written?;
                 lease.release();
                 Ok(totals)
             }
             TransferSink::Sqlite(file, table) => {
-                run_blocking(move || sqlite::write_table(&file, &table, &mode, inlet)).await
+                run_blocking(move || sqlite::write_table(&file, &table, &mode, receiver)).await
             }
-            TransferSink::Duckdb(base, table) => {
-                run_blocking(move || duckdb::write_table(&base, &table, &mode, inlet)).await
+            TransferSink::Duckdb(endpoint, table) => {
+                run_blocking(move || duckdb::write_table(&endpoint, &table, &mode, receiver)).await
             }
-            TransferSink::File(place, FileFormat::Parquet) => {
+            TransferSink::File(location, FileFormat::Parquet) => {
                 let scratch = &self.object_access.scratch_dir;
                 let (lines, draft) = (file::create_temp_path(scratch)?, file::create_temp_path(scratch)?);
-                let aside = ObjectLocation::File(lines.to_path_buf());
-                let totals = file::write_file(&aside, FileFormat::Ndjson, inlet).await?;
-                let base = self.duckdb_endpoint_at(call, None, &StopCallbacks::default());
-                let (from, into) = (lines.to_path_buf(), draft.to_path_buf());
-                run_blocking(move || duckdb::write_parquet(&base, &from, &into)).await?;
-                file::send_file(&draft, &place, FileFormat::Parquet).await?;
+                let lines_location = ObjectLocation::File(lines.to_path_buf());
+                let totals = file::write_file(&lines_location, FileFormat::Ndjson, receiver).await?;
+                let endpoint = self.duckdb_endpoint_at(call, None, &StopCallbacks::default());
+                let (source, into) = (lines.to_path_buf(), draft.to_path_buf());
+                run_blocking(move || duckdb::write_parquet(&endpoint, &source, &into)).await?;
+                file::send_file(&draft, &location, FileFormat::Parquet).await?;
                 Ok(totals)
             }
-            TransferSink::File(place, format) => file::write_file(&place, format, inlet).await,
-            TransferSink::Http(call, format) => web::send_batches(&self.http, &call, format, inlet).await,
+            TransferSink::File(location, format) => file::write_file(&location, format, receiver).await,
+            TransferSink::Http(call, format) => web::send_batches(&self.http, &call, format, receiver).await,
         }
     }
 }
@@ -296,11 +301,11 @@ impl Tool for TransferTool {
             TransferEnd::from_call(call, "source")?,
             TransferEnd::from_call(call, "target")?,
         );
-        let manner = TransferOptions::from_call(call, &target)?;
+        let options = TransferOptions::from_call(call, &target)?;
         let stops = StopCallbacks::default();
-        let from = self.open_source(call, &source, &stops).await?;
-        let to = self.open_sink(call, &target, &stops, &manner).await?;
-        let work = self.run_transfer(call, from, to, manner);
+        let source = self.open_source(call, &source, &stops).await?;
+        let sink = self.open_sink(call, &target, &stops, &options).await?;
+        let work = self.run_transfer(call, source, sink, options);
         tokio::pin!(work);
         let why = tokio::select! {
             biased;
@@ -349,12 +354,12 @@ async fn run_blocking<T: Send + 'static>(
 
 /// Runs a reader on a blocking thread.
 async fn read_on_thread(
-    mut outlet: RowSender,
+    mut sender: RowSender,
     work: impl FnOnce(&mut RowSender) -> Result<(), TaskError> + Send + 'static,
 ) {
     let work = move || {
-        let done = work(&mut outlet);
-        outlet.finish_blocking(done);
+        let done = work(&mut sender);
+        sender.finish_blocking(done);
     };
     // If the thread panics, the channel closes without a last chunk, which the target treats as a failure.
     let _ = tokio::task::spawn_blocking(work).await;

@@ -30,8 +30,8 @@ pub(super) fn end_call(of: &Call, end: &TransferEnd<'_>) -> Result<Call, TaskErr
         "credential",
         "endpoint",
     ];
-    let kept = end.fields.iter().filter(|(key, _)| !own.contains(&key.as_str()));
-    call.fields = kept
+    let fields = end.fields.iter().filter(|(key, _)| !own.contains(&key.as_str()));
+    call.fields = fields
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect::<Map<_, _>>();
     let url = end.text("url").or(end.text("endpoint")).unwrap_or_default();
@@ -50,23 +50,23 @@ pub(super) async fn read_response(
     call: &Call,
     format: Option<FileFormat>,
     path: Option<String>,
-    outlet: &mut RowSender,
+    sender: &mut RowSender,
 ) -> Result<(), TaskError> {
     let response = http.open_response(call).await?;
-    let said = response.headers().get(reqwest::header::CONTENT_TYPE);
-    let said = said
-        .and_then(|said| said.to_str().ok())
+    let content_type = response.headers().get(reqwest::header::CONTENT_TYPE);
+    let content_type = content_type
+        .and_then(|content_type| content_type.to_str().ok())
         .unwrap_or_default()
         .to_ascii_lowercase();
-    let by_type = if said.contains("ndjson") || said.contains("jsonl") {
+    let by_type = if content_type.contains("ndjson") || content_type.contains("jsonl") {
         FileFormat::Ndjson
-    } else if said.contains("csv") {
+    } else if content_type.contains("csv") {
         FileFormat::Csv
     } else {
         FileFormat::Json
     };
-    let pieces = response.bytes_stream().map_err(std::io::Error::other);
-    decode::decode_rows(Box::pin(pieces), format.unwrap_or(by_type), path.as_deref(), outlet).await
+    let chunks = response.bytes_stream().map_err(std::io::Error::other);
+    decode::decode_rows(Box::pin(chunks), format.unwrap_or(by_type), path.as_deref(), sender).await
 }
 
 /// Sends each chunk in a separate request.
@@ -74,9 +74,9 @@ pub(super) async fn send_batches(
     http: &Arc<HttpTool>,
     call: &Call,
     format: FileFormat,
-    mut inlet: RowReceiver,
+    mut receiver: RowReceiver,
 ) -> Result<TransferTotals, TaskError> {
-    while let Some(batch) = inlet.next().await? {
+    while let Some(batch) = receiver.next().await? {
         if batch.rows.is_empty() {
             continue;
         }
@@ -102,8 +102,8 @@ pub(super) async fn send_batches(
         if let Outcome::Error(failure) = outcome {
             return Err(failure
                 .error
-                .with_detail("rows_sent", inlet.totals.rows - batch.rows.len() as u64));
+                .with_detail("rows_sent", receiver.totals.rows - batch.rows.len() as u64));
         }
     }
-    Ok(inlet.totals)
+    Ok(receiver.totals)
 }

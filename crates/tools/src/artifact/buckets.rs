@@ -10,8 +10,8 @@ use crate::objects::{ObjectAccess, ObjectLocation, run_action};
 pub(super) async fn run_object_action(
     call: &Call,
     action: &str,
-    place: &ObjectLocation,
-    reach: &ObjectAccess,
+    location: &ObjectLocation,
+    access: &ObjectAccess,
 ) -> Result<Outcome, TaskError> {
     if !matches!(action, "get" | "put" | "list" | "delete") {
         return Err(unknown_action_error(action));
@@ -20,7 +20,7 @@ pub(super) async fn run_object_action(
         let message = "`slice` and `compress` are only supported for stored results, not for objects";
         return Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message));
     }
-    let mut outcome = run_action(call, action, place, reach).await?;
+    let mut outcome = run_action(call, action, location, access).await?;
     if let Outcome::Ok(success) = &mut outcome
         && let Value::Object(map) = &mut success.result
     {

@@ -8,6 +8,7 @@ use model::result_ref::IN_MEMORY_BYTES_MAX;
 use serde_json::{Value, json};
 
 use crate::regular_file::{self, FileReadError};
+use crate::value_text::plain_text;
 
 /// Reads a file: JSON as a value, anything else as text.
 pub(super) async fn get(file: &Path) -> Result<Value, TaskError> {
@@ -19,10 +20,7 @@ pub(super) async fn get(file: &Path) -> Result<Value, TaskError> {
 
 /// Writes a file atomically: text as it is, anything else as JSON. A reader sees either the old or the new content.
 pub(super) async fn put(file: &Path, data: &Value) -> Result<Value, TaskError> {
-    let text = match data {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
+    let text = plain_text(data);
     let bytes = text.len();
     let target = file.to_owned();
     let written = tokio::task::spawn_blocking(move || write_atomically(&target, text.as_bytes())).await;
@@ -52,10 +50,10 @@ pub(super) async fn list(dir: &Path) -> Result<Value, TaskError> {
         }
     }
     files.sort();
-    let shown = files
+    let listed_files = files
         .iter()
         .map(|(uri, bytes)| json!({"uri": uri, "size_bytes": bytes}));
-    Ok(json!({"data": shown.collect::<Vec<_>>(), "count": files.len()}))
+    Ok(json!({"data": listed_files.collect::<Vec<_>>(), "count": files.len()}))
 }
 
 /// Deletes a file; a missing one is not an error.

@@ -30,11 +30,11 @@ pub trait NatsBuckets: Send + Sync {
 impl NatsAddress {
     /// Parses an address; `None` if its scheme is another one.
     pub fn parse(uri: &str) -> Option<Self> {
-        let (is_object, rest) = match uri.strip_prefix("nats-kv://") {
-            Some(rest) => (false, rest),
+        let (is_object, address) = match uri.strip_prefix("nats-kv://") {
+            Some(address) => (false, address),
             None => (true, uri.strip_prefix("nats-obj://")?),
         };
-        let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
+        let (bucket, key) = address.split_once('/').unwrap_or((address, ""));
         Some(Self {
             uri: uri.to_owned(),
             is_object,

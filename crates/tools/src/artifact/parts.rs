@@ -36,8 +36,8 @@ pub(super) fn parse_slice(call: &Call) -> Result<Option<Range<u64>>, TaskError> 
 }
 
 /// Loads the value that a task refers to.
-pub(super) async fn load_value(access: &ResultAccess, bound: &BodyPath) -> Result<Value, TaskError> {
-    let reference = &bound.reference;
+pub(super) async fn load_value(access: &ResultAccess, body_path: &BodyPath) -> Result<Value, TaskError> {
+    let reference = &body_path.reference;
     if reference.meta.bytes > IN_MEMORY_BYTES_MAX {
         let message = format!(
             "stored result `{}` ({} bytes) is too large to load into memory; read some rows with `slice`, or read `_file` in a program",
@@ -50,37 +50,48 @@ pub(super) async fn load_value(access: &ResultAccess, bound: &BodyPath) -> Resul
     let bytes = access.body_store.get(reference).await;
     let bytes = bytes.map_err(|error| read_error(&error, reference))?;
     let value = results::decode_body(reference, &bytes);
-    Ok(find_path(&value, &bound.paths).cloned().unwrap_or_default())
+    Ok(find_path(&value, &body_path.paths).cloned().unwrap_or_default())
 }
 
 /// Loads some rows of a list inside a stored result without loading all of it.
-pub(super) async fn load_rows(access: &ResultAccess, bound: &BodyPath, rows: Range<u64>) -> Result<Value, TaskError> {
-    let reference = &bound.reference;
+pub(super) async fn load_rows(
+    access: &ResultAccess,
+    body_path: &BodyPath,
+    rows: Range<u64>,
+) -> Result<Value, TaskError> {
+    let reference = &body_path.reference;
     let failed = |error: results::Error| read_error(&error, reference);
-    let paths = list_paths(&bound.paths);
+    let paths = list_paths(&body_path.paths);
     let located = results::locate_value(&*access.body_store, reference, &paths)
         .await
         .map_err(failed)?;
-    let places = located.and_then(|located| located.list).ok_or_else(not_a_list_error)?;
-    let asked = rows.start..rows.end.min(places.total);
+    let offsets = located.and_then(|located| located.list).ok_or_else(not_a_list_error)?;
+    let requested = rows.start..rows.end.min(offsets.total);
     let mut data = Vec::new();
-    let mut next = asked.start;
-    let mut left = usize::try_from(IN_MEMORY_BYTES_MAX).unwrap_or(usize::MAX);
-    while next < asked.end {
-        let part = results::read_elements(&*access.body_store, reference, &places, next..asked.end, left).await;
+    let mut next = requested.start;
+    let mut remaining_bytes = usize::try_from(IN_MEMORY_BYTES_MAX).unwrap_or(usize::MAX);
+    while next < requested.end {
+        let part = results::read_elements(
+            &*access.body_store,
+            reference,
+            &offsets,
+            next..requested.end,
+            remaining_bytes,
+        )
+        .await;
         let part = part.map_err(failed)?;
         next += part.len() as u64;
-        left = left.saturating_sub(part.iter().map(|row| row.to_string().len()).sum());
+        remaining_bytes = remaining_bytes.saturating_sub(part.iter().map(|row| row.to_string().len()).sum());
         data.extend(part);
-        if left == 0 && next < asked.end {
+        if remaining_bytes == 0 && next < requested.end {
             let message = format!(
                 "rows {}..{} exceed the limit of {IN_MEMORY_BYTES_MAX} bytes; request fewer",
-                asked.start, asked.end
+                requested.start, requested.end
             );
             return Err(TaskError::new(ErrorKind::Storage, "BODY_TOO_LARGE", message));
         }
     }
-    Ok(json!({"data": data, "from": asked.start, "to": next.max(asked.start), "total": places.total}))
+    Ok(json!({"data": data, "from": requested.start, "to": next.max(requested.start), "total": offsets.total}))
 }
 
 /// Some rows of a list in memory.
@@ -88,8 +99,8 @@ pub(super) fn slice_list(value: &Value, rows: Range<u64>) -> Result<Value, TaskE
     let list = find_path(value, &list_paths(&[Vec::new()]))
         .and_then(Value::as_array)
         .ok_or_else(not_a_list_error)?;
-    let place = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(list.len());
-    let (from, to) = (place(rows.start), place(rows.end));
+    let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(list.len());
+    let (from, to) = (index(rows.start), index(rows.end));
     Ok(json!({"data": list[from..to], "from": from, "to": to, "total": list.len()}))
 }
 

@@ -35,7 +35,7 @@ impl ReferenceResolver for FakeReferences {
 }
 
 async fn store_value(dir: &Path, value: &Value) -> (ResultWriter, ResultRef) {
-    let keeper = ResultWriter {
+    let writer = ResultWriter {
         store: Arc::new(DirBodyStore::open(dir).unwrap()),
         control: ResultControl::default(),
         uri: "noetl://execution/7/step/s/task/t/run/1.1/attempt/1".to_owned(),
@@ -43,20 +43,20 @@ async fn store_value(dir: &Path, value: &Value) -> (ResultWriter, ResultRef) {
         missing_paths: results::MissingPaths::default(),
     };
     let text = value.to_string();
-    let reference = keeper.write(&mut text.as_bytes()).await.unwrap();
-    (keeper, reference)
+    let reference = writer.write(&mut text.as_bytes()).await.unwrap();
+    (writer, reference)
 }
 
 async fn run_artifact(dir: &TempDir, fields: Value, body: &Value) -> Outcome {
-    let (keeper, reference) = store_value(dir.path(), body).await;
+    let (writer, reference) = store_value(dir.path(), body).await;
     let mut call = build_call("artifact", fields, json!({}));
     call.site.base_dir = dir.path().to_owned();
     call.access = Some(ResultAccess {
-        body_store: keeper.store.clone(),
+        body_store: writer.store.clone(),
         resolver: Arc::new(FakeReferences(reference)),
         execution: ExecutionId(7),
     });
-    call.result_writer = Some(keeper);
+    call.result_writer = Some(writer);
     let reach = ObjectAccess {
         forbidden: vec![dir.path().join("noetl.db")],
         guard: Arc::new(crate::http::AddressGuard {
@@ -73,34 +73,35 @@ async fn stored_reference(dir: &TempDir, body: &Value) -> ResultRef {
 }
 
 #[tokio::test]
-async fn a_body_comes_back_by_reference_by_address_and_by_the_short_shape() {
+async fn a_body_is_read_by_reference_address_or_short_form() {
     let dir = TempDir::new().unwrap();
     let body = json!({"rows": [1, 2, 3]});
-    let found = stored_reference(&dir, &body).await;
-    let short = json!({"store": "file", "key": found.uri, "size": found.meta.bytes, "checksum": found.meta.sha256});
+    let reference = stored_reference(&dir, &body).await;
+    let short =
+        json!({"store": "file", "key": reference.uri, "size": reference.meta.bytes, "checksum": reference.meta.sha256});
     for fields in [
-        json!({"ref": found}),
-        json!({"ref": found.uri}),
-        json!({"uri": found.uri}),
+        json!({"ref": reference}),
+        json!({"ref": reference.uri}),
+        json!({"uri": reference.uri}),
         json!({"ref": short}),
-        json!({"ref": {"ref": found.uri}}),
+        json!({"ref": {"ref": reference.uri}}),
     ] {
         let got = expect_result(run_artifact(&dir, fields, &body).await);
         assert_eq!(got["data"], body);
-        assert_eq!(got["uri"], found.uri);
-        assert_eq!(got["size_bytes"], found.meta.bytes);
+        assert_eq!(got["uri"], reference.uri);
+        assert_eq!(got["size_bytes"], reference.meta.bytes);
     }
     let small = run_artifact(&dir, json!({"uri": "noetl://execution/7/result/small"}), &body);
     assert_eq!(expect_result(small.await)["data"], json!({"n": 1}));
 }
 
 #[tokio::test]
-async fn rows_are_cut_out_of_bodies_and_of_values_at_hand() {
+async fn rows_are_selected_from_bodies_and_inline_values() {
     let dir = TempDir::new().unwrap();
     let body = json!({"status_code": 200, "data": [0, 10, 20, 30]});
-    let found = stored_reference(&dir, &body).await;
+    let reference = stored_reference(&dir, &body).await;
     for slice in [json!([1, 3]), json!("1..3"), json!("1:3")] {
-        let got = expect_result(run_artifact(&dir, json!({"ref": found, "slice": slice}), &body).await);
+        let got = expect_result(run_artifact(&dir, json!({"ref": reference, "slice": slice}), &body).await);
         assert_eq!(got["data"], json!([10, 20]));
         assert_eq!(
             (&got["from"], &got["to"], &got["total"]),
@@ -109,23 +110,23 @@ async fn rows_are_cut_out_of_bodies_and_of_values_at_hand() {
         let got = expect_result(run_artifact(&dir, json!({"ref": [0, 10, 20], "slice": slice}), &body).await);
         assert_eq!(got["data"], json!([10, 20]));
     }
-    let open = run_artifact(&dir, json!({"ref": found, "slice": "2.."}), &body).await;
+    let open = run_artifact(&dir, json!({"ref": reference, "slice": "2.."}), &body).await;
     assert_eq!(expect_result(open)["data"], json!([20, 30]));
     let bound = BodyPath {
-        reference: found.clone(),
+        reference: reference.clone(),
         paths: vec![vec![PathSegment::Key("data".to_owned())]],
     };
     let field = Call::body_path_field(&bound);
     let got = expect_result(run_artifact(&dir, json!({"ref": field}), &body).await);
     assert_eq!(got["data"], json!([0, 10, 20, 30]));
     for wrong in [json!("x"), json!([3, 1]), json!(1)] {
-        let outcome = run_artifact(&dir, json!({"ref": found, "slice": wrong}), &body).await;
+        let outcome = run_artifact(&dir, json!({"ref": reference, "slice": wrong}), &body).await;
         assert_eq!(expect_error(&outcome).code, "TOOL_INPUT");
     }
 }
 
 #[tokio::test]
-async fn what_is_put_is_a_body_whatever_its_size() {
+async fn a_put_always_stores_a_body() {
     let dir = TempDir::new().unwrap();
     let outcome = run_artifact(&dir, json!({"action": "put", "data": {"n": 1}}), &json!(0)).await;
     let Outcome::Ok(success) = outcome else {
@@ -152,14 +153,14 @@ async fn files_are_written_read_listed_and_deleted() {
     assert_eq!(listed["count"], 1);
     let deleted = run_artifact(&dir, json!({"action": "delete", "uri": uri}), &json!(0)).await;
     assert_eq!(expect_result(deleted)["deleted"], true);
-    let gone = run_artifact(&dir, json!({"uri": uri}), &json!(0)).await;
-    assert_eq!(expect_error(&gone).code, "FILE_NOT_FOUND");
+    let missing = run_artifact(&dir, json!({"uri": uri}), &json!(0)).await;
+    assert_eq!(expect_error(&missing).code, "FILE_NOT_FOUND");
     let own = run_artifact(&dir, json!({"uri": "file://noetl.db"}), &json!(0)).await;
     assert_eq!(expect_error(&own).code, "DATABASE_FORBIDDEN");
 }
 
 #[tokio::test]
-async fn a_run_lists_its_bodies_and_gives_up_only_its_own() {
+async fn a_run_lists_its_bodies_and_releases_only_its_own() {
     let dir = TempDir::new().unwrap();
     let body = json!([1]);
     let listed = expect_result(run_artifact(&dir, json!({"action": "list"}), &body).await);
@@ -174,7 +175,7 @@ async fn a_run_lists_its_bodies_and_gives_up_only_its_own() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_reached_or_is_gone_is_an_error_with_its_code() {
+async fn an_unavailable_result_is_an_error_with_its_code() {
     let dir = TempDir::new().unwrap();
     let body = json!([1]);
     for (uri, code) in [
@@ -191,10 +192,10 @@ async fn what_cannot_be_reached_or_is_gone_is_an_error_with_its_code() {
     assert_eq!(expect_error(&outcome).code, "STORE_NOT_CONFIGURED");
     let outcome = run_artifact(&dir, json!({"uri": "nowhere"}), &body).await;
     assert_eq!(expect_error(&outcome).code, "REFERENCE_INVALID");
-    let mut gone = stored_reference(&dir, &body).await;
-    gone.meta.sha256 = "ab".repeat(32);
-    gone.expires_at = Some(model::time::Time(0));
-    let outcome = run_artifact(&dir, json!({"ref": gone}), &body).await;
+    let mut missing = stored_reference(&dir, &body).await;
+    missing.meta.sha256 = "ab".repeat(32);
+    missing.expires_at = Some(model::time::Time(0));
+    let outcome = run_artifact(&dir, json!({"ref": missing}), &body).await;
     assert_eq!(expect_error(&outcome).code, "REFERENCE_NOT_AVAILABLE");
     assert!(expect_error(&outcome).message.contains("expired"), "{outcome:?}");
     let outcome = run_artifact(&dir, json!({"action": "burn"}), &body).await;
@@ -202,7 +203,7 @@ async fn what_cannot_be_reached_or_is_gone_is_an_error_with_its_code() {
 }
 
 #[tokio::test]
-async fn a_bucket_is_not_reached_by_another_way() {
+async fn blocked_bucket_endpoints_are_rejected() {
     let dir = TempDir::new().unwrap();
     let body = json!([1]);
     let s3 = json!({"access_key_id": "a", "secret_access_key": "b"});
@@ -233,16 +234,16 @@ async fn a_bucket_is_not_reached_by_another_way() {
 }
 
 #[tokio::test]
-async fn a_bucket_that_sends_elsewhere_is_not_followed() {
+async fn redirects_of_buckets_are_not_followed() {
     use std::sync::atomic::{AtomicU32, Ordering};
     let hits = Arc::new(AtomicU32::new(0));
     let counted = hits.clone();
-    let elsewhere = move || {
+    let redirect_target = move || {
         counted.fetch_add(1, Ordering::SeqCst);
         std::future::ready("secret")
     };
     let app = axum::Router::new()
-        .route("/elsewhere", axum::routing::any(elsewhere))
+        .route("/elsewhere", axum::routing::any(redirect_target))
         .fallback(|| std::future::ready(axum::response::Redirect::temporary("/elsewhere")));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use model::outcome::{ErrorKind, Outcome, Success, TaskError};
+use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::result_ref::ResultRef;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::nats_address::NatsBuckets;
 use super::target::ArtifactTarget;
 use super::{buckets, files, parts};
-use crate::call::{Call, LogSink, ResultAccess, Tool, ToolResult, store_error, within_limit};
+use crate::call::{Call, LogSink, ResultAccess, Tool, ToolResult, store_error, stored_outcome, within_limit};
 use crate::kind_not_built::kind_not_built_error;
 use crate::objects::{ObjectAccess, check_allowed};
 
@@ -39,8 +39,8 @@ impl ArtifactTool {
                 &self.object_access.forbidden,
             )?)),
             Some(ArtifactTarget::Object(address)) => {
-                let place = address.open(call.field("auth"), &self.object_access).await?;
-                return buckets::run_object_action(call, action, &place, &self.object_access).await;
+                let location = address.open(call.field("auth"), &self.object_access).await?;
+                return buckets::run_object_action(call, action, &location, &self.object_access).await;
             }
             Some(ArtifactTarget::Nats(address)) => {
                 let buckets = self.nats_buckets.as_ref();
@@ -138,21 +138,18 @@ async fn put(call: &Call, target: Option<ArtifactTarget>) -> Result<Outcome, Tas
             Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with_detail("key", "uri"))
         }
         None => {
-            let mut keeper = call.result_writer.clone().ok_or_else(no_access_error)?;
+            let mut writer = call.result_writer.clone().ok_or_else(no_access_error)?;
             if let Some(compression) = compression {
-                keeper.control.compression = Some(compression.into());
+                writer.control.compression = Some(compression.into());
             }
             let text = data.to_string();
-            let kept = keeper.write(&mut text.as_bytes()).await;
-            let mut reference = kept.map_err(|error| store_error(&error))?;
+            let written = writer.write(&mut text.as_bytes()).await;
+            let mut reference = written.map_err(|error| store_error(&error))?;
             let bytes = reference.meta.bytes;
             let uri = reference.uri.clone();
             reference.extracted.insert("uri".to_owned(), uri.into());
             reference.extracted.insert("size_bytes".to_owned(), bytes.into());
-            Ok(Outcome::Ok(Success {
-                reference: Some(Box::new(reference)),
-                ..Success::default()
-            }))
+            Ok(stored_outcome(reference))
         }
     }
 }

@@ -15,14 +15,14 @@ const DEPTH_MAX: usize = 120;
 /// Remaining memory for a result.
 pub(crate) struct ResultBudget {
     language: Language,
-    bytes_left: usize,
+    remaining_bytes: usize,
 }
 
 impl ResultBudget {
     pub(crate) fn new(language: Language) -> Self {
         Self {
             language,
-            bytes_left: RESULT_BYTES_MAX,
+            remaining_bytes: RESULT_BYTES_MAX,
         }
     }
 
@@ -31,11 +31,11 @@ impl ResultBudget {
         if depth > DEPTH_MAX {
             return Err(self.exceeded_error(&format!("is nested deeper than {DEPTH_MAX} levels")));
         }
-        let Some(left) = self.bytes_left.checked_sub(VALUE_BYTES + text_bytes) else {
+        let Some(remaining) = self.remaining_bytes.checked_sub(VALUE_BYTES + text_bytes) else {
             let mebibytes = RESULT_BYTES_MAX / 1024 / 1024;
             return Err(self.exceeded_error(&format!("takes more than {mebibytes} MiB of memory")));
         };
-        self.bytes_left = left;
+        self.remaining_bytes = remaining;
         Ok(())
     }
 

@@ -77,10 +77,10 @@ fn data_bytes() -> u64 {
 
 /// Limits the memory of this process. If the system does not support it, only the time limit applies.
 fn limit_memory(initial: u64) {
-    let most = Some(initial + processes::MEMORY_BYTES_MAX);
+    let maximum = Some(initial + processes::MEMORY_BYTES_MAX);
     let limit = rustix::process::Rlimit {
-        current: most,
-        maximum: most,
+        current: maximum,
+        maximum,
     };
     if let Err(error) = rustix::process::setrlimit(rustix::process::Resource::Data, limit) {
         tracing::warn!(%error, "failed to limit the memory of the evaluation process");

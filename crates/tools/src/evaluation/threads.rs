@@ -55,7 +55,7 @@ where
     T: Send + 'static,
     W: FnOnce() -> Result<T, TaskError> + Send + 'static,
 {
-    let (answer, done) = oneshot::channel();
+    let (reply, done) = oneshot::channel();
     assign_job(
         language,
         Box::new(move || {
@@ -66,7 +66,7 @@ where
                 ThreadReuse::End
             };
             // The evaluation may have been cancelled.
-            let _ = answer.send(result);
+            let _ = reply.send(result);
             afterwards
         }),
     )?;
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_thread_that_broke_is_an_error_and_the_next_work_finds_another() {
+    async fn a_panic_is_an_error_and_the_next_evaluation_uses_another_thread() {
         let error = run_on_thread::<(), _>(|| panic!("a broken interpreter"), Language::Jq)
             .await
             .expect_err("the work panicked");

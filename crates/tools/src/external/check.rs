@@ -22,8 +22,8 @@ impl KindManifest {
 
     /// Errors in the values of a call.
     pub(crate) fn find_field_problems(&self, fields: &serde_json::Map<String, Value>) -> Vec<String> {
-        let given = fields.iter().filter(|(_, value)| !value.is_null());
-        let mut faults: Vec<String> = given
+        let present = fields.iter().filter(|(_, value)| !value.is_null());
+        let mut faults: Vec<String> = present
             .filter_map(|(key, value)| self.find_problem(key, Some(value)))
             .collect();
         faults.extend(self.find_missing_keys(|key| fields.get(key).is_some_and(|value| !value.is_null())));
@@ -34,7 +34,7 @@ impl KindManifest {
         if key == "auth" {
             return None;
         }
-        let Some(known) = self.keys.get(key) else {
+        let Some(schema) = self.keys.get(key) else {
             let keys: Vec<&str> = self.keys.keys().map(String::as_str).collect();
             let keys = if keys.is_empty() {
                 "none".to_owned()
@@ -44,14 +44,14 @@ impl KindManifest {
             return Some(format!("kind `{}` has no key `{key}` (its keys: {keys})", self.name));
         };
         let value = value?;
-        let is_right = known.type_.accepts(value);
-        let wanted = known.type_.description();
+        let is_right = schema.type_.accepts(value);
+        let wanted = schema.type_.description();
         (!is_right).then(|| format!("`{key}` of kind `{}` must be {wanted}", self.name))
     }
 
-    fn find_missing_keys(&self, is_given: impl Fn(&str) -> bool) -> Vec<String> {
+    fn find_missing_keys(&self, is_present: impl Fn(&str) -> bool) -> Vec<String> {
         let required = self.keys.iter().filter(|(_, key)| key.required);
-        let missing = required.filter(|(name, _)| !is_given(name));
+        let missing = required.filter(|(name, _)| !is_present(name));
         missing
             .map(|(name, _)| format!("kind `{}` requires `{name}`", self.name))
             .collect()

@@ -104,15 +104,15 @@ pub fn load_manifests(dir: &Path) -> Result<Vec<KindManifest>, ManifestError> {
         }
     }
     files.sort();
-    let mut found: BTreeMap<String, KindManifest> = BTreeMap::new();
+    let mut manifests: BTreeMap<String, KindManifest> = BTreeMap::new();
     for file in files {
         let manifest = KindManifest::load(&file)?;
         let name = manifest.name.clone();
-        if found.insert(name.clone(), manifest).is_some() {
+        if manifests.insert(name.clone(), manifest).is_some() {
             return Err(ManifestError::Duplicate(file, name));
         }
     }
-    Ok(found.into_values().collect())
+    Ok(manifests.into_values().collect())
 }
 
 impl KindManifest {

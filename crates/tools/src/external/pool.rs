@@ -33,18 +33,18 @@ impl ProcessPool {
 
     /// Returns an idle process, or starts a new one.
     pub(super) fn check_out(&self, manifest: &KindManifest) -> Result<ToolProcess, StartError> {
-        while let Some(mut peer) = self.take_idle() {
-            if peer.is_ready() {
-                return Ok(peer);
+        while let Some(mut process) = self.take_idle() {
+            if process.is_ready() {
+                return Ok(process);
             }
         }
         ToolProcess::start(manifest, &self.env)
     }
 
     /// Returns a process to the pool.
-    pub(super) fn check_in(&self, peer: ToolProcess) {
+    pub(super) fn check_in(&self, process: ToolProcess) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.push(peer);
+        idle.push(process);
     }
 
     fn take_idle(&self) -> Option<ToolProcess> {

@@ -25,7 +25,7 @@ const LINE_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Maximum size of a call's log.
 const LOG_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Time that a process gets to respond to a cancellation before it is killed.
+/// Time for a process to respond to a cancellation before it is killed.
 const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
 /// A process that can run calls.
@@ -74,40 +74,40 @@ impl ToolProcess {
         self.buffer.is_empty() && matches!(self.group.child.try_wait(), Ok(None))
     }
 
-    /// Runs one call. The process can be reused only after `ProcessReply::Answered`.
+    /// Runs one call. The process can be reused only after `ProcessReply::Completed`.
     pub(super) async fn run(&mut self, call: &Call, stop: &CancellationToken, log: &dyn LogSink) -> ProcessReply {
         self.calls += 1;
         let id = self.calls;
-        let asked = CallLine {
+        let call_line = CallLine {
             id,
             call: Some(CallBody::from_call(call)),
             cancel: false,
         };
-        let mut talk = CallTranscript::new(log);
+        let mut transcript = CallTranscript::new(log);
         let reply = tokio::select! {
             biased;
-            reply = self.exchange(&asked, &mut talk) => reply,
+            reply = self.exchange(&call_line, &mut transcript) => reply,
             () = stop.cancelled() => ProcessReply::Stopped,
             limit = wait_for_timeout(call.timeout.total) => ProcessReply::TimedOut(limit),
         };
         let reply = match reply {
-            ProcessReply::Stopped | ProcessReply::TimedOut(_) => self.cancel(id, reply, &mut talk).await,
+            ProcessReply::Stopped | ProcessReply::TimedOut(_) => self.cancel(id, reply, &mut transcript).await,
             reply => reply,
         };
-        self.group.stderr.drain(&mut talk.stderr, LogStream::Stderr, log);
-        talk.finish();
+        self.group.stderr.drain(&mut transcript.stderr, LogStream::Stderr, log);
+        transcript.finish();
         reply
     }
 
     /// Cancels the call. If the process still returns a successful outcome, that counts and the process is kept.
-    async fn cancel(&mut self, id: u64, reply: ProcessReply, talk: &mut CallTranscript<'_>) -> ProcessReply {
-        let asked = CallLine {
+    async fn cancel(&mut self, id: u64, reply: ProcessReply, transcript: &mut CallTranscript<'_>) -> ProcessReply {
+        let call_line = CallLine {
             id,
             call: None,
             cancel: true,
         };
-        let answer = tokio::time::timeout(CANCEL_GRACE, self.exchange(&asked, talk)).await;
-        match answer {
+        let late_reply = tokio::time::timeout(CANCEL_GRACE, self.exchange(&call_line, transcript)).await;
+        match late_reply {
             Ok(ProcessReply::Completed(outcome)) if outcome.is_ok() => ProcessReply::Completed(outcome),
             _ => {
                 self.group.kill();
@@ -116,22 +116,19 @@ impl ToolProcess {
         }
     }
 
-    async fn exchange(&mut self, asked: &CallLine<'_>, talk: &mut CallTranscript<'_>) -> ProcessReply {
+    async fn exchange(&mut self, call_line: &CallLine<'_>, transcript: &mut CallTranscript<'_>) -> ProcessReply {
         let Self {
-            group,
-            stdin,
-            buffer: held,
-            ..
+            group, stdin, buffer, ..
         } = self;
-        let line = to_json_line(asked);
+        let line = to_json_line(call_line);
         let sending = async { stdin.write_all(&line).await };
         tokio::pin!(sending);
         let mut is_sent = false;
         loop {
-            if let Some(reply) = next_reply(held, asked.id, talk) {
+            if let Some(reply) = next_reply(buffer, call_line.id, transcript) {
                 return reply;
             }
-            if held.len() > LINE_BYTES_MAX {
+            if buffer.len() > LINE_BYTES_MAX {
                 return ProcessReply::Malformed(format!("a line longer than {LINE_BYTES_MAX} bytes"));
             }
             tokio::select! {
@@ -140,14 +137,14 @@ impl ToolProcess {
                     Err(_) => return ProcessReply::Died,
                 },
                 () = group.stdout.wait_readable() => {
-                    group.stdout.read_ready(held);
+                    group.stdout.read_ready(buffer);
                     if !group.stdout.is_open() {
                         return ProcessReply::Died;
                     }
                 }
                 () = group.stderr.wait_readable() => {
-                    let capture = talk.stderr.get_or_insert_with(|| OutputCapture::new(LogStream::Stderr));
-                    group.stderr.capture_ready(capture, talk.log);
+                    let capture = transcript.stderr.get_or_insert_with(|| OutputCapture::new(LogStream::Stderr));
+                    group.stderr.capture_ready(capture, transcript.log);
                 }
             }
         }
@@ -155,25 +152,25 @@ impl ToolProcess {
 }
 
 /// Reply in the lines received so far, if complete.
-fn next_reply(held: &mut Vec<u8>, id: u64, talk: &mut CallTranscript<'_>) -> Option<ProcessReply> {
-    while let Some(end) = held.iter().position(|byte| *byte == b'\n') {
-        let line: Vec<u8> = held.drain(..=end).collect();
+fn next_reply(buffer: &mut Vec<u8>, id: u64, transcript: &mut CallTranscript<'_>) -> Option<ProcessReply> {
+    while let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
+        let line: Vec<u8> = buffer.drain(..=end).collect();
         if line.iter().all(u8::is_ascii_whitespace) {
             continue;
         }
-        let answered: ReplyLine = match serde_json::from_slice(&line) {
-            Ok(answered) => answered,
+        let line: ReplyLine = match serde_json::from_slice(&line) {
+            Ok(line) => line,
             Err(error) => return Some(ProcessReply::Malformed(describe_line_error(&line, &error))),
         };
-        if answered.id != id {
-            let message = format!("a response to call {} during call {id}", answered.id);
+        if line.id != id {
+            let message = format!("a response to call {} during call {id}", line.id);
             return Some(ProcessReply::Malformed(message));
         }
-        match (answered.outcome, answered.log) {
-            (Some(told), _) => return Some(ProcessReply::Completed(Box::new(told.into_outcome()))),
+        match (line.outcome, line.log) {
+            (Some(outcome), _) => return Some(ProcessReply::Completed(Box::new(outcome.into_outcome()))),
             (None, Some(logged)) => {
                 let (stream, text) = logged.stream_and_text();
-                talk.log_line(stream, text);
+                transcript.log_line(stream, text);
             }
             (None, None) => {
                 let message = "a line with neither `log` nor `outcome`".to_owned();
@@ -189,8 +186,8 @@ fn describe_line_error(line: &[u8], error: &serde_json::Error) -> String {
     format!("`{}`, which is not a valid response: {error}", text.trim_end())
 }
 
-fn to_json_line(asked: &impl Serialize) -> Vec<u8> {
-    let mut line = serde_json::to_vec(asked).expect("a call serializes to JSON");
+fn to_json_line(call_line: &impl Serialize) -> Vec<u8> {
+    let mut line = serde_json::to_vec(call_line).expect("a call serializes to JSON");
     line.push(b'\n');
     line
 }

@@ -110,11 +110,11 @@ impl ReplyOutcome {
             Self::Error { error } => {
                 let code = error.code.filter(|code| is_valid_code(code));
                 let code = code.unwrap_or_else(|| "TOOL_FAILED".to_owned());
-                let told = TaskError::new(error.kind, code, error.message);
+                let task_error = TaskError::new(error.kind, code, error.message);
                 Outcome::error(TaskError {
-                    retryable: error.retryable.unwrap_or(told.retryable),
+                    retryable: error.retryable.unwrap_or(task_error.retryable),
                     details: error.details,
-                    ..told
+                    ..task_error
                 })
             }
         }

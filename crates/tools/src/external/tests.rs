@@ -19,27 +19,27 @@ const PROGRAM: &str = r#"
 import json, os, sys, time
 held = None
 for line in sys.stdin:
-    asked = json.loads(line)
-    n = asked["id"]
-    def say(**what):
+    request = json.loads(line)
+    n = request["id"]
+    def send(**what):
         print(json.dumps({"id": n, **what}), flush=True)
-    if asked.get("cancel"):
+    if request.get("cancel"):
         if held == "late":
-            say(outcome={"status": "ok", "result": "late"})
+            send(outcome={"status": "ok", "result": "late"})
         continue
-    call = asked["call"]
+    call = request["call"]
     what = held = call["fields"].get("do")
     if what == "echo":
-        say(outcome={"status": "ok", "result": {"call": call, "pid": os.getpid()}})
+        send(outcome={"status": "ok", "result": {"call": call, "pid": os.getpid()}})
     elif what == "log":
-        say(log="one")
-        say(log={"stream": "stderr", "text": "two"})
+        send(log="one")
+        send(log={"stream": "stderr", "text": "two"})
         print("three", file=sys.stderr, flush=True)
-        say(outcome={"status": "ok"})
+        send(outcome={"status": "ok"})
     elif what == "fail":
-        say(outcome={"status": "error", "error": {"kind": "rate_limit", "code": "CRM_BUSY", "message": "later", "wait": 5}})
+        send(outcome={"status": "error", "error": {"kind": "rate_limit", "code": "CRM_BUSY", "message": "later", "wait": 5}})
     elif what == "odd":
-        say(outcome={"status": "error", "error": {"code": "not a code", "message": "odd"}})
+        send(outcome={"status": "error", "error": {"code": "not a code", "message": "odd"}})
     elif what == "die":
         os._exit(3)
     elif what == "babble":
@@ -47,11 +47,11 @@ for line in sys.stdin:
     elif what == "stray":
         print(json.dumps({"id": 99, "outcome": {"status": "ok"}}), flush=True)
     elif what == "mute":
-        say(nothing=1)
+        send(nothing=1)
     elif what == "wait":
-        say(log="waiting")
+        send(log="waiting")
     elif what == "late":
-        say(log="waiting")
+        send(log="waiting")
 "#;
 
 fn external_tool() -> ExternalTool {
@@ -68,7 +68,7 @@ fn call_doing(what: &str) -> Call {
 }
 
 #[tokio::test]
-async fn a_call_goes_out_whole_and_its_process_stays_warm() {
+async fn a_call_is_sent_with_all_its_fields_and_its_process_is_reused() {
     let tool = external_tool();
     let mut call = call_doing("echo");
     call.idempotency_key = "key".into();
@@ -87,7 +87,7 @@ async fn a_call_goes_out_whole_and_its_process_stays_warm() {
 }
 
 #[tokio::test]
-async fn what_it_logs_is_logged() {
+async fn log_lines_of_a_process_are_logged() {
     let lines = RecordedLogLines::default();
     let outcome = external_tool()
         .call(call_doing("log"), CancellationToken::new(), &lines)
@@ -100,7 +100,7 @@ async fn what_it_logs_is_logged() {
 }
 
 #[tokio::test]
-async fn a_failure_is_what_it_says() {
+async fn a_failed_call_returns_the_error_of_the_process() {
     let outcome = run_tool(&external_tool(), call_doing("fail")).await;
     let failed = expect_error(&outcome);
     assert_eq!((failed.kind, failed.code.as_str()), (ErrorKind::RateLimit, "CRM_BUSY"));
@@ -110,7 +110,7 @@ async fn a_failure_is_what_it_says() {
 }
 
 #[tokio::test]
-async fn every_way_not_to_answer_is_coded_and_the_next_call_works() {
+async fn every_missing_response_has_a_code_and_the_next_call_works() {
     let tool = external_tool();
     for (what, wanted) in [
         ("die", "TOOL_DIED"),
@@ -154,7 +154,7 @@ async fn run_stopped(tool: &ExternalTool, what: &str) -> Outcome {
 }
 
 #[tokio::test]
-async fn one_that_is_cancelled_may_still_answer_and_is_killed_otherwise() {
+async fn a_cancelled_process_may_still_respond_and_is_killed_otherwise() {
     let tool = external_tool();
     assert_eq!(expect_result(run_stopped(&tool, "late").await), "late");
     assert_eq!(
@@ -164,8 +164,8 @@ async fn one_that_is_cancelled_may_still_answer_and_is_killed_otherwise() {
 }
 
 #[tokio::test]
-async fn keys_are_held_to_the_manifest() {
-    for (fields, word) in [
+async fn keys_are_checked_against_the_manifest() {
+    for (fields, phrase) in [
         (json!({}), "requires `do`"),
         (json!({"do": 1}), "must be text"),
         (json!({"do": "echo", "many": "x"}), "must be a number"),
@@ -174,7 +174,7 @@ async fn keys_are_held_to_the_manifest() {
         let outcome = run_tool(&external_tool(), build_call("x-test", fields, json!({}))).await;
         assert_eq!(expect_error(&outcome).code, "TOOL_INPUT");
         assert!(
-            expect_error(&outcome).message.contains(word),
+            expect_error(&outcome).message.contains(phrase),
             "{}",
             expect_error(&outcome).message
         );
@@ -182,7 +182,7 @@ async fn keys_are_held_to_the_manifest() {
 }
 
 #[tokio::test]
-async fn no_more_processes_run_than_the_manifest_says() {
+async fn the_manifest_limits_the_number_of_processes() {
     let tool = Arc::new(external_tool());
     let calls = (0..20).map(|_| {
         let tool = tool.clone();
@@ -200,18 +200,18 @@ async fn no_more_processes_run_than_the_manifest_says() {
 }
 
 #[test]
-fn a_directory_of_manifests_is_read_and_its_mistakes_are_named() {
+fn manifests_in_a_directory_are_read_and_errors_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     let good = "name = 'x-a'\ncommand = ['./a']\nversion = '1'\n";
     std::fs::create_dir(dir.path().join("a")).unwrap();
     std::fs::write(dir.path().join("a/tool.toml"), good).unwrap();
     std::fs::write(dir.path().join("b.toml"), good.replace("x-a", "x-b")).unwrap();
     std::fs::write(dir.path().join("README.md"), "no manifest").unwrap();
-    let found = load_manifests(dir.path()).unwrap();
-    let names: Vec<&str> = found.iter().map(|manifest| manifest.name.as_str()).collect();
+    let manifests = load_manifests(dir.path()).unwrap();
+    let names: Vec<&str> = manifests.iter().map(|manifest| manifest.name.as_str()).collect();
     assert_eq!(names, ["x-a", "x-b"]);
-    assert_eq!(found[0].program_path(), dir.path().join("a/./a"));
-    for (text, word) in [
+    assert_eq!(manifests[0].program_path(), dir.path().join("a/./a"));
+    for (text, phrase) in [
         (good, "already"),
         ("name = 'python'\ncommand = ['a']\nversion = '1'", "must be `x-`"),
         ("name = 'x-c'\ncommand = []\nversion = '1'", "must name a program"),
@@ -219,6 +219,6 @@ fn a_directory_of_manifests_is_read_and_its_mistakes_are_named() {
     ] {
         std::fs::write(dir.path().join("c.toml"), text).unwrap();
         let message = load_manifests(dir.path()).unwrap_err().to_string();
-        assert!(message.contains(word), "{message}");
+        assert!(message.contains(phrase), "{message}");
     }
 }

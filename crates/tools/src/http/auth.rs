@@ -8,9 +8,9 @@ use serde_json::{Map, Value};
 
 use crate::auth::{auth_text, call_auth, invalid_auth_error, require_auth_text};
 use crate::call::Call;
-use crate::http::body::scalar_text;
 use crate::http::digest::DigestLogin;
 use crate::http::oauth::OauthGrant;
+use crate::value_text::text_or_empty;
 
 /// How a request is authenticated.
 #[derive(Debug, PartialEq, Eq)]
@@ -102,12 +102,12 @@ fn api_key_auth(auth: &Map<String, Value>) -> Result<HttpAuth, TaskError> {
 }
 
 fn header_auth(auth: &Map<String, Value>) -> Result<HttpAuth, TaskError> {
-    let Some(Value::Object(given)) = auth.get("headers") else {
+    let Some(Value::Object(headers)) = auth.get("headers") else {
         return Err(invalid_auth_error("`auth.headers` is required and must be a map"));
     };
-    let headers = given
+    let headers = headers
         .iter()
-        .map(|(name, value)| Ok((parse_header_name(name)?, secret_header_value(&scalar_text(value))?)));
+        .map(|(name, value)| Ok((parse_header_name(name)?, secret_header_value(&text_or_empty(value))?)));
     Ok(HttpAuth::Headers(headers.collect::<Result<_, TaskError>>()?))
 }
 

@@ -69,20 +69,20 @@ impl<'a> AuthExchange<'a> {
                 request.set_authorization(bearer_header(&token)?);
                 Ok(None)
             }
-            HttpAuth::Digest(login) if !request.has_left_origin => {
+            HttpAuth::Digest(login) if !request.is_cross_origin => {
                 let uri = match request.url.query() {
                     Some(query) => format!("{}?{query}", request.url.path()),
                     None => request.url.path().to_owned(),
                 };
-                let asked = DigestInput {
+                let input = DigestInput {
                     method: request.method.as_str(),
                     uri: &uri,
                     cnonce: &new_cnonce(),
                 };
                 let challenges = sent.response.headers().get_all(WWW_AUTHENTICATE);
                 for challenge in challenges.iter().filter_map(|value| value.to_str().ok()) {
-                    if let Some(answer) = login.response_header(challenge, &asked)? {
-                        request.set_authorization(answer);
+                    if let Some(header) = login.response_header(challenge, &input)? {
+                        request.set_authorization(header);
                         return Ok(None);
                     }
                 }

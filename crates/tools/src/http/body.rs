@@ -14,6 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 use crate::call::Call;
 use crate::objects::check_allowed;
 use crate::regular_file;
+use crate::value_text::text_or_empty;
 
 /// Mutually exclusive keys; `files` can be combined with `form` or `data`, if that is a map.
 const BODY_KEYS: [&str; 5] = ["json", "payload", "body", "data", "form"];
@@ -31,18 +32,18 @@ pub(crate) async fn build_body(
     content_type: Option<&str>,
     forbidden: &[PathBuf],
 ) -> Result<Option<RequestBody>, TaskError> {
-    let given: Vec<&str> = BODY_KEYS.into_iter().filter(|key| call.field(key).is_some()).collect();
-    if let [first, second, ..] = given[..] {
+    let present_keys: Vec<&str> = BODY_KEYS.into_iter().filter(|key| call.field(key).is_some()).collect();
+    if let [first, second, ..] = present_keys[..] {
         return Err(invalid_body_error(format!(
             "`{first}` and `{second}` are mutually exclusive: a request has one body"
         )));
     }
-    let fields = given.first().and_then(|key| call.field(key));
+    let fields = present_keys.first().and_then(|key| call.field(key));
     if let Some(files) = call.field("files") {
         let Value::Object(files) = files else {
             return Err(call.wrong_type_error("files", "a map of names to files", files));
         };
-        let fields = match (given.first(), fields) {
+        let fields = match (present_keys.first(), fields) {
             (_, None) => None,
             (_, Some(Value::Object(fields))) => Some(fields),
             (key, Some(other)) => {
@@ -53,7 +54,7 @@ pub(crate) async fn build_body(
         let parts = read_parts(call, files, fields, forbidden).await?;
         return Ok(Some(write_multipart(&parts)));
     }
-    let (Some(key), Some(value)) = (given.first(), fields) else {
+    let (Some(key), Some(value)) = (present_keys.first(), fields) else {
         return Ok(None);
     };
     let is_form = content_type.is_some_and(|t| t.starts_with("application/x-www-form-urlencoded"));
@@ -78,29 +79,25 @@ pub(crate) fn to_pairs(map: &Map<String, Value>) -> Vec<(String, String)> {
     for (name, value) in map {
         match value {
             Value::Array(items) => {
-                pairs.extend(items.iter().map(|item| (name.clone(), scalar_text(item))));
+                pairs.extend(items.iter().map(|item| (name.clone(), text_or_empty(item))));
             }
             Value::Null => {}
-            other => pairs.push((name.clone(), scalar_text(other))),
+            other => pairs.push((name.clone(), text_or_empty(other))),
         }
     }
     pairs
 }
 
-/// Text of a value, for forms, queries and headers.
-pub(crate) fn scalar_text(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Null => String::new(),
-        other => other.to_string(),
-    }
+/// Form-encodes pairs.
+pub(crate) fn encode_form<K: AsRef<str>, V: AsRef<str>>(pairs: &[(K, V)]) -> String {
+    let mut url = Url::parse("http://form/").expect("a constant URL");
+    url.query_pairs_mut().extend_pairs(pairs);
+    url.query().unwrap_or_default().to_owned()
 }
 
 fn form_body(map: &Map<String, Value>) -> RequestBody {
-    let mut url = Url::parse("http://form/").expect("a constant URL");
-    url.query_pairs_mut().extend_pairs(to_pairs(map));
     RequestBody {
-        bytes: Bytes::from(url.query().unwrap_or_default().to_owned()),
+        bytes: Bytes::from(encode_form(&to_pairs(map))),
         content_type: Some("application/x-www-form-urlencoded".to_owned()),
     }
 }
@@ -154,7 +151,7 @@ async fn read_file_part(
         let base = full.file_name().map(|n| n.to_string_lossy().into_owned());
         (bytes, base)
     } else if let Some(content) = file.get("content") {
-        (scalar_text(content).into_bytes(), None)
+        (text_or_empty(content).into_bytes(), None)
     } else if let Some(encoded) = text("content_base64") {
         let bytes = STANDARD.decode(encoded).map_err(|error| {
             invalid_body_error(format!("`files.{name}.content_base64` is not valid base64: {error}"))
@@ -208,10 +205,10 @@ fn choose_boundary(parts: &[MultipartPart]) -> String {
     loop {
         let boundary = format!("noetl-part-{number:08x}");
         let marker = boundary.as_bytes();
-        let is_taken = parts
+        let is_in_use = parts
             .iter()
             .any(|part| part.bytes.windows(marker.len()).any(|w| w == marker));
-        if !is_taken {
+        if !is_in_use {
             return boundary;
         }
         number += 1;

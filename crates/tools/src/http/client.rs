@@ -1,4 +1,4 @@
-//! Clients that keep their connections, one per way of connecting; every request of a tool goes out here.
+//! HTTP clients with connection pools, one per connection setting. All requests of tools use them.
 
 use std::collections::HashMap;
 use std::error::Error as StdError;
@@ -21,30 +21,30 @@ use crate::http::{receive, response};
 use crate::network::{CertificateAuthorities, NetworkConfig};
 use crate::registry::HttpLimits;
 
-/// What a connection depends on.
+/// Settings of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ConnectOptions {
     pub connect_timeout: Duration,
     pub verify_ssl: bool,
 }
 
-/// How long a peer may take to answer.
+/// Time limits for a server.
 #[derive(Debug, Clone, Copy)]
 pub struct PeerTimeouts {
     pub connect_options: ConnectOptions,
     pub read_timeout: Option<Duration>,
 }
 
-/// A bucket that does not take a connection by then is not there.
+/// Connect timeout for buckets.
 const BUCKET_CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A response whose body is still to be read; its turn at the host lasts as long.
+/// A response whose body is not read yet. It holds the host permit until it is dropped.
 pub struct PendingResponse {
     pub response: Response,
     pub permit: HostPermit,
 }
 
-/// All clients of a worker.
+/// HTTP clients of a worker.
 pub struct HttpClients {
     pub guard: Arc<AddressGuard>,
     pub limits: HttpLimits,
@@ -52,7 +52,7 @@ pub struct HttpClients {
     lookup: Arc<dyn HostLookup>,
     authorities: CertificateAuthorities,
     host_limiter: HostLimiter,
-    /// By the port as well, where a rule is about it: a resolver is not told the port.
+    /// The port is part of the key if a rule depends on it, because a resolver does not get the port.
     by_options: Mutex<HashMap<(ConnectOptions, Option<u16>), Client>>,
 }
 
@@ -69,14 +69,14 @@ impl HttpClients {
         }
     }
 
-    /// The same with another way of finding addresses.
+    /// Replaces the resolver.
     #[cfg(test)]
     pub(crate) fn with_lookup(mut self, lookup: Arc<dyn HostLookup>) -> Self {
         self.lookup = lookup;
         self
     }
 
-    /// How a call is sent that says nothing about it.
+    /// Time limits of calls that do not set them.
     pub fn default_timeouts(&self) -> PeerTimeouts {
         PeerTimeouts {
             connect_options: ConnectOptions {
@@ -87,33 +87,33 @@ impl HttpClients {
         }
     }
 
-    /// Sends one request, which is not redirected, to an address that may be reached.
-    pub async fn send(&self, request: &HttpRequest, pace: PeerTimeouts) -> Result<PendingResponse, TaskError> {
+    /// Sends one request to an allowed address, without following redirects.
+    pub async fn send(&self, request: &HttpRequest, timeouts: PeerTimeouts) -> Result<PendingResponse, TaskError> {
         let checked = self.guard.check_url(&request.url);
         checked.map_err(|error| blocked_error(&error))?;
-        let turn = self.host_limiter.acquire(&request.url).await;
-        let client = self.client(pace.connect_options, self.guard.relevant_port(&request.url))?;
+        let permit = self.host_limiter.acquire(&request.url).await;
+        let client = self.client(timeouts.connect_options, self.guard.relevant_port(&request.url))?;
         let mut builder = client
             .request(request.method.clone(), request.url.clone())
             .headers(request.headers.clone());
         if let Some(body) = &request.body {
             builder = builder.body(body.clone());
         }
-        let sent = match pace.read_timeout {
+        let sent = match timeouts.read_timeout {
             None => builder.send().await,
             Some(limit) => {
-                let patience = pace.connect_options.connect_timeout + limit;
-                tokio::time::timeout(patience, builder.send())
+                let total_timeout = timeouts.connect_options.connect_timeout + limit;
+                tokio::time::timeout(total_timeout, builder.send())
                     .await
                     .map_err(|_| timeout_error(limit).with_detail("phase", "read"))?
             }
         };
         let response = sent.map_err(|error| classify_error(&error))?;
         self.check_headers(response.headers())?;
-        Ok(PendingResponse { response, permit: turn })
+        Ok(PendingResponse { response, permit })
     }
 
-    /// The text at an address, for scripts.
+    /// Downloads the text of a script.
     pub(crate) async fn fetch_text(
         &self,
         url: &str,
@@ -130,7 +130,7 @@ impl HttpClients {
             let status = sent.response.status();
             if !status.is_success() {
                 let code = format!("HTTP_{}", status.as_u16());
-                let message = format!("`{url}` answered {status}");
+                let message = format!("`{url}` returned {status}");
                 return Err(TaskError::new(response::error_kind(status), code, message));
             }
             let body = receive::read_bytes(sent.response, self.limits.memory_bytes_max).await?;
@@ -143,7 +143,7 @@ impl HttpClients {
         }
     }
 
-    /// The client for these options, made on first use.
+    /// Returns the client for these options; creates it on first use.
     fn client(&self, options: ConnectOptions, port: Option<u16>) -> Result<Client, TaskError> {
         let mut clients = self.by_options.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = clients.get(&(options, port)) {
@@ -163,7 +163,7 @@ impl HttpClients {
             .connect_timeout(options.connect_timeout)
             .tls_danger_accept_invalid_certs(!options.verify_ssl)
             .redirect(redirect::Policy::none())
-            // A proxy would connect to addresses that nobody here has checked.
+            // A proxy would connect to addresses that are not checked here.
             .no_proxy()
             .http2_max_header_list_size(self.limits.header_bytes_max)
             .pool_idle_timeout(Duration::from_secs(60))
@@ -175,8 +175,8 @@ impl HttpClients {
             }))
             .build();
         built.map_err(|error| {
-            let message = format!("the http client cannot be made: {}", error_chain(&error));
-            unmade(TaskError::new(ErrorKind::Unknown, "HTTP_CLIENT", message))
+            let message = format!("cannot create the HTTP client: {}", error_chain(&error));
+            or_shortage(TaskError::new(ErrorKind::Unknown, "HTTP_CLIENT", message))
         })
     }
 
@@ -193,22 +193,22 @@ impl HttpClients {
     }
 }
 
-/// A client for a bucket: it follows no redirects, asks no proxy and connects only to what the guard lets through.
+/// Client for a bucket: follows no redirects, uses no proxy, and connects only to addresses that `guard` allows.
 pub(crate) fn guarded_client(
     guard: &Arc<AddressGuard>,
     endpoint: Option<&Url>,
-    silence_max: Duration,
+    response_timeout: Duration,
 ) -> Result<Client, TaskError> {
     install_provider();
     let built = trust(Client::builder(), &[])
         .map_err(|error| exhausted_error(&error))?
         .user_agent(concat!("noetl/", env!("CARGO_PKG_VERSION")))
-        .connect_timeout(BUCKET_CONNECT_TIMEOUT.min(silence_max))
-        .read_timeout(silence_max)
+        .connect_timeout(BUCKET_CONNECT_TIMEOUT.min(response_timeout))
+        .read_timeout(response_timeout)
         .https_only(endpoint.is_none_or(|endpoint| endpoint.scheme() == "https"))
         .redirect(redirect::Policy::none())
         .no_proxy()
-        // The size of an object is what the bucket says, not what is left of it on the way.
+        // Compression would hide the size of an object.
         .no_gzip()
         .dns_resolver(Arc::new(GuardedResolver {
             guard: guard.clone(),
@@ -217,25 +217,25 @@ pub(crate) fn guarded_client(
         }))
         .build();
     built.map_err(|error| {
-        let message = format!("the client of a bucket cannot be made: {error}");
-        unmade(TaskError::new(ErrorKind::Connection, "OBJECT_UNAVAILABLE", message))
+        let message = format!("cannot create the client for a bucket: {error}");
+        or_shortage(TaskError::new(ErrorKind::Connection, "OBJECT_UNAVAILABLE", message))
     })
 }
 
-/// The error of a client that cannot be made: the want of descriptors, if there is one.
-fn unmade(error: TaskError) -> TaskError {
+/// Returns the shortage as the error if this machine is exhausted, else `error`.
+fn or_shortage(error: TaskError) -> TaskError {
     find_shortage().as_ref().map_or(error, exhausted_error)
 }
 
 fn install_provider() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // Another part of the process may have installed one already, which serves as well.
+        // Fails if the process already has a provider, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
     });
 }
 
-/// The error of an address that may not be reached.
+/// Error of a blocked address.
 pub(crate) fn blocked_error(error: &BlockedAddress) -> TaskError {
     let remedy = match error {
         BlockedAddress::Address { .. } => {
@@ -248,10 +248,10 @@ pub(crate) fn blocked_error(error: &BlockedAddress) -> TaskError {
     TaskError::new(ErrorKind::ClientError, "HTTP_ADDRESS_BLOCKED", message)
 }
 
-/// What a client's error means to a playbook.
+/// Converts a client error to a task error.
 pub fn classify_error(error: &reqwest::Error) -> TaskError {
-    if let Some(refused) = find_source::<BlockedAddress>(error) {
-        return blocked_error(refused);
+    if let Some(blocked) = find_source::<BlockedAddress>(error) {
+        return blocked_error(blocked);
     }
     let message = error_chain(error);
     if error.is_timeout() {
@@ -266,7 +266,7 @@ pub fn classify_error(error: &reqwest::Error) -> TaskError {
     if error.is_builder() {
         return TaskError::new(ErrorKind::ClientError, "HTTP_REQUEST", message);
     }
-    // A body that breaks off is reported as undecodable too; only bytes that are wrong are not worth another try.
+    // An interrupted body is also reported as a decoding error; only invalid data is permanent.
     let is_corrupt = find_source::<std::io::Error>(error).is_some_and(|e| {
         matches!(
             e.kind(),
@@ -304,7 +304,7 @@ fn host_and_port(url: &Url) -> Option<(&str, u16)> {
     Some((url.host_str()?, url.port_or_known_default()?))
 }
 
-/// The last error in the chain of sources, without the number of the operating system.
+/// Last error in the chain of sources, without the system's error number.
 fn innermost_cause(error: &reqwest::Error) -> String {
     let mut cause: &dyn StdError = error;
     while let Some(source) = cause.source() {
@@ -316,12 +316,5 @@ fn innermost_cause(error: &reqwest::Error) -> String {
 }
 
 fn find_source<'a, T: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a T> {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(found) = error.downcast_ref::<T>() {
-            return Some(found);
-        }
-        next = error.source();
-    }
-    None
+    std::iter::successors(Some(error), |error| (*error).source()).find_map(|error| error.downcast_ref())
 }

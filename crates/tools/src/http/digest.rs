@@ -50,7 +50,7 @@ impl DigestLogin {
     pub(crate) fn response_header(
         &self,
         challenge: &str,
-        asked: &DigestInput<'_>,
+        input: &DigestInput<'_>,
     ) -> Result<Option<HeaderValue>, TaskError> {
         let Some(challenge) = DigestChallenge::parse(challenge) else {
             return Ok(None);
@@ -62,13 +62,13 @@ impl DigestLogin {
             "SHA-256" | "SHA-256-SESS" => |text| hex::encode(Sha256::digest(text)),
             _ => return Ok(None),
         };
-        let (realm, nonce, cnonce) = (&challenge.realm, &challenge.nonce, asked.cnonce);
+        let (realm, nonce, cnonce) = (&challenge.realm, &challenge.nonce, input.cnonce);
         let mut who = hash(&format!("{}:{realm}:{}", self.user, self.password));
         if is_session {
             who = hash(&format!("{who}:{nonce}:{cnonce}"));
         }
-        let what = hash(&format!("{}:{}", asked.method, asked.uri));
-        let has_auth = |qop: &String| qop.split(',').any(|word| word.trim() == "auth");
+        let what = hash(&format!("{}:{}", input.method, input.uri));
+        let has_auth = |qop: &String| qop.split(',').any(|value| value.trim() == "auth");
         let quality = match &challenge.qop {
             None => None,
             Some(qop) if has_auth(qop) => Some("auth"),
@@ -81,7 +81,7 @@ impl DigestLogin {
         let user = self.user.replace('\\', "\\\\").replace('"', "\\\"");
         let mut header = format!(
             "Digest username=\"{user}\", realm=\"{realm}\", nonce=\"{nonce}\", uri=\"{}\", response=\"{response}\", algorithm={algorithm}",
-            asked.uri
+            input.uri
         );
         if let Some(opaque) = &challenge.opaque {
             header.push_str(&format!(", opaque=\"{opaque}\""));
@@ -95,12 +95,12 @@ impl DigestLogin {
 
 impl DigestChallenge {
     fn parse(header: &str) -> Option<Self> {
-        let (scheme, mut rest) = header.trim().split_once(' ')?;
+        let (scheme, mut remaining) = header.trim().split_once(' ')?;
         if !scheme.eq_ignore_ascii_case("digest") {
             return None;
         }
         let mut challenge = Self::default();
-        while let Some((name, after)) = rest.split_once('=') {
+        while let Some((name, after)) = remaining.split_once('=') {
             let name = name.trim_matches([' ', ',']).to_ascii_lowercase();
             let (value, next) = match after.trim_start().strip_prefix('"') {
                 Some(quoted) => quoted.split_once('"')?,
@@ -115,7 +115,7 @@ impl DigestChallenge {
                 "qop" => challenge.qop = Some(value),
                 _ => {}
             }
-            rest = next;
+            remaining = next;
         }
         (!challenge.nonce.is_empty()).then_some(challenge)
     }
@@ -143,19 +143,19 @@ mod tests {
 
     fn response(challenge: &str, user: &str, password: &str, cnonce: &str) -> String {
         let login = login(user, password);
-        let asked = DigestInput {
+        let input = DigestInput {
             method: "GET",
             uri: "/dir/index.html",
             cnonce,
         };
-        let header = login.response_header(challenge, &asked).unwrap().unwrap();
+        let header = login.response_header(challenge, &input).unwrap().unwrap();
         let header = header.to_str().unwrap();
-        let (_, rest) = header.split_once("response=\"").unwrap();
-        rest.split('"').next().unwrap().to_owned()
+        let (_, remaining) = header.split_once("response=\"").unwrap();
+        remaining.split('"').next().unwrap().to_owned()
     }
 
     #[test]
-    fn the_examples_of_the_standard_come_out_as_printed_there() {
+    fn the_examples_of_the_standard_are_reproduced() {
         let old = "Digest realm=\"testrealm@host.com\", qop=\"auth,auth-int\", \
                    nonce=\"dcd98b7102dd2f0e8b11d0f600bfb0c093\", opaque=\"5ccc069c403ebaf9f0171e9517f40e41\"";
         assert_eq!(
@@ -165,12 +165,12 @@ mod tests {
         let new = "Digest realm=\"http-auth@example.org\", qop=\"auth, auth-int\", algorithm=SHA-256, \
                    nonce=\"7ypf/xlj9XXwfDPEoM4URrv/xwf94BcCAzFZH4GiTo0v\", opaque=\"FQhe/qaU925kfnzjCev0ciny7QMkPqMAFRtzCUYo5tdS\"";
         let header = login("Mufasa", "Circle of Life");
-        let asked = DigestInput {
+        let input = DigestInput {
             method: "GET",
             uri: "/dir/index.html",
             cnonce: "f2/wE4q74E6zIJEtWaHKaf5wv/H5QzzpXusqGemxURZJ",
         };
-        let header = header.response_header(new, &asked).unwrap().unwrap();
+        let header = header.response_header(new, &input).unwrap().unwrap();
         assert!(
             header
                 .to_str()
@@ -180,9 +180,9 @@ mod tests {
     }
 
     #[test]
-    fn other_challenges_are_left_alone() {
+    fn unsupported_challenges_get_no_response() {
         let login = login("u", "p");
-        let asked = DigestInput {
+        let input = DigestInput {
             method: "GET",
             uri: "/",
             cnonce: "c",
@@ -194,8 +194,8 @@ mod tests {
             "Digest nonce=\"x\", algorithm=SHA-512-256",
             "Digest nonce=\"x\", qop=\"auth-int\"",
         ] {
-            let answer = login.response_header(challenge, &asked).unwrap();
-            assert!(answer.is_none(), "{challenge}");
+            let header = login.response_header(challenge, &input).unwrap();
+            assert!(header.is_none(), "{challenge}");
         }
     }
 }

@@ -41,17 +41,17 @@ pub struct EnvelopeFields {
 
 /// Stores the result with a body from a file.
 pub async fn store_envelope(
-    around: EnvelopeFields,
-    form: BodyEncoding,
+    fields: EnvelopeFields,
+    encoding: BodyEncoding,
     spool: SpooledBody,
-    keeper: &ResultWriter,
+    writer: &ResultWriter,
 ) -> Result<ResultRef, TaskError> {
     let body = spool.into_file()?;
     let (mut text, out) = tokio::io::duplex(PIPE_BYTES);
     // The reading end is dropped when storing ends, so that the writer does not block forever.
-    let keeping = async move { keeper.write(&mut text).await };
-    let (written, kept) = tokio::join!(write_envelope(around, form, body, out), keeping);
-    match (written, kept) {
+    let keeping = async move { writer.write(&mut text).await };
+    let (written, stored) = tokio::join!(write_envelope(fields, encoding, body, out), keeping);
+    match (written, stored) {
         (_, Ok(reference)) => Ok(reference),
         (Err(error), Err(_)) if error.kind() != io::ErrorKind::BrokenPipe => Err(scratch_error(&error)),
         (_, Err(error)) => Err(store_error(&error)),
@@ -60,53 +60,53 @@ pub async fn store_envelope(
 
 /// Writes the whole JSON result.
 async fn write_envelope(
-    around: EnvelopeFields,
-    form: BodyEncoding,
+    fields: EnvelopeFields,
+    encoding: BodyEncoding,
     body: File,
     mut out: impl AsyncWrite + Unpin,
 ) -> io::Result<()> {
-    let before = Value::Object(around.before).to_string();
-    let after = Value::Object(around.after).to_string();
+    let before = Value::Object(fields.before).to_string();
+    let after = Value::Object(fields.after).to_string();
     let open = before.strip_suffix('}').unwrap_or(&before);
-    let rest = after.strip_prefix('{').unwrap_or(&after);
-    let quote = if form == BodyEncoding::Json { "" } else { "\"" };
+    let tail = after.strip_prefix('{').unwrap_or(&after);
+    let quote = if encoding == BodyEncoding::Json { "" } else { "\"" };
     out.write_all(format!("{open},\"data\":{quote}").as_bytes()).await?;
-    write_body(form, body, &mut out).await?;
-    let comma = if rest == "}" { "" } else { "," };
-    out.write_all(format!("{quote}{comma}{rest}").as_bytes()).await?;
+    write_body(encoding, body, &mut out).await?;
+    let comma = if tail == "}" { "" } else { "," };
+    out.write_all(format!("{quote}{comma}{tail}").as_bytes()).await?;
     out.shutdown().await
 }
 
-async fn write_body(form: BodyEncoding, mut body: File, out: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
-    let mut piece = Vec::with_capacity(READ_BYTES);
+async fn write_body(encoding: BodyEncoding, mut body: File, out: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+    let mut chunk = Vec::with_capacity(READ_BYTES);
     let mut is_first = true;
     loop {
-        let room = (READ_BYTES - piece.len()) as u64;
-        let read = (&mut body).take(room).read_to_end(&mut piece).await?;
+        let room = (READ_BYTES - chunk.len()) as u64;
+        let read = (&mut body).take(room).read_to_end(&mut chunk).await?;
         let is_last = read == 0;
-        let used = match form {
+        let used = match encoding {
             BodyEncoding::Json => {
-                out.write_all(&piece).await?;
-                piece.len()
+                out.write_all(&chunk).await?;
+                chunk.len()
             }
             BodyEncoding::Base64 => {
-                out.write_all(STANDARD.encode(&piece).as_bytes()).await?;
-                piece.len()
+                out.write_all(STANDARD.encode(&chunk).as_bytes()).await?;
+                chunk.len()
             }
             BodyEncoding::Latin1 => {
-                let text: String = piece.iter().map(|byte| char::from(*byte)).collect();
+                let text: String = chunk.iter().map(|byte| char::from(*byte)).collect();
                 out.write_all(&escape_json(&text)).await?;
-                piece.len()
+                chunk.len()
             }
             BodyEncoding::Text => {
                 let mark: &[u8] = if is_first { b"\xef\xbb\xbf" } else { b"" };
-                let skipped = if piece.starts_with(mark) { mark.len() } else { 0 };
-                let (text, used) = decode_lossy(&piece[skipped..], is_last);
+                let skipped = if chunk.starts_with(mark) { mark.len() } else { 0 };
+                let (text, used) = decode_lossy(&chunk[skipped..], is_last);
                 out.write_all(&escape_json(&text)).await?;
                 skipped + used
             }
         };
-        piece.drain(..used);
+        chunk.drain(..used);
         is_first = false;
         if is_last {
             return Ok(());
@@ -122,8 +122,8 @@ fn decode_lossy(bytes: &[u8], is_last: bool) -> (String, usize) {
         text.push_str(part.valid());
         used += part.valid().len();
         let broken = part.invalid();
-        let is_begun = std::str::from_utf8(broken).is_err_and(|error| error.error_len().is_none());
-        if is_begun && !is_last && used + broken.len() == bytes.len() {
+        let is_incomplete = std::str::from_utf8(broken).is_err_and(|error| error.error_len().is_none());
+        if is_incomplete && !is_last && used + broken.len() == bytes.len() {
             break;
         }
         if !broken.is_empty() {

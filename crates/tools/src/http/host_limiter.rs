@@ -29,8 +29,8 @@ impl HostLimiter {
     /// Waits for a permit for the host and port of a URL.
     pub(crate) async fn acquire(&self, url: &Url) -> HostPermit {
         let host = self.host_semaphore(url);
-        let turn = host.acquire_owned().await;
-        turn.expect("the semaphore of a host is never closed")
+        let permit = host.acquire_owned().await;
+        permit.expect("the semaphore of a host is never closed")
     }
 
     fn host_semaphore(&self, url: &Url) -> Arc<Semaphore> {

@@ -25,6 +25,7 @@ pub use client::{HttpClients, PeerTimeouts, PendingResponse, classify_error};
 pub use envelope::{BodyEncoding, EnvelopeFields, store_envelope};
 pub use guard::AddressGuard;
 pub use receive::SpooledBody;
+pub(crate) use request::BodyFormat;
 pub use request::{HttpRequest, RequestOptions, parse_headers};
 pub(crate) use response::BodyType;
 pub use response::error_kind;

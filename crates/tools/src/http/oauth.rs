@@ -15,11 +15,12 @@ use serde_json::{Map, Value};
 
 use crate::auth::{auth_text, invalid_auth_error, require_auth_text};
 use crate::http::auth::basic_header;
-use crate::http::body::scalar_text;
+use crate::http::body::encode_form;
 use crate::http::client::{HttpClients, PeerTimeouts};
 use crate::http::receive;
 use crate::http::request::HttpRequest;
 use crate::http::response::error_kind;
+use crate::value_text::text_or_empty;
 
 /// A token is replaced this long before it expires, or after four fifths of its lifetime if that is later.
 const EXPIRY_MARGIN_MAX: Duration = Duration::from_secs(30);
@@ -81,7 +82,7 @@ impl OauthGrant {
     pub(crate) fn from_auth(auth: &Map<String, Value>) -> Result<Self, TaskError> {
         let token_url = Url::parse(&require_auth_text(auth, &["token_url"])?)
             .map_err(|error| invalid_auth_error(format!("`auth.token_url` is not a valid URL: {error}")))?;
-        let manner = match auth_text(auth, &["client_auth", "auth_method"]).as_deref() {
+        let placement = match auth_text(auth, &["client_auth", "auth_method"]).as_deref() {
             None => None,
             Some("post" | "client_secret_post" | "body") => Some(CredentialPlacement::Body),
             Some("basic" | "client_secret_basic" | "header") => Some(CredentialPlacement::Header),
@@ -91,7 +92,7 @@ impl OauthGrant {
             }
         };
         let scope = match auth.get("scope").or_else(|| auth.get("scopes")) {
-            Some(Value::Array(scopes)) => Some(scopes.iter().map(scalar_text).collect::<Vec<_>>().join(" ")),
+            Some(Value::Array(scopes)) => Some(scopes.iter().map(text_or_empty).collect::<Vec<_>>().join(" ")),
             Some(Value::String(scope)) => Some(scope.clone()),
             _ => None,
         };
@@ -104,26 +105,26 @@ impl OauthGrant {
             scope,
             audience: auth_text(auth, &["audience"]),
             refresh_token: auth_text(auth, &["refresh_token"]),
-            placement: manner,
-            extra: extra.map(|(key, value)| (key.clone(), scalar_text(value))).collect(),
+            placement,
+            extra: extra.map(|(key, value)| (key.clone(), text_or_empty(value))).collect(),
         })
     }
 
-    fn token_request(&self, refresh: Option<&str>, manner: CredentialPlacement) -> Result<HttpRequest, TaskError> {
+    fn token_request(&self, refresh: Option<&str>, placement: CredentialPlacement) -> Result<HttpRequest, TaskError> {
         let mut fields: Vec<(&str, &str)> = match refresh {
             Some(token) => vec![("grant_type", "refresh_token"), ("refresh_token", token)],
             None => vec![("grant_type", "client_credentials")],
         };
         let optional = [("scope", &self.scope), ("audience", &self.audience)];
-        let given = optional.iter().filter_map(|(key, value)| {
+        let optional_fields = optional.iter().filter_map(|(key, value)| {
             let value = value.as_deref()?;
             Some((*key, value))
         });
-        fields.extend(given);
+        fields.extend(optional_fields);
         let extra = self.extra.iter();
         fields.extend(extra.map(|(key, value)| (key.as_str(), value.as_str())));
         let mut request = HttpRequest::new_internal(Method::POST, self.token_url.clone());
-        match manner {
+        match placement {
             CredentialPlacement::Header => {
                 let (user, password) = (encode_component(&self.client_id), encode_component(&self.client_secret));
                 request.set_authorization(basic_header(&user, &password)?);
@@ -148,28 +149,28 @@ impl OauthTokenCache {
         &self,
         grant: &OauthGrant,
         clients: &HttpClients,
-        pace: PeerTimeouts,
+        timeouts: PeerTimeouts,
         refused: Option<&str>,
     ) -> Result<String, TaskError> {
         let slot = self.slot(grant);
-        let mut kept = slot.lock().await;
-        if let Some(token) = kept.as_ref()
+        let mut cached = slot.lock().await;
+        if let Some(token) = cached.as_ref()
             && token.valid_until.is_none_or(|end| Instant::now() < end)
             && refused != Some(token.value.as_str())
         {
             return Ok(token.value.clone());
         }
         // Keep the old token during the request: if the server rotates refresh tokens, no other one is valid.
-        let refresh = kept.as_ref().and_then(|token| token.refresh_token.clone());
+        let refresh = cached.as_ref().and_then(|token| token.refresh_token.clone());
         let refresh = refresh.or_else(|| grant.refresh_token.clone());
-        match request_token(grant, clients, pace, refresh.as_deref()).await {
+        match request_token(grant, clients, timeouts, refresh.as_deref()).await {
             Ok(mut token) => {
                 token.refresh_token = token.refresh_token.or(refresh);
-                Ok(kept.insert(token).value.clone())
+                Ok(cached.insert(token).value.clone())
             }
             Err(error) => {
                 if error.kind == ErrorKind::Auth {
-                    *kept = None;
+                    *cached = None;
                 }
                 Err(error)
             }
@@ -189,11 +190,11 @@ impl OauthTokenCache {
 async fn request_token(
     grant: &OauthGrant,
     clients: &HttpClients,
-    pace: PeerTimeouts,
+    timeouts: PeerTimeouts,
     refresh: Option<&str>,
 ) -> Result<OauthToken, TaskError> {
     let first = grant.placement.unwrap_or(CredentialPlacement::Body);
-    let (status, body) = send_token_request(&grant.token_request(refresh, first)?, clients, pace).await?;
+    let (status, body) = send_token_request(&grant.token_request(refresh, first)?, clients, timeouts).await?;
     let is_refused = matches!(status, StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED);
     let is_about_the_client = refusal_reason(&body).is_none_or(|reason| reason.starts_with("invalid_client"));
     if !(is_refused && is_about_the_client && grant.placement.is_none()) {
@@ -202,7 +203,7 @@ async fn request_token(
     let (status, body) = send_token_request(
         &grant.token_request(refresh, CredentialPlacement::Header)?,
         clients,
-        pace,
+        timeouts,
     )
     .await?;
     parse_token(status, &body)
@@ -211,9 +212,9 @@ async fn request_token(
 async fn send_token_request(
     request: &HttpRequest,
     clients: &HttpClients,
-    pace: PeerTimeouts,
+    timeouts: PeerTimeouts,
 ) -> Result<(StatusCode, Bytes), TaskError> {
-    let sent = clients.send(request, pace).await;
+    let sent = clients.send(request, timeouts).await;
     // The task's own request has not been sent.
     let sent = sent.map_err(|error| error.with_detail("sent", false))?;
     let status = sent.response.status();
@@ -232,37 +233,31 @@ fn parse_token(status: StatusCode, body: &[u8]) -> Result<OauthToken, TaskError>
         };
         return Err(TaskError::new(kind, "OAUTH_TOKEN", message).with_detail("status", status.as_u16()));
     }
-    let answer: TokenResponse = serde_json::from_slice(body).map_err(|_| {
+    let response: TokenResponse = serde_json::from_slice(body).map_err(|_| {
         let message = "the token endpoint's response is not JSON with an `access_token`";
         TaskError::new(ErrorKind::Auth, "OAUTH_TOKEN", message)
     })?;
-    let seconds = answer.expires_in.as_ref().map(scalar_text);
+    let seconds = response.expires_in.as_ref().map(text_or_empty);
     let life = seconds.and_then(|seconds| seconds.parse::<f64>().ok());
     let life = life.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let good_for = life.map(|life| life.saturating_sub(EXPIRY_MARGIN_MAX.min(life / 5)));
     Ok(OauthToken {
-        value: answer.access_token,
+        value: response.access_token,
         valid_until: good_for.and_then(|good_for| Instant::now().checked_add(good_for)),
-        refresh_token: answer.refresh_token,
+        refresh_token: response.refresh_token,
     })
 }
 
 /// Error and description from a token endpoint's response.
 fn refusal_reason(body: &[u8]) -> Option<String> {
-    let answer: Value = serde_json::from_slice(body).ok()?;
-    let error = answer.get("error")?.as_str()?;
-    let description = answer.get("error_description").and_then(Value::as_str);
+    let response: Value = serde_json::from_slice(body).ok()?;
+    let error = response.get("error")?.as_str()?;
+    let description = response.get("error_description").and_then(Value::as_str);
     let text = match description {
         Some(description) => format!("{error}: {description}"),
         None => error.to_owned(),
     };
     Some(text.chars().take(REASON_CHARS_MAX).collect())
-}
-
-fn encode_form(fields: &[(&str, &str)]) -> String {
-    let mut url = Url::parse("http://form/").expect("a constant URL");
-    url.query_pairs_mut().extend_pairs(fields);
-    url.query().unwrap_or_default().to_owned()
 }
 
 /// Form-encodes text.

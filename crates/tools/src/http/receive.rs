@@ -12,6 +12,7 @@ use tokio::fs::File;
 
 use crate::call::{scratch_error, store_error, timeout_error};
 use crate::http::client::classify_error;
+use crate::http::envelope::BodyEncoding;
 use crate::scratch_files;
 
 /// Size limits for a body.
@@ -63,46 +64,46 @@ struct Utf8Check {
 }
 
 /// Reads a decompressed body within its limits.
-pub(crate) async fn receive_body(mut response: Response, bounds: BodyLimits<'_>) -> Result<ReceivedBody, TaskError> {
-    let mut held = BytesMut::new();
-    while let Some(chunk) = next_chunk(&mut response, bounds.read_timeout).await? {
-        if held.len() + chunk.len() <= bounds.memory_bytes_max {
-            held.extend_from_slice(&chunk);
+pub(crate) async fn receive_body(mut response: Response, limits: BodyLimits<'_>) -> Result<ReceivedBody, TaskError> {
+    let mut buffer = BytesMut::new();
+    while let Some(chunk) = next_chunk(&mut response, limits.read_timeout).await? {
+        if buffer.len() + chunk.len() <= limits.memory_bytes_max {
+            buffer.extend_from_slice(&chunk);
             continue;
         }
-        match bounds.oversize_policy {
+        match limits.oversize_policy {
             OversizePolicy::Refuse => {
-                return Err(response_too_large_error(bounds.memory_bytes_max as u64));
+                return Err(response_too_large_error(limits.memory_bytes_max as u64));
             }
             OversizePolicy::Truncate => {
-                let room = bounds.memory_bytes_max - held.len();
-                held.extend_from_slice(&chunk[..room]);
+                let room = limits.memory_bytes_max - buffer.len();
+                buffer.extend_from_slice(&chunk[..room]);
                 break;
             }
             OversizePolicy::Spool(bytes_max) => {
-                let mut spool = SpooledBody::create(bounds.scratch_dir, bounds.space_watch)?;
-                spool.append(held.freeze(), bytes_max).await?;
+                let mut spool = SpooledBody::create(limits.scratch_dir, limits.space_watch)?;
+                spool.append(buffer.freeze(), bytes_max).await?;
                 spool.append(chunk, bytes_max).await?;
-                while let Some(chunk) = next_chunk(&mut response, bounds.read_timeout).await? {
+                while let Some(chunk) = next_chunk(&mut response, limits.read_timeout).await? {
                     spool.append(chunk, bytes_max).await?;
                 }
                 return Ok(ReceivedBody::Spooled(spool));
             }
         }
     }
-    Ok(ReceivedBody::InMemory(held.freeze()))
+    Ok(ReceivedBody::InMemory(buffer.freeze()))
 }
 
 /// Reads a body into memory.
 pub(crate) async fn read_bytes(response: Response, bytes_max: usize) -> Result<Bytes, TaskError> {
-    let bounds = BodyLimits {
+    let limits = BodyLimits {
         memory_bytes_max: bytes_max,
         oversize_policy: OversizePolicy::Refuse,
         read_timeout: None,
         scratch_dir: Path::new(""),
         space_watch: &SpaceWatch::default(),
     };
-    match receive_body(response, bounds).await? {
+    match receive_body(response, limits).await? {
         ReceivedBody::InMemory(body) => Ok(body),
         ReceivedBody::Spooled(_) => unreachable!("a larger body was rejected"),
     }
@@ -158,6 +159,17 @@ impl SpooledBody {
         !self.utf8.is_invalid && self.utf8.partial_character.is_empty()
     }
 
+    /// Encoding by content: JSON, else text if it is UTF-8, else base64.
+    pub fn detect_encoding(&self) -> BodyEncoding {
+        if self.check_json().is_ok() {
+            BodyEncoding::Json
+        } else if self.is_utf8() {
+            BodyEncoding::Text
+        } else {
+            BodyEncoding::Base64
+        }
+    }
+
     /// Returns the file, positioned at its start.
     pub fn into_file(self) -> Result<File, TaskError> {
         let file = self.file.into_file();
@@ -170,10 +182,10 @@ impl Utf8Check {
         if self.is_invalid {
             return;
         }
-        let mut rest = bytes;
-        while !self.partial_character.is_empty() && !rest.is_empty() {
-            self.partial_character.push(rest[0]);
-            rest = &rest[1..];
+        let mut tail = bytes;
+        while !self.partial_character.is_empty() && !tail.is_empty() {
+            self.partial_character.push(tail[0]);
+            tail = &tail[1..];
             match std::str::from_utf8(&self.partial_character) {
                 Ok(_) => self.partial_character.clear(),
                 Err(error) if error.error_len().is_some() => self.is_invalid = true,
@@ -183,9 +195,9 @@ impl Utf8Check {
                 return;
             }
         }
-        if let Err(error) = std::str::from_utf8(rest) {
+        if let Err(error) = std::str::from_utf8(tail) {
             self.is_invalid = error.error_len().is_some();
-            self.partial_character = rest[error.valid_up_to()..].to_vec();
+            self.partial_character = tail[error.valid_up_to()..].to_vec();
         }
     }
 }

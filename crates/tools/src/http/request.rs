@@ -16,6 +16,7 @@ use crate::http::auth::HttpAuth;
 use crate::http::body;
 use crate::http::client::{ConnectOptions, PeerTimeouts};
 use crate::registry::HttpLimits;
+use crate::value_text::text_or_empty;
 
 /// Header by which a server can recognize a retry.
 const IDEMPOTENCY_KEY_HEADER: &str = "idempotency-key";
@@ -30,7 +31,7 @@ pub struct HttpRequest {
     /// Headers that hold a credential, besides the standard ones.
     secret_headers: Vec<HeaderName>,
     /// Whether a redirect led to another origin.
-    pub has_left_origin: bool,
+    pub is_cross_origin: bool,
 }
 
 /// Settings for sending the request and reading the response.
@@ -72,7 +73,7 @@ impl HttpRequest {
             headers,
             body: None,
             secret_headers: Vec::new(),
-            has_left_origin: false,
+            is_cross_origin: false,
         };
         if let Some(body) = body {
             request.set_body(body)?;
@@ -89,7 +90,7 @@ impl HttpRequest {
             headers: HeaderMap::new(),
             body: None,
             secret_headers: Vec::new(),
-            has_left_origin: false,
+            is_cross_origin: false,
         }
     }
 
@@ -131,12 +132,12 @@ impl HttpRequest {
             next.headers.remove(IDEMPOTENCY_KEY_HEADER);
         }
         if self.url.origin() != target.origin() {
-            let known = [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION];
-            for name in known.iter().chain(&self.secret_headers) {
+            let sensitive = [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION];
+            for name in sensitive.iter().chain(&self.secret_headers) {
                 next.headers.remove(name);
             }
             next.secret_headers.clear();
-            next.has_left_origin = true;
+            next.is_cross_origin = true;
         }
         next.url = target;
         next
@@ -228,7 +229,7 @@ impl OkStatus {
             one => std::slice::from_ref(one),
         };
         let ranges = items.iter().map(|item| {
-            parse_status_range(&body::scalar_text(item)).ok_or_else(|| {
+            parse_status_range(&text_or_empty(item)).ok_or_else(|| {
                 let message = format!("invalid status `{item}`; use 404, 2xx or 200-299");
                 invalid_field_error("ok_status", &message)
             })
@@ -278,16 +279,16 @@ fn parse_url(call: &Call) -> Result<Url, TaskError> {
 /// Headers of a call.
 pub fn parse_headers(call: &Call) -> Result<HeaderMap, TaskError> {
     let mut headers = HeaderMap::new();
-    let Some(given) = call.map_field("headers")? else {
+    let Some(fields) = call.map_field("headers")? else {
         return Ok(headers);
     };
-    for (name, value) in given {
+    for (name, value) in fields {
         if value.is_null() {
             continue;
         }
         let header = HeaderName::from_bytes(name.as_bytes())
             .map_err(|_| invalid_field_error("headers", &format!("`{name}` is not a valid header name")))?;
-        let value = HeaderValue::from_str(&body::scalar_text(value)).map_err(|_| {
+        let value = HeaderValue::from_str(&text_or_empty(value)).map_err(|_| {
             let message = format!("the value of `{name}` contains characters that are not allowed in a header");
             invalid_field_error("headers", &message)
         })?;

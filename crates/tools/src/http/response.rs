@@ -5,12 +5,13 @@ use std::time::{Duration, SystemTime};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use model::outcome::{ErrorKind, Facets, Outcome, Success, TaskError};
+use model::outcome::{ErrorKind, Facets, Outcome, TaskError};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::{StatusCode, Url};
 use results::ResultWriter;
 use serde_json::{Map, Value, json};
 
+use crate::call::stored_outcome;
 use crate::http::envelope::{self, BodyEncoding, EnvelopeFields};
 use crate::http::receive::{ReceivedBody, SpooledBody};
 use crate::http::request::{BodyFormat, RequestOptions};
@@ -44,14 +45,14 @@ struct DecodedBody {
 }
 
 impl ReceivedResponse {
-    /// Builds the outcome of the call. A body in a file is streamed to the result store through `keeper`.
-    pub(crate) async fn into_outcome(mut self, manner: &RequestOptions, keeper: Option<&ResultWriter>) -> Outcome {
+    /// Builds the outcome of the call. A body in a file is streamed to the result store through `writer`.
+    pub(crate) async fn into_outcome(mut self, options: &RequestOptions, writer: Option<&ResultWriter>) -> Outcome {
         let facets = self.facets();
         let body = std::mem::replace(&mut self.body, Ok(ReceivedBody::InMemory(Bytes::new())));
-        let outcome = match (body, keeper) {
+        let outcome = match (body, writer) {
             (Err(error), _) => Err(error),
-            (Ok(ReceivedBody::InMemory(body)), _) => self.in_memory_outcome(&body, manner),
-            (Ok(ReceivedBody::Spooled(spool)), Some(keeper)) => self.spooled_outcome(spool, manner, keeper).await,
+            (Ok(ReceivedBody::InMemory(body)), _) => self.in_memory_outcome(&body, options),
+            (Ok(ReceivedBody::Spooled(spool)), Some(writer)) => self.spooled_outcome(spool, options, writer).await,
             (Ok(ReceivedBody::Spooled(_)), None) => {
                 unreachable!("a body is only spooled if there is a keeper")
             }
@@ -59,15 +60,15 @@ impl ReceivedResponse {
         outcome.unwrap_or_else(Outcome::error).with_facets(facets)
     }
 
-    fn in_memory_outcome(&self, body: &Bytes, manner: &RequestOptions) -> Result<Outcome, TaskError> {
+    fn in_memory_outcome(&self, body: &Bytes, options: &RequestOptions) -> Result<Outcome, TaskError> {
         let content_type = self.content_type();
-        if !manner.is_ok(self.status) {
+        if !options.is_ok(self.status) {
             // For a failed status, report the status even if the body cannot be decoded.
-            let decoded = self.decode(body, manner.response_type);
+            let decoded = self.decode(body, options.response_type);
             let decoded = decoded.unwrap_or_else(|_| decode_by_type(body, &content_type));
             return Err(self.status_error(body.len(), decoded));
         }
-        let decoded = self.decode(body, manner.response_type)?;
+        let decoded = self.decode(body, options.response_type)?;
         let EnvelopeFields { before, after } = self.envelope_fields(decoded.is_base64);
         let mut result = before;
         result.insert("data".to_owned(), decoded.data);
@@ -78,17 +79,13 @@ impl ReceivedResponse {
     async fn spooled_outcome(
         &self,
         spool: SpooledBody,
-        manner: &RequestOptions,
-        keeper: &ResultWriter,
+        options: &RequestOptions,
+        writer: &ResultWriter,
     ) -> Result<Outcome, TaskError> {
-        let (form, warning) = self.spooled_encoding(&spool, manner.response_type)?;
-        let around = self.envelope_fields(form == BodyEncoding::Base64);
-        let reference = envelope::store_envelope(around, form, spool, keeper).await?;
-        let success = Success {
-            reference: Some(Box::new(reference)),
-            ..Success::default()
-        };
-        Ok(with_warning(Outcome::Ok(success), warning))
+        let (encoding, warning) = self.spooled_encoding(&spool, options.response_type)?;
+        let fields = self.envelope_fields(encoding == BodyEncoding::Base64);
+        let reference = envelope::store_envelope(fields, encoding, spool, writer).await?;
+        Ok(with_warning(stored_outcome(reference), warning))
     }
 
     /// Fields of the result before and after `data`.
@@ -133,9 +130,9 @@ impl ReceivedResponse {
         }
     }
 
-    fn decode(&self, body: &Bytes, wanted: BodyFormat) -> Result<DecodedBody, TaskError> {
+    fn decode(&self, body: &Bytes, format: BodyFormat) -> Result<DecodedBody, TaskError> {
         let content_type = self.content_type();
-        match wanted {
+        match format {
             BodyFormat::Json if body.is_empty() => Ok(plain_body(Value::Null)),
             BodyFormat::Json => {
                 let data = serde_json::from_slice(body).map(plain_body);
@@ -151,7 +148,7 @@ impl ReceivedResponse {
     fn spooled_encoding(
         &self,
         spool: &SpooledBody,
-        wanted: BodyFormat,
+        format: BodyFormat,
     ) -> Result<(BodyEncoding, Option<String>), TaskError> {
         let content_type = self.content_type();
         let text = if is_latin(&content_type) && !spool.is_utf8() {
@@ -159,7 +156,7 @@ impl ReceivedResponse {
         } else {
             BodyEncoding::Text
         };
-        let form = match (wanted, BodyType::from_content_type(&content_type)) {
+        let encoding = match (format, BodyType::from_content_type(&content_type)) {
             (BodyFormat::Json, _) => {
                 let json = spool.check_json();
                 json.map_err(|error| self.not_json_error(&error.to_string()))?;
@@ -170,11 +167,10 @@ impl ReceivedResponse {
                 Ok(()) => BodyEncoding::Json,
                 Err(error) => return Ok((text, Some(mislabelled_warning(&error.to_string())))),
             },
-            (BodyFormat::Auto, BodyType::Unknown) if spool.check_json().is_ok() => BodyEncoding::Json,
-            (BodyFormat::Auto, BodyType::Unknown) if spool.is_utf8() => BodyEncoding::Text,
-            (BodyFormat::Auto, BodyType::Unknown | BodyType::Binary) | (BodyFormat::Binary, _) => BodyEncoding::Base64,
+            (BodyFormat::Auto, BodyType::Unknown) => spool.detect_encoding(),
+            (BodyFormat::Auto, BodyType::Binary) | (BodyFormat::Binary, _) => BodyEncoding::Base64,
         };
-        Ok((form, None))
+        Ok((encoding, None))
     }
 
     fn content_type(&self) -> String {

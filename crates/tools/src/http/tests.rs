@@ -31,14 +31,14 @@ impl TestHttpServer {
     async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let (log, own) = (seen.clone(), base.clone());
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (log, own) = (requests.clone(), base.clone());
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 tokio::spawn(serve(stream, log.clone(), own.clone()));
             }
         });
-        Self { base, requests: seen }
+        Self { base, requests }
     }
 
     fn call(&self, path: &str, mut fields: Value) -> Call {
@@ -78,7 +78,7 @@ async fn read_request(stream: &mut TcpStream) -> Option<String> {
             let length = length
                 .split("content-length: ")
                 .nth(1)
-                .and_then(|rest| rest.split("\r\n").next()?.parse::<usize>().ok())
+                .and_then(|after| after.split("\r\n").next()?.parse::<usize>().ok())
                 .unwrap_or(0);
             if bytes.len() >= head + 4 + length {
                 return Some(text);
@@ -211,12 +211,12 @@ async fn a_body_is_read_by_its_type() {
     let server = TestHttpServer::start().await;
     let outcome = get_outcome(&server, "/json").await;
     assert_eq!(outcome.facets().http.as_ref().unwrap()["status"], 200);
-    let answer = expect_result(outcome);
-    assert_eq!(answer["data"], json!({"a": [1]}));
-    assert_eq!(answer["status_code"], 200);
-    assert_eq!(answer["headers"]["content-type"], "application/json");
-    assert_eq!(answer["url"], format!("{}/json", server.base));
-    assert!(answer["elapsed_ms"].as_f64().unwrap() > 0.0);
+    let result = expect_result(outcome);
+    assert_eq!(result["data"], json!({"a": [1]}));
+    assert_eq!(result["status_code"], 200);
+    assert_eq!(result["headers"]["content-type"], "application/json");
+    assert_eq!(result["url"], format!("{}/json", server.base));
+    assert!(result["elapsed_ms"].as_f64().unwrap() > 0.0);
     assert_eq!(expect_result(get_outcome(&server, "/text").await)["data"], "hello");
     let bytes = expect_result(get_outcome(&server, "/bytes").await);
     assert_eq!(
@@ -229,8 +229,8 @@ async fn a_body_is_read_by_its_type() {
     );
     assert_eq!(expect_result(get_outcome(&server, "/broken").await)["data"], "{\"a\":");
     assert_eq!(expect_result(get_outcome(&server, "/empty").await)["data"], Value::Null);
-    let asked = run_tool(&http_tool(), server.call("/json", json!({"response_type": "text"}))).await;
-    assert_eq!(expect_result(asked)["data"], "{\"a\": [1]}");
+    let outcome = run_tool(&http_tool(), server.call("/json", json!({"response_type": "text"}))).await;
+    assert_eq!(expect_result(outcome)["data"], "{\"a\": [1]}");
     let wrong = run_tool(&http_tool(), server.call("/text", json!({"response_type": "json"}))).await;
     assert_eq!(expect_error(&wrong).code, "HTTP_JSON");
 }
@@ -262,23 +262,23 @@ async fn statuses_become_kinds_of_error() {
 }
 
 #[tokio::test]
-async fn files_and_the_fields_of_a_form_are_sent_as_one_form() {
+async fn files_and_form_fields_are_sent_as_one_multipart_form() {
     let server = TestHttpServer::start().await;
     let fields = server.call(
         "/f",
         json!({"method": "POST", "files": {"f": {"content": "body"}}, "form": {"k": ["v", "w"], "none": null}}),
     );
     expect_result(run_tool(&http_tool(), fields).await);
-    let seen = server.last_request();
+    let request = server.last_request();
     for part in [
         "content-type: multipart/form-data; boundary=",
         "name=\"k\"\r\n\r\nv\r\n",
         "name=\"k\"\r\n\r\nw\r\n",
         "name=\"f\"; filename=\"f\"",
     ] {
-        assert!(seen.contains(part), "{part} in {seen}");
+        assert!(request.contains(part), "{part} in {request}");
     }
-    assert!(!seen.contains("name=\"none\""), "{seen}");
+    assert!(!request.contains("name=\"none\""), "{request}");
     let text = server.call(
         "/f",
         json!({"method": "POST", "files": {"f": {"content": "body"}}, "data": "text"}),
@@ -289,7 +289,7 @@ async fn files_and_the_fields_of_a_form_are_sent_as_one_form() {
 }
 
 #[tokio::test]
-async fn everything_given_is_sent() {
+async fn every_field_is_sent() {
     let server = TestHttpServer::start().await;
     let mut call = server.call(
         "/x?q=1",
@@ -300,8 +300,8 @@ async fn everything_given_is_sent() {
     );
     call.idempotency_key = "run-7".into();
     expect_result(run_tool(&http_tool(), call).await);
-    let seen = server.last_request();
-    assert!(seen.starts_with("POST /x?q=1&r=1&r=2 HTTP/1.1"), "{seen}");
+    let request = server.last_request();
+    assert!(request.starts_with("POST /x?q=1&r=1&r=2 HTTP/1.1"), "{request}");
     for part in [
         "x-mine: 5",
         "authorization: Bearer t0k",
@@ -309,7 +309,7 @@ async fn everything_given_is_sent() {
         "content-type: application/json",
         "{\"k\":\"v\"}",
     ] {
-        assert!(seen.contains(part), "{part} in {seen}");
+        assert!(request.contains(part), "{part} in {request}");
     }
     let form = server.call(
         "/f",
@@ -337,7 +337,7 @@ async fn everything_given_is_sent() {
 }
 
 #[tokio::test]
-async fn redirects_are_followed_up_to_a_bound() {
+async fn redirects_are_followed_up_to_a_limit() {
     let server = TestHttpServer::start().await;
     let followed = expect_result(get_outcome(&server, "/once").await);
     assert_eq!(followed["url"], format!("{}/json", server.base));
@@ -366,7 +366,7 @@ async fn credentials_stay_at_their_origin() {
 }
 
 #[tokio::test]
-async fn a_bad_peer_costs_no_more_than_the_bounds() {
+async fn a_misbehaving_server_is_limited() {
     let server = TestHttpServer::start().await;
     assert_eq!(
         expect_error(&get_outcome(&server, "/endless").await).code,
@@ -399,7 +399,7 @@ async fn a_bad_peer_costs_no_more_than_the_bounds() {
 }
 
 #[tokio::test]
-async fn a_peer_that_is_not_there_is_a_connection_error() {
+async fn an_unreachable_server_is_a_connection_error() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     drop(listener);
@@ -411,7 +411,7 @@ async fn a_peer_that_is_not_there_is_a_connection_error() {
 }
 
 #[tokio::test]
-async fn private_addresses_are_refused_where_the_configuration_says_so() {
+async fn private_addresses_are_blocked_if_configured() {
     let server = TestHttpServer::start().await;
     let closed = public_only_tool();
     let literal = run_tool(&closed, server.call("/json", json!({}))).await;
@@ -434,7 +434,7 @@ async fn a_stop_ends_the_call() {
 }
 
 #[tokio::test]
-async fn the_tool_tries_again_only_when_told() {
+async fn the_tool_retries_only_if_configured() {
     let server = TestHttpServer::start().await;
     assert_eq!(expect_error(&get_outcome(&server, "/flaky").await).code, "HTTP_500");
     let mut patient = server.call("/flaky", json!({}));
@@ -447,7 +447,7 @@ async fn the_tool_tries_again_only_when_told() {
 }
 
 #[tokio::test]
-async fn a_wrong_request_is_named() {
+async fn an_invalid_request_is_reported() {
     for fields in [
         json!({}),
         json!({"url": "not a url"}),

@@ -65,13 +65,13 @@ impl HttpTool {
     }
 
     async fn prepare_exchange<'a>(&self, call: &'a Call) -> Result<(CallExchange<'a>, HttpRequest), TaskError> {
-        let manner = RequestOptions::new(call, &self.clients.limits)?;
+        let options = RequestOptions::new(call, &self.clients.limits)?;
         let auth = HttpAuth::from_call(call)?;
         let mut request = HttpRequest::new(call, &self.forbidden).await?;
         request.apply_auth(&auth);
         let space = SpaceWatch::default();
         let exchange = CallExchange {
-            options: manner,
+            options,
             auth,
             call,
             space_watch: space,
@@ -84,8 +84,8 @@ impl HttpTool {
         loop {
             let outcome = match self.send_and_receive(exchange, request.clone()).await {
                 Ok(received) => {
-                    let keeper = exchange.call.result_writer.as_ref();
-                    received.into_outcome(&exchange.options, keeper).await
+                    let writer = exchange.call.result_writer.as_ref();
+                    received.into_outcome(&exchange.options, writer).await
                 }
                 Err(error) => Outcome::error(error),
             };
@@ -105,8 +105,8 @@ impl HttpTool {
         let (exchange, request) = self.prepare_exchange(call).await?;
         let started = Instant::now();
         let (PendingResponse { response, .. }, request) = self.send_following_redirects(&exchange, request).await?;
-        let manner = &exchange.options;
-        if manner.is_ok(response.status()) {
+        let options = &exchange.options;
+        if options.is_ok(response.status()) {
             return Ok(response);
         }
         let (status, headers) = (response.status(), response.headers().clone());
@@ -117,7 +117,7 @@ impl HttpTool {
             body: receive_body(response, self.body_limits(&exchange, status)).await,
             elapsed: started.elapsed(),
         };
-        match received.into_outcome(manner, None).await {
+        match received.into_outcome(options, None).await {
             Outcome::Error(failure) => Err(failure.error),
             Outcome::Ok(_) => unreachable!("a status that is not ok gives an error outcome"),
         }
@@ -130,12 +130,11 @@ impl HttpTool {
         request: HttpRequest,
     ) -> Result<ReceivedResponse, TaskError> {
         let started = Instant::now();
-        let (PendingResponse { response, permit: turn }, request) =
-            self.send_following_redirects(exchange, request).await?;
+        let (PendingResponse { response, permit }, request) = self.send_following_redirects(exchange, request).await?;
         let (status, headers) = (response.status(), response.headers().clone());
         let bounds = self.body_limits(exchange, status);
         let body = receive_body(response, bounds).await;
-        drop(turn);
+        drop(permit);
         Ok(ReceivedResponse {
             status,
             headers,
@@ -151,19 +150,17 @@ impl HttpTool {
         exchange: &CallExchange<'_>,
         mut request: HttpRequest,
     ) -> Result<(PendingResponse, HttpRequest), TaskError> {
-        let CallExchange {
-            options: manner, auth, ..
-        } = exchange;
-        let pace = manner.timeouts();
-        let mut proof = AuthExchange::new(auth, &self.clients, pace);
-        proof.apply_token(&mut request).await?;
+        let CallExchange { options, auth, .. } = exchange;
+        let timeouts = options.timeouts();
+        let mut auth_exchange = AuthExchange::new(auth, &self.clients, timeouts);
+        auth_exchange.apply_token(&mut request).await?;
         let mut redirects = 0;
         loop {
-            let sent = self.clients.send(&request, pace).await?;
-            let Some(sent) = proof.retry_refused(sent, &mut request).await? else {
+            let sent = self.clients.send(&request, timeouts).await?;
+            let Some(sent) = auth_exchange.retry_refused(sent, &mut request).await? else {
                 continue;
             };
-            let target = if manner.follow_redirects {
+            let target = if options.follow_redirects {
                 redirect_target(&sent.response)?
             } else {
                 None
@@ -182,13 +179,11 @@ impl HttpTool {
 
     /// Size limits for the body of a response.
     fn body_limits<'a>(&'a self, exchange: &'a CallExchange<'_>, status: StatusCode) -> BodyLimits<'a> {
-        let CallExchange {
-            options: manner, call, ..
-        } = exchange;
+        let CallExchange { options, call, .. } = exchange;
         let limits = &self.clients.limits;
         let inline = call.inline_bytes_max.max(ERROR_BODY_BYTES_MAX);
         let can_stream = call.result_writer.as_ref().is_some_and(ResultWriter::can_stream);
-        let (held_bytes_max, more) = if !manner.is_ok(status) {
+        let (buffered_bytes_max, more) = if !options.is_ok(status) {
             (inline, OversizePolicy::Truncate)
         } else if can_stream {
             (inline, OversizePolicy::Spool(limits.streamed_bytes_max))
@@ -196,9 +191,9 @@ impl HttpTool {
             (limits.memory_bytes_max, OversizePolicy::Refuse)
         };
         BodyLimits {
-            memory_bytes_max: held_bytes_max.min(limits.memory_bytes_max),
+            memory_bytes_max: buffered_bytes_max.min(limits.memory_bytes_max),
             oversize_policy: more,
-            read_timeout: manner.read_timeout,
+            read_timeout: options.read_timeout,
             scratch_dir: &self.scratch_dir,
             space_watch: &exchange.space_watch,
         }
@@ -266,9 +261,9 @@ impl HttpRetry {
         } else {
             1
         };
-        let asked = facets.http.as_ref().and_then(|h| h["retry_after"].as_f64());
-        let asked = Duration::try_from_secs_f64(asked.unwrap_or(0.0)).unwrap_or_default();
-        self.delay.saturating_mul(factor).max(asked).min(RETRY_DELAY_MAX)
+        let retry_after = facets.http.as_ref().and_then(|h| h["retry_after"].as_f64());
+        let retry_after = Duration::try_from_secs_f64(retry_after.unwrap_or(0.0)).unwrap_or_default();
+        self.delay.saturating_mul(factor).max(retry_after).min(RETRY_DELAY_MAX)
     }
 }
 

@@ -131,11 +131,11 @@ mod linux {
         libc::SYS_userfaultfd,
     ];
 
-    pub(in crate::isolation) fn enforce(confines: &SandboxRules) -> io::Result<()> {
+    pub(in crate::isolation) fn enforce(sandbox_rules: &SandboxRules) -> io::Result<()> {
         rustix::thread::set_no_new_privs(true)?;
-        if confines.level >= SandboxLevel::Strict {
-            restrict_files(confines).map_err(io::Error::other)?;
-            let rules = denied_calls(confines.has_network, SandboxSupport::detect().landlock);
+        if sandbox_rules.level >= SandboxLevel::Strict {
+            restrict_files(sandbox_rules).map_err(io::Error::other)?;
+            let rules = denied_calls(sandbox_rules.has_network, SandboxSupport::detect().landlock);
             let rules = rules.map_err(io::Error::other)?;
             filter_calls(rules).map_err(io::Error::other)?;
         }
@@ -150,7 +150,7 @@ mod linux {
         NotEnforced,
     }
 
-    fn restrict_files(confines: &SandboxRules) -> Result<(), RestrictError> {
+    fn restrict_files(sandbox_rules: &SandboxRules) -> Result<(), RestrictError> {
         let read_only = AccessFs::from_read(ABI_WANTED);
         let everything = AccessFs::from_all(ABI_WANTED);
         let device = AccessFs::ReadFile | AccessFs::WriteFile;
@@ -161,15 +161,15 @@ mod linux {
             .set_compatibility(CompatLevel::BestEffort)
             .handle_access(everything)?
             .scope(Scope::from_all(ABI_WANTED))?;
-        if !confines.has_network {
+        if !sandbox_rules.has_network {
             rules = rules.handle_access(AccessNet::from_all(ABI_WANTED))?;
         }
         let system = SYSTEM_PATHS.iter().map(Path::new);
-        let readable = system.chain(confines.read_paths.iter().map(PathBuf::as_path));
+        let readable = system.chain(sandbox_rules.read_paths.iter().map(PathBuf::as_path));
         let status = rules
             .create()?
             .add_rules(path_beneath_rules(readable, read_only))?
-            .add_rules(path_beneath_rules(&confines.write_paths, everything))?
+            .add_rules(path_beneath_rules(&sandbox_rules.write_paths, everything))?
             .add_rules(path_beneath_rules(DEVICE_PATHS, device))?
             .restrict_self()?;
         match status.ruleset {
@@ -186,7 +186,7 @@ mod linux {
 
     /// Whether the kernel supports a version completely; the check enforces nothing.
     fn supports_abi(version: ABI) -> bool {
-        let asked = || {
+        let probe = || {
             let mut rules = Ruleset::default()
                 .set_compatibility(CompatLevel::HardRequirement)
                 .handle_access(AccessFs::from_all(version))?;
@@ -200,7 +200,7 @@ mod linux {
             }
             rules.create()
         };
-        asked().is_ok()
+        probe().is_ok()
     }
 
     pub(in crate::isolation) fn can_filter() -> bool {
@@ -261,11 +261,11 @@ mod linux {
         use super::*;
 
         #[test]
-        fn what_landlock_does_not_bind_is_refused() {
+        fn system_calls_that_landlock_does_not_restrict_are_denied() {
             for (landlock, is_refused) in [(1, true), (2, true), (3, false), (6, false)] {
                 let rules = denied_calls(true, landlock).unwrap();
-                let found = rules.contains_key(&libc::SYS_truncate);
-                assert_eq!(found, is_refused, "version {landlock}");
+                let restricts_truncate = rules.contains_key(&libc::SYS_truncate);
+                assert_eq!(restricts_truncate, is_refused, "version {landlock}");
                 compile_filter(rules, SeccompAction::Errno(errno_value(libc::EPERM))).unwrap();
             }
         }

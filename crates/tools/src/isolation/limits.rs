@@ -46,7 +46,7 @@ impl ResourceLimits {
     pub(crate) fn from_call(call: &Call) -> Result<Self, TaskError> {
         match call.spec.get("resources") {
             None | Some(Value::Null) => Ok(Self::default()),
-            Some(Value::Object(asked)) => Self::parse(call, asked),
+            Some(Value::Object(fields)) => Self::parse(call, fields),
             Some(other) => Err(call.wrong_type_error("spec.resources", "a map", other)),
         }
     }
@@ -61,12 +61,12 @@ impl ResourceLimits {
         for limit in &self.0 {
             let now = rustix::process::getrlimit(limit.resource);
             // A lower existing limit stays.
-            let most = now.maximum.map_or(limit.max, |max| max.min(limit.max));
+            let maximum = now.maximum.map_or(limit.max, |max| max.min(limit.max));
             // At the soft CPU limit the process gets SIGXCPU, one second before SIGKILL.
             let grace = u64::from(limit.resource == Resource::Cpu);
-            let hard = most.saturating_add(grace);
+            let hard = maximum.saturating_add(grace);
             let new = Rlimit {
-                current: Some(most),
+                current: Some(maximum),
                 maximum: Some(now.maximum.map_or(hard, |max| max.min(hard))),
             };
             set(process, limit.resource, new)?;
@@ -74,15 +74,15 @@ impl ResourceLimits {
         Ok(())
     }
 
-    fn parse(call: &Call, asked: &Map<String, Value>) -> Result<Self, TaskError> {
+    fn parse(call: &Call, fields: &Map<String, Value>) -> Result<Self, TaskError> {
         let mut limits = Vec::new();
-        for (key, value) in asked.iter().filter(|(_, value)| !value.is_null()) {
-            let Some((_, resource, unit)) = RESOURCE_KEYS.iter().find(|(known, ..)| known == key) else {
-                let known = RESOURCE_KEYS.map(|(known, ..)| known).join(", ");
-                let message = format!("unknown key `spec.resources.{key}`; use {known}");
+        for (key, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
+            let Some((_, resource, unit)) = RESOURCE_KEYS.iter().find(|(name, ..)| name == key) else {
+                let names = RESOURCE_KEYS.map(|(name, ..)| name).join(", ");
+                let message = format!("unknown key `spec.resources.{key}`; use {names}");
                 return Err(isolation_unavailable_error(message).with_detail("key", key.as_str()));
             };
-            let most = unit.parse(value).ok_or_else(|| {
+            let maximum = unit.parse(value).ok_or_else(|| {
                 let key = format!("spec.resources.{key}");
                 call.wrong_type_error(&key, unit.expected(), value)
             })?;
@@ -93,7 +93,7 @@ impl ResourceLimits {
             }
             limits.push(ResourceLimit {
                 resource: *resource,
-                max: most,
+                max: maximum,
             });
         }
         Ok(Self(limits))
@@ -102,7 +102,7 @@ impl ResourceLimits {
 
 impl ResourceUnit {
     fn parse(self, value: &Value) -> Option<u64> {
-        let most = match self {
+        let maximum = match self {
             Self::Seconds => {
                 let span = duration::parse(value)?;
                 span.as_secs() + u64::from(span.subsec_nanos() > 0)
@@ -113,7 +113,7 @@ impl ResourceUnit {
                 other => other.as_u64()?,
             },
         };
-        (most > 0).then_some(most)
+        (maximum > 0).then_some(maximum)
     }
 
     fn expected(self) -> &'static str {

@@ -55,8 +55,8 @@ impl FromStr for SandboxLevel {
     type Err = ParseSandboxLevelError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let known = LEVELS.iter().find(|(name, _)| *name == text);
-        known.map(|(_, level)| *level).ok_or(ParseSandboxLevelError)
+        let entry = LEVELS.iter().find(|(name, _)| *name == text);
+        entry.map(|(_, level)| *level).ok_or(ParseSandboxLevelError)
     }
 }
 
@@ -67,15 +67,15 @@ pub struct ParseSandboxLevelError;
 
 impl fmt::Display for SandboxLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let known = LEVELS.iter().find(|(_, level)| level == self);
-        f.write_str(known.map_or("none", |(name, _)| name))
+        let entry = LEVELS.iter().find(|(_, level)| level == self);
+        f.write_str(entry.map_or("none", |(name, _)| name))
     }
 }
 
 impl Sandbox {
     /// Reads the sandbox of a call and raises it to the `demanded` level; an error if this machine does not support it.
-    pub(crate) fn from_call(call: &Call, demanded: SandboxLevel, abilities: SandboxSupport) -> Result<Self, TaskError> {
-        let asked = match call.spec.get("sandbox") {
+    pub(crate) fn from_call(call: &Call, demanded: SandboxLevel, support: SandboxSupport) -> Result<Self, TaskError> {
+        let sandbox = match call.spec.get("sandbox") {
             None | Some(Value::Null | Value::Bool(false)) => Self::default(),
             Some(Value::Bool(true)) => Self::at_level(SandboxLevel::Strict),
             Some(Value::String(name)) => Self::at_level(parse_level(name)?),
@@ -84,15 +84,15 @@ impl Sandbox {
                 return Err(call.wrong_type_error("spec.sandbox", "a level or a map", other));
             }
         };
-        let opens = asked.has_network || !asked.read_paths.is_empty() || !asked.write_paths.is_empty();
+        let opens = sandbox.has_network || !sandbox.read_paths.is_empty() || !sandbox.write_paths.is_empty();
         if opens && demanded == SandboxLevel::Strict {
             let message = "this deployment requires `strict`, which a playbook cannot relax: \
                  remove `read`, `write` and `network` from `spec.sandbox`";
             return Err(isolation_unavailable_error(message).with_detail("key", "sandbox"));
         }
-        let level = asked.level.max(demanded);
-        check_support(level, abilities)?;
-        Ok(Self { level, ..asked })
+        let level = sandbox.level.max(demanded);
+        check_support(level, support)?;
+        Ok(Self { level, ..sandbox })
     }
 
     fn at_level(level: SandboxLevel) -> Self {
@@ -104,8 +104,8 @@ impl Sandbox {
 
     fn parse(call: &Call, map: &Map<String, Value>) -> Result<Self, TaskError> {
         if let Some(key) = map.keys().find(|key| !SANDBOX_KEYS.contains(&key.as_str())) {
-            let known = SANDBOX_KEYS.join(", ");
-            let message = format!("unknown key `spec.sandbox.{key}`; use {known}");
+            let keys = SANDBOX_KEYS.join(", ");
+            let message = format!("unknown key `spec.sandbox.{key}`; use {keys}");
             return Err(isolation_unavailable_error(message).with_detail("key", key.as_str()));
         }
         let level = match map.get("level") {
@@ -133,8 +133,8 @@ impl Sandbox {
         if self.level < SandboxLevel::Basic {
             return Ok(None);
         }
-        let made = tempfile::Builder::new().prefix("noetl-").tempdir();
-        made.map(Some).map_err(|error| {
+        let dir = tempfile::Builder::new().prefix("noetl-").tempdir();
+        dir.map(Some).map_err(|error| {
             let message = format!("cannot create the directory of the sandbox: {error}");
             isolation_unavailable_error(message).with_detail("key", "sandbox")
         })
@@ -205,8 +205,8 @@ fn parse_paths(call: &Call, map: &Map<String, Value>, key: &str) -> Result<Vec<P
 }
 
 /// Error if this machine lacks a feature of the level.
-fn check_support(level: SandboxLevel, abilities: SandboxSupport) -> Result<(), TaskError> {
-    let missing = abilities.missing_for(level);
+fn check_support(level: SandboxLevel, support: SandboxSupport) -> Result<(), TaskError> {
+    let missing = support.missing_for(level);
     if missing.is_empty() {
         return Ok(());
     }

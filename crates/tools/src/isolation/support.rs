@@ -36,13 +36,13 @@ impl SandboxSupport {
     /// Highest supported level.
     pub fn highest_level(self) -> SandboxLevel {
         let levels = [SandboxLevel::Strict, SandboxLevel::Basic];
-        let given = levels.into_iter().find(|level| self.missing_for(*level).is_empty());
-        given.unwrap_or_default()
+        let level = levels.into_iter().find(|level| self.missing_for(*level).is_empty());
+        level.unwrap_or_default()
     }
 
     /// Limitations of `strict` on this kernel, one phrase each.
     pub fn limitations(self) -> Vec<&'static str> {
-        let told = [
+        let features = [
             (
                 LANDLOCK_TRUNCATE_VERSION,
                 "`truncate` of a file by name is always denied",
@@ -56,8 +56,8 @@ impl SandboxSupport {
                 "with `network: true` programs can connect to abstract sockets of other programs",
             ),
         ];
-        let lacking = told.iter().filter(|(since, _)| self.landlock < *since);
-        lacking.map(|(_, told)| *told).collect()
+        let missing = features.iter().filter(|(since, _)| self.landlock < *since);
+        missing.map(|(_, feature)| *feature).collect()
     }
 
     /// Missing features for a level.

@@ -15,23 +15,23 @@ async fn run_kind(kind: &str, call: Call) -> Outcome {
     testing::run_tool(tool.as_ref(), call).await
 }
 
-fn shell_call(text: &str, knobs: Value) -> Call {
+fn shell_call(text: &str, spec: Value) -> Call {
     let mut call = command_call("shell", text, Path::new("/tmp"));
-    call.spec = knobs.as_object().unwrap().clone();
+    call.spec = spec.as_object().unwrap().clone();
     call
 }
 
-fn python_call(code: &str, knobs: Value) -> Call {
+fn python_call(code: &str, spec: Value) -> Call {
     let mut call = build_call("python", json!({"code": code}), json!({}));
-    call.spec = knobs.as_object().unwrap().clone();
+    call.spec = spec.as_object().unwrap().clone();
     call
 }
 
 #[tokio::test]
-async fn a_shell_and_what_it_starts_have_their_limits() {
-    let knobs = json!({"resources": {"open_files": 77, "file_size": "1MiB", "memory": "2GiB", "cpu": 30}});
+async fn limits_apply_to_a_shell_and_its_descendants() {
+    let spec = json!({"resources": {"open_files": 77, "file_size": "1MiB", "memory": "2GiB", "cpu": 30}});
     let script = "ulimit -n; sh -c 'ulimit -Hn'; ulimit -t; ulimit -v; ulimit -f";
-    let outcome = expect_result(run_kind("shell", shell_call(script, knobs)).await);
+    let outcome = expect_result(run_kind("shell", shell_call(script, spec)).await);
     assert_eq!(outcome["stdout"], "77\n77\n30\n2097152\n2048\n");
     let free = expect_result(run_kind("shell", shell_call("ulimit -t", json!({}))).await);
     assert_eq!(free["stdout"], "unlimited\n");
@@ -39,20 +39,20 @@ async fn a_shell_and_what_it_starts_have_their_limits() {
 
 #[tokio::test]
 async fn a_shell_with_limits_still_reads_its_input() {
-    let knobs = json!({"resources": {"open_files": 77}});
-    let mut call = shell_call("cat", knobs.clone());
+    let spec = json!({"resources": {"open_files": 77}});
+    let mut call = shell_call("cat", spec.clone());
     call.fields.insert("stdin".to_owned(), json!("one\ntwo\n"));
     assert_eq!(expect_result(run_kind("shell", call).await)["stdout"], "one\ntwo\n");
     assert_eq!(
-        expect_result(run_kind("shell", shell_call("cat", knobs)).await)["stdout"],
+        expect_result(run_kind("shell", shell_call("cat", spec)).await)["stdout"],
         ""
     );
 }
 
 #[tokio::test]
 async fn a_busy_command_is_stopped_when_its_time_is_used_up() {
-    let knobs = json!({"resources": {"cpu": "1s"}});
-    let outcome = run_kind("shell", shell_call("while :; do :; done", knobs)).await;
+    let spec = json!({"resources": {"cpu": "1s"}});
+    let outcome = run_kind("shell", shell_call("while :; do :; done", spec)).await;
     let error = expect_error(&outcome);
     assert_eq!(error.code, "SHELL_KILLED");
     assert!(error.message.contains("spec.resources.cpu"), "{}", error.message);
@@ -64,49 +64,49 @@ async fn python_with_limits_does_not_share_an_interpreter() {
     let tool: &dyn Tool = tool.as_ref();
     let code = "import os, resource\nresult = [os.getpid(), resource.getrlimit(resource.RLIMIT_AS)[0]]";
     let limited = json!({"resources": {"memory": "1GiB"}});
-    let mut seen = Vec::new();
-    for knobs in [json!({}), limited.clone(), limited, json!({})] {
-        seen.push(expect_result(testing::run_tool(tool, python_call(code, knobs)).await));
+    let mut results = Vec::new();
+    for spec in [json!({}), limited.clone(), limited, json!({})] {
+        results.push(expect_result(testing::run_tool(tool, python_call(code, spec)).await));
     }
-    assert_eq!(seen[0], seen[3], "calls without limits use the warm interpreter");
-    assert_eq!((&seen[0][1], &seen[1][1]), (&json!(-1), &json!(1 << 30)));
-    assert_ne!(seen[0][0], seen[1][0]);
-    assert_ne!(seen[1][0], seen[2][0]);
+    assert_eq!(results[0], results[3], "calls without limits use the warm interpreter");
+    assert_eq!((&results[0][1], &results[1][1]), (&json!(-1), &json!(1 << 30)));
+    assert_ne!(results[0][0], results[1][0]);
+    assert_ne!(results[1][0], results[2][0]);
 }
 
 #[tokio::test]
-async fn memory_that_is_not_there_is_an_exception() {
-    let knobs = json!({"resources": {"memory": "512MiB"}});
-    let outcome = run_kind("python", python_call("result = len(b'x' * (1 << 30))", knobs)).await;
+async fn exceeding_the_memory_limit_is_an_exception() {
+    let spec = json!({"resources": {"memory": "512MiB"}});
+    let outcome = run_kind("python", python_call("result = len(b'x' * (1 << 30))", spec)).await;
     assert_eq!(expect_error(&outcome).code, "PYTHON_MEMORY_ERROR");
 }
 
 #[tokio::test]
-async fn what_cannot_be_had_fails_the_task_before_it_runs() {
+async fn unsupported_isolation_fails_the_task_before_it_runs() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let script = format!("echo ran > {}", file.path().display());
-    for knobs in [
+    for spec in [
         json!({"sandbox": {"level": "strict", "colour": "red"}}),
         json!({"sandbox": {"read": ["/no/such/place"]}}),
         json!({"sandbox": "bubblewrap"}),
         json!({"resources": {"gpu": 1}}),
     ] {
-        let outcome = run_kind("shell", shell_call(&script, knobs.clone())).await;
-        assert_eq!(expect_error(&outcome).code, "ISOLATION_UNAVAILABLE", "{knobs}");
-        let outcome = run_kind("python", python_call("result = 1", knobs.clone())).await;
-        assert_eq!(expect_error(&outcome).code, "ISOLATION_UNAVAILABLE", "{knobs}");
+        let outcome = run_kind("shell", shell_call(&script, spec.clone())).await;
+        assert_eq!(expect_error(&outcome).code, "ISOLATION_UNAVAILABLE", "{spec}");
+        let outcome = run_kind("python", python_call("result = 1", spec.clone())).await;
+        assert_eq!(expect_error(&outcome).code, "ISOLATION_UNAVAILABLE", "{spec}");
     }
     assert_eq!(std::fs::read_to_string(file.path()).unwrap(), "");
-    for knobs in [
+    for spec in [
         json!({"sandbox": false}),
         json!({"sandbox": "none", "resources": {"cpu": null}}),
     ] {
-        expect_result(run_kind("shell", shell_call("true", knobs)).await);
+        expect_result(run_kind("shell", shell_call("true", spec)).await);
     }
 }
 
 #[tokio::test]
-async fn a_limit_that_makes_no_sense_is_named() {
+async fn an_invalid_limit_is_reported() {
     for resources in [
         json!({"cpu": "soon"}),
         json!({"memory": 0}),
@@ -120,7 +120,7 @@ async fn a_limit_that_makes_no_sense_is_named() {
 }
 
 #[test]
-fn a_number_of_processes_does_not_bind_root() {
+fn a_process_limit_does_not_apply_to_root() {
     let limits = ResourceLimits::from_call(&shell_call("", json!({"resources": {"processes": 5}})));
     assert_eq!(limits.is_err(), rustix::process::geteuid().is_root());
 }
@@ -155,7 +155,7 @@ async fn probe_sandbox(sandbox: Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn each_level_takes_away_what_it_says() {
+async fn each_level_removes_its_permissions() {
     assert_eq!(
         probe_sandbox(json!(null)).await,
         ["yes", "yes", "yes", "yes", "yes", "free"]
@@ -192,29 +192,29 @@ result = [tried(lambda: open(playbook)), tried(lambda: socket.socket()), os.getc
     tried(lambda: os.listdir('/proc')), tried(lambda: os.unshare(os.CLONE_NEWUSER)) if hasattr(os, 'unshare') else 'PermissionError']
 ";
     let file = tempfile::NamedTempFile::new_in("/var/tmp").unwrap();
-    let mut asked = python_call(code, json!({"sandbox": "strict"}));
-    asked.input.insert("playbook".to_owned(), json!(file.path()));
+    let mut call = python_call(code, json!({"sandbox": "strict"}));
+    call.input.insert("playbook".to_owned(), json!(file.path()));
     let denied = "PermissionError";
     let wanted = json!([denied, denied, true, denied, denied]);
-    assert_eq!(expect_result(run_kind("python", asked.clone()).await), wanted);
+    assert_eq!(expect_result(run_kind("python", call.clone()).await), wanted);
     let opened = json!({"sandbox": {"read": [file.path()], "network": true}});
-    asked.spec = opened.as_object().unwrap().clone();
+    call.spec = opened.as_object().unwrap().clone();
     let wanted = json!(["yes", "yes", true, denied, denied]);
-    assert_eq!(expect_result(run_kind("python", asked).await), wanted);
+    assert_eq!(expect_result(run_kind("python", call).await), wanted);
 }
 
 #[tokio::test]
 async fn a_warm_interpreter_of_a_level_has_a_fresh_directory_for_each_call() {
     let tool = Registry::builtin(Config::default()).get("python").unwrap();
     let code = "import os, tempfile\nresult = [os.getpid(), tempfile.mkdtemp()]";
-    let mut seen = Vec::new();
+    let mut results = Vec::new();
     for sandbox in ["basic", "basic", "none"] {
         let call = python_call(code, json!({"sandbox": sandbox}));
-        seen.push(expect_result(testing::run_tool(tool.as_ref(), call).await));
+        results.push(expect_result(testing::run_tool(tool.as_ref(), call).await));
     }
-    assert_eq!(seen[0][0], seen[1][0], "one interpreter within a level");
-    assert_ne!(seen[1][0], seen[2][0], "another one for another level");
-    let dirs: Vec<&Path> = seen.iter().map(|one| Path::new(one[1].as_str().unwrap())).collect();
+    assert_eq!(results[0][0], results[1][0], "one interpreter within a level");
+    assert_ne!(results[1][0], results[2][0], "another one for another level");
+    let dirs: Vec<&Path> = results.iter().map(|one| Path::new(one[1].as_str().unwrap())).collect();
     assert_ne!(dirs[0].parent(), dirs[1].parent());
     assert!(
         !dirs[0].exists() && !dirs[1].exists(),
@@ -224,14 +224,14 @@ async fn a_warm_interpreter_of_a_level_has_a_fresh_directory_for_each_call() {
 }
 
 #[test]
-fn a_machine_that_lacks_what_a_level_needs_is_named() {
+fn missing_sandbox_features_are_reported() {
     let bare = SandboxSupport {
         no_new_privileges: true,
         landlock: 0,
         seccomp: true,
     };
-    let asked = shell_call("", json!({"sandbox": "strict"}));
-    let error = Sandbox::from_call(&asked, SandboxLevel::None, bare).unwrap_err();
+    let call = shell_call("", json!({"sandbox": "strict"}));
+    let error = Sandbox::from_call(&call, SandboxLevel::None, bare).unwrap_err();
     assert_eq!(error.code, "ISOLATION_UNAVAILABLE");
     assert!(error.message.contains("needs Landlock"), "{}", error.message);
     let demanded = Sandbox::from_call(&shell_call("", json!({})), SandboxLevel::Strict, bare);
@@ -241,7 +241,7 @@ fn a_machine_that_lacks_what_a_level_needs_is_named() {
 }
 
 #[test]
-fn a_playbook_cannot_lower_or_open_what_the_deployment_demands() {
+fn a_playbook_cannot_relax_the_required_sandbox() {
     let all = SandboxSupport {
         no_new_privileges: true,
         landlock: 6,

@@ -1,4 +1,4 @@
-//! What an address means: an object in a bucket, or a file.
+//! Addresses of objects in buckets and of files.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use super::files;
 use crate::call::Call;
 use crate::http::{AddressGuard, guarded_client};
 
-/// How long a bucket may be silent.
-const SILENCE_MAX: Duration = Duration::from_secs(30);
+/// Maximum time without a response from a bucket.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// An address taken apart.
+/// A parsed address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ObjectAddress {
     S3 { bucket: String, key: String },
@@ -25,61 +25,61 @@ pub enum ObjectAddress {
     File(PathBuf),
 }
 
-/// What may be reached from here.
+/// Access to files and buckets.
 #[derive(Clone)]
 pub struct ObjectAccess {
-    /// The engine's own files.
+    /// Files of NoETL itself, which tasks must not use.
     pub forbidden: Vec<PathBuf>,
-    /// Which addresses a bucket's endpoint may have.
+    /// Address rules for the endpoints of buckets.
     pub guard: Arc<AddressGuard>,
-    /// Where large objects wait.
+    /// Directory for temporary files.
     pub scratch_dir: PathBuf,
 }
 
-/// Where an object is.
+/// Location of an object.
 pub enum ObjectLocation {
     Object { bucket: Bucket, key: String },
     File(PathBuf),
 }
 
 impl ObjectAddress {
-    /// Reads an address; `None` if its scheme is another's.
+    /// Parses an address; `None` if the scheme is different.
     pub fn parse(call: &Call, uri: &str) -> Option<Self> {
-        let split = |rest: &str| {
-            let (bucket, key) = rest.split_once('/').unwrap_or((rest, ""));
+        let split = |path: &str| {
+            let (bucket, key) = path.split_once('/').unwrap_or((path, ""));
             (bucket.to_owned(), key.to_owned())
         };
-        if let Some(rest) = uri.strip_prefix("s3://") {
-            let (bucket, key) = split(rest);
+        if let Some(path) = uri.strip_prefix("s3://") {
+            let (bucket, key) = split(path);
             return Some(Self::S3 { bucket, key });
         }
         let google = uri.strip_prefix("gs://").or_else(|| uri.strip_prefix("gcs://"));
-        if let Some(rest) = google {
-            let (bucket, key) = split(rest);
+        if let Some(path) = google {
+            let (bucket, key) = split(path);
             return Some(Self::Gcs { bucket, key });
         }
         let path = uri.strip_prefix("file://")?;
         Some(Self::File(call.resolve_path(path)))
     }
 
-    /// The place, reached with a credential where it needs one.
-    pub async fn open(self, auth: Option<&Value>, reach: &ObjectAccess) -> Result<ObjectLocation, TaskError> {
+    /// Opens the location, with the credential if the bucket needs one.
+    pub async fn open(self, auth: Option<&Value>, access: &ObjectAccess) -> Result<ObjectLocation, TaskError> {
         match self {
-            Self::File(file) => Ok(ObjectLocation::File(files::check_allowed(file, &reach.forbidden)?)),
+            Self::File(file) => Ok(ObjectLocation::File(files::check_allowed(file, &access.forbidden)?)),
             Self::S3 { bucket, key } => {
                 check_bucket_name(&bucket)?;
                 let config = credential::s3_config(bucket, auth)?;
-                let client = guarded_bucket_client(config.endpoint.as_deref(), &reach.guard).await?;
-                let bucket = Bucket::s3(&config, SILENCE_MAX, client);
+                let client = guarded_bucket_client(config.endpoint.as_deref(), &access.guard).await?;
+                let bucket = Bucket::s3(&config, RESPONSE_TIMEOUT, client);
                 let bucket = bucket.map_err(|error| invalid_config_error(&error))?;
                 Ok(ObjectLocation::Object { bucket, key })
             }
             Self::Gcs { bucket, key } => {
                 check_bucket_name(&bucket)?;
                 let GcsEndpoint { endpoint, identity } = credential::gcs_endpoint(auth)?;
-                let client = guarded_bucket_client(endpoint.as_deref(), &reach.guard).await?;
+                let client = guarded_bucket_client(endpoint.as_deref(), &access.guard).await?;
                 let endpoint = endpoint.as_deref();
-                let bucket = Bucket::gcs(&bucket, endpoint, &identity, SILENCE_MAX, client);
+                let bucket = Bucket::gcs(&bucket, endpoint, &identity, RESPONSE_TIMEOUT, client);
                 let bucket = bucket.map_err(|error| invalid_config_error(&error))?;
                 Ok(ObjectLocation::Object { bucket, key })
             }
@@ -88,7 +88,7 @@ impl ObjectAddress {
 }
 
 impl ObjectLocation {
-    /// Its address.
+    /// Address of the object or file.
     pub fn uri(&self) -> String {
         match self {
             Self::Object { bucket, key } => bucket.uri(key),
@@ -96,7 +96,7 @@ impl ObjectLocation {
         }
     }
 
-    /// What is known of it.
+    /// Metadata of the object or file.
     pub async fn head(&self) -> Result<ObjectSummary, TaskError> {
         match self {
             Self::Object { bucket, key } => bucket.head(key).await.map_err(|error| bucket_task_error(&error)),
@@ -104,7 +104,7 @@ impl ObjectLocation {
         }
     }
 
-    /// Removes it.
+    /// Deletes the object or file; returns whether it existed.
     pub(crate) async fn delete(&self) -> Result<bool, TaskError> {
         match self {
             Self::Object { bucket, key } => bucket.delete(key).await.map_err(|error| bucket_task_error(&error)),
@@ -113,19 +113,19 @@ impl ObjectLocation {
     }
 }
 
-/// An object as a result shows it.
-pub(super) fn to_json(found: &ObjectSummary) -> Value {
-    let mut shown = json!({"uri": found.uri, "size": found.bytes, "etag": found.etag});
-    if let Some(modified) = &found.modified {
-        shown["modified"] = modified.as_str().into();
+/// An object in a result.
+pub(super) fn to_json(summary: &ObjectSummary) -> Value {
+    let mut json = json!({"uri": summary.uri, "size": summary.bytes, "etag": summary.etag});
+    if let Some(modified) = &summary.modified {
+        json["modified"] = modified.as_str().into();
     }
-    if let Some(content_type) = &found.content_type {
-        shown["content_type"] = content_type.as_str().into();
+    if let Some(content_type) = &summary.content_type {
+        json["content_type"] = content_type.as_str().into();
     }
-    shown
+    json
 }
 
-/// What a bucket's refusal means to a playbook.
+/// Converts a bucket error to a task error.
 pub(crate) fn bucket_task_error(error: &BucketError) -> TaskError {
     let (kind, code) = match error {
         BucketError::NotFound { .. } => (ErrorKind::NotFound, "OBJECT_NOT_FOUND"),
@@ -146,20 +146,20 @@ fn check_bucket_name(bucket: &str) -> Result<(), TaskError> {
     if !bucket.is_empty() && bucket.chars().all(is_name) {
         return Ok(());
     }
-    let message = format!("`{bucket}` is not the name of a bucket");
+    let message = format!("`{bucket}` is not a valid bucket name");
     Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with_detail("key", "uri"))
 }
 
-/// What asks a bucket: it reaches no address that `http` may not reach either, whatever a name leads to by then.
+/// Client for a bucket. It has the same address rules as `http`, also for names that resolve differently later.
 async fn guarded_bucket_client(endpoint: Option<&str>, guard: &Arc<AddressGuard>) -> Result<Client, TaskError> {
     let url = match endpoint {
         Some(endpoint) => Some(check_endpoint(endpoint, guard).await?),
         None => None,
     };
-    guarded_client(guard, url.as_ref(), SILENCE_MAX)
+    guarded_client(guard, url.as_ref(), RESPONSE_TIMEOUT)
 }
 
-/// Refuses an endpoint that leads where `http` may not go, before anything is asked: a refusal says why.
+/// Rejects a blocked endpoint before the first request, so that the error states the reason.
 async fn check_endpoint(endpoint: &str, guard: &AddressGuard) -> Result<Url, TaskError> {
     let blocked = |problem: String| {
         TaskError::new(
@@ -168,18 +168,18 @@ async fn check_endpoint(endpoint: &str, guard: &AddressGuard) -> Result<Url, Tas
             format!("`endpoint`: {problem}"),
         )
     };
-    let url = Url::parse(endpoint).map_err(|_| blocked("it is no URL".to_owned()))?;
-    guard.check_url(&url).map_err(|why| blocked(why.to_string()))?;
+    let url = Url::parse(endpoint).map_err(|_| blocked("not a URL".to_owned()))?;
+    guard.check_url(&url).map_err(|error| blocked(error.to_string()))?;
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
     let port = url.port_or_known_default().unwrap_or(443);
     let addresses = tokio::net::lookup_host((host.as_str(), port)).await;
     let addresses = addresses.map_err(|error| {
-        let message = format!("`endpoint`: `{host}` leads nowhere: {error}");
+        let message = format!("`endpoint`: cannot resolve `{host}`: {error}");
         TaskError::new(ErrorKind::Connection, "OBJECT_UNAVAILABLE", message)
     })?;
     for address in addresses {
         let checked = guard.check_address(&host, address.ip(), Some(port));
-        checked.map_err(|why| blocked(why.to_string()))?;
+        checked.map_err(|error| blocked(error.to_string()))?;
     }
     Ok(url)
 }

@@ -4,6 +4,8 @@ use model::outcome::{ErrorKind, TaskError};
 use results::{GcsIdentity, S3Config, SecretString};
 use serde_json::{Map, Value};
 
+use crate::auth::unresolved_auth_error;
+
 /// Endpoint and identity for Google Cloud Storage.
 pub(super) struct GcsEndpoint {
     pub(super) endpoint: Option<String>,
@@ -99,12 +101,7 @@ fn key_endpoint(key: &str) -> Result<Option<String>, TaskError> {
 fn auth_map(auth: Option<&Value>) -> Result<&Map<String, Value>, TaskError> {
     match auth {
         Some(Value::Object(map)) => Ok(map),
-        Some(Value::String(name)) => {
-            let message = format!(
-                "credential `{name}` is not available to this task; create it with `noetl secret set {name}`, or list it in the `keychain` of the playbook"
-            );
-            Err(TaskError::new(ErrorKind::Auth, "AUTH_UNRESOLVED", message))
-        }
+        Some(Value::String(name)) => Err(unresolved_auth_error(name)),
         Some(_) => Err(invalid_auth_error("it must be a map")),
         None => Err(TaskError::new(
             ErrorKind::Auth,
@@ -115,8 +112,8 @@ fn auth_map(auth: Option<&Value>) -> Result<&Map<String, Value>, TaskError> {
 }
 
 fn auth_text(auth: &Map<String, Value>, keys: &[&str]) -> Option<String> {
-    let found = keys.iter().find_map(|key| auth.get(*key).and_then(Value::as_str));
-    found.filter(|text| !text.is_empty()).map(str::to_owned)
+    let value = keys.iter().find_map(|key| auth.get(*key).and_then(Value::as_str));
+    value.filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
 fn invalid_auth_error(problem: &str) -> TaskError {

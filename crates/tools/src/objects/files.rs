@@ -26,10 +26,10 @@ pub(super) async fn head(file: &Path) -> Result<ObjectSummary, TaskError> {
 
 /// Opens a file, or a part of it.
 pub(super) async fn get(file: &Path, range: Option<std::ops::Range<u64>>) -> Result<ObjectStream, TaskError> {
-    let found = head(file).await?;
-    let range = range.unwrap_or(0..found.bytes);
-    let start = range.start.min(found.bytes);
-    let range = start..range.end.clamp(start, found.bytes);
+    let summary = head(file).await?;
+    let range = range.unwrap_or(0..summary.bytes);
+    let start = range.start.min(summary.bytes);
+    let range = start..range.end.clamp(start, summary.bytes);
     let opened = async {
         let mut opened = tokio::fs::File::open(file).await?;
         opened.seek(io::SeekFrom::Start(range.start)).await?;
@@ -37,7 +37,7 @@ pub(super) async fn get(file: &Path, range: Option<std::ops::Range<u64>>) -> Res
     };
     let opened = opened.await.map_err(|error| io_error(file, &error))?;
     Ok(ObjectStream {
-        summary: found,
+        summary,
         range,
         chunks: Box::pin(ReaderStream::with_capacity(opened, READ_BYTES)),
     })
@@ -68,9 +68,9 @@ pub(super) async fn put(file: &Path, body: BodySource<'_>) -> Result<ObjectSumma
 
 /// Lists the files whose paths have this prefix, sorted by path.
 pub(super) async fn list(prefix: &Path, after: Option<&str>, limit: usize) -> Result<ObjectPage, TaskError> {
-    let begin = prefix.to_string_lossy().into_owned();
+    let prefix_text = prefix.to_string_lossy().into_owned();
     let after = after.map(str::to_owned);
-    let (prefix, shown) = (prefix.to_owned(), prefix.to_owned());
+    let (prefix, walked_prefix) = (prefix.to_owned(), prefix.to_owned());
     let walked = tokio::task::spawn_blocking(move || {
         let is_folder = prefix.is_dir();
         let root = match prefix.parent() {
@@ -86,7 +86,7 @@ pub(super) async fn list(prefix: &Path, after: Option<&str>, limit: usize) -> Re
                 let kind = entry.file_type()?;
                 if kind.is_dir() {
                     folders.push(path);
-                } else if kind.is_file() && path.to_string_lossy().starts_with(&begin) {
+                } else if kind.is_file() && path.to_string_lossy().starts_with(&prefix_text) {
                     files.push(path);
                 }
             }
@@ -100,7 +100,7 @@ pub(super) async fn list(prefix: &Path, after: Option<&str>, limit: usize) -> Re
         Ok::<_, io::Error>(ObjectPage { objects, has_more })
     });
     let walked = walked.await.unwrap_or_else(|error| Err(io::Error::other(error)));
-    walked.map_err(|error| io_error(&shown, &error))
+    walked.map_err(|error| io_error(&walked_prefix, &error))
 }
 
 /// Deletes a file; a missing one is not an error.

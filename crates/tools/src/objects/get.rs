@@ -5,14 +5,14 @@ use std::ops::Range;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::StreamExt as _;
-use model::outcome::{ErrorKind, Outcome, Success, TaskError};
+use model::outcome::{ErrorKind, Outcome, TaskError};
 use results::{ObjectStream, ResultWriter, SpaceWatch};
 use serde_json::{Map, Value};
 
 use super::address::{ObjectAccess, ObjectLocation, bucket_task_error, to_json};
 use super::files;
-use crate::call::Call;
-use crate::http::{BodyEncoding, BodyType, EnvelopeFields, SpooledBody, store_envelope};
+use crate::call::{Call, stored_outcome};
+use crate::http::{BodyEncoding, BodyFormat, BodyType, EnvelopeFields, SpooledBody, store_envelope};
 
 /// Maximum size of an object that cannot be streamed to a store.
 const BUFFERED_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -20,32 +20,21 @@ const BUFFERED_BYTES_MAX: usize = 64 * 1024 * 1024;
 const STREAMED_BYTES_MAX: u64 = 50 * 1024 * 1024 * 1024;
 
 /// How to decode an object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Format {
-    Auto,
-    Json,
-    Text,
-    Binary,
-}
-
-impl Format {
-    fn from_call(call: &Call) -> Result<Self, TaskError> {
-        Ok(match call.text_field("format")? {
-            None | Some("auto") => Self::Auto,
-            Some("json") => Self::Json,
-            Some("text" | "csv" | "ndjson") => Self::Text,
-            Some("binary" | "base64") => Self::Binary,
-            Some(other) => {
-                let other = Value::from(other);
-                return Err(call.wrong_type_error("format", "auto, json, text or binary", &other));
-            }
-        })
-    }
+fn body_format(call: &Call) -> Result<BodyFormat, TaskError> {
+    Ok(match call.text_field("format")? {
+        None | Some("auto") => BodyFormat::Auto,
+        Some("json") => BodyFormat::Json,
+        Some("text" | "csv" | "ndjson") => BodyFormat::Text,
+        Some("binary" | "base64") => BodyFormat::Binary,
+        Some(other) => {
+            return Err(call.wrong_type_error("format", "auto, json, text or binary", &other.into()));
+        }
+    })
 }
 
 /// Opens an object or file for reading.
-pub async fn open_object(place: &ObjectLocation, range: Option<Range<u64>>) -> Result<ObjectStream, TaskError> {
-    match place {
+pub async fn open_object(location: &ObjectLocation, range: Option<Range<u64>>) -> Result<ObjectStream, TaskError> {
+    match location {
         ObjectLocation::Object { bucket, key } => {
             bucket.get(key, range).await.map_err(|error| bucket_task_error(&error))
         }
@@ -56,67 +45,67 @@ pub async fn open_object(place: &ObjectLocation, range: Option<Range<u64>>) -> R
 /// Gets an object.
 pub(super) async fn get_object(
     call: &Call,
-    place: &ObjectLocation,
-    reach: &ObjectAccess,
+    location: &ObjectLocation,
+    access: &ObjectAccess,
 ) -> Result<Outcome, TaskError> {
-    let format = Format::from_call(call)?;
+    let format = body_format(call)?;
     let range = parse_range(call)?;
     let is_part = range.is_some();
     let ObjectStream {
-        summary: found,
+        summary,
         range,
-        chunks: mut pieces,
-    } = open_object(place, range).await?;
-    let keeper = call.result_writer.as_ref().filter(|keeper| keeper.can_stream());
-    let held_bytes_max = keeper.map_or(BUFFERED_BYTES_MAX, |_| call.inline_bytes_max);
-    let mut before = match to_json(&found) {
+        mut chunks,
+    } = open_object(location, range).await?;
+    let writer = call.result_writer.as_ref().filter(|writer| writer.can_stream());
+    let buffered_bytes_max = writer.map_or(BUFFERED_BYTES_MAX, |_| call.inline_bytes_max);
+    let mut before = match to_json(&summary) {
         Value::Object(map) => map,
         _ => Map::new(),
     };
     if is_part {
         before.insert("range".to_owned(), vec![range.start, range.end].into());
     }
-    let kind = body_type(&found.uri, found.content_type.as_deref());
-    let mut held = Vec::new();
-    while let Some(piece) = pieces.next().await {
-        let piece = piece.map_err(|error| broken_object_error(&found.uri, &error))?;
-        held.extend_from_slice(&piece);
-        if held.len() <= held_bytes_max {
+    let body_type = infer_body_type(&summary.uri, summary.content_type.as_deref());
+    let mut buffer = Vec::new();
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(|error| broken_object_error(&summary.uri, &error))?;
+        buffer.extend_from_slice(&chunk);
+        if buffer.len() <= buffered_bytes_max {
             continue;
         }
-        let Some(keeper) = keeper else {
-            return Err(object_too_large_error(&found.uri, BUFFERED_BYTES_MAX as u64));
+        let Some(writer) = writer else {
+            return Err(object_too_large_error(&summary.uri, BUFFERED_BYTES_MAX as u64));
         };
-        let mut spool = SpooledBody::create(&reach.scratch_dir, &SpaceWatch::default())?;
-        let begun = std::mem::take(&mut held);
-        spool.append(begun.into(), STREAMED_BYTES_MAX).await?;
-        while let Some(piece) = pieces.next().await {
-            let piece = piece.map_err(|error| broken_object_error(&found.uri, &error))?;
-            spool.append(piece, STREAMED_BYTES_MAX).await?;
+        let mut spool = SpooledBody::create(&access.scratch_dir, &SpaceWatch::default())?;
+        let head = std::mem::take(&mut buffer);
+        spool.append(head.into(), STREAMED_BYTES_MAX).await?;
+        while let Some(chunk) = chunks.next().await {
+            let chunk = chunk.map_err(|error| broken_object_error(&summary.uri, &error))?;
+            spool.append(chunk, STREAMED_BYTES_MAX).await?;
         }
-        return spooled_result(spool, format, kind, before, keeper).await;
+        return spooled_result(spool, format, body_type, before, writer).await;
     }
-    buffered_result(&held, format, kind, before)
+    buffered_result(&buffer, format, body_type, before)
 }
 
 fn buffered_result(
-    held: &[u8],
-    format: Format,
-    kind: BodyType,
+    buffer: &[u8],
+    format: BodyFormat,
+    body_type: BodyType,
     mut result: Map<String, Value>,
 ) -> Result<Outcome, TaskError> {
-    let json = || serde_json::from_slice::<Value>(held);
-    let text = || std::str::from_utf8(held).ok().map(Value::from);
-    let lossy = || Value::String(String::from_utf8_lossy(held).into_owned());
-    let data = match (format, kind) {
-        (Format::Json, _) => Some(json().map_err(|error| not_json_error(&error.to_string()))?),
-        (Format::Text, _) | (Format::Auto, BodyType::Text) => Some(lossy()),
-        (Format::Auto, BodyType::Json | BodyType::Unknown) => json().ok().or_else(text),
-        (Format::Binary, _) | (Format::Auto, BodyType::Binary) => None,
+    let json = || serde_json::from_slice::<Value>(buffer);
+    let text = || std::str::from_utf8(buffer).ok().map(Value::from);
+    let lossy = || Value::String(String::from_utf8_lossy(buffer).into_owned());
+    let data = match (format, body_type) {
+        (BodyFormat::Json, _) => Some(json().map_err(|error| not_json_error(&error.to_string()))?),
+        (BodyFormat::Text, _) | (BodyFormat::Auto, BodyType::Text) => Some(lossy()),
+        (BodyFormat::Auto, BodyType::Json | BodyType::Unknown) => json().ok().or_else(text),
+        (BodyFormat::Binary, _) | (BodyFormat::Auto, BodyType::Binary) => None,
     };
     let data = data.unwrap_or_else(|| {
         result.insert("encoding".to_owned(), "base64".into());
-        STANDARD.encode(held).into()
+        STANDARD.encode(buffer).into()
     });
     result.insert("data".to_owned(), data);
     Ok(Outcome::ok(Value::Object(result)))
@@ -124,40 +113,45 @@ fn buffered_result(
 
 async fn spooled_result(
     spool: SpooledBody,
-    format: Format,
-    kind: BodyType,
+    format: BodyFormat,
+    body_type: BodyType,
     before: Map<String, Value>,
-    keeper: &ResultWriter,
+    writer: &ResultWriter,
 ) -> Result<Outcome, TaskError> {
-    let form = match (format, kind) {
-        (Format::Json, _) => {
+    let encoding = match (format, body_type) {
+        (BodyFormat::Json, _) => {
             spool.check_json().map_err(|error| not_json_error(&error.to_string()))?;
             BodyEncoding::Json
         }
-        (Format::Text, _) | (Format::Auto, BodyType::Text) => BodyEncoding::Text,
-        (Format::Auto, BodyType::Json | BodyType::Unknown) if spool.check_json().is_ok() => BodyEncoding::Json,
-        (Format::Auto, BodyType::Json | BodyType::Unknown) if spool.is_utf8() => BodyEncoding::Text,
-        _ => BodyEncoding::Base64,
+        (BodyFormat::Text, _) | (BodyFormat::Auto, BodyType::Text) => BodyEncoding::Text,
+        (BodyFormat::Auto, BodyType::Json | BodyType::Unknown) => spool.detect_encoding(),
+        (BodyFormat::Auto, BodyType::Binary) | (BodyFormat::Binary, _) => BodyEncoding::Base64,
     };
-    let encoding = if form == BodyEncoding::Base64 { "base64" } else { "none" };
-    let after = Map::from_iter([("encoding".to_owned(), Value::from(encoding))]);
-    let reference = store_envelope(EnvelopeFields { before, after }, form, spool, keeper).await?;
-    Ok(Outcome::Ok(Success {
-        reference: Some(Box::new(reference)),
-        ..Success::default()
-    }))
+    let name = if encoding == BodyEncoding::Base64 {
+        "base64"
+    } else {
+        "none"
+    };
+    let after = Map::from_iter([("encoding".to_owned(), Value::from(name))]);
+    let reference = store_envelope(EnvelopeFields { before, after }, encoding, spool, writer).await?;
+    Ok(stored_outcome(reference))
 }
 
 /// Type of an object, by its content type, else by its file extension.
-fn body_type(uri: &str, content_type: Option<&str>) -> BodyType {
+fn infer_body_type(uri: &str, content_type: Option<&str>) -> BodyType {
     let vague = ["application/octet-stream", "binary/octet-stream", "application/binary"];
-    let said = content_type.filter(|said| !vague.contains(said)).unwrap_or("");
+    let content_type = content_type
+        .filter(|content_type| !vague.contains(content_type))
+        .unwrap_or("");
     let ending = uri.rsplit('.').next().unwrap_or("").to_ascii_lowercase();
-    match (BodyType::from_content_type(&said.to_ascii_lowercase()), ending.as_str()) {
+    match (
+        BodyType::from_content_type(&content_type.to_ascii_lowercase()),
+        ending.as_str(),
+    ) {
         (BodyType::Unknown, "json") => BodyType::Json,
         (BodyType::Unknown, "csv" | "txt" | "ndjson" | "jsonl" | "yaml" | "yml" | "xml") => BodyType::Text,
         (BodyType::Unknown, "parquet" | "gz" | "zst" | "zip" | "png" | "jpg" | "pdf") => BodyType::Binary,
-        (said, _) => said,
+        (body_type, _) => body_type,
     }
 }
 

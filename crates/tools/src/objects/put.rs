@@ -26,7 +26,7 @@ const JSON_TYPE: &str = "application/json";
 const TEXT_TYPE: &str = "text/plain; charset=utf-8";
 
 /// Content from `data` or `source`.
-pub(super) async fn read_content(call: &Call, reach: &ObjectAccess) -> Result<ObjectContent, TaskError> {
+pub(super) async fn read_content(call: &Call, access: &ObjectAccess) -> Result<ObjectContent, TaskError> {
     if let Some(data) = call.fields.get("data") {
         return Ok(value_content(data));
     }
@@ -34,7 +34,7 @@ pub(super) async fn read_content(call: &Call, reach: &ObjectAccess) -> Result<Ob
         None => Err(call.missing_key_error("source", "set it to the data, a file:// URI, or a step's result")),
         Some(Value::String(text)) if text.starts_with("file://") => {
             let path = text.strip_prefix("file://").unwrap_or(text);
-            let file = check_allowed(call.resolve_path(path), &reach.forbidden)?;
+            let file = check_allowed(call.resolve_path(path), &access.forbidden)?;
             let opened = files::get(&file, None).await?;
             Ok(ObjectContent::Stream(Box::new(StreamReader::new(opened.chunks)), None))
         }
@@ -42,7 +42,7 @@ pub(super) async fn read_content(call: &Call, reach: &ObjectAccess) -> Result<Ob
             let access = call.access.as_ref().ok_or_else(no_access_error)?;
             match access.resolver.resolve(text).await? {
                 ResolvedRef::Body(reference) => body_content(call, &BodyPath::whole_body(*reference)).await,
-                ResolvedRef::Value(found) => Ok(value_content(&found.to_value())),
+                ResolvedRef::Value(value) => Ok(value_content(&value.to_value())),
             }
         }
         Some(Value::Object(map)) => match body_path(map) {
@@ -97,22 +97,22 @@ async fn body_content(call: &Call, bound: &BodyPath) -> Result<ObjectContent, Ta
 }
 
 /// A string inside a stored result, without its quotes.
-async fn text_content(mut pieces: ByteStream, reference: &ResultRef) -> Result<ObjectContent, TaskError> {
-    let mut held = Vec::new();
-    while let Some(piece) = pieces.next().await {
-        let piece = piece.map_err(|error| read_error(&results::Error::Interrupted(error), reference))?;
-        held.extend_from_slice(&piece);
-        if held.len() as u64 > IN_MEMORY_BYTES_MAX {
+async fn text_content(mut chunks: ByteStream, reference: &ResultRef) -> Result<ObjectContent, TaskError> {
+    let mut buffer = Vec::new();
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(|error| read_error(&results::Error::Interrupted(error), reference))?;
+        buffer.extend_from_slice(&chunk);
+        if buffer.len() as u64 > IN_MEMORY_BYTES_MAX {
             let message = "a text inside a result is too large to load into memory; store it as a separate result";
             return Err(TaskError::new(ErrorKind::Storage, "BODY_TOO_LARGE", message));
         }
     }
-    Ok(value_content(&serde_json::from_slice(&held).unwrap_or_default()))
+    Ok(value_content(&serde_json::from_slice(&buffer).unwrap_or_default()))
 }
 
 /// Writes the content.
 pub async fn put_content(
-    place: &ObjectLocation,
+    location: &ObjectLocation,
     content: ObjectContent,
     content_type: Option<&str>,
 ) -> Result<ObjectSummary, TaskError> {
@@ -126,7 +126,7 @@ pub async fn put_content(
         }
     }
     let content_type = content_type.or(own);
-    match place {
+    match location {
         ObjectLocation::Object { bucket, key } => {
             let put = bucket.put(key, source, content_type).await;
             put.map_err(|error| bucket_task_error(&error))

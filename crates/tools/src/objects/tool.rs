@@ -33,9 +33,9 @@ impl ObjectsTool {
     }
 
     async fn run_call(&self, call: &Call) -> Result<Outcome, TaskError> {
-        let place = self.open_location(call).await?;
+        let location = self.open_location(call).await?;
         let action = call.text_field("action")?.unwrap_or("get");
-        run_action(call, action, &place, &self.object_access).await
+        run_action(call, action, &location, &self.object_access).await
     }
 
     async fn open_location(&self, call: &Call) -> Result<ObjectLocation, TaskError> {
@@ -73,19 +73,19 @@ impl Tool for ObjectsTool {
 pub(crate) async fn run_action(
     call: &Call,
     action: &str,
-    place: &ObjectLocation,
-    reach: &ObjectAccess,
+    location: &ObjectLocation,
+    access: &ObjectAccess,
 ) -> Result<Outcome, TaskError> {
     match action {
-        "get" => return get::get_object(call, place, reach).await,
-        "put" => put_object(call, place, reach).await,
-        "head" => place.head().await.map(|found| to_json(&found)),
-        "list" => list_objects(call, place).await,
+        "get" => return get::get_object(call, location, access).await,
+        "put" => put_object(call, location, access).await,
+        "head" => location.head().await.map(|summary| to_json(&summary)),
+        "list" => list_objects(call, location).await,
         "delete" => {
-            let deleted = place.delete().await?;
-            Ok(json!({"uri": place.uri(), "deleted": deleted}))
+            let deleted = location.delete().await?;
+            Ok(json!({"uri": location.uri(), "deleted": deleted}))
         }
-        "presign" => presign_object(call, place).await,
+        "presign" => presign_object(call, location).await,
         other => {
             let message = format!("invalid `action: {other}`; use get, put, head, list, delete or presign");
             Err(TaskError::new(ErrorKind::Schema, "TOOL_INPUT", message).with_detail("key", "action"))
@@ -94,13 +94,13 @@ pub(crate) async fn run_action(
     .map(Outcome::ok)
 }
 
-async fn put_object(call: &Call, place: &ObjectLocation, reach: &ObjectAccess) -> Result<Value, TaskError> {
-    let content = put::read_content(call, reach).await?;
-    let found = put::put_content(place, content, call.text_field("content_type")?).await?;
-    Ok(to_json(&found))
+async fn put_object(call: &Call, location: &ObjectLocation, access: &ObjectAccess) -> Result<Value, TaskError> {
+    let content = put::read_content(call, access).await?;
+    let summary = put::put_content(location, content, call.text_field("content_type")?).await?;
+    Ok(to_json(&summary))
 }
 
-async fn list_objects(call: &Call, place: &ObjectLocation) -> Result<Value, TaskError> {
+async fn list_objects(call: &Call, location: &ObjectLocation) -> Result<Value, TaskError> {
     let limit = match call.field("limit") {
         None => LISTED_DEFAULT,
         Some(value) => {
@@ -111,11 +111,11 @@ async fn list_objects(call: &Call, place: &ObjectLocation) -> Result<Value, Task
     };
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let after = call.text_field("after")?;
-    let listed = match place {
+    let listed = match location {
         ObjectLocation::Object { bucket, key } => {
             // `next` of a listing is a URI.
-            let begin = bucket.uri("");
-            let after = after.map(|after| after.strip_prefix(begin.as_str()).unwrap_or(after));
+            let bucket_prefix = bucket.uri("");
+            let after = after.map(|after| after.strip_prefix(bucket_prefix.as_str()).unwrap_or(after));
             let listed = bucket.list(key, after, limit).await;
             listed.map_err(|error| bucket_task_error(&error))?
         }
@@ -123,11 +123,11 @@ async fn list_objects(call: &Call, place: &ObjectLocation) -> Result<Value, Task
     };
     let ObjectPage { objects, has_more } = listed;
     let next = objects.last().filter(|_| has_more).map(|last| last.uri.clone());
-    let shown: Vec<Value> = objects.iter().map(to_json).collect();
-    Ok(json!({"uri": place.uri(), "count": shown.len(), "objects": shown, "next": next}))
+    let listed: Vec<Value> = objects.iter().map(to_json).collect();
+    Ok(json!({"uri": location.uri(), "count": listed.len(), "objects": listed, "next": next}))
 }
 
-async fn presign_object(call: &Call, place: &ObjectLocation) -> Result<Value, TaskError> {
+async fn presign_object(call: &Call, location: &ObjectLocation) -> Result<Value, TaskError> {
     let is_put = match call.text_field("method")?.map(str::to_ascii_uppercase).as_deref() {
         None | Some("GET") => false,
         Some("PUT") => true,
@@ -142,11 +142,11 @@ async fn presign_object(call: &Call, place: &ObjectLocation) -> Result<Value, Ta
             valid.ok_or_else(|| call.wrong_type_error("expires", "a duration of at most 7 days", value))?
         }
     };
-    let ObjectLocation::Object { bucket, key } = place else {
+    let ObjectLocation::Object { bucket, key } = location else {
         let message = "`presign` is only supported for objects in buckets, not for files";
         return Err(TaskError::new(ErrorKind::ClientError, "TOOL_INPUT", message));
     };
     let url = bucket.presign(key, is_put, valid).await;
     let url = url.map_err(|error| bucket_task_error(&error))?;
-    Ok(json!({"uri": place.uri(), "url": url, "expires_in": valid.as_secs()}))
+    Ok(json!({"uri": location.uri(), "url": url, "expires_in": valid.as_secs()}))
 }

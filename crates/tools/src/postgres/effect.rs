@@ -73,8 +73,8 @@ async fn ensure_table(client: &Client) -> Result<String, PostgresError> {
         if let Some(row) = client.query_opt(FIND_TABLE, &[]).await? {
             return Ok(row.get(0));
         }
-        let made = client.batch_execute(CREATE_TABLE).await;
-        match made {
+        let created = client.batch_execute(CREATE_TABLE).await;
+        match created {
             Err(error)
                 if !error
                     .code()

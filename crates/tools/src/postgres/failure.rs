@@ -48,8 +48,8 @@ impl PostgresError {
     pub(super) fn into_outcome(self) -> Outcome {
         match self {
             Self::Task(error) => Outcome::error(*error),
-            Self::Server { error, statement: spot } => match error.as_db_error() {
-                Some(db) => server_error_outcome(db, spot.as_ref()),
+            Self::Server { error, statement } => match error.as_db_error() {
+                Some(db) => server_error_outcome(db, statement.as_ref()),
                 None => Outcome::error(connection_lost_error(&error)),
             },
         }
@@ -82,11 +82,11 @@ pub fn task_error(error: tokio_postgres::Error) -> TaskError {
 }
 
 /// Error of a failed connection attempt; nothing was sent.
-pub(super) fn connect_error(error: &tokio_postgres::Error, place: &str) -> TaskError {
-    let told = if let Some(db) = error.as_db_error() {
+pub(super) fn connect_error(error: &tokio_postgres::Error, location: &str) -> TaskError {
+    let task_error = if let Some(db) = error.as_db_error() {
         let (kind, retryable) = classify(db.code().code());
         let code = format!("PG_{}", db.code().code());
-        let mut message = format!("{place}: {}", db.message());
+        let mut message = format!("{location}: {}", db.message());
         message.push_str(remedy(db.code().code(), false));
         TaskError {
             retryable,
@@ -94,23 +94,23 @@ pub(super) fn connect_error(error: &tokio_postgres::Error, place: &str) -> TaskE
         }
     } else {
         let cause = error.source().map(|cause| format!(": {cause}"));
-        let message = format!("cannot connect to {place}{}", cause.unwrap_or_default());
+        let message = format!("cannot connect to {location}{}", cause.unwrap_or_default());
         TaskError {
             retryable: true,
             ..TaskError::new(ErrorKind::DbConnection, "PG_CONNECT", message)
         }
     };
-    told.with_detail("sent", false)
+    task_error.with_detail("sent", false)
 }
 
 /// Error of a connection attempt that timed out; nothing was sent.
-pub(super) fn connect_timeout_error(place: &str) -> TaskError {
+pub(super) fn connect_timeout_error(location: &str) -> TaskError {
     TaskError {
         retryable: true,
         ..TaskError::new(
             ErrorKind::DbConnection,
             "PG_CONNECT",
-            format!("cannot connect to {place}: timed out"),
+            format!("cannot connect to {location}: timed out"),
         )
     }
     .with_detail("sent", false)
@@ -142,10 +142,10 @@ fn connection_lost_error(error: &tokio_postgres::Error) -> TaskError {
 }
 
 /// Outcome of a statement that the server rejected.
-fn server_error_outcome(db: &DbError, spot: Option<&FailedStatement>) -> Outcome {
+fn server_error_outcome(db: &DbError, failed: Option<&FailedStatement>) -> Outcome {
     let state = db.code().code();
     let (kind, retryable) = classify(state);
-    let has_values = spot.is_some_and(|spot| spot.has_values);
+    let has_values = failed.is_some_and(|failed| failed.has_values);
     let message = format!("{}{}", db.message(), remedy(state, has_values));
     let mut error = TaskError {
         retryable,
@@ -164,13 +164,13 @@ fn server_error_outcome(db: &DbError, spot: Option<&FailedStatement>) -> Outcome
         }
     }
     let mut position = None;
-    if let Some(spot) = spot {
-        error = error.with_detail("statement", spot.statement);
+    if let Some(failed) = failed {
+        error = error.with_detail("statement", failed.statement);
         if let Some(ErrorPosition::Original(at)) = db.position() {
             position = Some(*at);
             // Positions count characters from 1.
             let index = at.saturating_sub(1) as usize;
-            error = error.with_detail("line", spot.sent.line_of_char(index));
+            error = error.with_detail("line", failed.sent.line_of_char(index));
         }
     }
     Outcome::error(error).with_facets(sql_facets(state, db.constraint(), position))
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn states_have_kinds_and_only_passing_ones_are_tried_again() {
+    fn sqlstates_have_kinds_and_only_transient_ones_are_retryable() {
         for (state, kind, retryable) in [
             ("40001", ErrorKind::DbDeadlock, true),
             ("40P01", ErrorKind::DbDeadlock, true),

@@ -21,13 +21,13 @@ pub(super) async fn check_target(
     target: &ConnectTarget,
     allowed: &[String],
 ) -> Result<Result<(), TaskError>, tokio_postgres::Error> {
-    let place = target.location();
-    let is_allowed = |name: &String| *name == place || name == target.database();
+    let location = target.location();
+    let is_allowed = |name: &String| *name == location || name == target.database();
     if allowed.iter().any(is_allowed) {
         return Ok(Ok(()));
     }
-    let answer = client.simple_query(COUNT_STORE_TABLES).await?;
-    let is_store = answer.iter().any(|message| match message {
+    let messages = client.simple_query(COUNT_STORE_TABLES).await?;
+    let is_store = messages.iter().any(|message| match message {
         SimpleQueryMessage::Row(row) => {
             let count = row.get(0).and_then(|count| count.parse().ok());
             count == Some(STORE_TABLES)
@@ -38,7 +38,7 @@ pub(super) async fn check_target(
         return Ok(Ok(()));
     }
     let message = format!(
-        "`{place}` is the database of a NoETL store and cannot be used by tasks; use a separate database for your \
+        "`{location}` is the database of a NoETL store and cannot be used by tasks; use a separate database for your \
          data, or allow it with NOETL_POSTGRES_ALLOW"
     );
     Ok(Err(

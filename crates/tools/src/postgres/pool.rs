@@ -48,13 +48,13 @@ impl PostgresPools {
         }
     }
 
-    /// A connection that works and does not lead to the database of a store.
+    /// A working connection to a database that is not a NoETL store.
     pub async fn acquire(&self, target: ConnectTarget, connect_max: Duration) -> Result<PooledConnection, TaskError> {
         let location = target.location();
         let pool = self.pool(target)?;
         let acquired = pool.acquire(connect_max).await;
         let mut session = acquired.map_err(|error| acquire_error(error, &location))?;
-        // It may only be used again after its session was reset.
+        // Whether the session must be reset before it is used again.
         session.discard();
         if session.is_new() {
             let target = &pool.connector().target;
@@ -157,6 +157,6 @@ async fn close_idle(pools: Weak<Mutex<Vec<Arc<ConnectionPool>>>>, idle_max: Dura
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that is done under these locks can be left half done.
+    // The locks protect no multi-step updates, so poisoning is ignored.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

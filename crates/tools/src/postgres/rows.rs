@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use model::outcome::{ErrorKind, Outcome, Success, TaskError};
+use model::outcome::{ErrorKind, Outcome, TaskError};
 use results::{ResultWriter, SpoolFile};
 use serde_json::{Value, json};
 use tokio::fs::File;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream};
 
-use crate::call::{Call, scratch_error, store_error};
+use crate::call::{Call, scratch_error, store_error, stored_outcome};
 use crate::scratch_files;
 
 /// Bytes to collect before writing to the file.
@@ -93,8 +93,8 @@ impl RowSpool {
             self.file = Some(SpoolFile::new(file, &self.dir));
         }
         let file = self.file.as_mut().expect("the file was created above");
-        let held = std::mem::take(&mut self.pending);
-        let written = file.append(held.into()).await;
+        let pending = std::mem::take(&mut self.pending);
+        let written = file.append(pending.into()).await;
         written.map_err(|error| store_error(&error))
     }
 
@@ -102,9 +102,9 @@ impl RowSpool {
     pub(super) async fn into_outcome(
         mut self,
         answers: &[StatementAnswer],
-        keeper: Option<&ResultWriter>,
+        writer: Option<&ResultWriter>,
     ) -> Result<Outcome, TaskError> {
-        let Some(keeper) = keeper.filter(|_| self.file.is_some()) else {
+        let Some(writer) = writer.filter(|_| self.file.is_some()) else {
             let mut text = Vec::new();
             write_result(answers, &mut RowSource::Memory(&self.pending), &mut text)
                 .await
@@ -118,13 +118,10 @@ impl RowSpool {
         let mut file = file.map_err(|error| store_error(&error))?;
         let (mut text, out) = tokio::io::duplex(PIPE_BYTES);
         // The reading end is dropped when storing ends, so that the writer does not block forever.
-        let keeping = async move { keeper.write(&mut text).await };
-        let (written, kept) = tokio::join!(write_all(answers, &mut file, out), keeping);
-        match (written, kept) {
-            (_, Ok(reference)) => Ok(Outcome::Ok(Success {
-                reference: Some(Box::new(reference)),
-                ..Success::default()
-            })),
+        let keeping = async move { writer.write(&mut text).await };
+        let (written, stored) = tokio::join!(write_all(answers, &mut file, out), keeping);
+        match (written, stored) {
+            (_, Ok(reference)) => Ok(stored_outcome(reference)),
             (Err(error), Err(_)) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(scratch_error(&error)),
             (_, Err(error)) => Err(store_error(&error)),
         }

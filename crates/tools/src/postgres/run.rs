@@ -101,21 +101,21 @@ async fn run_statement(
     } else {
         statement.text_with_literals()
     };
-    let spot = FailedStatement {
+    let failed = FailedStatement {
         statement: index,
         sent,
         has_values: statement.has_values(),
     };
     let refused = |error| PostgresError::Server {
         error,
-        statement: Some(spot.clone()),
+        statement: Some(failed.clone()),
     };
-    if index > 0 && spot.sent.text.contains('\\') {
+    if index > 0 && failed.sent.text.contains('\\') {
         // An earlier statement may have changed `standard_conforming_strings`; escaped values depend on it.
         client.batch_execute(crate::postgres::session::SESSION_SETTINGS).await?;
     }
     let separate = binds.then(|| statement.text_with_separate_params());
-    let prepared = prepare_with_fallback(client, &spot.sent, separate.flatten()).await;
+    let prepared = prepare_with_fallback(client, &failed.sent, separate.flatten()).await;
     let (prepared, params) = prepared.map_err(refused)?;
     let wanted = prepared.params().len();
     if wanted != params.len() {
@@ -217,7 +217,7 @@ fn write_row(row: &Row, columns: &[String], out: &mut Vec<u8>) -> Result<(), Pos
     Ok(())
 }
 
-fn unbound_error(wanted: usize, given: usize) -> TaskError {
-    let message = format!("the statement has {wanted} placeholders, but {given} values were passed");
+fn unbound_error(wanted: usize, bound: usize) -> TaskError {
+    let message = format!("the statement has {wanted} placeholders, but {bound} values were passed");
     TaskError::new(ErrorKind::Schema, "SQL_BIND", message)
 }

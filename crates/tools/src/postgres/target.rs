@@ -9,6 +9,7 @@ use model::outcome::{ErrorKind, TaskError};
 use postgres::{ConnectTarget, TargetParts};
 use serde_json::{Map, Value};
 
+use crate::auth::unresolved_auth_error;
 use crate::call::Call;
 
 /// Time without acknowledgment after which a connection counts as lost.
@@ -18,12 +19,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(30);
 pub(super) fn target_from_call(call: &Call) -> Result<ConnectTarget, TaskError> {
     match call.field("auth") {
         Some(Value::Object(auth)) => target_from_auth(auth),
-        Some(Value::String(name)) => {
-            let message = format!(
-                "credential `{name}` is not available to this task; create it with `noetl secret set {name}`, or list it in the `keychain` of the playbook"
-            );
-            Err(TaskError::new(ErrorKind::Auth, "AUTH_UNRESOLVED", message))
-        }
+        Some(Value::String(name)) => Err(unresolved_auth_error(name)),
         Some(other) => Err(call.wrong_type_error("auth", "a map or a name", other)),
         None => Err(call.missing_key_error(
             "auth",
@@ -73,8 +69,8 @@ pub fn target_from_auth(auth: &Map<String, Value>) -> Result<ConnectTarget, Task
 
 /// First of these keys that is set, as text.
 fn optional_auth_text(auth: &Map<String, Value>, keys: &[&str]) -> Result<Option<String>, TaskError> {
-    let found = keys.iter().find_map(|key| Some((key, auth.get(*key)?)));
-    match found {
+    let entry = keys.iter().find_map(|key| Some((key, auth.get(*key)?)));
+    match entry {
         None | Some((_, Value::Null)) => Ok(None),
         Some((_, Value::String(text))) if text.is_empty() => Ok(None),
         Some((_, Value::String(text))) => Ok(Some(text.clone())),
@@ -99,16 +95,16 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_of_naming_and_a_dsn_mean_the_same() {
+    fn both_naming_styles_and_a_dsn_are_equivalent() {
         let credential = json!({"type": "postgres", "db_host": "db", "db_port": "6000", "db_user": "me",
             "db_password": "hunter2", "db_name": "shop"});
         let driver = json!({"host": "db", "port": 6000, "user": "me", "password": "hunter2",
             "database": "shop", "sslmode": "prefer"});
         let url = json!({"dsn": "postgres://me:hunter2@db:6000/shop?sslmode=prefer"});
-        let words = json!({"dsn": "host=db port=6000 user=me password=hunter2 dbname=shop"});
+        let keywords = json!({"dsn": "host=db port=6000 user=me password=hunter2 dbname=shop"});
         let first = parse_target(credential).unwrap();
         assert_eq!(first.location(), "db:6000/shop");
-        for other in [driver, url, words] {
+        for other in [driver, url, keywords] {
             assert!(parse_target(other).unwrap() == first);
         }
     }

@@ -20,7 +20,7 @@ use crate::sql::{SqlDialect, SqlStatement, bind_statements};
 
 /// Default connect timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time that the server gets to cancel a statement.
+/// Time for the server to cancel a statement.
 const STOP_GRACE: Duration = Duration::from_secs(3);
 
 /// Settings of the `postgres` tool.
@@ -77,24 +77,24 @@ impl PostgresTool {
     async fn run_statements(
         &self,
         call: &Call,
-        lease: PooledConnection,
+        connection: PooledConnection,
         statements: &[SqlStatement],
-        hold: &InterruptFlags,
+        flags: &InterruptFlags,
     ) -> Result<Outcome, PostgresError> {
         let is_reusable = session::is_reusable(statements);
         let mut spool = RowSpool::new(call, self.scratch_dir.clone());
-        session::prepare_session(lease.client(), call).await?;
+        session::prepare_session(connection.client(), call).await?;
         let done = if call.effect == Effect::Transactional {
-            let done = effect::run_once(lease.client(), call, statements, spool).await;
+            let done = effect::run_once(connection.client(), call, statements, spool).await;
             done.map(|outcome| StatementsEnd::Outcome(Box::new(outcome)))
         } else {
-            let done = run::run_statements(lease.client(), statements, &mut spool).await;
+            let done = run::run_statements(connection.client(), statements, &mut spool).await;
             done.map(|answers| StatementsEnd::Answers(answers, spool))
         };
         let is_well = done.as_ref().map_or_else(PostgresError::is_server_error, |_| true);
-        if is_well && is_reusable && !hold.is_interrupted.load(Ordering::Relaxed) {
-            hold.is_released.store(true, Ordering::Relaxed);
-            lease.release();
+        if is_well && is_reusable && !flags.is_interrupted.load(Ordering::Relaxed) {
+            flags.is_released.store(true, Ordering::Relaxed);
+            connection.release();
         }
         match done? {
             StatementsEnd::Outcome(outcome) => Ok(*outcome),
@@ -122,26 +122,26 @@ impl Tool for PostgresTool {
         if call.effect == Effect::Transactional {
             effect::check_transactional(&statements)?;
         }
-        let place = target.location();
+        let location = target.location();
         let connect_max = call.timeout.connect.unwrap_or(CONNECT_TIMEOUT);
         let mut over = pin!(wait_for_timeout(call.timeout.total));
-        let lease = tokio::select! {
+        let connection = tokio::select! {
             biased;
-            lease = self.pools.acquire(target, connect_max) => lease?,
+            connection = self.pools.acquire(target, connect_max) => connection?,
             () = stop.cancelled() => return Err(cancelled_error().with_detail("sent", false)),
-            _ = &mut over => return Err(connect_timeout_error(&place)),
+            _ = &mut over => return Err(connect_timeout_error(&location)),
         };
-        let stopper = lease.canceller();
-        let hold = InterruptFlags::default();
-        let mut work = pin!(self.run_statements(call, lease, &statements, &hold));
+        let stopper = connection.canceller();
+        let flags = InterruptFlags::default();
+        let mut work = pin!(self.run_statements(call, connection, &statements, &flags));
         let why = tokio::select! {
             biased;
             done = &mut work => return Ok(done.unwrap_or_else(PostgresError::into_outcome)),
             () = stop.cancelled() => InterruptReason::Stop,
             limit = &mut over => InterruptReason::Timeout(limit),
         };
-        hold.is_interrupted.store(true, Ordering::Relaxed);
-        if !hold.is_released.load(Ordering::Relaxed) {
+        flags.is_interrupted.store(true, Ordering::Relaxed);
+        if !flags.is_released.load(Ordering::Relaxed) {
             stopper.cancel().await;
         }
         let ended = tokio::time::timeout(STOP_GRACE, work).await;

@@ -9,10 +9,11 @@
 use std::fmt::Write as _;
 
 use language::template::{CodePiece, Piece};
-use model::outcome::{ErrorKind, TaskError};
+use model::outcome::TaskError;
 use serde_json::Value;
 
 use crate::python::context::{PythonContext, PythonReader, StringLiteral};
+use crate::value_placement::{VALUE_IN_NAME, code_value, identifier, is_word_character, placement_error};
 
 /// Keywords, which cannot be names.
 const KEYWORDS: &[&str] = &[
@@ -32,10 +33,8 @@ pub fn python_code(pieces: &[CodePiece]) -> Result<String, TaskError> {
                 code.push_str(text);
             }
             Piece::Value(value) => {
-                let read = || serde_json::from_str(value.as_str()?).ok();
                 let is_literal = matches!(reader.context(), PythonContext::Code | PythonContext::Field { .. });
-                let json: Option<Value> = (*is_json && is_literal).then(read).flatten();
-                place_value(json.as_ref().unwrap_or(value), &mut reader, &mut code)?;
+                place_value(&code_value(value, *is_json && is_literal), &mut reader, &mut code)?;
                 // A quote directly after an empty string would begin a triple-quoted literal.
                 let mut next = pieces[at + 1..].iter().filter_map(piece_text);
                 let is_quoted = next.next().is_some_and(|text| text.starts_with(['\'', '"']));
@@ -44,9 +43,12 @@ pub fn python_code(pieces: &[CodePiece]) -> Result<String, TaskError> {
                 }
             }
             Piece::Ident(value) => {
-                let name = identifier(value, reader.context())?;
-                reader.read_author_text(&name);
-                code.push_str(&name);
+                let name = identifier(value, KEYWORDS).filter(|_| reader.context() == PythonContext::Code);
+                let name = name.ok_or_else(|| {
+                    refused_error("`| ident` requires a valid Python name, outside of quotes and comments")
+                })?;
+                reader.read_author_text(name);
+                code.push_str(name);
             }
         }
     }
@@ -104,8 +106,7 @@ fn with_escaped_quotes(tail: &str, literal: StringLiteral) -> String {
 fn place_in_code(value: &Value, reader: &mut PythonReader, code: &mut String) -> Result<(), TaskError> {
     let is_number = value.as_u64().is_some();
     if reader.is_in_word() && !is_number {
-        let message = "a value cannot be part of a name; mark it with `| ident`, or pass it under `input`";
-        return Err(refused_error(message));
+        return Err(refused_error(VALUE_IN_NAME));
     }
     let literal = python_literal(value);
     // Two adjacent quotes would be an empty string, three would open a triple-quoted one.
@@ -122,15 +123,11 @@ fn place_in_code(value: &Value, reader: &mut PythonReader, code: &mut String) ->
 fn field_text(value: &Value, is_text: bool) -> Result<String, TaskError> {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => Ok(python_literal(value)),
-        Value::String(text) if is_text && text.chars().all(is_plain_character) => Ok(text.clone()),
+        Value::String(text) if is_text && text.chars().all(is_word_character) => Ok(text.clone()),
         _ => Err(refused_error(
             "only a number or a plain word in quotes is allowed inside the braces of an f-string; pass the value under `input`",
         )),
     }
-}
-
-fn is_plain_character(c: char) -> bool {
-    c.is_ascii_alphanumeric() || c == '_'
 }
 
 /// Closes the raw literal before the text and reopens it after the text.
@@ -245,20 +242,6 @@ fn escape_text(text: &str, literal: StringLiteral) -> String {
     out
 }
 
-fn identifier(value: &Value, place: PythonContext) -> Result<String, TaskError> {
-    let text = value.as_str().unwrap_or_default();
-    let is_name = text.chars().all(is_plain_character)
-        && !text.starts_with(|c: char| c.is_ascii_digit())
-        && !text.is_empty()
-        && !KEYWORDS.contains(&text);
-    if !is_name || place != PythonContext::Code {
-        return Err(refused_error(
-            "`| ident` requires a valid Python name, outside of quotes and comments",
-        ));
-    }
-    Ok(text.to_owned())
-}
-
 fn refused_error(message: &str) -> TaskError {
-    TaskError::new(ErrorKind::Schema, "PYTHON_VALUE", message).with_detail("key", "code")
+    placement_error("PYTHON_VALUE", "code", message)
 }

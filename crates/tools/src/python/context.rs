@@ -42,8 +42,8 @@ impl StringLiteral {
     /// The literal that a prefix and a quote open; `None` if the word is not a prefix.
     fn from_prefix(prefix: &str, quote: char, is_triple: bool) -> Option<Self> {
         let prefix = prefix.to_ascii_lowercase();
-        let known = ["", "r", "u", "b", "f", "t", "br", "rb", "fr", "rf", "tr", "rt"];
-        known.contains(&prefix.as_str()).then(|| Self {
+        let prefixes = ["", "r", "u", "b", "f", "t", "br", "rb", "fr", "rf", "tr", "rt"];
+        prefixes.contains(&prefix.as_str()).then(|| Self {
             quote,
             is_triple,
             is_raw: prefix.contains('r'),

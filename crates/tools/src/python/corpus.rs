@@ -1,7 +1,7 @@
-//! The corpus of attacks: values that try to become code, in every place where a value can stand, read by real Python.
+//! Attacks: values that try to become code, in every lexical context of Python code, parsed by Python itself.
 //!
-//! The oracle is Python's own parser. The code with the attack and the code with a harmless value must give the same tree,
-//! apart from the constants, and the attack must come through exactly.
+//! The syntax tree of the code with the attack must be that of the code with a harmless value, apart from constants,
+//! and the code must evaluate to the attack exactly.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::code::python_code;
 use crate::corpus::{Case, all_cases, cases_from, check_marked_values, code_pieces as pieces, json_pieces, report};
 
-/// What an attacker sends.
+/// Attacks.
 const ATTACKS: &[&str] = &[
     "'; import os; os.system('touch x'); '",
     "\"; import os; os.system('touch x'); \"",
@@ -73,7 +73,7 @@ const ATTACKS: &[&str] = &[
     "b\"\"\"",
 ];
 
-/// Code around a value; `@` is where it stands. Each assigns what the value came to.
+/// Code around a value, marked by `@`. Each assigns the value that it evaluates to.
 const CONTEXTS: &[&str] = &[
     "v = @",
     "v = [@]",
@@ -127,7 +127,7 @@ const CONTEXTS: &[&str] = &[
     "\"\"\"doc @ doc\"\"\"\nv = @",
 ];
 
-/// Reads pairs of programs and says which differ in more than their constants, and what each attack came to.
+/// Reads pairs of programs and prints which of them differ in more than their constants, and the value of each attack.
 const ORACLE: &str = r#"
 import ast, json, sys
 
@@ -152,27 +152,27 @@ def constants(code):
             found.append(value.decode() if isinstance(value, bytes) else value)
     return [value for value in found if isinstance(value, str)]
 
-answers = []
+differences = []
 for pair in json.load(sys.stdin.buffer):
     try:
         same = shape(pair["attack"]) == shape(pair["plain"])
         held = not pair["wanted"] or any(pair["value"] in text for text in constants(pair["attack"]))
-        answers.append("" if same and held else "same=%s held=%s" % (same, held))
+        differences.append("" if same and held else "same=%s held=%s" % (same, held))
     except Exception as error:
-        answers.append(repr(error))
-print(json.dumps(answers))
+        differences.append(repr(error))
+print(json.dumps(differences))
 "#;
 
-fn place_attack(place: &str, value: &Value) -> String {
-    python_code(&pieces(place, value)).unwrap_or_else(|error| panic!("{place}: {error:?}"))
+fn build_code(context: &str, value: &Value) -> String {
+    python_code(&pieces(context, value)).unwrap_or_else(|error| panic!("{context}: {error:?}"))
 }
 
-/// Whether the value must be found in the tree: not where it is a part of a comment, or is split by a field.
-fn is_in_tree(place: &str) -> bool {
-    !place.contains('#')
+/// Whether the tree must contain the value: not if it is part of a comment or split by a field.
+fn is_in_tree(context: &str) -> bool {
+    !context.contains('#')
 }
 
-/// Asks Python about many pairs at once.
+/// Checks many pairs in one Python process.
 fn find_differences(pairs: &[Value]) -> Vec<String> {
     let mut python = Command::new("python3")
         .args(["-c", ORACLE])
@@ -180,21 +180,21 @@ fn find_differences(pairs: &[Value]) -> Vec<String> {
         .stdout(Stdio::piped())
         .spawn()
         .expect("python3 is installed");
-    let mut stdin = python.stdin.take().expect("it was asked for");
+    let mut stdin = python.stdin.take().expect("stdin is piped");
     let text = Value::from(pairs.to_vec()).to_string();
     stdin.write_all(text.as_bytes()).expect("Python reads");
     drop(stdin);
     let output = python.wait_with_output().expect("Python ends");
-    serde_json::from_slice(&output.stdout).expect("Python answers")
+    serde_json::from_slice(&output.stdout).expect("Python prints JSON")
 }
 
 fn check_cases(cases: &[Case]) {
-    let pair = |(place, attack): &Case| {
+    let pair = |(context, attack): &Case| {
         json!({
-            "attack": place_attack(place, &json!(attack)),
-            "plain": place_attack(place, &json!("x")),
+            "attack": build_code(context, &json!(attack)),
+            "plain": build_code(context, &json!("x")),
             "value": attack,
-            "wanted": is_in_tree(place) && !attack.is_empty(),
+            "wanted": is_in_tree(context) && !attack.is_empty(),
         })
     };
     let pairs: Vec<Value> = cases.iter().map(pair).collect();
@@ -206,7 +206,7 @@ fn check_cases(cases: &[Case]) {
 }
 
 #[test]
-fn no_value_becomes_code_wherever_it_stands() {
+fn no_value_becomes_code_in_any_context() {
     check_cases(&all_cases(CONTEXTS, ATTACKS));
 }
 
@@ -226,34 +226,34 @@ proptest! {
 fn values_are_python_literals_outside_of_quotes() {
     let value = json!({"n": null, "t": true, "f": false, "i": -5, "x": 1.5, "s": "it's", "l": [1, "a"]});
     assert_eq!(
-        place_attack("v = @", &value),
+        build_code("v = @", &value),
         "v = {'n': None, 't': True, 'f': False, 'i': (-5), 'x': 1.5, 's': 'it\\'s', 'l': [1, 'a']}"
     );
     assert_eq!(
-        place_attack("v = '@'", &json!({"a": [1, true]})),
+        build_code("v = '@'", &json!({"a": [1, true]})),
         "v = '{\"a\": [1, true]}'"
     );
-    assert_eq!(place_attack("v = '@'", &json!(true)), "v = 'True'");
-    assert_eq!(place_attack("v = x_@", &json!(3)), "v = x_3");
+    assert_eq!(build_code("v = '@'", &json!(true)), "v = 'True'");
+    assert_eq!(build_code("v = x_@", &json!(3)), "v = x_3");
 }
 
 #[test]
 fn json_is_a_literal_outside_of_quotes_and_a_text_inside() {
-    let json = |place: &str, text: &str| python_code(&json_pieces(place, text)).unwrap();
+    let json = |context: &str, text: &str| python_code(&json_pieces(context, text)).unwrap();
     assert_eq!(json("v = @", "{\"a\": [true, null]}"), "v = {'a': [True, None]}");
     assert_eq!(json("v = @", "\"x\""), "v = 'x'");
     assert_eq!(json("v = '@'", "\"x\""), "v = '\"x\"'");
 }
 
 #[test]
-fn lines_stay_where_they_are() {
-    let code = place_attack("a = '@'\nb = r'''@'''\n# @\nc = @\nd = 1", &json!("x\ny\r\nz"));
+fn values_do_not_change_line_numbers() {
+    let code = build_code("a = '@'\nb = r'''@'''\n# @\nc = @\nd = 1", &json!("x\ny\r\nz"));
     assert_eq!(code.lines().count(), 5);
 }
 
 #[test]
-fn what_cannot_be_placed_is_refused() {
-    for (place, value) in [
+fn values_in_unsupported_contexts_are_rejected() {
+    for (context, value) in [
         ("name_@ = 1", json!("x")),
         ("r@", json!("x")),
         ("v = f'{@}'", json!("secret")),
@@ -261,10 +261,10 @@ fn what_cannot_be_placed_is_refused() {
         ("v = f'{d[\"@\"]}'", json!("a'b")),
         ("v = f'{n:@}'", json!(">5}{x")),
     ] {
-        let error = python_code(&pieces(place, &value)).expect_err(place);
-        assert_eq!(error.code, "PYTHON_VALUE", "{place}");
+        let error = python_code(&pieces(context, &value)).expect_err(context);
+        assert_eq!(error.code, "PYTHON_VALUE", "{context}");
     }
-    assert_eq!(place_attack("v = f'{n:@}'", &json!(5)), "v = f'{n:5}'");
+    assert_eq!(build_code("v = f'{n:@}'", &json!(5)), "v = f'{n:5}'");
 }
 
 #[test]

@@ -66,27 +66,27 @@ impl FactsCache {
         &self,
         python: &Path,
         env: &BTreeMap<String, String>,
-        confines: &SandboxRules,
+        rules: &SandboxRules,
     ) -> Result<Arc<InterpreterFacts>, TaskError> {
         if let Some(facts) = self.cached(python) {
             return Ok(facts);
         }
-        let facts = Arc::new(query_facts(python, env, confines).await?);
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.insert(python.to_owned(), facts.clone());
+        let facts = Arc::new(query_facts(python, env, rules).await?);
+        let mut facts_by_path = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        facts_by_path.insert(python.to_owned(), facts.clone());
         Ok(facts)
     }
 
     fn cached(&self, python: &Path) -> Option<Arc<InterpreterFacts>> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(python).cloned()
+        let facts_by_path = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        facts_by_path.get(python).cloned()
     }
 }
 
 async fn query_facts(
     python: &Path,
     env: &BTreeMap<String, String>,
-    confines: &SandboxRules,
+    rules: &SandboxRules,
 ) -> Result<InterpreterFacts, TaskError> {
     let program = ProgramSpec {
         path: python,
@@ -94,7 +94,7 @@ async fn query_facts(
         env,
         cwd: Path::new("/"),
         limits: &ResourceLimits::default(),
-        sandbox_rules: confines,
+        sandbox_rules: rules,
     };
     let mut group = program
         .start(Stdio::null())
@@ -109,9 +109,9 @@ async fn query_facts(
     )
     .await;
     serde_json::from_str(&printed.stdout).map_err(|_| {
-        let shown = python.display();
-        let said = crate::capture::text_tail(&printed.stderr, 500);
-        let message = format!("`{shown}` is not a working Python interpreter: {said}");
+        let path = python.display();
+        let stderr = crate::capture::text_tail(&printed.stderr, 500);
+        let message = format!("`{path}` is not a working Python interpreter: {stderr}");
         TaskError::new(ErrorKind::ClientError, "PYTHON_MISSING", message.trim_end())
     })
 }

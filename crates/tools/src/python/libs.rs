@@ -113,10 +113,10 @@ fn parse_inline_metadata(code: &str) -> Result<Option<InlineMetadata>, TaskError
                 invalid_libs_error(format!("cannot parse the `# /// script` block: {}", error.message()))
             });
         }
-        let Some(rest) = line.strip_prefix('#') else {
+        let Some(comment) = line.strip_prefix('#') else {
             break;
         };
-        text.push_str(rest.strip_prefix(' ').unwrap_or(rest));
+        text.push_str(comment.strip_prefix(' ').unwrap_or(comment));
         text.push('\n');
     }
     Err(invalid_libs_error(
@@ -141,23 +141,23 @@ mod tests {
     }
 
     #[test]
-    fn a_list_and_the_block_in_the_code_are_one_set() {
+    fn the_list_and_the_block_in_the_code_are_combined() {
         let code = "# /// script\n# requires-python = '>=3.8'\n# dependencies = [\n#   'six',\n#   'numpy>1',\n# ]\n# ///\nreturn 1";
-        let found = parse_needs(json!(["six", "attrs==23.1"]), code).unwrap();
-        assert_eq!(found.requirements, ["attrs==23.1", "numpy>1", "six"]);
-        assert_eq!(found.python.as_deref(), Some(">=3.8"));
+        let needs = parse_needs(json!(["six", "attrs==23.1"]), code).unwrap();
+        assert_eq!(needs.requirements, ["attrs==23.1", "numpy>1", "six"]);
+        assert_eq!(needs.python.as_deref(), Some(">=3.8"));
         assert!(parse_needs(json!({"m": "math"}), "return 1").unwrap().is_empty());
     }
 
     #[test]
-    fn options_of_pip_are_no_requirements() {
+    fn pip_options_are_rejected() {
         for text in ["--index-url=http://x", "-e .", "", "a\nb"] {
             assert_eq!(parse_needs(json!([text]), "").unwrap_err().code, "TOOL_INPUT", "{text}");
         }
     }
 
     #[test]
-    fn a_block_that_is_broken_is_an_error() {
+    fn an_invalid_block_is_an_error() {
         for code in [
             "# /// script\n# dependencies = [\n# ///\n",
             "# /// script\n# dependencies = []\nx = 1\n",

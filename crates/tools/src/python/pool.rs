@@ -64,26 +64,26 @@ impl InterpreterPool {
     /// Returns an idle interpreter, or starts a new one.
     pub(crate) async fn check_out(
         &self,
-        kept: &InterpreterKey,
-        confines: &SandboxRules,
+        key: &InterpreterKey,
+        rules: &SandboxRules,
     ) -> Result<Interpreter, StartError> {
         loop {
             let put_back = self.returned.notified();
             tokio::pin!(put_back);
             // From here on, no notification is missed.
             put_back.as_mut().enable();
-            if let Some(interpreter) = self.take_alive(kept) {
+            if let Some(interpreter) = self.take_alive(key) {
                 return Ok(interpreter);
             }
             let start = tokio::select! {
                 () = put_back => continue,
                 start = self.start_permit() => start,
             };
-            if let Some(interpreter) = self.take_alive(kept) {
+            if let Some(interpreter) = self.take_alive(key) {
                 return Ok(interpreter);
             }
             return self
-                .start_with_permit(start, kept, &ResourceLimits::default(), confines)
+                .start_with_permit(start, key, &ResourceLimits::default(), rules)
                 .await;
         }
     }
@@ -91,12 +91,12 @@ impl InterpreterPool {
     /// Starts a new interpreter.
     pub(crate) async fn start(
         &self,
-        kept: &InterpreterKey,
+        key: &InterpreterKey,
         limits: &ResourceLimits,
-        confines: &SandboxRules,
+        rules: &SandboxRules,
     ) -> Result<Interpreter, StartError> {
         let start = self.start_permit().await;
-        self.start_with_permit(start, kept, limits, confines).await
+        self.start_with_permit(start, key, limits, rules).await
     }
 
     async fn start_permit(&self) -> SemaphorePermit<'_> {
@@ -108,18 +108,18 @@ impl InterpreterPool {
     async fn start_with_permit(
         &self,
         _start: SemaphorePermit<'_>,
-        kept: &InterpreterKey,
+        key: &InterpreterKey,
         limits: &ResourceLimits,
-        confines: &SandboxRules,
+        rules: &SandboxRules,
     ) -> Result<Interpreter, StartError> {
-        let mut interpreter = Interpreter::start(&kept.python, &self.env, limits, confines)?;
+        let mut interpreter = Interpreter::start(&key.python, &self.env, limits, rules)?;
         interpreter.wait_for_start().await;
         Ok(interpreter)
     }
 
     /// Takes an idle interpreter; skips those that were killed meanwhile, so that no call fails because of them.
-    fn take_alive(&self, kept: &InterpreterKey) -> Option<Interpreter> {
-        while let Some(mut interpreter) = self.take_idle(kept) {
+    fn take_alive(&self, key: &InterpreterKey) -> Option<Interpreter> {
+        while let Some(mut interpreter) = self.take_idle(key) {
             if interpreter.is_alive() {
                 return Some(interpreter);
             }
@@ -128,12 +128,12 @@ impl InterpreterPool {
     }
 
     /// Returns an interpreter to the pool.
-    pub(crate) fn check_in(&self, kept: InterpreterKey, interpreter: Interpreter) {
+    pub(crate) fn check_in(&self, key: InterpreterKey, interpreter: Interpreter) {
         if interpreter.is_worn_out(self.calls_max) {
             return;
         }
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        idle.push_back((kept, interpreter));
+        idle.push_back((key, interpreter));
         let over = if idle.len() > self.idle_max {
             idle.pop_front()
         } else {
@@ -150,9 +150,9 @@ impl InterpreterPool {
         &self.env
     }
 
-    fn take_idle(&self, kept: &InterpreterKey) -> Option<Interpreter> {
+    fn take_idle(&self, key: &InterpreterKey) -> Option<Interpreter> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = idle.iter().rposition(|(of, _)| of == kept)?;
+        let at = idle.iter().rposition(|(of, _)| of == key)?;
         idle.remove(at).map(|(_, interpreter)| interpreter)
     }
 }

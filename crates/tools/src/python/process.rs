@@ -50,7 +50,7 @@ pub(crate) struct Interpreter {
 /// How a call ended.
 pub(crate) enum RunnerReply {
     /// The interpreter responded with this line.
-    Answered(Vec<u8>),
+    Responded(Vec<u8>),
     /// The process ended without a response.
     Died(Option<ExitStatus>),
     /// The response exceeds the size limit.
@@ -77,7 +77,7 @@ impl Interpreter {
         python: &Path,
         env: &std::collections::BTreeMap<String, String>,
         limits: &ResourceLimits,
-        confines: &SandboxRules,
+        rules: &SandboxRules,
     ) -> Result<Self, StartError> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;
@@ -87,7 +87,7 @@ impl Interpreter {
             env,
             cwd: Path::new("/"),
             limits,
-            sandbox_rules: confines,
+            sandbox_rules: rules,
         };
         let theirs: std::os::fd::OwnedFd = theirs.into();
         let group = program.start(Stdio::from(theirs))?;
@@ -137,10 +137,10 @@ impl Interpreter {
         self.write_line(request);
         let mut outputs = CallOutputs::default();
         let reply = {
-            let answer = self.exchange(&mut outputs, log);
+            let exchange = self.exchange(&mut outputs, log);
             tokio::select! {
                 biased;
-                reply = answer => reply,
+                reply = exchange => reply,
                 () = stop.cancelled() => RunnerReply::Stopped,
                 limit = wait_for_timeout(timeout) => RunnerReply::TimedOut(limit),
             }
@@ -157,7 +157,7 @@ impl Interpreter {
     /// Ends the process if the reply makes it unusable.
     async fn end_if_unusable(&mut self, reply: RunnerReply) -> RunnerReply {
         match reply {
-            RunnerReply::Answered(answer) => RunnerReply::Answered(answer),
+            RunnerReply::Responded(reply_bytes) => RunnerReply::Responded(reply_bytes),
             // A process that closed its connection should be exiting; if it is not, it is killed after the grace
             // period.
             RunnerReply::Died(_) => {
@@ -203,7 +203,7 @@ impl Interpreter {
         if channel.get_mut().write_all(line).await.is_err() {
             return RunnerReply::Died(None);
         }
-        let mut answer = Vec::new();
+        let mut reply_bytes = Vec::new();
         loop {
             tokio::select! {
                 biased;
@@ -218,13 +218,13 @@ impl Interpreter {
                     }
                     // The response is one line, and nothing follows it until the next call.
                     let is_whole = chunk.last() == Some(&b'\n');
-                    answer.extend_from_slice(chunk);
+                    reply_bytes.extend_from_slice(chunk);
                     let length = chunk.len();
                     channel.consume(length);
                     if is_whole {
-                        return RunnerReply::Answered(answer);
+                        return RunnerReply::Responded(reply_bytes);
                     }
-                    if answer.len() > ANSWER_BYTES_MAX {
+                    if reply_bytes.len() > ANSWER_BYTES_MAX {
                         return RunnerReply::TooLarge(ANSWER_BYTES_MAX);
                     }
                 }

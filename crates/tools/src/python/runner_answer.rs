@@ -42,7 +42,7 @@ struct PythonException {
 /// Outcome of a reply, and whether the interpreter can be reused.
 pub(crate) fn reply_outcome(reply: RunnerReply, file: &str) -> (Outcome, bool) {
     let error = match reply {
-        RunnerReply::Answered(line) => match serde_json::from_slice::<RunnerAnswer>(&line) {
+        RunnerReply::Responded(line) => match serde_json::from_slice::<RunnerAnswer>(&line) {
             Ok(answer) => {
                 let reusable = !answer.replace;
                 return (answer.into_outcome(file), reusable);

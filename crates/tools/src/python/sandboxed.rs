@@ -44,23 +44,23 @@ impl InterpreterFinder<'_> {
         stop: &CancellationToken,
         log: &dyn LogSink,
     ) -> Result<SandboxedPython, TaskError> {
-        let (facts, mut housed) = self.locate_python(python, !needs.is_empty()).await?;
+        let (facts, mut sandboxed) = self.locate_python(python, !needs.is_empty()).await?;
         let Some(facts) = facts else {
-            return Ok(housed);
+            return Ok(sandboxed);
         };
         let needs = needs.reduce_for(&facts)?;
         if needs.requirements.is_empty() {
-            return Ok(housed);
+            return Ok(sandboxed);
         }
         let wanted = EnvironmentSpec {
             facts: &facts,
             requirements: &needs.requirements,
             if_absent: IfAbsent::Refuse,
         };
-        housed.python = self.environments.interpreter(&wanted, stop, log).await?;
-        let home = housed.python.parent().and_then(Path::parent);
-        housed.read_dirs.extend(home.map(Path::to_owned));
-        Ok(housed)
+        sandboxed.python = self.environments.interpreter(&wanted, stop, log).await?;
+        let home = sandboxed.python.parent().and_then(Path::parent);
+        sandboxed.read_dirs.extend(home.map(Path::to_owned));
+        Ok(sandboxed)
     }
 
     async fn locate_python(
@@ -71,22 +71,22 @@ impl InterpreterFinder<'_> {
         if self.is_deployment_python {
             let free = SandboxRules::default();
             let facts = self.facts_cache.facts_of(python, self.env, &free).await?;
-            let housed = SandboxedPython {
+            let sandboxed = SandboxedPython {
                 python: facts.executable.clone(),
                 read_dirs: facts.read_dirs(),
             };
-            return Ok((Some(facts), housed));
+            return Ok((Some(facts), sandboxed));
         }
-        let housed = SandboxedPython {
+        let sandboxed = SandboxedPython {
             python: python.to_owned(),
             read_dirs: find_read_dirs(python, self.env),
         };
         if !has_needs {
-            return Ok((None, housed));
+            return Ok((None, sandboxed));
         }
-        let confines = (self.rules_for)(&housed.read_dirs);
-        let facts = self.facts_cache.facts_of(python, self.env, &confines).await?;
-        Ok((Some(facts), housed))
+        let rules = (self.rules_for)(&sandboxed.read_dirs);
+        let facts = self.facts_cache.facts_of(python, self.env, &rules).await?;
+        Ok((Some(facts), sandboxed))
     }
 }
 
@@ -97,8 +97,8 @@ fn find_read_dirs(python: &Path, env: &BTreeMap<String, String>) -> Vec<PathBuf>
         python.to_owned()
     } else {
         let path = env.get("PATH").map_or("", String::as_str);
-        let mut found = path.split(':').map(|dir| Path::new(dir).join(python));
-        found.find(|file| file.is_file()).unwrap_or_default()
+        let mut candidates = path.split(':').map(|dir| Path::new(dir).join(python));
+        candidates.find(|file| file.is_file()).unwrap_or_default()
     };
     let mut homes = Vec::new();
     let linked = python.canonicalize().ok();

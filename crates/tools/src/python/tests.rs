@@ -13,7 +13,7 @@ use crate::http::HttpClients;
 use crate::isolation::SandboxLevel;
 use crate::python::PythonTool;
 use crate::registry::{HttpLimits, PythonConfig};
-use crate::testing::{RecordedLogLines, build_call, expect_error, expect_result, run_tool, wait_until_gone};
+use crate::testing::{RecordedLogLines, build_call, expect_error, expect_result, run_tool, wait_for_exit};
 use model::task_log::LogStream;
 
 fn python_tool() -> PythonTool {
@@ -98,9 +98,9 @@ async fn a_top_level_return_sees_functions_and_their_globals() {
 #[tokio::test]
 async fn context_is_built_only_for_code_that_names_it() {
     let tool = python_tool();
-    let mut asking = build_call("python", json!({"code": "return context['execution_id']"}), json!({}));
-    asking.context = Arc::new(|| json!({"execution_id": "7"}));
-    assert_eq!(expect_result(run_tool(&tool, asking).await), json!("7"));
+    let mut call = build_call("python", json!({"code": "return context['execution_id']"}), json!({}));
+    call.context = Arc::new(|| json!({"execution_id": "7"}));
+    assert_eq!(expect_result(run_tool(&tool, call).await), json!("7"));
     let mut silent = build_call("python", json!({"code": "return 1"}), json!({}));
     silent.context = Arc::new(|| panic!("the code does not use the context"));
     assert_eq!(expect_result(run_tool(&tool, silent).await), json!(1));
@@ -117,7 +117,7 @@ async fn libraries_are_imported_first() {
 }
 
 #[tokio::test]
-async fn globals_environment_and_folder_are_fresh_in_every_call() {
+async fn globals_environment_and_directory_are_reset_for_every_call() {
     let tool = python_tool();
     let first = json!({"code": "import os\nleft = 1\nos.environ['LEFT'] = 'x'\nos.chdir('/')\nreturn [os.environ['A'], os.getcwd()]", "env": {"A": 5}, "cwd": "/usr"});
     assert_eq!(
@@ -207,7 +207,7 @@ async fn a_syntax_error_names_its_line_in_the_playbook() {
 }
 
 #[tokio::test]
-async fn every_way_to_die_is_an_outcome_and_the_next_call_works() {
+async fn every_kind_of_exit_is_an_outcome_and_the_next_call_works() {
     let tool = python_tool();
     for (code, wanted) in [
         ("import sys\nsys.exit(3)", "PYTHON_SYSTEM_EXIT"),
@@ -233,7 +233,7 @@ async fn every_way_to_die_is_an_outcome_and_the_next_call_works() {
 }
 
 #[tokio::test]
-async fn leaving_with_success_gives_what_was_assigned() {
+async fn exit_with_code_0_returns_the_assigned_result() {
     let code = "import sys\nresult = 5\nsys.exit()";
     assert_eq!(run_value(code, json!({})).await, json!(5));
 }
@@ -280,7 +280,7 @@ return {
 }
 
 #[tokio::test]
-async fn numbers_that_json_cannot_hold_are_kept_as_well_as_possible() {
+async fn numbers_that_json_cannot_represent_are_approximated() {
     let call = build_call(
         "python",
         json!({"code": "return {'n': float('nan'), 'big': 2**80, 'fit': 2**64 - 1, 'neg': -2**63}"}),
@@ -298,7 +298,7 @@ async fn numbers_that_json_cannot_hold_are_kept_as_well_as_possible() {
 }
 
 #[tokio::test]
-async fn a_result_without_a_json_form_names_its_place() {
+async fn an_unserializable_result_is_reported_with_its_path() {
     let outcome = run_failure("return {'a': [1, object()]}").await;
     assert_eq!(expect_error(&outcome).kind, ErrorKind::Schema);
     assert_eq!(expect_error(&outcome).code, "PYTHON_RESULT");
@@ -323,7 +323,7 @@ async fn a_timeout_kills_the_code_and_its_children() {
     assert_eq!(expect_error(&outcome).code, "TIMEOUT");
     assert!(expect_error(&outcome).retryable);
     let pid = std::fs::read_to_string(folder.path().join("pid")).unwrap();
-    wait_until_gone(&pid).await;
+    wait_for_exit(&pid).await;
     let next = run_tool(&tool, build_call("python", json!({"code": "return 1"}), json!({}))).await;
     assert_eq!(expect_result(next), json!(1));
 }
@@ -348,7 +348,7 @@ async fn a_stop_ends_the_call() {
 }
 
 #[tokio::test]
-async fn an_interpreter_is_reused_until_it_has_done_its_share() {
+async fn an_interpreter_is_reused_up_to_its_call_limit() {
     let tool = tool_with(PythonConfig {
         pool_max: 1,
         calls_max: 2,
@@ -365,7 +365,7 @@ async fn an_interpreter_is_reused_until_it_has_done_its_share() {
 }
 
 #[tokio::test]
-async fn a_missing_interpreter_says_what_to_install() {
+async fn the_error_of_a_missing_interpreter_names_what_to_install() {
     let fields = json!({"code": "return 1", "python": "python-that-is-not-there"});
     let outcome = run_tool(&python_tool(), build_call("python", fields, json!({}))).await;
     assert_eq!(expect_error(&outcome).code, "PYTHON_MISSING");
@@ -391,9 +391,9 @@ async fn a_script_is_read_from_a_file() {
         let far = build_call("python", json!({"script": {"uri": uri}}), json!({}));
         assert_eq!(expect_error(&run_tool(&python_tool(), far).await).code, code);
     }
-    let gone = build_call("python", json!({"script": "gone.py"}), json!({}));
+    let missing = build_call("python", json!({"script": "gone.py"}), json!({}));
     assert_eq!(
-        expect_error(&run_tool(&python_tool(), gone).await).code,
+        expect_error(&run_tool(&python_tool(), missing).await).code,
         "SCRIPT_NOT_READABLE"
     );
 }
@@ -444,7 +444,7 @@ async fn many_short_calls_share_a_few_interpreters() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_that_block_all_run_at_once_in_the_end() {
+async fn blocking_calls_all_run_concurrently() {
     const CALLS: usize = 12;
     let tool = tool_with(PythonConfig {
         pool_max: CALLS,

@@ -61,14 +61,14 @@ impl PythonTool {
     fn finder<'a>(
         &'a self,
         python: &Path,
-        confines: &'a (dyn Fn(&[PathBuf]) -> SandboxRules + Sync),
+        rules_for: &'a (dyn Fn(&[PathBuf]) -> SandboxRules + Sync),
     ) -> InterpreterFinder<'a> {
         InterpreterFinder {
             facts_cache: &self.facts_cache,
             environments: &self.environments,
             env: self.pool.env(),
             is_deployment_python: python == self.command,
-            rules_for: confines,
+            rules_for,
         }
     }
 
@@ -143,13 +143,13 @@ impl Tool for PythonTool {
         let needs = CodeRequirements::from_call(&call, &source.code)?;
         let own = sandbox.create_own_dir()?;
         let own = own.as_ref().map(TempDir::path);
-        let confines = |homes: &[PathBuf]| sandbox.rules(own, homes);
+        let rules_for = |homes: &[PathBuf]| sandbox.rules(own, homes);
         let SandboxedPython {
             python,
             read_dirs: homes,
         } = if sandbox.is_strict() {
             let python = self.interpreter_path(&call)?;
-            let finder = self.finder(&python, &confines);
+            let finder = self.finder(&python, &rules_for);
             finder.find(&python, needs, stop, log).await?
         } else {
             self.find_interpreter(&call, needs, stop, log).await?
@@ -163,31 +163,31 @@ impl Tool for PythonTool {
         if let Some(own) = own.filter(|_| sandbox.is_strict() && !has_cwd) {
             request.set_cwd(own);
         }
-        let confines = confines(&homes);
+        let rules = rules_for(&homes);
         let _slot = tokio::select! {
             slot = self.pool.acquire_slot() => slot,
             () = stop.cancelled() => return Err(cancelled_error()),
         };
-        let kept = InterpreterKey {
+        let key = InterpreterKey {
             python,
             level: sandbox.level,
         };
         let starting = async {
             if isolate {
-                self.pool.start(&kept, &limits, &confines).await
+                self.pool.start(&key, &limits, &rules).await
             } else {
-                self.pool.check_out(&kept, &confines).await
+                self.pool.check_out(&key, &rules).await
             }
         };
         let started = tokio::select! {
             started = starting => started,
             () = stop.cancelled() => return Err(cancelled_error()),
         };
-        let mut interpreter = started.map_err(|error| start_error(&kept.python, &error))?;
+        let mut interpreter = started.map_err(|error| start_error(&key.python, &error))?;
         let reply = interpreter.run(&request, timeout, stop, log).await;
         let (outcome, reusable) = runner_answer::reply_outcome(reply, &request.source.file);
         if reusable && !isolate {
-            self.pool.check_in(kept, interpreter);
+            self.pool.check_in(key, interpreter);
         }
         Ok(outcome)
     }
@@ -209,15 +209,15 @@ pub(crate) fn start_error(python: &Path, error: &StartError) -> TaskError {
     if let Some(error) = error.host_error() {
         return error;
     }
-    let shown = python.display();
+    let path = python.display();
     let error = error.cause();
     let message = if error.kind() == std::io::ErrorKind::NotFound {
         format!(
-            "`{shown}` not found: install Python 3.8 or newer (for example `apt install python3`), \
+            "`{path}` not found: install Python 3.8 or newer (for example `apt install python3`), \
              or set NOETL_PYTHON on the worker"
         )
     } else {
-        format!("cannot start `{shown}`: {error}")
+        format!("cannot start `{path}`: {error}")
     };
     TaskError::new(ErrorKind::ClientError, "PYTHON_MISSING", message)
 }

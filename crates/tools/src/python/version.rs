@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_operator_means_what_pep_440_says() {
+    fn operators_follow_pep_440() {
         for (text, version, admits) in [
             (">=3.9,<3.13", [3, 11, 7], true),
             (">=3.9,<3.13", [3, 13, 0], false),
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_not_guessed() {
+    fn invalid_specifiers_are_rejected() {
         for text in ["3.9", ">=three", "~=3", ">=3.*"] {
             assert_eq!(VersionSpecifiers::parse(text), None, "{text}");
         }

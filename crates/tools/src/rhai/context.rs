@@ -180,8 +180,8 @@ impl RhaiReader {
     }
 
     fn read_raw(&mut self, c: char, ahead: &[char], hashes: usize) -> usize {
-        let behind = ahead.iter().take_while(|c| **c == '#').count();
-        if c == '"' && behind >= hashes {
+        let following = ahead.iter().take_while(|c| **c == '#').count();
+        if c == '"' && following >= hashes {
             self.open.pop();
             return 1 + hashes;
         }

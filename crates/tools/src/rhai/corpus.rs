@@ -1,7 +1,7 @@
-//! Attacks: values that try to become code, in every lexical context of a rhai script, parsed by rhai itself.
+//! Attacks: values that try to become code, in every lexical context of a Rhai script, parsed by Rhai itself.
 //!
-//! The syntax tree of the script with the attack must be that of the script with a harmless value, apart from that text,
-//! and the script must evaluate to the attack exactly.
+//! The syntax tree of the script with the attack must be that of the script with a harmless value, apart from that
+//! text, and the script must evaluate to the attack exactly.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::program::rhai_script;
 use super::run_script;
 use crate::corpus::{
-    all_cases, cases_from, check, check_marked_values, code_pieces as pieces, json_pieces, plain_values,
+    all_cases, cases_from, check, check_code_values, check_marked_values, code_pieces as pieces, json_pieces,
 };
 
 /// The harmless value.
@@ -83,7 +83,7 @@ const ATTACKS: &[&str] = &[
     "eval(\"evil()\")",
 ];
 
-/// Scripts around a value; `@` is where it stands. Each evaluates to a text that contains the value.
+/// Scripts around a value, marked by `@`. Each evaluates to a text that contains the value.
 const CONTEXTS: &[&str] = &[
     "@",
     "let v = @; v",
@@ -144,8 +144,8 @@ const CONTEXTS: &[&str] = &[
     "@ // @",
 ];
 
-fn build_script(place: &str, value: &Value) -> String {
-    rhai_script(&pieces(place, value)).unwrap_or_else(|error| panic!("{place}: {error:?}"))
+fn build_script(context: &str, value: &Value) -> String {
+    rhai_script(&pieces(context, value)).unwrap_or_else(|error| panic!("{context}: {error:?}"))
 }
 
 /// The syntax tree as text, without positions and with a space for every run of white space.
@@ -155,20 +155,20 @@ fn syntax_tree(script: &str) -> Result<String, String> {
     let tree = engine.compile(script).map_err(|error| error.to_string())?;
     let tree = format!("{tree:?}");
     let mut plain = String::new();
-    let mut rest = tree.as_str();
-    while let Some(at) = rest.find(" @ ") {
-        let (before, behind) = rest.split_at(at);
+    let mut remaining = tree.as_str();
+    while let Some(at) = remaining.find(" @ ") {
+        let (before, after) = remaining.split_at(at);
         plain.push_str(before);
-        rest = behind[3..].trim_start_matches(|c: char| c.is_ascii_digit() || ":-".contains(c));
+        remaining = after[3..].trim_start_matches(|c: char| c.is_ascii_digit() || ":-".contains(c));
     }
-    plain.push_str(rest);
+    plain.push_str(remaining);
     Ok(plain)
 }
 
-/// What is wrong with a place and an attack.
-fn find_problem(place: &str, attack: &str) -> Option<String> {
-    let code = build_script(place, &json!(attack));
-    let expected = syntax_tree(&build_script(place, &json!(HARMLESS))).expect("the place is a script");
+/// Problem of a context with an attack.
+fn find_problem(context: &str, attack: &str) -> Option<String> {
+    let code = build_script(context, &json!(attack));
+    let expected = syntax_tree(&build_script(context, &json!(HARMLESS))).expect("the context is a script");
     let inner = |text: &str| {
         let quoted = format!("{text:?}");
         quoted[1..quoted.len() - 1].to_owned()
@@ -213,25 +213,22 @@ fn a_value_in_code_is_that_value() {
         json!(1e300),
         json!({"a": {"b": [true, 1.5]}, "let": "\"`${x}"}),
     ];
-    for value in plain_values().into_iter().chain(own) {
-        for place in ["@", "[@][0]", "#{k: @}.k", "(@)", "fn f(x) { x } f(@)"] {
-            let code = build_script(place, &value);
-            let result = run_script(&code, json!({}), Duration::from_secs(5), |_| {});
-            assert_eq!(result.expect(&code), value, "{code}");
-        }
-    }
+    let contexts = ["@", "[@][0]", "#{k: @}.k", "(@)", "fn f(x) { x } f(@)"];
+    check_code_values(&contexts, own, build_script, |code| {
+        run_script(code, json!({}), Duration::from_secs(5), |_| {})
+    });
 }
 
 #[test]
 fn json_of_a_template_is_a_literal_in_code_and_a_text_in_quotes() {
-    let json = |place: &str, text: &str| rhai_script(&json_pieces(place, text)).unwrap();
+    let json = |context: &str, text: &str| rhai_script(&json_pieces(context, text)).unwrap();
     assert_eq!(json("let v = @;", "{\"a\": [true]}"), "let v = #{\"a\": [true]};");
     assert_eq!(json("\"@\"", "\"x\""), "\"\\\"x\\\"\"");
 }
 
 #[test]
-fn what_cannot_be_placed_is_refused() {
-    for (place, value) in [
+fn values_in_unsupported_contexts_are_rejected() {
+    for (context, value) in [
         ("name_@", json!("x")),
         ("name_@", json!(3)),
         ("1@", json!(3)),
@@ -241,8 +238,8 @@ fn what_cannot_be_placed_is_refused() {
         ("#\"@\"#", json!("a#b")),
         ("#\"a\"@\"#", json!("#")),
     ] {
-        let error = rhai_script(&pieces(place, &value)).expect_err(place);
-        assert_eq!(error.code, "RHAI_VALUE", "{place}");
+        let error = rhai_script(&pieces(context, &value)).expect_err(context);
+        assert_eq!(error.code, "RHAI_VALUE", "{context}");
     }
     assert_eq!(build_script("#\"@\"#", &json!("a`b")), "#\"a`b\"#");
 }
@@ -253,7 +250,7 @@ fn marked_values_are_names_and_programs() {
 }
 
 #[test]
-fn lines_stay_where_they_are() {
+fn values_do_not_change_line_numbers() {
     let code = build_script("let a = \"@\";\nlet b = `@`;\n// @\n/* @ */\n@", &json!("x\ny\r\nz"));
     assert_eq!(code.lines().count(), 5);
 }

@@ -12,8 +12,9 @@ use serde_json::Value;
 
 use crate::rhai::context::{RhaiContext, RhaiReader};
 use crate::value_placement::{
-    ProgramPart, code_value, identifier, is_word_character, placement_error, plain_text, program_parts,
+    ProgramPart, VALUE_IN_NAME, code_value, identifier, is_word_character, placement_error, program_parts,
 };
+use crate::value_text::plain_text;
 
 /// Keywords, which cannot be names.
 const KEYWORDS: &[&str] = &[
@@ -56,29 +57,28 @@ const KEYWORDS: &[&str] = &[
 
 /// Builds the script of some pieces.
 pub fn rhai_script(pieces: &[CodePiece]) -> Result<String, TaskError> {
+    let message = "`| ident` requires a valid Rhai name: letters, digits and `_`, not a keyword";
     let parts = program_parts(pieces, |value| {
-        let message = "`| ident` requires a valid Rhai name: letters, digits and `_`, not a keyword";
-        let name = identifier(value, KEYWORDS).ok_or_else(|| refused_error(message))?;
-        Ok(name.to_owned())
+        identifier(value, KEYWORDS).ok_or_else(|| refused_error(message))
     })?;
     let mut reader = RhaiReader::default();
     let mut script = String::new();
-    let mut is_behind_value = false;
+    let mut is_after_value = false;
     for part in &parts {
         match part {
             ProgramPart::Text(text) => {
                 let continues = |c: char| is_word_character(c) || matches!(c, '"' | '#');
-                if is_behind_value && reader.context() == RhaiContext::Code && text.starts_with(continues) {
+                if is_after_value && reader.context() == RhaiContext::Code && text.starts_with(continues) {
                     script.push(' ');
                 }
                 reader.read_text(text);
                 script.push_str(text);
-                is_behind_value = false;
+                is_after_value = false;
             }
             ProgramPart::Value { value, is_json } => {
                 place_value(value, *is_json, &reader, &mut script)?;
                 reader.skip_value();
-                is_behind_value = true;
+                is_after_value = true;
             }
         }
     }
@@ -130,9 +130,7 @@ fn place_value(value: &Value, is_json: bool, reader: &RhaiReader, script: &mut S
 
 fn place_in_code(value: &Value, reader: &RhaiReader, script: &mut String) -> Result<(), TaskError> {
     if reader.is_in_word() {
-        return Err(refused_error(
-            "a value cannot be part of a name; mark it with `| ident`, or pass it under `input`",
-        ));
+        return Err(refused_error(VALUE_IN_NAME));
     }
     // Two adjacent quotes are an escaped quote, and a hash before a quote opens a raw string.
     if script.ends_with(['"', '#']) {

@@ -1,7 +1,7 @@
-//! The corpus of attacks: values that try to become commands, in every place where a value can stand, run for real.
+//! Attacks: values that try to become commands, in every context of a shell script, run in real shells.
 //!
-//! Each attack tries to make the canary file. Wherever it stands, the file must not be there afterwards, and the value
-//! must come through exactly.
+//! Each attack tries to create the canary file. Afterwards the file must not exist, and the value must be printed
+//! unchanged.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::isolation::SandboxLevel;
 use crate::shell::ShellTool;
 use crate::testing::{command_call, expect_error, run_tool};
 
-/// What an attacker sends; `@` is where the canary's path goes.
+/// Attacks; `@` stands for the path of the canary.
 const ATTACKS: &[&str] = &[
     "; touch @",
     "& touch @",
@@ -136,25 +136,25 @@ const ATTACKS: &[&str] = &[
     "\n\n\n;touch @;\n\n\n",
 ];
 
-/// A place: what stands before the value, what stands after it, and the shells that know it.
+/// A context: script text before and after the value, and the shells that support it.
 struct AttackContext {
     name: &'static str,
     before: &'static str,
     after: &'static str,
     shells: &'static [&'static str],
-    /// What becomes of a value there.
+    /// Expected output for a value.
     expected_output: ExpectedOutput,
 }
 
 #[derive(Clone, Copy, PartialEq)]
 enum ExpectedOutput {
-    /// It is printed exactly.
+    /// The exact value.
     Exact,
-    /// It is printed exactly, but for ends of lines at its end, which the shell drops there.
+    /// The exact value without trailing newlines, which the shell drops there.
     Trimmed,
-    /// It leaves nothing: it stands in a comment.
+    /// Nothing: the context is a comment.
     Nothing,
-    /// It is refused unless it is a number.
+    /// An error, unless the value is a number.
     Refused,
 }
 
@@ -291,7 +291,7 @@ const fn context(
 }
 
 impl AttackContext {
-    /// What is printed there for a harmless word, with the value in the word's place.
+    /// Expected output: that of a harmless word, with the value in its place.
     fn expected(&self, value: &str) -> String {
         let (before, after) = match self.name {
             "bare, as a part of a word" => ("pre", "post"),
@@ -310,16 +310,16 @@ fn shell_tool() -> ShellTool {
     ShellTool::new(BTreeMap::from([("PATH".to_owned(), path)]), SandboxLevel::None)
 }
 
-async fn run_attack(place: &AttackContext, shell: &str, value: &str, dir: &Path) -> Result<String, String> {
+async fn run_attack(context: &AttackContext, shell: &str, value: &str, dir: &Path) -> Result<String, String> {
     let pieces = vec![
-        Piece::Text(place.before.to_owned()),
+        Piece::Text(context.before.to_owned()),
         Piece::Value(value.into()),
-        Piece::Text(place.after.to_owned()),
+        Piece::Text(context.after.to_owned()),
     ];
     run_pieces(pieces, shell, dir).await
 }
 
-/// What a script prints, or the code of its error.
+/// Output of a script, or its error code.
 async fn run_pieces(pieces: Vec<Piece>, shell: &str, dir: &Path) -> Result<String, String> {
     let mut call = command_call("shell", "", dir);
     call.pieces.insert("command".to_owned(), vec![pieces]);
@@ -331,24 +331,24 @@ async fn run_pieces(pieces: Vec<Piece>, shell: &str, dir: &Path) -> Result<Strin
     }
 }
 
-/// Tries every attack in one place; what went wrong, if anything did.
-async fn run_attacks(place: &AttackContext) -> Vec<String> {
+/// Runs every attack in one context and returns the problems.
+async fn run_attacks(context: &AttackContext) -> Vec<String> {
     let dir = tempfile::tempdir().unwrap();
     let canary = dir.path().join("canary");
     let mut faults = Vec::new();
-    for shell in place.shells {
+    for shell in context.shells {
         for attack_ in ATTACKS {
             let value = attack_.replace('@', canary.to_str().unwrap());
-            let came = run_attack(place, shell, &value, dir.path()).await;
-            let wanted = match place.expected_output {
-                ExpectedOutput::Exact => Ok(place.expected(&value)),
-                ExpectedOutput::Trimmed => Ok(place.expected(value.trim_end_matches('\n'))),
+            let printed = run_attack(context, shell, &value, dir.path()).await;
+            let wanted = match context.expected_output {
+                ExpectedOutput::Exact => Ok(context.expected(&value)),
+                ExpectedOutput::Trimmed => Ok(context.expected(value.trim_end_matches('\n'))),
                 ExpectedOutput::Nothing => Ok(String::new()),
                 ExpectedOutput::Refused => Err("SHELL_VALUE".to_owned()),
             };
-            let name = place.name;
-            if came != wanted {
-                faults.push(format!("{name}, {shell}: {value:?} came as {came:?}"));
+            let name = context.name;
+            if printed != wanted {
+                faults.push(format!("{name}, {shell}: {value:?} came as {printed:?}"));
             }
             if canary.exists() {
                 faults.push(format!("{name}, {shell}: {value:?} was run"));
@@ -360,17 +360,17 @@ async fn run_attacks(place: &AttackContext) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn no_value_becomes_a_command_wherever_it_stands() {
+async fn no_value_becomes_a_command_in_any_context() {
     assert!(ATTACKS.len() >= 100, "{}", ATTACKS.len());
     let mut faults = Vec::new();
-    for place in CONTEXTS {
-        faults.extend(run_attacks(place).await);
+    for context in CONTEXTS {
+        faults.extend(run_attacks(context).await);
     }
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
 }
 
 #[tokio::test]
-async fn a_raw_heredoc_takes_what_does_not_end_it() {
+async fn a_raw_heredoc_accepts_values_that_do_not_end_it() {
     let raw = context(
         "raw heredoc",
         "cat <<'EOF'\n",
@@ -384,7 +384,7 @@ async fn a_raw_heredoc_takes_what_does_not_end_it() {
     for attack_ in ATTACKS {
         let value = attack_.replace('@', canary.to_str().unwrap());
         match run_attack(&raw, "/bin/sh", &value, dir.path()).await {
-            Ok(came) => assert_eq!(came, format!("{value}\n")),
+            Ok(printed) => assert_eq!(printed, format!("{value}\n")),
             Err(code) => {
                 assert_eq!(code, "SHELL_VALUE", "{value:?}");
                 refused += 1;
@@ -395,7 +395,7 @@ async fn a_raw_heredoc_takes_what_does_not_end_it() {
     assert!(refused >= 3, "those that name the delimiter: {refused}");
 }
 
-/// Scripts with several values, each between `‹` and `›`, that spell something together; `@` is the canary.
+/// Scripts with several values, each in `‹…›`, that form an attack together; `@` stands for the path of the canary.
 const COMBINED_ATTACKS: &[(&str, Result<&str, &str>)] = &[
     ("cat <<EOF\n‹EOF›\n‹touch @›\nEOF\n", Ok("EOF\ntouch @\n")),
     ("cat <<EOF\n‹E›‹OF›\n‹touch @›\nEOF\n", Ok("EOF\ntouch @\n")),
@@ -421,7 +421,7 @@ const COMBINED_ATTACKS: &[(&str, Result<&str, &str>)] = &[
 const REFUSED_CODE: &str = "SHELL_VALUE";
 
 #[tokio::test]
-async fn values_do_not_become_commands_together() {
+async fn several_values_do_not_form_a_command() {
     let dir = tempfile::tempdir().unwrap();
     let canary = dir.path().join("canary");
     let canary_text = canary.to_str().unwrap();
@@ -442,15 +442,15 @@ async fn values_do_not_become_commands_together() {
             Err(code) => Err((*code).to_owned()),
         };
         for shell in BOTH_SHELLS {
-            let came = run_pieces(pieces.clone(), shell, dir.path()).await;
-            assert_eq!(came, wanted, "{shell}: {script}");
+            let printed = run_pieces(pieces.clone(), shell, dir.path()).await;
+            assert_eq!(printed, wanted, "{shell}: {script}");
             assert!(!canary.exists(), "{shell}: {script}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_value_in_the_environment_comes_through_exactly() {
+async fn a_value_in_the_environment_is_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let canary = dir.path().join("canary");
     for attack_ in ATTACKS {
@@ -468,7 +468,7 @@ async fn a_value_in_the_environment_comes_through_exactly() {
 }
 
 #[tokio::test]
-async fn the_canary_is_found_where_a_value_is_let_through() {
+async fn the_canary_detects_an_unquoted_value() {
     let dir = tempfile::tempdir().unwrap();
     let canary = dir.path().join("canary");
     let mut call = command_call("shell", "", dir.path());

@@ -120,24 +120,24 @@ impl ScriptScanner {
 
     /// Scans playbook text.
     pub(crate) fn read_text(&mut self, text: &str) {
-        let mut rest = text.chars().collect::<Vec<_>>().into_iter().peekable();
-        while let Some(c) = rest.next() {
+        let mut chars = text.chars().collect::<Vec<_>>().into_iter().peekable();
+        while let Some(c) = chars.next() {
             if self.heredoc.is_some() {
                 self.read_heredoc(c);
             } else {
-                let ahead: Vec<char> = rest.clone().take(2).collect();
-                let taken = self.read(c, &ahead);
+                let ahead: Vec<char> = chars.clone().take(2).collect();
+                let consumed = self.read(c, &ahead);
                 if c == '<' && ahead.first() == Some(&'<') && self.context() == QuoteContext::Bare {
                     if ahead.get(1) == Some(&'<') {
-                        rest.next();
-                        rest.next();
+                        chars.next();
+                        chars.next();
                     } else {
-                        rest.next();
-                        self.read_heredoc_start(&mut rest);
+                        chars.next();
+                        self.read_heredoc_start(&mut chars);
                     }
                 } else {
-                    for _ in 0..taken {
-                        rest.next();
+                    for _ in 0..consumed {
+                        chars.next();
                     }
                 }
             }
@@ -264,11 +264,11 @@ impl ScriptScanner {
     }
 
     /// Reads `-`, blanks and the word after `<<`.
-    fn read_heredoc_start(&mut self, rest: &mut std::iter::Peekable<std::vec::IntoIter<char>>) {
-        let strips_tabs = rest.next_if_eq(&'-').is_some();
-        while rest.next_if(|c| *c == ' ' || *c == '\t').is_some() {}
+    fn read_heredoc_start(&mut self, chars: &mut std::iter::Peekable<std::vec::IntoIter<char>>) {
+        let strips_tabs = chars.next_if_eq(&'-').is_some();
+        while chars.next_if(|c| *c == ' ' || *c == '\t').is_some() {}
         let (mut delimiter, mut is_raw, mut quote) = (String::new(), false, None);
-        while let Some(c) = rest.peek().copied() {
+        while let Some(c) = chars.peek().copied() {
             match (quote, c) {
                 (Some(end), c) if c == end => quote = None,
                 (None, '\'' | '"') => {
@@ -279,7 +279,7 @@ impl ScriptScanner {
                 (None, c) if c.is_whitespace() || ";&|()<>".contains(c) => break,
                 (_, c) => delimiter.push(c),
             }
-            rest.next();
+            chars.next();
         }
         self.pending.push(Heredoc {
             delimiter,
@@ -337,7 +337,7 @@ impl Heredoc {
     /// it.
     fn is_spelled_by_value(&self) -> bool {
         let line = self.line.trim_start_matches('\t').trim_end();
-        let rest = line.strip_prefix(self.delimiter.as_str());
-        self.has_value && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(')'))
+        let tail = line.strip_prefix(self.delimiter.as_str());
+        self.has_value && tail.is_some_and(|tail| tail.is_empty() || tail.starts_with(')'))
     }
 }

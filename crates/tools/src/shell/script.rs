@@ -10,6 +10,7 @@ use model::outcome::{ErrorKind, TaskError};
 use serde_json::Value;
 
 use crate::shell::quoting::{QuoteContext, ScriptScanner};
+use crate::value_text::text_or_empty;
 
 /// Reserved words of the shell.
 const RESERVED_WORDS: [&str; 17] = [
@@ -81,11 +82,11 @@ fn place_value(
     reader: &ScriptScanner,
     mut variable: impl FnMut(&str) -> String,
 ) -> Result<String, TaskError> {
-    let place = reader.context();
-    if is_plain(text) && place != QuoteContext::Heredoc {
+    let context = reader.context();
+    if is_plain(text) && context != QuoteContext::Heredoc {
         return Ok(text.to_owned());
     }
-    match place {
+    match context {
         QuoteContext::Bare => Ok(format!("\"${{{}}}\"", variable(text))),
         QuoteContext::Double | QuoteContext::Heredoc => Ok(format!("${{{}}}", variable(text))),
         QuoteContext::Single => Ok(format!("'\"${{{}}}\"'", variable(text))),
@@ -113,11 +114,7 @@ fn is_plain_character(c: char) -> bool {
 
 /// Text of a value: strings as they are, other types as JSON.
 fn value_text(value: &Value) -> Result<String, TaskError> {
-    let text = match value {
-        Value::String(text) => text.clone(),
-        Value::Null => String::new(),
-        other => other.to_string(),
-    };
+    let text = text_or_empty(value);
     if text.contains('\0') {
         return Err(refused_error(
             "a value contains a NUL character, which cannot be passed to a command",

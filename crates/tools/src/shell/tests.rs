@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::call::{Call, LogSink, Tool};
 use crate::isolation::SandboxLevel;
 use crate::shell::ShellTool;
-use crate::testing::{RecordedLogLines, command_call, expect_error, expect_result, run_tool, wait_until_gone};
+use crate::testing::{RecordedLogLines, command_call, expect_error, expect_result, run_tool, wait_for_exit};
 use model::task_log::LogStream;
 
 fn shell_tool() -> ShellTool {
@@ -45,14 +45,14 @@ async fn run_stdout(call: Call) -> String {
 }
 
 #[tokio::test]
-async fn a_command_gives_its_outputs_and_its_exit_code() {
+async fn the_result_has_the_output_and_exit_code() {
     let outcome = run_tool(&shell_tool(), shell_call("echo out; echo err >&2")).await;
     let wanted = json!({"stdout": "out\n", "stderr": "err\n", "exit_code": 0});
     assert_eq!(expect_result(outcome), wanted);
 }
 
 #[tokio::test]
-async fn another_exit_code_is_an_error_that_carries_the_outputs() {
+async fn a_nonzero_exit_code_is_an_error_with_the_output() {
     let outcome = run_tool(&shell_tool(), shell_call("echo why >&2; exit 3")).await;
     let failed = expect_error(&outcome);
     assert_eq!((failed.code.as_str(), failed.retryable), ("SHELL_EXIT", false));
@@ -71,21 +71,21 @@ async fn several_commands_share_a_shell_and_stop_at_the_first_that_fails() {
 }
 
 #[tokio::test]
-async fn only_declared_variables_are_seen() {
+async fn programs_get_only_declared_variables() {
     let mut call = shell_call("env | cut -d= -f1 | sort | tr '\\n' ' '");
     call.fields = json!({"env": {"MINE": 1}}).as_object().unwrap().clone();
-    let seen = run_stdout(call).await;
-    for name in seen.split_whitespace() {
+    let output = run_stdout(call).await;
+    for name in output.split_whitespace() {
         assert!(
             ["MINE", "NOETL_PROCESS", "PATH", "PWD", "SHLVL", "_", "OLDPWD"].contains(&name),
             "{name}"
         );
     }
-    assert!(seen.contains("MINE"));
+    assert!(output.contains("MINE"));
 }
 
 #[tokio::test]
-async fn input_is_given_on_stdin() {
+async fn input_is_written_to_stdin() {
     let mut call = shell_call("cat | tr a-z A-Z");
     call.fields = json!({"stdin": "hello"}).as_object().unwrap().clone();
     assert_eq!(run_stdout(call).await, "HELLO");
@@ -96,7 +96,7 @@ async fn input_is_given_on_stdin() {
 }
 
 #[tokio::test]
-async fn another_shell_can_be_named() {
+async fn the_shell_can_be_chosen() {
     let mut call = shell_call("a=(1 2 3); echo ${#a[@]}");
     call.fields = json!({"shell": "bash"}).as_object().unwrap().clone();
     assert_eq!(run_stdout(call).await, "3\n");
@@ -107,7 +107,7 @@ async fn another_shell_can_be_named() {
 }
 
 #[tokio::test]
-async fn a_child_left_behind_does_not_hold_the_call() {
+async fn a_remaining_child_does_not_block_the_call() {
     let started = Instant::now();
     assert_eq!(run_stdout(shell_call("sleep 600 & echo started")).await, "started\n");
     assert!(started.elapsed() < Duration::from_secs(30));
@@ -135,18 +135,18 @@ async fn run_stopped(script: &str) -> (Outcome, Duration) {
 async fn a_stop_ends_the_whole_group() {
     let (outcome, _) = run_stopped("sh -c 'sleep 600; true' & echo $!; wait").await;
     assert_eq!(expect_error(&outcome).kind, ErrorKind::Cancelled);
-    wait_until_gone(expect_error(&outcome).details["stdout"].as_str().unwrap().trim()).await;
+    wait_for_exit(expect_error(&outcome).details["stdout"].as_str().unwrap().trim()).await;
 }
 
 #[tokio::test]
-async fn what_ignores_the_request_to_end_is_killed() {
+async fn a_program_that_ignores_sigterm_is_killed() {
     let (outcome, took) = run_stopped("trap '' TERM; echo up; while :; do sleep 1; done").await;
     assert_eq!(expect_error(&outcome).kind, ErrorKind::Cancelled);
     assert!(took >= crate::process::KILL_GRACE, "{took:?}");
 }
 
 #[tokio::test]
-async fn a_timeout_keeps_what_was_printed() {
+async fn the_error_of_a_timeout_has_the_output() {
     let mut call = shell_call("echo before; sleep 600");
     call.timeout.total = Some(Duration::from_millis(300));
     let outcome = run_tool(&shell_tool(), call).await;
@@ -155,7 +155,7 @@ async fn a_timeout_keeps_what_was_printed() {
 }
 
 #[tokio::test]
-async fn a_flood_is_cut_in_the_middle() {
+async fn long_output_is_cut_in_the_middle() {
     let lines = RecordedLogLines::default();
     let outcome = shell_tool()
         .call(
@@ -181,16 +181,16 @@ async fn a_long_script_and_long_values_work() {
 }
 
 #[tokio::test]
-async fn a_value_does_not_show_among_the_arguments() {
+async fn values_are_not_visible_in_process_arguments() {
     for secret in ["hunter2", "a $secret; text"] {
         let call = call_with_pieces(&[
             text_piece(": "),
             value_piece(secret),
             text_piece("; tr '\\0' ' ' < /proc/$$/cmdline; stat -c ' %a' \"$0\""),
         ]);
-        let seen = run_stdout(call).await;
-        assert!(!seen.contains(secret), "{seen}");
-        assert!(seen.ends_with(" 600\n"), "{seen}");
+        let output = run_stdout(call).await;
+        assert!(!output.contains(secret), "{output}");
+        assert!(output.ends_with(" 600\n"), "{output}");
     }
 }
 
@@ -216,7 +216,7 @@ async fn text_marked_as_raw_is_run() {
 }
 
 #[tokio::test]
-async fn only_numbers_stand_in_arithmetic() {
+async fn only_numbers_are_allowed_in_arithmetic() {
     let add = |v: Value| call_with_pieces(&[text_piece("echo $(( 1 + "), Piece::Value(v), text_piece(" ))")]);
     assert_eq!(run_stdout(add(json!(4))).await, "5\n");
     let outcome = run_tool(&shell_tool(), add(json!("a[$(touch /tmp/never)]"))).await;
@@ -251,7 +251,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn every_value_survives_in_every_place(
+    fn every_value_is_unchanged_in_every_context(
         raw in prop_oneof![
             "[ -~\n\t]{0,24}",
             "[\"'`$\\\\(){};&|<>#!*?~\n ]{0,16}",
@@ -266,10 +266,10 @@ proptest! {
         let raw = format!("{raw}.");
         for (before, after) in CONTEXTS {
             let call = call_with_pieces(&[text_piece(before), value_piece(raw.clone()), text_piece(after)]);
-            let seen = runtime.block_on(run_stdout(call));
+            let output = runtime.block_on(run_stdout(call));
             let in_document = before.contains("cat <<");
             let wanted = if in_document { format!("<{raw}\n>") } else { format!("<{raw}>") };
-            prop_assert_eq!(&seen, &wanted, "in {}…{}", before, after);
+            prop_assert_eq!(&output, &wanted, "in {}…{}", before, after);
         }
     }
 }

@@ -9,7 +9,7 @@ use std::process::Stdio;
 use async_trait::async_trait;
 use language::template::Piece;
 use model::outcome::{ErrorKind, Outcome, TaskError};
-use serde_json::{Value, json};
+use serde_json::json;
 use tempfile::{NamedTempFile, TempDir};
 use tokio_util::sync::CancellationToken;
 
@@ -20,6 +20,7 @@ use crate::process::{ProgramSpec, StartError};
 use crate::program_setup::ProgramSetup;
 use crate::run_program::{ProgramEnd, ProgramOutput, run_to_end};
 use crate::shell::script::{ShellScript, build_script};
+use crate::value_text::plain_text;
 
 /// Longer scripts go through a file, because the length of an argument is limited. So do scripts with values, because
 /// every user of the machine can read arguments.
@@ -82,10 +83,7 @@ fn read_commands(call: &Call) -> Result<Vec<Vec<Piece>>, TaskError> {
 
 /// Standard input of the script, preceded by [`GATE_OPEN_LINE`] if the script has limits.
 fn build_stdin(call: &Call, limits: &ResourceLimits) -> Option<Vec<u8>> {
-    let text = call.field("stdin").map(|stdin| match stdin {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    });
+    let text = call.field("stdin").map(plain_text);
     if limits.is_empty() {
         return text.map(String::into_bytes);
     }

@@ -1,8 +1,9 @@
-//! Statements out of pieces: split at semicolons, values placed by where they stand, placeholders renumbered.
+//! Binds a command: splits it at semicolons, inserts values by their lexical context and renumbers placeholders.
 
 use language::template::{Piece, PieceOrigin};
 use serde_json::Value;
 
+use crate::sql::ambiguity::find_ambiguity;
 use crate::sql::body::{OpenQuotes, RoutineBodies};
 use crate::sql::duckdb::push_char;
 use crate::sql::error::BindError;
@@ -10,16 +11,15 @@ use crate::sql::params::Params;
 use crate::sql::sql_context::{SqlContext, SqlDialect, is_word_character};
 use crate::sql::statement::{LineMark, SlotSource, SqlStatement, ValueSlot};
 use crate::sql::statement_words::{QuotedText, StatementWords};
-use crate::sql::unclear::find_unclear;
 
-/// The text of a command, with where its pieces come from as far as that is known.
+/// Text of a command, with the origins of its pieces if they are known.
 #[derive(Debug, Clone, Copy)]
 pub struct CommandText<'a> {
     pub pieces: &'a [Piece],
     pub origins: &'a [PieceOrigin],
 }
 
-/// The statements of a command.
+/// Splits a command into statements and binds its values.
 pub fn bind_command(
     command: CommandText<'_>,
     dialect: SqlDialect,
@@ -31,7 +31,7 @@ pub fn bind_command(
         context: SqlContext::Code,
         ended_context: None,
         code_start: 0,
-        unclear: None,
+        ambiguity: None,
         routine_bodies: RoutineBodies::default(),
         quotes: OpenQuotes::default(),
         words: StatementWords::new(dialect),
@@ -40,7 +40,7 @@ pub fn bind_command(
         names: Vec::new(),
         lines: Vec::new(),
         has_own_numbers: false,
-        is_behind_value: false,
+        is_after_value: false,
         line: 1,
         positional: 0,
         statements: Vec::new(),
@@ -72,13 +72,13 @@ pub fn bind_command(
                 binder.place_value(value, after, origin)?;
             }
         }
-        binder.is_behind_value = !matches!(piece, Piece::Text(_) | Piece::Raw(_));
+        binder.is_after_value = !matches!(piece, Piece::Text(_) | Piece::Raw(_));
     }
     let is_value = |piece: &Piece| matches!(piece, Piece::Value(_) | Piece::Ident(_));
     let is_open = matches!(binder.context, SqlContext::DollarQuoted(_)) || !binder.routine_bodies.is_empty();
     if is_open && command.pieces.iter().any(is_value) {
-        return Err(BindError::Place(
-            "in a command whose dollar quotes do not end; it could end them",
+        return Err(BindError::NotAllowed(
+            "in a command with unclosed dollar quotes, because it could close them",
         ));
     }
     binder.end_statement()?;
@@ -89,48 +89,48 @@ pub(super) struct StatementBinder<'a> {
     pub(super) dialect: SqlDialect,
     pub(super) params: &'a Params,
     pub(super) context: SqlContext,
-    /// The quoted text that has just ended: quotes that follow it go on with it, escapes and all.
+    /// Context of the literal that just ended. A quote after it continues the literal, with the same escapes.
     pub(super) ended_context: Option<SqlContext>,
-    /// Where the tokens begin that are read: no name goes back behind quotes.
+    /// Start of the current tokens: a name never continues across quotes or a comment.
     pub(super) code_start: usize,
-    /// Why nobody knows how the rest of the command is read, if that is so.
-    pub(super) unclear: Option<&'static str>,
-    /// The bodies of routines that are open.
+    /// Why the context of the following text is ambiguous; `None` if it is not.
+    pub(super) ambiguity: Option<&'static str>,
+    /// Open routine bodies.
     pub(super) routine_bodies: RoutineBodies,
-    /// Where the quotes opened that are open.
+    /// Position of the open quotes.
     pub(super) quotes: OpenQuotes,
     pub(super) words: StatementWords,
     pub(super) text: String,
     pub(super) slots: Vec<ValueSlot>,
     pub(super) names: Vec<String>,
     pub(super) lines: Vec<LineMark>,
-    /// Whether the statement has a `$n` that was left to the database.
+    /// Whether the statement has `$n` placeholders that are not ours.
     pub(super) has_own_numbers: bool,
-    /// Whether the piece before was a value.
-    pub(super) is_behind_value: bool,
-    /// The line of the command that is read.
+    /// Whether the previous piece was a value.
+    pub(super) is_after_value: bool,
+    /// Current line of the command.
     pub(super) line: usize,
-    /// How many bare `?` have been met, over all statements of the command.
+    /// Number of bare `?` so far, in all statements of the command.
     pub(super) positional: usize,
     pub(super) statements: Vec<SqlStatement>,
 }
 
 impl StatementBinder<'_> {
-    /// Reads the author's text, line by line of the template it comes from.
+    /// Reads playbook text, line by line of the template that it comes from.
     fn read_author_text(&mut self, text: &str, origin: Option<&PieceOrigin>) -> Result<(), BindError> {
         let starts = origin.map_or(&[][..], |origin| &origin.lines);
-        let mut rest = text;
+        let mut tail = text;
         let mut read = 0;
         for (at, start) in starts.iter().enumerate() {
             let end = starts.get(at + 1).map_or(text.len(), |next| next.offset);
-            let (part, behind) = rest.split_at_checked(end - read).unwrap_or((rest, ""));
+            let (part, after) = tail.split_at_checked(end - read).unwrap_or((tail, ""));
             self.line = start.line as usize + 1;
             self.mark_line();
             self.read(part)?;
-            (rest, read) = (behind, end);
+            (tail, read) = (after, end);
         }
         self.mark_line();
-        self.read(rest)
+        self.read(tail)
     }
 
     fn set_line(&mut self, origin: Option<&PieceOrigin>) {
@@ -140,7 +140,7 @@ impl StatementBinder<'_> {
         self.mark_line();
     }
 
-    /// Notes the line on which the text goes on.
+    /// Records the line of the following text.
     pub(super) fn mark_line(&mut self) {
         let mark = LineMark {
             offset: self.text.len(),
@@ -155,15 +155,15 @@ impl StatementBinder<'_> {
         let text: Vec<char> = text.chars().collect();
         let mut at = 0;
         while at < text.len() {
-            if let Some(length) = self.leave_body(&text[at..]) {
+            if let Some(length) = self.exit_body(&text[at..]) {
                 at += length;
                 continue;
             }
             if self.context == SqlContext::Code {
                 let is_doubled = self.text.ends_with('\'');
                 let ended = self.ended_context.as_ref().filter(|_| !is_doubled);
-                let unclear = find_unclear(text[at], self.code(), ended, self.dialect);
-                self.unclear = self.unclear.or(unclear);
+                let ambiguity = find_ambiguity(text[at], self.code(), ended, self.dialect);
+                self.ambiguity = self.ambiguity.or(ambiguity);
                 if text[at] == ';' && self.ends_at_semicolon() {
                     self.end_statement()?;
                     at += 1;
@@ -186,11 +186,11 @@ impl StatementBinder<'_> {
         Ok(())
     }
 
-    /// Takes characters that lead to a place.
-    pub(super) fn advance(&mut self, next: SqlContext, taken: &[char]) {
+    /// Appends characters and switches to the context that follows them.
+    pub(super) fn advance(&mut self, next: SqlContext, consumed: &[char]) {
         let opened = match (&self.context, &next) {
             (SqlContext::Code, SqlContext::Code) => {
-                self.words.read_char(taken[0]);
+                self.words.read_char(consumed[0]);
                 None
             }
             (SqlContext::Code, SqlContext::LineComment | SqlContext::BlockComment(_)) => {
@@ -200,28 +200,28 @@ impl StatementBinder<'_> {
             (SqlContext::Code, _) => {
                 let kind = self.words.quoted_text();
                 self.words.add_other();
-                // Quotes that go on with a text are the same text.
-                let goes_on = self.ended_context.is_some() && taken == ['\''];
-                (!goes_on).then_some(kind)
+                // A quote that continues a literal does not open another one.
+                let continues = self.ended_context.is_some() && consumed == ['\''];
+                (!continues).then_some(kind)
             }
             _ => None,
         };
-        self.track_ended_text(&next, taken[0]);
+        self.track_ended_text(&next, consumed[0]);
         if let (SqlContext::DollarQuoted(tag), SqlContext::Code) = (&self.context, &next) {
-            // What the quotes hold now may hold their tag.
+            // A value inside the quotes may contain their tag.
             let tag = tag.clone();
             self.quotes.close(&tag, &mut self.text, &mut self.lines);
         } else {
             let start = self.text.len();
-            match (self.dialect, taken) {
+            match (self.dialect, consumed) {
                 (SqlDialect::Duckdb, [c]) => push_char(&mut self.text, &self.context, *c),
-                _ => self.text.extend(taken),
+                _ => self.text.extend(consumed),
             }
             if let Some(kind) = opened {
                 self.quotes.open(start, self.text.len(), kind);
             }
         }
-        self.count_lines(taken);
+        self.count_lines(consumed);
         if self.context != SqlContext::Code {
             self.code_start = self.text.len();
         }
@@ -232,25 +232,25 @@ impl StatementBinder<'_> {
         }
     }
 
-    fn count_lines(&mut self, taken: &[char]) {
-        let newlines = taken.iter().filter(|c| **c == '\n').count();
+    fn count_lines(&mut self, consumed: &[char]) {
+        let newlines = consumed.iter().filter(|c| **c == '\n').count();
         if newlines > 0 {
             self.line += newlines;
             self.mark_line();
         }
     }
 
-    /// The tokens since the last quotes or comment.
+    /// Tokens since the last quotes or comment.
     pub(super) fn code(&self) -> &str {
         &self.text[self.code_start..]
     }
 
-    /// Refuses a value where nobody knows how it would be read.
-    pub(super) fn refuse_unclear(&self) -> Result<(), BindError> {
-        self.unclear.map_or(Ok(()), |why| Err(BindError::Place(why)))
+    /// Rejects a value if its context is ambiguous.
+    pub(super) fn check_unambiguous(&self) -> Result<(), BindError> {
+        self.ambiguity.map_or(Ok(()), |why| Err(BindError::NotAllowed(why)))
     }
 
-    /// Goes into the body of a routine, which is read as a statement is.
+    /// Enters a routine body, which is read like a statement.
     fn enter_body(&mut self, tag: String) {
         let words = std::mem::replace(&mut self.words, StatementWords::new(self.dialect));
         let quotes = std::mem::take(&mut self.quotes);
@@ -260,9 +260,10 @@ impl StatementBinder<'_> {
         self.ended_context = None;
     }
 
-    /// Leaves the body of a routine if its tag stands here, and tells its length: it ends a body also inside quotes.
-    fn leave_body(&mut self, text: &[char]) -> Option<usize> {
-        let body = self.routine_bodies.leave(text)?;
+    /// Leaves a routine body if its tag is next, and returns the tag's length. The tag ends the body even inside other
+    /// quotes.
+    fn exit_body(&mut self, text: &[char]) -> Option<usize> {
+        let body = self.routine_bodies.exit(text)?;
         self.words = body.words;
         self.quotes = body.quotes;
         self.quotes.close(&body.tag, &mut self.text, &mut self.lines);
@@ -272,7 +273,7 @@ impl StatementBinder<'_> {
         Some(body.tag.chars().count())
     }
 
-    /// Whether a semicolon here ends the statement. In the body of a routine it only ends a part of that.
+    /// Whether a semicolon ends the statement here. In a routine body it only separates statements of the body.
     fn ends_at_semicolon(&mut self) -> bool {
         if self.routine_bodies.is_empty() {
             return self.words.ends_at_semicolon();
@@ -281,7 +282,7 @@ impl StatementBinder<'_> {
         false
     }
 
-    /// Remembers the quoted text that has just ended, over blanks and comments of a line.
+    /// Remembers the literal that just ended, across white space and line comments.
     fn track_ended_text(&mut self, next: &SqlContext, c: char) {
         match (&self.context, next) {
             (ended, SqlContext::Code) if ended.is_continued() => {
@@ -294,7 +295,7 @@ impl StatementBinder<'_> {
         }
     }
 
-    /// Puts the author's placeholder at `at` under a number of ours; returns its length, or nothing if there is none.
+    /// Binds the playbook's own placeholder at `at` under a new number and returns its length; 0 if there is none.
     fn bind_placeholder(&mut self, text: &[char], at: usize) -> Result<usize, BindError> {
         let before = self.text.chars().next_back();
         let word: String = text[at + 1..].iter().take_while(|c| is_word_character(**c)).collect();
@@ -303,11 +304,11 @@ impl StatementBinder<'_> {
         let sqlite = self.dialect == SqlDialect::Sqlite;
         let duckdb = self.dialect == SqlDialect::Duckdb;
         if !self.routine_bodies.is_empty() {
-            // The body of a routine has numbers of its own.
+            // Placeholders in a routine body belong to the routine.
             return Ok(0);
         }
         if !sqlite && *self.params == Params::None {
-            // So has a `PREPARE`.
+            // They belong to a `PREPARE` statement.
             let has_number = text[at] == '$' && is_number && !before.is_some_and(is_word_character);
             self.has_own_numbers |= has_number || (duckdb && text[at] == '?');
             return Ok(0);
@@ -325,7 +326,7 @@ impl StatementBinder<'_> {
                 self.params.by_name(&word)
             }
             '@' | '$' if sqlite && is_name && !before.is_some_and(is_word_character) => self.params.by_name(&word),
-            // A dollar may also open a quoted text, `$tag$ … $tag$`.
+            // A dollar may also open dollar quotes, `$tag$ … $tag$`.
             '$' if duckdb
                 && is_name
                 && !before.is_some_and(is_word_character)
@@ -344,7 +345,7 @@ impl StatementBinder<'_> {
         Ok(length)
     }
 
-    /// Adds a value that stands among tokens.
+    /// Adds a value between tokens.
     pub(super) fn push_slot(&mut self, value: Value, source: SlotSource, is_literal: bool) {
         let start = self.text.len();
         self.text.push(' ');
@@ -358,7 +359,7 @@ impl StatementBinder<'_> {
         self.add_other();
     }
 
-    /// Takes note of something that is no word.
+    /// Records a token that is not a word.
     pub(super) fn add_other(&mut self) {
         self.words.add_other();
         self.ended_context = None;
@@ -380,8 +381,8 @@ impl StatementBinder<'_> {
             return Err(BindError::UnnumberedParam);
         }
         if self.routine_bodies.take_has_values() && !words.has_sql_body() {
-            return Err(BindError::Place(
-                "in the body of a routine unless its `LANGUAGE` is `plpgsql` or `sql`, which is to be said",
+            return Err(BindError::NotAllowed(
+                "in the body of a routine unless the statement declares `LANGUAGE plpgsql` or `LANGUAGE sql`",
             ));
         }
         if words.is_empty() {
@@ -391,7 +392,7 @@ impl StatementBinder<'_> {
             return Err(BindError::TemplateStatement);
         }
         let skipped = text.len() - text.trim_start().len();
-        // A value may be all that stands at an end.
+        // The statement may start or end with a value.
         let skipped = slots.first().map_or(skipped, |slot| skipped.min(slot.range.start));
         let end = text.trim_end().len();
         let end = slots.last().map_or(end, |slot| end.max(slot.range.end));

@@ -1,18 +1,18 @@
-//! Quotes that are open, and the bodies of routines, which are programs in dollar quotes.
+//! Open quotes, and routine bodies, which are programs in dollar quotes.
 //!
-//! A body is read as a statement is, so that a value in it is placed by where it stands there. Its tag ends it wherever
-//! it stands, as the database reads it.
+//! A body is read like a statement, so that a value in it is inserted by its context there. The tag of the body ends it
+//! in every context, as in the database.
 
 use crate::sql::quote::choose_tag;
 use crate::sql::statement::LineMark;
 use crate::sql::statement_words::{QuotedText, StatementWords};
 
-/// The quotes that opened last.
+/// The quotes that were opened last.
 #[derive(Debug, Clone)]
 pub(super) struct OpenQuotes {
-    /// Where their sign begins.
+    /// Position of the opening quote.
     start: usize,
-    /// Where what they hold begins.
+    /// Position of the content.
     content: usize,
     kind: QuotedText,
 }
@@ -32,40 +32,40 @@ impl OpenQuotes {
         *self = Self { start, content, kind };
     }
 
-    /// What the text in them is.
+    /// Role of the quoted text.
     pub(super) fn kind(&self) -> QuotedText {
         self.kind
     }
 
-    /// Whether a comma stands before them, so that they are an argument of their own.
+    /// Whether a comma precedes them, so that they are a separate argument.
     pub(super) fn is_after_comma(&self, text: &str) -> bool {
         let before = text.get(..self.start).unwrap_or_default();
         before.trim_end_matches(['e', 'E']).trim_end().ends_with(',')
     }
 
-    /// Closes dollar quotes, with another tag if a value in them holds theirs.
+    /// Closes dollar quotes; replaces their tag if a value inside contains it.
     pub(super) fn close(&self, tag: &str, text: &mut String, lines: &mut [LineMark]) {
         let content = text.get(self.content..).unwrap_or_default();
-        let fitting = choose_tag(tag, content);
-        if fitting != tag {
-            text.replace_range(self.start..self.content, &fitting);
-            let grown = fitting.len().saturating_sub(tag.len());
-            let shrunk = tag.len().saturating_sub(fitting.len());
-            let inside = lines.iter_mut().filter(|mark| mark.offset >= self.content);
-            inside.for_each(|mark| mark.offset = mark.offset + grown - shrunk);
+        let new_tag = choose_tag(tag, content);
+        if new_tag != tag {
+            text.replace_range(self.start..self.content, &new_tag);
+            let added = new_tag.len().saturating_sub(tag.len());
+            let removed = tag.len().saturating_sub(new_tag.len());
+            let moved = lines.iter_mut().filter(|mark| mark.offset >= self.content);
+            moved.for_each(|mark| mark.offset = mark.offset + added - removed);
         }
-        text.push_str(&fitting);
+        text.push_str(&new_tag);
     }
 }
 
-/// The bodies that are open, the outermost first.
+/// Open bodies, outermost first.
 #[derive(Debug, Default)]
 pub(super) struct RoutineBodies {
     open_bodies: Vec<RoutineBody>,
     has_values: bool,
 }
 
-/// A body, and what was read of the statement around it.
+/// An open body, with the state of the statement around it.
 #[derive(Debug)]
 pub(super) struct RoutineBody {
     pub(super) tag: String,
@@ -82,8 +82,8 @@ impl RoutineBodies {
         self.open_bodies.push(RoutineBody { tag, words, quotes });
     }
 
-    /// Ends the body whose tag stands here, and whatever is open in it.
-    pub(super) fn leave(&mut self, text: &[char]) -> Option<RoutineBody> {
+    /// Ends the body whose tag is next, with everything that is open in it.
+    pub(super) fn exit(&mut self, text: &[char]) -> Option<RoutineBody> {
         let is_here = |body: &RoutineBody| {
             let tag = body.tag.chars();
             tag.eq(text.iter().copied().take(body.tag.chars().count()))
@@ -92,17 +92,17 @@ impl RoutineBodies {
         self.open_bodies.drain(at..).next()
     }
 
-    /// Takes note of a value in a body.
+    /// Records a value in a body.
     pub(super) fn mark_value(&mut self) {
         self.has_values |= !self.is_empty();
     }
 
-    /// Whether a value stands in a body of the statement that ends.
+    /// Whether a body of the statement contains a value; resets the flag.
     pub(super) fn take_has_values(&mut self) -> bool {
         std::mem::take(&mut self.has_values)
     }
 
-    /// Gives up all bodies, and returns the words of the statement around them.
+    /// Drops all bodies and returns the words of the statement around them.
     pub(super) fn clear(&mut self) -> Option<StatementWords> {
         self.open_bodies.drain(..).next().map(|body| body.words)
     }

@@ -1,4 +1,4 @@
-//! Dates of databases as text. Their years go beyond the calendar of `jiff`, which ends at 9999.
+//! Dates and times of databases as text. Their years go beyond the calendar of `jiff`, which ends at 9999.
 
 use std::fmt;
 
@@ -39,4 +39,17 @@ impl fmt::Display for CalendarDate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:04}-{:02}-{:02}", self.year, self.month, self.day)
     }
+}
+
+/// A time of day as `HH:MM:SS` with a fraction, from units since midnight.
+pub fn clock_text(units: i64, per_second: i64) -> String {
+    let (seconds, fraction) = (units.div_euclid(per_second), units.rem_euclid(per_second));
+    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+    let mut text = format!("{hours:02}:{minutes:02}:{:02}", seconds % 60);
+    if fraction > 0 {
+        let width = per_second.ilog10() as usize;
+        text.push('.');
+        text.push_str(format!("{fraction:0width$}").trim_end_matches('0'));
+    }
+    text
 }

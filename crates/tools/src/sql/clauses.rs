@@ -1,11 +1,11 @@
-//! Where in a statement only the name of a table, a column or another object can stand.
+//! Determines where a statement allows only the name of a table, a column or another object.
 //!
-//! Enters: the words and signs of a statement, in order. Leaves: whether what comes next can only be a name. Places
-//! where a value could stand as well are not counted: `EXTRACT(year FROM …)`, `IS DISTINCT FROM …`, `COPY t FROM …`.
+//! Input: the words and signs of a statement, in order. Output: whether the next token can only be a name. Positions
+//! that also allow a value do not count: `EXTRACT(year FROM …)`, `IS DISTINCT FROM …`, `COPY t FROM …`.
 
 use crate::sql::duckdb::sql_argument;
 
-/// What begins or continues a query, so that a `FROM` after it is followed by tables.
+/// Words that begin or continue a query, so that tables follow its `FROM`.
 const QUERY_WORDS: [&str; 8] = [
     "SELECT",
     "DELETE",
@@ -16,7 +16,7 @@ const QUERY_WORDS: [&str; 8] = [
     "SHOW",
     "RETURNING",
 ];
-/// What ends a list of tables or of columns to set.
+/// Words that end a list of tables, or of columns to set.
 const LIST_ENDS: [&str; 18] = [
     "WHERE",
     "GROUP",
@@ -62,37 +62,37 @@ const OBJECT_STATEMENTS: [&str; 9] = [
     "CREATE", "DROP", "ALTER", "COMMENT", "GRANT", "REVOKE", "REFRESH", "REINDEX", "LOCK",
 ];
 
-/// The clauses of a statement, by their parentheses.
+/// Clauses of a statement, by nesting level.
 #[derive(Debug, Clone)]
 pub(crate) struct StatementClauses {
-    /// The first word of the statement.
+    /// First word of the statement.
     first: String,
     has_renamed: bool,
     levels: Vec<ClauseLevel>,
 }
 
-/// What stands between one pair of parentheses, so far.
+/// State inside one pair of parentheses.
 #[derive(Debug, Clone, Default)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each flag is a fact of its own about the words so far"
 )]
 struct ClauseLevel {
-    /// Whether a query began here.
+    /// Whether the level contains a query.
     is_query: bool,
-    /// The verb of that query.
+    /// Verb of that query.
     verb: String,
-    /// Whether a comma here is followed by another name.
+    /// Whether another name follows a comma.
     has_name_list: bool,
-    /// Whether these are the columns of an `INSERT`.
+    /// Whether this is the column list of an `INSERT`.
     is_columns: bool,
-    /// Whether parentheses here would hold the columns of an `INSERT`.
+    /// Whether the next parentheses would be the column list of an `INSERT`.
     may_have_columns: bool,
-    /// The function whose arguments these are, in capitals.
+    /// Function of these arguments, in upper case.
     function: String,
-    /// How many commas have come.
+    /// Number of commas so far.
     commas: usize,
-    /// The words before the last, which decide what the last one means.
+    /// The word before the last one, which decides what the last one means.
     before: String,
     last: LastToken,
 }
@@ -115,7 +115,7 @@ impl StatementClauses {
         }
     }
 
-    /// Takes a word, in capitals.
+    /// Reads a word in upper case.
     pub(crate) fn add_word(&mut self, word: &str) {
         if self.first.is_empty() {
             word.clone_into(&mut self.first);
@@ -129,7 +129,7 @@ impl StatementClauses {
             _ => String::new(),
         };
         let is_first = level.last == LastToken::Start;
-        // Where a right is granted or an event named, nothing is queried.
+        // In a grant, or in the events of a trigger, these words do not begin a query.
         let is_named = matches!(previous.as_str(), "FOR" | "ON" | "BEFORE" | "AFTER" | "OR")
             || matches!(first.as_str(), "GRANT" | "REVOKE");
         if QUERY_WORDS.contains(&word) && !is_named {
@@ -157,7 +157,7 @@ impl StatementClauses {
         level.last = LastToken::Word(word.to_owned());
     }
 
-    /// Takes a sign.
+    /// Reads a sign.
     pub(crate) fn add_sign(&mut self, sign: char) {
         match sign {
             '(' => {
@@ -174,7 +174,7 @@ impl StatementClauses {
                     ..ClauseLevel::default()
                 });
             }
-            // A list or a map of values.
+            // A list or map of values.
             '[' | '{' => self.levels.push(ClauseLevel::default()),
             ')' | ']' | '}' if self.levels.len() > 1 => {
                 self.levels.pop();
@@ -189,7 +189,7 @@ impl StatementClauses {
         }
     }
 
-    /// Takes a value, a name that was put in, or quoted text.
+    /// Reads a value, an inserted name, or quoted text.
     pub(crate) fn add_other(&mut self) {
         let level = self.current_level();
         if let LastToken::Word(word) = &level.last {
@@ -198,7 +198,7 @@ impl StatementClauses {
         level.last = LastToken::Other;
     }
 
-    /// Whether what comes next can only be a name.
+    /// Whether the next token can only be a name.
     pub(crate) fn needs_name(&self) -> bool {
         let level = self.levels.last().expect("the statement itself is a level");
         match &level.last {
@@ -209,7 +209,7 @@ impl StatementClauses {
         }
     }
 
-    /// Whether what comes next is a part of a text that a function of `DuckDB` runs as SQL.
+    /// Whether the next token is part of text that a `DuckDB` function runs as SQL.
     pub(crate) fn is_in_sql_text(&self) -> bool {
         let is_sql = |level: &ClauseLevel| sql_argument(&level.function) == Some(level.commas);
         self.levels.iter().any(is_sql)
@@ -220,7 +220,7 @@ impl StatementClauses {
         let is_about_objects = OBJECT_STATEMENTS.contains(&self.first.as_str());
         match word {
             "TABLE" | "JOIN" | "UPDATE" | "ONLY" | "REFERENCES" | "TRUNCATE" => true,
-            // `VACUUM INTO` takes the name of a file.
+            // `VACUUM INTO` expects a file name.
             "INTO" => self.first != "VACUUM",
             "FROM" if self.first == "REVOKE" => true,
             "FROM" => {
@@ -234,7 +234,7 @@ impl StatementClauses {
             "ON" => is_about_objects && !level.is_query && is_first_level,
             "TO" if self.first == "GRANT" => true,
             "TO" => self.first == "ALTER" && (self.has_renamed || level.before == "OWNER"),
-            // Behind the name of a column stands a type, which is written as it is.
+            // After a column name, `TYPE` is followed by a type, which is not quoted.
             "TYPE" => matches!(level.before.as_str(), "CREATE" | "DROP" | "ALTER"),
             word if OBJECT_WORDS.contains(&word) => is_about_objects && is_first_level,
             _ => false,
@@ -250,7 +250,7 @@ impl StatementClauses {
 mod tests {
     use super::*;
 
-    /// Whether a name is expected at the end of a text that has words and single signs, blanks between.
+    /// Whether a name is expected at the end of words and signs separated by spaces.
     fn expects_name(text: &str) -> bool {
         let mut clauses = StatementClauses::new();
         for token in text.split_whitespace() {
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_expected_where_nothing_else_can_stand() {
+    fn names_are_expected_where_nothing_else_is_allowed() {
         for text in [
             "select a from",
             "select a from b ,",

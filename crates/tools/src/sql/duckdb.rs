@@ -1,23 +1,24 @@
-//! What `DuckDB` reads in its own way: comments, blanks beyond ASCII, and functions whose text is SQL.
+//! Peculiarities of `DuckDB`: comments, non-ASCII white space, and functions that run text as SQL.
 //!
-//! Before `DuckDB` parses a statement, it turns blanks beyond ASCII into ASCII ones, except in quotes. Its search for
-//! quotes knows neither `/* … */` nor `\'`, and can miss the end of dollar quotes. So statements are written without such
-//! blanks among tokens, without quotes in comments, and with `''` for `\'`. Otherwise a blank in a value would change.
+//! Before `DuckDB` parses a statement, it replaces non-ASCII white space outside of quotes by spaces. Its search for
+//! quotes ignores `/* … */` and `\'`, and can miss the end of dollar quotes. Statements are therefore sent without such
+//! white space between tokens, without quotes in comments, and with `''` for `\'`; otherwise white space in a value
+//! would change.
 
 use crate::sql::sql_context::SqlContext;
 
-/// The characters beyond ASCII that are blanks to `DuckDB`.
-pub(super) fn is_wide_blank(c: char) -> bool {
+/// Whether `DuckDB` treats this non-ASCII character as white space.
+pub(super) fn is_wide_space(c: char) -> bool {
     matches!(
         c,
         '\u{a0}' | '\u{2000}'..='\u{200b}' | '\u{202f}' | '\u{205f}' | '\u{2060}' | '\u{3000}' | '\u{feff}'
     )
 }
 
-/// Adds a character that is read at a place.
-pub(super) fn push_char(text: &mut String, place: &SqlContext, c: char) {
-    match (place, c) {
-        (SqlContext::Code, c) if is_wide_blank(c) => text.push(' '),
+/// Appends a character of playbook text that is in this context.
+pub(super) fn push_char(text: &mut String, context: &SqlContext, c: char) {
+    match (context, c) {
+        (SqlContext::Code, c) if is_wide_space(c) => text.push(' '),
         (SqlContext::BlockComment(_), '\'' | '"' | '$' | '-') => text.push(' '),
         (SqlContext::Escape, '\'') if text.ends_with('\\') => {
             text.pop();
@@ -27,7 +28,7 @@ pub(super) fn push_char(text: &mut String, place: &SqlContext, c: char) {
     }
 }
 
-/// The number of the argument, from 0, in which a function takes a text that is run as SQL.
+/// Index of the argument that a function runs as SQL.
 pub(super) fn sql_argument(function: &str) -> Option<usize> {
     match function {
         "QUERY" => Some(0),

@@ -1,9 +1,10 @@
-//! SQL as tools need it: a command with values in it becomes statements with values placed by where they stand.
+//! SQL commands with values: splits them into statements and inserts each value by its lexical context.
 //!
-//! Enters: author text and values, and the task's `params`. Leaves: one `Statement` per SQL statement. A number is a
-//! literal, a text is bound, a name is quoted where only a name can stand, and what stands inside quotes is escaped for
-//! them. Nothing is spliced as text of the language.
+//! Input: playbook text and values, and the task's `params`. Output: one `SqlStatement` per statement. A number becomes
+//! a literal, text is bound as a parameter, a name is quoted where only a name is allowed, and a value inside quotes is
+//! escaped for them. No value is ever parsed as SQL.
 
+mod ambiguity;
 mod bind;
 mod body;
 mod calendar_date;
@@ -18,13 +19,12 @@ mod sql_context;
 mod statement;
 mod statement_words;
 mod task;
-mod unclear;
 
 #[cfg(test)]
 mod tests;
 
 pub use bind::{CommandText, bind_command};
-pub use calendar_date::CalendarDate;
+pub use calendar_date::{CalendarDate, clock_text};
 pub use error::BindError;
 pub use params::Params;
 pub use sql_context::SqlDialect;

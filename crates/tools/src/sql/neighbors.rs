@@ -1,4 +1,4 @@
-//! What stands right beside a value: a name, its dot, or the parenthesis of a list.
+//! Text directly next to a value: a name, a dot, or the parenthesis of a list.
 
 use crate::sql::sql_context::is_word_character;
 
@@ -25,15 +25,15 @@ pub(super) fn is_in_list(text: &str) -> bool {
     )
 }
 
-/// Whether a text begins with a dot behind which a name goes on, or nothing that is known.
+/// Whether a text begins with a dot that a name follows. The name may be another value, in the next piece.
 pub(super) fn precedes_dot(after: &str) -> bool {
-    let mut rest = after.chars();
-    let goes_on = |c: char| c == '"' || c == '*' || (is_word_character(c) && !c.is_ascii_digit());
-    rest.next() == Some('.') && rest.next().is_none_or(goes_on)
+    let mut chars = after.chars();
+    let begins_name = |c: char| c == '"' || c == '*' || (is_word_character(c) && !c.is_ascii_digit());
+    chars.next() == Some('.') && chars.next().is_none_or(begins_name)
 }
 
-/// Whether a text can be a part of a name that stands around it, and cannot end it. Digits would be a number in front of
-/// a name.
+/// Whether a value can be part of the name around it without ending it. Leading digits would be a number in front of
+/// the name.
 pub(super) fn fits_into_name(text: &str, before: &str, after: &str) -> bool {
     let is_digit = |c: char| c.is_ascii_digit();
     let is_number = text.starts_with(is_digit) && !after.starts_with(is_digit);

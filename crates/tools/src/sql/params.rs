@@ -14,22 +14,22 @@ pub enum Params {
 }
 
 impl Params {
-    /// The value with this number, from 1, for a placeholder that is shown like this.
-    pub(super) fn by_number(&self, number: usize, shown: &str) -> Result<Value, BindError> {
-        let found = match self {
+    /// Value number `number`, counted from 1; `placeholder` is its text in the command.
+    pub(super) fn by_number(&self, number: usize, placeholder: &str) -> Result<Value, BindError> {
+        let value = match self {
             Self::List(list) => number.checked_sub(1).and_then(|at| list.get(at)),
             Self::None | Self::Map(_) => None,
         };
-        let missing = || BindError::Missing(format!("{shown} (number {number})"));
-        found.cloned().ok_or_else(missing)
+        let missing = || BindError::Missing(format!("{placeholder} (number {number})"));
+        value.cloned().ok_or_else(missing)
     }
 
-    /// The value with this name.
+    /// Value with this name.
     pub(super) fn by_name(&self, name: &str) -> Result<Value, BindError> {
-        let found = match self {
+        let value = match self {
             Self::Map(map) => map.get(name),
             Self::None | Self::List(_) => None,
         };
-        found.cloned().ok_or_else(|| BindError::Missing(name.to_owned()))
+        value.cloned().ok_or_else(|| BindError::Missing(name.to_owned()))
     }
 }

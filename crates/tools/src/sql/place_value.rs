@@ -1,4 +1,4 @@
-//! Placing the value of a template into a statement: as a literal, a bound value, part of a name, or escaped text.
+//! Inserts a template's value into a statement: as a literal, a parameter, part of a name, or escaped text.
 
 use language::template::PieceOrigin;
 use serde_json::Value;
@@ -19,26 +19,26 @@ impl StatementBinder<'_> {
         after: &str,
         origin: Option<&PieceOrigin>,
     ) -> Result<(), BindError> {
-        self.refuse_unclear()?;
-        self.refuse_sql_text(value)?;
+        self.check_unambiguous()?;
+        self.check_sql_text(value)?;
         if self.context == SqlContext::Code {
             return self.place_in_code(value, after, origin);
         }
         let is_quoted = matches!(self.context, SqlContext::Text { .. } | SqlContext::DollarQuoted(_));
         if is_quoted && self.quotes.kind() == QuotedText::Body {
-            return Err(BindError::Place(
-                "in the body of a routine that is written in `'…'`; write it in `$$…$$`",
+            return Err(BindError::NotAllowed(
+                "in a routine body in `'…'`; write the body in `$$…$$`",
             ));
         }
         if is_quoted && !self.quotes.is_after_comma(&self.text) {
-            self.refuse_dynamic_sql()?;
+            self.check_dynamic_sql()?;
         }
         let text = value_text(value)?;
         let escaped = escape_text(&self.context, text)?;
         self.routine_bodies.mark_value();
         match (self.dialect, &self.context) {
-            (SqlDialect::Duckdb, place @ SqlContext::BlockComment(_)) => {
-                escaped.chars().for_each(|c| push_char(&mut self.text, place, c))
+            (SqlDialect::Duckdb, context @ SqlContext::BlockComment(_)) => {
+                escaped.chars().for_each(|c| push_char(&mut self.text, context, c));
             }
             _ => self.text.push_str(&escaped),
         }
@@ -46,44 +46,44 @@ impl StatementBinder<'_> {
         Ok(())
     }
 
-    /// Refuses a text in what an `EXECUTE` runs: there it would be read as SQL once more.
-    fn refuse_dynamic_sql(&mut self) -> Result<(), BindError> {
+    /// Rejects text inside dynamic SQL of `EXECUTE`, which would parse it as SQL.
+    fn check_dynamic_sql(&mut self) -> Result<(), BindError> {
         if !self.routine_bodies.is_empty() && self.words.is_executed() {
-            return Err(BindError::Place(
-                "in the text that an `EXECUTE` runs; hand it over with `USING`, or as an argument of `format` with `%L` or `%I`",
+            return Err(BindError::NotAllowed(
+                "in text that `EXECUTE` runs; pass it with `USING`, or as an argument of `format` with `%L` or `%I`",
             ));
         }
         Ok(())
     }
 
-    /// Refuses a text in what a function runs as SQL: there it would be read as SQL once more.
-    fn refuse_sql_text(&mut self, value: &Value) -> Result<(), BindError> {
+    /// Rejects text inside SQL that a function runs, which would parse it as SQL.
+    fn check_sql_text(&mut self, value: &Value) -> Result<(), BindError> {
         let is_comment = matches!(self.context, SqlContext::LineComment | SqlContext::BlockComment(_));
         let is_harmless = match value {
             Value::Null | Value::Bool(_) => true,
-            // A minus could become a comment together with another one.
+            // Two minus signs would start a comment.
             Value::Number(number) => !number.to_string().starts_with('-'),
             Value::String(_) | Value::Array(_) | Value::Object(_) => false,
         };
         if is_comment || is_harmless || !self.words.is_in_sql_text() {
             return Ok(());
         }
-        Err(BindError::Place(
-            "in the text that a function such as `query` runs as SQL; write that statement itself as the command",
+        Err(BindError::NotAllowed(
+            "in text that a function such as `query` runs as SQL; use that SQL as the command instead",
         ))
     }
 
     fn place_in_code(&mut self, value: &Value, after: &str, origin: Option<&PieceOrigin>) -> Result<(), BindError> {
-        if self.is_behind_value {
-            return Err(BindError::Place(
-                "directly behind another value; join them in one template: `{{ a ~ b }}`",
+        if self.is_after_value {
+            return Err(BindError::NotAllowed(
+                "directly after another value; join them in one template: `{{ a ~ b }}`",
             ));
         }
         let before = self.code().chars().next_back();
         let is_name = |c: char| self.dialect.is_postgres_like() && continues_name(c, self.dialect);
         if before.is_some_and(|c| is_name(c) && !is_word_character(c)) {
-            return Err(BindError::Place(
-                "directly behind a `$` or a sign of a name; a template is written without a `$`",
+            return Err(BindError::NotAllowed(
+                "directly after `$` or another character of a name; write templates without `$`",
             ));
         }
         let touches = before.is_some_and(is_word_character) || after.starts_with(is_word_character);
@@ -115,7 +115,7 @@ impl StatementBinder<'_> {
         }
     }
 
-    /// Adds a value of a template. The body of a routine takes no parameters, so it gets literals.
+    /// Adds a template's value. Routine bodies have no parameters, so values in them become literals.
     fn push_value(&mut self, value: &Value, source: SlotSource) -> Result<(), BindError> {
         let is_literal = is_typed_literal(value, self.dialect);
         if self.routine_bodies.is_empty() {
@@ -123,7 +123,7 @@ impl StatementBinder<'_> {
             return Ok(());
         }
         if !is_literal {
-            self.refuse_dynamic_sql()?;
+            self.check_dynamic_sql()?;
             value_text(value)?;
         }
         self.routine_bodies.mark_value();
@@ -134,7 +134,7 @@ impl StatementBinder<'_> {
         Ok(())
     }
 
-    /// Extends a name: only what cannot end the name may be put in.
+    /// Adds a value to the name around it, if it cannot end the name.
     fn extend_name(&mut self, value: &Value, after: &str) -> Result<(), BindError> {
         let text = value_text(value)?;
         if !fits_into_name(&text, &self.text, after) {
@@ -147,14 +147,14 @@ impl StatementBinder<'_> {
         Ok(())
     }
 
-    /// Writes a name, a dotted one, or a list of them, in quotes.
+    /// Writes a name, a dotted name, or a list of names, in quotes.
     pub(super) fn place_name(&mut self, value: &Value, after: &str) -> Result<(), BindError> {
-        self.refuse_unclear()?;
+        self.check_unambiguous()?;
         let before = self.text.chars().next_back();
         let is_quote = |c: char| "\"`'".contains(c);
-        if self.is_behind_value || before.is_some_and(is_quote) || after.starts_with(is_quote) {
-            return Err(BindError::Place(
-                "as a name directly beside another value or quotes; write a dot or a blank between them",
+        if self.is_after_value || before.is_some_and(is_quote) || after.starts_with(is_quote) {
+            return Err(BindError::NotAllowed(
+                "as a name next to another value or a quote; write a dot or a space between them",
             ));
         }
         let names = quoted_names(value)?;
@@ -163,7 +163,7 @@ impl StatementBinder<'_> {
         }
         self.routine_bodies.mark_value();
         self.text.push_str(&names.text);
-        self.names.extend(names.given);
+        self.names.extend(names.names);
         self.mark_line();
         self.add_other();
         Ok(())

@@ -1,20 +1,21 @@
-//! Values as text of a statement: literals, quoted names, and the tags of dollar quotes.
+//! Values as SQL text: literals, quoted names, and tags of dollar quotes.
 
 use serde_json::Value;
 
 use crate::sql::error::BindError;
 use crate::sql::sql_context::{SqlContext, SqlDialect};
+use crate::value_text::text_or_empty;
 
-/// How a negative number is written.
+/// How to write a negative number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SignStyle {
-    /// In parentheses, so that a cast or an operator behind it takes the whole number.
+    /// In parentheses, so that a following cast or operator applies to the whole number.
     Parentheses,
-    /// As it is, for statements that take numbers and no expressions.
+    /// Without parentheses, for statements that accept numbers but no expressions.
     Bare,
 }
 
-/// A value as a literal. A text means the same whatever the session says about backslashes.
+/// A value as a literal. Its meaning does not depend on the session's setting for backslashes.
 pub(crate) fn sql_literal(value: &Value, dialect: SqlDialect, sign: SignStyle) -> String {
     let text = match value {
         Value::Null => return "NULL".to_owned(),
@@ -38,25 +39,25 @@ pub(crate) fn sql_literal(value: &Value, dialect: SqlDialect, sign: SignStyle) -
     }
 }
 
-/// Whether a value among tokens is written as a literal of its type, and not bound.
+/// Whether a value between tokens becomes a literal of its type; otherwise it is bound as a parameter.
 pub(crate) fn is_typed_literal(value: &Value, dialect: SqlDialect) -> bool {
     match value {
         Value::Null | Value::Bool(_) => true,
-        // Sqlite reads an integer beyond 63 bits as a real number, which loses digits.
+        // SQLite reads an integer beyond 63 bits as a real number, which loses digits.
         Value::Number(number) => dialect != SqlDialect::Sqlite || !number.is_u64() || number.is_i64(),
         Value::String(_) | Value::Array(_) | Value::Object(_) => false,
     }
 }
 
-/// A name, a dotted one, or a list of them, in quotes; and the names as they were given.
+/// Quotes a name, a dotted name, or a list of names.
 pub(crate) fn quoted_names(value: &Value) -> Result<QuotedNames, BindError> {
-    let names = match value {
+    let values = match value {
         Value::Array(items) => items.as_slice(),
         one => std::slice::from_ref(one),
     };
     let mut quoted = Vec::new();
-    let mut given = Vec::new();
-    for name in names {
+    let mut names = Vec::new();
+    for name in values {
         let name = match name {
             Value::String(name) => name.clone(),
             Value::Number(number) if number.is_u64() => number.to_string(),
@@ -68,53 +69,54 @@ pub(crate) fn quoted_names(value: &Value) -> Result<QuotedNames, BindError> {
         let parts = name.split('.');
         let parts: Vec<String> = parts.map(|part| format!("\"{}\"", part.replace('"', "\"\""))).collect();
         quoted.push(parts.join("."));
-        given.push(name);
+        names.push(name);
     }
     if quoted.is_empty() {
         return Err(BindError::Ident(value.to_string()));
     }
     Ok(QuotedNames {
         text: quoted.join(", "),
-        given,
+        names,
     })
 }
 
-/// Names as a statement takes them.
+/// Names in quotes, and as they were before quoting.
 #[derive(Debug)]
 pub(crate) struct QuotedNames {
     pub(crate) text: String,
-    pub(crate) given: Vec<String>,
+    pub(crate) names: Vec<String>,
 }
 
-/// A tag for dollar quotes around a text: the one it has, or another if the text would end at that too early.
+/// Tag for dollar quotes around a text: the same one, or another one if the text contains it.
 pub(crate) fn choose_tag(tag: &str, content: &str) -> String {
-    let ends_at_its_end = |tag: &str| {
-        // `DuckDB` looks for blanks outside of quotes, and begins its search for their end with the last dollar of the tag.
-        let whole = format!("{tag}{content}{tag}");
-        whole[1..].find(tag) == Some(tag.len() - 1 + content.len())
+    let closes_at_end = |tag: &str| {
+        // While it searches for white space outside of quotes, `DuckDB` looks for the closing tag from the last `$` of
+        // the opening one.
+        let quoted = format!("{tag}{content}{tag}");
+        quoted[1..].find(tag) == Some(tag.len() - 1 + content.len())
     };
-    if ends_at_its_end(tag) {
+    if closes_at_end(tag) {
         return tag.to_owned();
     }
     let numbered = (1_u32..).map(|number| format!("$q{number}$"));
-    let mut fitting = numbered.filter(|tag| ends_at_its_end(tag));
-    fitting.next().expect("a text holds finitely many tags")
+    let mut candidates = numbered.filter(|tag| closes_at_end(tag));
+    candidates.next().expect("a text contains finitely many tags")
 }
 
-/// A text for the quotes or the comment it stands in.
-pub(crate) fn escape_text(place: &SqlContext, text: String) -> Result<String, BindError> {
-    Ok(match place {
-        SqlContext::Code => unreachable!("values among tokens are placed elsewhere"),
+/// Escapes a text for its context.
+pub(crate) fn escape_text(context: &SqlContext, text: String) -> Result<String, BindError> {
+    Ok(match context {
+        SqlContext::Code => unreachable!("values between tokens are not escaped"),
         SqlContext::Text { has_escapes: true } => text.replace('\\', "\\\\").replace('\'', "''"),
         SqlContext::Text { .. } if is_escaped(&text) => text,
         SqlContext::Text { .. } => text.replace('\'', "''"),
         SqlContext::Escape => {
-            return Err(BindError::Place(
-                "right after a backslash in `E'…'`; write a backslash of the text as `\\\\`",
+            return Err(BindError::NotAllowed(
+                "directly after a backslash in `E'…'`; write a literal backslash as `\\\\`",
             ));
         }
         SqlContext::Unicode(_) => {
-            return Err(BindError::Place("inside `U&` quotes; use plain quotes"));
+            return Err(BindError::NotAllowed("inside `U&` quotes; use plain quotes"));
         }
         SqlContext::Ident(']') if text.contains(']') => return Err(BindError::Ident(text)),
         SqlContext::Ident(']') | SqlContext::DollarQuoted(_) => text,
@@ -123,18 +125,14 @@ pub(crate) fn escape_text(place: &SqlContext, text: String) -> Result<String, Bi
     })
 }
 
-/// Whether every quote in a text is doubled, so that it can stand in a literal and not end it.
+/// Whether every quote in a text is doubled already, so that it cannot end a literal.
 fn is_escaped(text: &str) -> bool {
     text.contains('\'') && text.split(|c| c != '\'').all(|quotes| quotes.len().is_multiple_of(2))
 }
 
-/// A value as text, to stand between quotes of some kind.
+/// Text of a value for use inside quotes.
 pub(crate) fn value_text(value: &Value) -> Result<String, BindError> {
-    let text = match value {
-        Value::String(text) => text.clone(),
-        Value::Null => String::new(),
-        other => other.to_string(),
-    };
+    let text = text_or_empty(value);
     if text.contains('\0') {
         return Err(BindError::Nul);
     }
@@ -146,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_is_kept_while_it_fits() {
+    fn a_tag_is_replaced_only_if_the_text_contains_it() {
         assert_eq!(choose_tag("$$", "costs 5"), "$$");
         assert_eq!(choose_tag("$$", "costs $5"), "$$");
         assert_eq!(choose_tag("$$", "costs $$5"), "$q1$");

@@ -1,8 +1,8 @@
-//! Where in a SQL text we are: among tokens, in quotes of some kind, or in a comment.
+//! Finds the lexical context of a position in SQL text: tokens, quotes or a comment.
 
-use crate::sql::duckdb::is_wide_blank;
+use crate::sql::duckdb::is_wide_space;
 
-/// Which SQL is read.
+/// SQL dialect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SqlDialect {
     Sqlite,
@@ -11,20 +11,20 @@ pub enum SqlDialect {
 }
 
 impl SqlDialect {
-    /// Whether texts, names and comments are read as Postgres reads them.
+    /// Whether literals, names and comments have the syntax of Postgres.
     pub fn is_postgres_like(self) -> bool {
         self != Self::Sqlite
     }
 }
 
-/// What surrounds a place.
+/// Lexical context of a position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SqlContext {
-    /// Among tokens.
+    /// Between tokens.
     Code,
-    /// Inside `'…'`; in an `E'…'` a backslash escapes.
+    /// Inside `'…'`; in `E'…'`, a backslash escapes the next character.
     Text { has_escapes: bool },
-    /// Inside `E'…'`, right after a backslash: what comes next is escaped by it.
+    /// Inside `E'…'`, directly after a backslash.
     Escape,
     /// Inside `U&'…'` or `U&"…"`, which ends with this character.
     Unicode(char),
@@ -32,14 +32,14 @@ pub(crate) enum SqlContext {
     Ident(char),
     /// In a comment that ends with the line.
     LineComment,
-    /// In a comment in `/* … */`, with its depth.
+    /// In a block comment `/* … */`, with its nesting depth.
     BlockComment(u32),
     /// Inside `$tag$ … $tag$`.
     DollarQuoted(String),
 }
 
 impl SqlContext {
-    /// The place after the first of these characters, and how many characters that takes; `before` is all that came
+    /// Context after the first token or character of `text`, and the number of its characters. `before` is the text
     /// since the last quotes or comment.
     pub(crate) fn advance(&self, text: &[char], before: &str, dialect: SqlDialect) -> (Self, usize) {
         let (c, next) = (text[0], text.get(1).copied());
@@ -65,7 +65,7 @@ impl SqlContext {
         }
     }
 
-    /// Whether quotes that open right after such a text go on with it, as they do after `''` and after a new line.
+    /// Whether a quote directly after such a literal continues it, as in `''` or on the next line.
     pub(crate) fn is_continued(&self) -> bool {
         matches!(self, Self::Text { .. } | Self::Unicode('\''))
     }
@@ -75,8 +75,8 @@ impl SqlContext {
         match (text[0], text.get(1)) {
             ('\'', _) if postgres && is_prefixed(before, "u&", dialect) => (Self::Unicode('\''), 1),
             ('\'', _) => {
-                let escapes = postgres && is_prefixed(before, "e", dialect);
-                (Self::Text { has_escapes: escapes }, 1)
+                let has_escapes = postgres && is_prefixed(before, "e", dialect);
+                (Self::Text { has_escapes }, 1)
             }
             ('"', _) if postgres && is_prefixed(before, "u&", dialect) => (Self::Unicode('"'), 1),
             ('"', _) => (Self::Ident('"'), 1),
@@ -96,38 +96,38 @@ impl SqlContext {
     }
 }
 
-/// Whether a character can be part of a name. Of those beyond ASCII only letters and digits: some are blanks to a database.
+/// Whether a character can be part of a name. Non-ASCII characters count only if they are alphanumeric, because
+/// databases treat some others as white space.
 pub(crate) fn is_word_character(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Whether a character continues a name where a database of these reads it: also a dollar, and all beyond ASCII that is
-/// no blank.
+/// Whether these databases read the character as part of a name: also `$`, and any non-ASCII character that is not
+/// white space.
 pub(super) fn continues_name(c: char, dialect: SqlDialect) -> bool {
-    let is_blank = dialect == SqlDialect::Duckdb && is_wide_blank(c);
-    is_word_character(c) || c == '$' || (!c.is_ascii() && !is_blank)
+    let is_space = dialect == SqlDialect::Duckdb && is_wide_space(c);
+    is_word_character(c) || c == '$' || (!c.is_ascii() && !is_space)
 }
 
-/// Whether the text ends with such a prefix of quotes, which is no part of a longer name.
+/// Whether the text ends with this literal prefix, and not with a longer name.
 fn is_prefixed(before: &str, prefix: &str, dialect: SqlDialect) -> bool {
     let Some(at) = before.len().checked_sub(prefix.len()) else {
         return false;
     };
-    let found = before.get(at..);
+    let tail = before.get(at..);
     let is_name = |c: char| continues_name(c, dialect);
-    found.is_some_and(|found| found.eq_ignore_ascii_case(prefix))
-        && !before[..at].chars().next_back().is_some_and(is_name)
+    tail.is_some_and(|tail| tail.eq_ignore_ascii_case(prefix)) && !before[..at].chars().next_back().is_some_and(is_name)
 }
 
-/// `$$` or `$tag$`, where it does not continue a name; a name may hold dollars.
+/// Returns the tag, `$$` or `$tag$`, unless the dollar continues a name: names may contain dollars.
 fn dollar_tag(text: &[char], before: &str, dialect: SqlDialect) -> Option<String> {
-    let of_name = |c: &char| continues_name(*c, dialect);
-    let first = before.chars().rev().take_while(of_name).last();
+    let is_name = |c: &char| continues_name(*c, dialect);
+    let first = before.chars().rev().take_while(is_name).last();
     if first.is_some_and(|c| c != '$' && !c.is_ascii_digit()) {
         return None;
     }
     let length = text[1..].iter().position(|c| *c == '$')?;
     let tag = &text[1..=length];
-    let is_tag = tag.iter().all(of_name) && !tag.first().is_some_and(char::is_ascii_digit);
+    let is_tag = tag.iter().all(is_name) && !tag.first().is_some_and(char::is_ascii_digit);
     is_tag.then(|| text[..=length + 1].iter().collect())
 }

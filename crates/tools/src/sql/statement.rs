@@ -1,4 +1,4 @@
-//! A statement with the values that were put in, and the texts in which it can be sent.
+//! A statement with its bound values, and the forms in which it can be sent.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::sql::quote::{SignStyle, sql_literal};
 use crate::sql::sql_context::{SqlDialect, is_word_character};
 
-/// Statements in which a number is an expression. Others may take nothing but a signed number.
+/// Statements in which numbers are expressions. Others may accept only a signed number.
 const EXPRESSION_VERBS: [&str; 9] = [
     "SELECT", "FROM", "INSERT", "UPDATE", "DELETE", "MERGE", "WITH", "VALUES", "REPLACE",
 ];
@@ -17,63 +17,63 @@ const EXPRESSION_VERBS: [&str; 9] = [
 #[derive(Debug, Clone, PartialEq)]
 pub struct SqlStatement {
     pub(super) dialect: SqlDialect,
-    /// The text around the values; each has a blank in its place.
+    /// Text around the values, with a space for each value.
     pub(super) frame: String,
     pub(super) slots: Vec<ValueSlot>,
     pub(super) lines: Vec<LineMark>,
-    /// Names that were given as values and stand in quotes, before they were split at their dots.
+    /// Names from values, as they were before quoting.
     pub(super) names: Vec<String>,
-    /// The first words, in capitals.
+    /// First words, in upper case.
     pub words: Vec<String>,
-    /// What it does: its first word, or what follows its `WITH`.
+    /// Main verb: the first word, or the one after the `WITH` clause.
     pub verb: String,
-    /// The line on which it begins, from 1: of the playbook where that is known, else of its command.
+    /// Line of its start, from 1: in the playbook if known, else in its command.
     pub line: usize,
-    /// The index of the command it is part of.
+    /// Index of its command.
     pub command: usize,
 }
 
-/// A value among tokens.
+/// A value between tokens.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ValueSlot {
-    /// The blank in the frame that stands for it.
+    /// Position of its space in `frame`.
     pub(super) range: Range<usize>,
     pub(super) value: Value,
     pub(super) source: SlotSource,
-    /// Whether it is written as a literal of its type.
+    /// Whether it becomes a literal of its type.
     pub(super) is_literal: bool,
 }
 
-/// Where a value comes from. Equal values of one source are one parameter.
+/// Origin of a value. Equal values with the same origin share one parameter.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum SlotSource {
-    /// Nobody knows.
+    /// Unknown.
     Unknown,
-    /// An expression of a template; of a list that it gave, the item with this index.
+    /// An expression of a template. If its value is a list, `item` is the index of the element.
     Expression { text: Arc<str>, item: usize },
     /// An entry of `params`.
     Param(String),
 }
 
-/// From a byte of the frame on, a line of the command.
+/// Line of the command from this byte offset on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LineMark {
     pub(super) offset: usize,
     pub(super) line: usize,
 }
 
-/// How the values of a statement are sent.
+/// How to send the values of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ValueForm {
-    /// Numbers as literals; texts as parameters, one for each expression.
+    /// Numbers as literals and texts as parameters, one per expression.
     Shared,
-    /// Every value as a parameter of its own.
+    /// Every value as a separate parameter.
     Separate,
     /// Every value as a literal.
     Literals,
 }
 
-/// A statement as it is sent, with its parameters, which are numbered from 1.
+/// Statement text to send, with its parameters, which are numbered from 1.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StatementText {
     pub text: String,
@@ -82,20 +82,20 @@ pub struct StatementText {
 }
 
 impl StatementText {
-    /// The line of the command on which a character of the text stands; characters are counted from 0.
+    /// Line of a character, counted from 0, in the playbook or command.
     pub fn line_of_char(&self, index: usize) -> usize {
         let offset = self.text.char_indices().nth(index).map(|(at, _)| at);
         self.line_of_byte(offset.unwrap_or(self.text.len()))
     }
 
-    /// The line on which a line of the text stands; lines of the text are counted from 1.
+    /// Line of a text line, counted from 1, in the playbook or command.
     pub fn line_of_line(&self, number: usize) -> usize {
         let starts = std::iter::once(0).chain(self.text.match_indices('\n').map(|(at, _)| at + 1));
         let start = starts.take(number.max(1)).last();
         self.line_of_byte(start.unwrap_or(0))
     }
 
-    /// The line of the command on which a byte of the text stands.
+    /// Line of a byte offset in the playbook or command.
     pub fn line_of_byte(&self, offset: usize) -> usize {
         let marks = self.lines.partition_point(|mark| mark.offset <= offset);
         let mark = marks.checked_sub(1).and_then(|at| self.lines.get(at));
@@ -104,7 +104,7 @@ impl StatementText {
 }
 
 impl SqlStatement {
-    /// Leaves out so many bytes at the beginning, and finds the line on which it begins.
+    /// Skips `bytes` at the start and determines the start line.
     pub(super) fn skip_bytes(&mut self, bytes: usize) {
         for slot in &mut self.slots {
             slot.range = slot.range.start - bytes..slot.range.end - bytes;
@@ -117,52 +117,52 @@ impl SqlStatement {
         self.line = self.lines.first().map_or(1, |mark| mark.line);
     }
 
-    /// Says on which line of the playbook its command begins.
+    /// Sets the playbook line of the start of its command.
     pub fn set_start_line(&mut self, line: usize) {
-        let moved = line.saturating_sub(1);
-        self.line += moved;
-        self.lines.iter_mut().for_each(|mark| mark.line += moved);
+        let shift = line.saturating_sub(1);
+        self.line += shift;
+        self.lines.iter_mut().for_each(|mark| mark.line += shift);
     }
 
-    /// Its first word, in capitals.
+    /// First word, in upper case.
     pub fn first_word(&self) -> &str {
         self.words.first().map_or("", String::as_str)
     }
 
-    /// Whether it begins with a parenthesis, as a query may.
+    /// Whether the statement begins with a parenthesis, as queries may.
     pub fn is_in_parentheses(&self) -> bool {
         self.frame.starts_with('(')
     }
 
-    /// Whether values were put in among its tokens.
+    /// Whether it has values or names from templates.
     pub fn has_values(&self) -> bool {
         !self.slots.is_empty() || !self.names.is_empty()
     }
 
-    /// Names that were given as values, as they were given.
-    pub fn given_names(&self) -> &[String] {
+    /// Names from values, as they were before quoting.
+    pub fn value_names(&self) -> &[String] {
         &self.names
     }
 
-    /// The text with numbers as literals and texts as parameters; an expression that occurs twice is one parameter.
+    /// Text with numbers as literals and texts as parameters; equal expressions share a parameter.
     pub fn text(&self) -> StatementText {
         self.write(ValueForm::Shared)
     }
 
-    /// The text in which every value is a parameter of its own, whose type follows from its place; none if that is no
-    /// other text.
+    /// Text with every value as a separate parameter, whose type the server infers from its position. `None` if this is
+    /// the same text.
     pub fn text_with_separate_params(&self) -> Option<StatementText> {
         let separate = self.write(ValueForm::Separate);
         (separate.params.len() != self.text().params.len()).then_some(separate)
     }
 
-    /// The text with every value as a literal, for statements that take no parameters.
+    /// Text with every value as a literal, for statements without parameters.
     pub fn text_with_literals(&self) -> StatementText {
         self.write(ValueForm::Literals)
     }
 
     fn write(&self, form: ValueForm) -> StatementText {
-        let mut written = StatementWriter {
+        let mut writer = StatementWriter {
             text: String::new(),
             params: Vec::new(),
             sources: Vec::new(),
@@ -171,26 +171,26 @@ impl SqlStatement {
         };
         let mut end = 0;
         for slot in &self.slots {
-            written.copy_frame(&self.frame, end..slot.range.start);
-            written.add_mark(slot.range.start);
+            writer.copy_frame(&self.frame, end..slot.range.start);
+            writer.add_mark(slot.range.start);
             let after = self.frame[slot.range.end..].chars().next();
             if form == ValueForm::Literals || (form == ValueForm::Shared && slot.is_literal) {
-                written.add_literal(&self.to_literal(&slot.value), after);
+                writer.add_literal(&self.to_literal(&slot.value), after);
             } else {
-                let number = written.param_number(slot, form);
+                let number = writer.param_number(slot, form);
                 let sign = match self.dialect {
                     SqlDialect::Sqlite => '?',
                     SqlDialect::Postgres | SqlDialect::Duckdb => '$',
                 };
-                written.text.push_str(&format!("{sign}{number}"));
+                writer.text.push_str(&format!("{sign}{number}"));
             }
             end = slot.range.end;
         }
-        written.copy_frame(&self.frame, end..self.frame.len());
+        writer.copy_frame(&self.frame, end..self.frame.len());
         StatementText {
-            text: written.text,
-            params: written.params,
-            lines: written.lines,
+            text: writer.text,
+            params: writer.params,
+            lines: writer.lines,
         }
     }
 
@@ -205,46 +205,46 @@ impl SqlStatement {
     }
 }
 
-/// A text under way.
+/// Builds the text of a statement.
 struct StatementWriter<'s> {
     text: String,
     params: Vec<Value>,
     sources: Vec<&'s SlotSource>,
     lines: Vec<LineMark>,
-    /// The marks of the frame that were not passed yet.
+    /// Line marks of the frame that are not copied yet.
     marks: &'s [LineMark],
 }
 
 impl<'s> StatementWriter<'s> {
-    /// Copies a part of the frame.
+    /// Copies part of the frame.
     fn copy_frame(&mut self, frame: &str, part: Range<usize>) {
         let start = self.text.len();
-        while let Some((mark, rest)) = self.marks.split_first()
+        while let Some((mark, tail)) = self.marks.split_first()
             && mark.offset < part.end
         {
             self.lines.push(LineMark {
                 offset: start + mark.offset.saturating_sub(part.start),
                 line: mark.line,
             });
-            self.marks = rest;
+            self.marks = tail;
         }
         self.text.push_str(&frame[part]);
     }
 
-    /// Passes the marks of a value's place.
+    /// Copies the line marks up to a value.
     fn add_mark(&mut self, start: usize) {
-        while let Some((mark, rest)) = self.marks.split_first()
+        while let Some((mark, tail)) = self.marks.split_first()
             && mark.offset <= start
         {
             self.lines.push(LineMark {
                 offset: self.text.len(),
                 line: mark.line,
             });
-            self.marks = rest;
+            self.marks = tail;
         }
     }
 
-    /// Adds a literal, apart from what it would otherwise become one token with.
+    /// Adds a literal, separated from characters that would join its token.
     fn add_literal(&mut self, literal: &str, after: Option<char>) {
         let is_apart = |c: char| c.is_ascii_whitespace() || "(),;".contains(c);
         let before = self.text.chars().next_back();
@@ -257,12 +257,12 @@ impl<'s> StatementWriter<'s> {
         }
     }
 
-    /// The number of the parameter for a value.
+    /// Returns the parameter number for a value.
     fn param_number(&mut self, slot: &'s ValueSlot, form: ValueForm) -> usize {
-        let is_known = form == ValueForm::Shared && slot.source != SlotSource::Unknown;
-        let mut known = self.sources.iter().zip(&self.params);
-        let same = known.position(|(source, value)| **source == slot.source && *value == slot.value);
-        if let Some(at) = same.filter(|_| is_known) {
+        let is_known_source = form == ValueForm::Shared && slot.source != SlotSource::Unknown;
+        let mut bound = self.sources.iter().zip(&self.params);
+        let same = bound.position(|(source, value)| **source == slot.source && *value == slot.value);
+        if let Some(at) = same.filter(|_| is_known_source) {
             return at + 1;
         }
         self.params.push(slot.value.clone());

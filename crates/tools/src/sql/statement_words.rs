@@ -1,14 +1,14 @@
-//! The words of a statement, as far as they say where it ends and what it does: bodies have semicolons of their own.
+//! Tracks the words of a statement: where it ends, what it does, and where routine bodies are.
 
 use crate::sql::clauses::StatementClauses;
 use crate::sql::sql_context::{SqlDialect, is_word_character};
 
-/// So many first words are kept.
+/// Number of first words to store.
 const FIRST_WORDS_MAX: usize = 4;
-/// What a statement that begins with `WITH` can do.
+/// Main verbs of statements that begin with `WITH`.
 const VERBS: [&str; 7] = ["SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "VALUES", "TABLE"];
 
-/// The first words of a statement, and the last token.
+/// First words of a statement and the state of the scan.
 #[derive(Debug, Clone)]
 pub(crate) struct StatementWords {
     dialect: SqlDialect,
@@ -16,25 +16,25 @@ pub(crate) struct StatementWords {
     verb: Option<String>,
     word: String,
     previous: String,
-    /// How many parentheses are open.
+    /// Number of open parentheses.
     depth: u32,
-    /// How many `END`s the body of a routine waits for.
+    /// Number of `END`s that close the `BEGIN ATOMIC` body.
     pending_ends: u32,
     last: LastWordToken,
     is_empty: bool,
     clauses: StatementClauses,
-    /// The language of a routine, in capitals, where it is said.
+    /// Language of the routine, in upper case; empty if it is quoted.
     language: Option<String>,
-    /// Whether an `EXECUTE` of a routine's body has begun, whose text is SQL again.
+    /// Whether an `EXECUTE` in a routine body is open, whose text is dynamic SQL.
     is_in_execute: bool,
 }
 
-/// What a text in quotes is to the statement.
+/// Role of quoted text in a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum QuotedText {
     /// A value.
     Value,
-    /// The body of a routine.
+    /// A routine body.
     Body,
 }
 
@@ -63,14 +63,14 @@ impl StatementWords {
         }
     }
 
-    /// The first words in capitals, and what the statement does: its first word, or what follows its `WITH`.
+    /// First words in upper case, and the main verb: the first word, or the one after the `WITH` clause.
     pub(crate) fn into_words(mut self) -> (Vec<String>, String) {
         self.end_word();
         let first = self.first.first().cloned().unwrap_or_default();
         (self.first, self.verb.unwrap_or(first))
     }
 
-    /// Takes one character that stands among tokens.
+    /// Reads one character between tokens.
     pub(crate) fn read_char(&mut self, c: char) {
         if is_word_character(c) {
             self.word.push(c.to_ascii_uppercase());
@@ -91,26 +91,26 @@ impl StatementWords {
         }
     }
 
-    /// Takes note of a value or of quoted text.
+    /// Records a value or quoted text.
     pub(crate) fn add_other(&mut self) {
         self.end_word();
         self.is_empty = false;
         self.last = LastWordToken::Other;
         self.clauses.add_other();
         if self.previous == "LANGUAGE" {
-            // In quotes, which only old statements have.
+            // A quoted language, an obsolete form.
             self.language = Some(String::new());
         }
         self.previous.clear();
     }
 
-    /// Whether only a name can stand here.
+    /// Whether the next token can only be a name.
     pub(crate) fn needs_name(&mut self) -> bool {
         self.end_word();
         self.clauses.needs_name()
     }
 
-    /// What a text in quotes that opens here is.
+    /// Role of quoted text that opens here.
     pub(crate) fn quoted_text(&mut self) -> QuotedText {
         self.end_word();
         let is_do = self.first.first().is_some_and(|word| word == "DO");
@@ -122,7 +122,7 @@ impl StatementWords {
         }
     }
 
-    /// Whether the body of the routine is read as SQL is.
+    /// Whether the routine body has SQL syntax.
     pub(crate) fn has_sql_body(&self) -> bool {
         let is_do = self.first.first().is_some_and(|word| word == "DO");
         match self.language.as_deref() {
@@ -131,18 +131,18 @@ impl StatementWords {
         }
     }
 
-    /// Whether what stands here becomes part of a text that an `EXECUTE` runs; what follows its `USING` does not.
+    /// Whether the next token is part of the dynamic SQL of `EXECUTE`; its `USING` clause is not.
     pub(crate) fn is_executed(&mut self) -> bool {
         self.end_word();
         self.is_in_execute
     }
 
-    /// Whether what stands here becomes part of a text that a function runs as SQL.
+    /// Whether the next token is part of text that a function runs as SQL.
     pub(crate) fn is_in_sql_text(&self) -> bool {
         self.dialect == SqlDialect::Duckdb && self.clauses.is_in_sql_text()
     }
 
-    /// Whether a semicolon here ends the statement.
+    /// Whether a semicolon ends the statement here.
     pub(crate) fn ends_at_semicolon(&mut self) -> bool {
         self.end_word();
         if self.dialect == SqlDialect::Postgres {
@@ -156,7 +156,7 @@ impl StatementWords {
         ends
     }
 
-    /// Whether nothing but blanks and comments has come so far.
+    /// Whether there is only white space and comments so far.
     pub(crate) fn is_empty(&self) -> bool {
         self.is_empty
     }
@@ -191,7 +191,7 @@ impl StatementWords {
         self.previous = word;
     }
 
-    /// Follows `BEGIN ATOMIC … END`, the body of a routine in standard SQL.
+    /// Tracks `BEGIN ATOMIC … END`, the body of a standard SQL routine.
     fn follow_routine(&mut self, word: &str) {
         if self.dialect != SqlDialect::Postgres {
             return;

@@ -1,4 +1,4 @@
-//! What the tasks of every SQL kind share: a call's statements, and names for the columns of their rows.
+//! Shared by the SQL kinds: the statements of a call, and unique column names.
 
 use language::template::{Piece, PieceOrigin};
 use model::outcome::{ErrorKind, TaskError};
@@ -11,10 +11,10 @@ use crate::sql::params::Params;
 use crate::sql::sql_context::{SqlContext, SqlDialect};
 use crate::sql::statement::SqlStatement;
 
-/// What a value takes in memory besides its text.
+/// Overhead of a value in addition to its text, in bytes.
 const VALUE_BYTES: usize = 64;
 
-/// The statements of a call, its values and `params` bound.
+/// Binds the values and `params` of a call and returns its statements.
 pub fn bind_statements(call: &Call, dialect: SqlDialect) -> Result<Vec<SqlStatement>, TaskError> {
     let key = ["command", "commands", "query"];
     let key = key.iter().find(|key| call.pieces.contains_key(**key));
@@ -33,14 +33,14 @@ pub fn bind_statements(call: &Call, dialect: SqlDialect) -> Result<Vec<SqlStatem
     Ok(statements)
 }
 
-/// The commands of a task, in pieces, with where these come from as far as that is known.
+/// Commands of a task as pieces, with the origins of the pieces if they are known.
 #[derive(Clone, Copy)]
 pub struct CommandTexts<'a> {
     pub pieces: &'a [Vec<Piece>],
     pub origins: &'a [Vec<PieceOrigin>],
 }
 
-/// The statements of some commands of a call.
+/// Binds some commands of a call and returns their statements.
 pub fn bind_commands(
     call: &Call,
     commands: CommandTexts<'_>,
@@ -66,52 +66,52 @@ pub fn bind_commands(
         statements.extend(bound);
     }
     if statements.is_empty() {
-        return Err(call.missing_key_error("command", "it holds no statement"));
+        return Err(call.missing_key_error("command", "it contains no statement"));
     }
     Ok(statements)
 }
 
-/// The texts in quotes of a statement, as far as they may name files.
+/// Quoted texts of a statement, which may be file names.
 pub fn quoted_texts(sql: &str, dialect: SqlDialect) -> Vec<String> {
     let text: Vec<char> = sql.chars().collect();
-    let (mut place, mut at, mut before) = (SqlContext::Code, 0, String::new());
-    let mut found = Vec::new();
-    let mut open = String::new();
-    let is_inside = |place: &SqlContext| {
+    let (mut context, mut at, mut before) = (SqlContext::Code, 0, String::new());
+    let mut texts = Vec::new();
+    let mut open_text = String::new();
+    let is_inside = |context: &SqlContext| {
         !matches!(
-            place,
+            context,
             SqlContext::Code | SqlContext::LineComment | SqlContext::BlockComment(_)
         )
     };
     while at < text.len() {
         let quote = text[at];
-        let is_doubled = is_quote_of(&place, quote) && text.get(at + 1) == Some(&quote);
+        let is_doubled = is_quote_of(&context, quote) && text.get(at + 1) == Some(&quote);
         if is_doubled {
-            open.push(quote);
+            open_text.push(quote);
             at += 2;
             continue;
         }
-        let (next, length) = place.advance(&text[at..], &before, dialect);
+        let (next, length) = context.advance(&text[at..], &before, dialect);
         let end = (at + length).min(text.len());
-        match (is_inside(&place), is_inside(&next)) {
-            (true, true) => open.extend(&text[at..end]),
-            (true, false) => found.push(std::mem::take(&mut open)),
+        match (is_inside(&context), is_inside(&next)) {
+            (true, true) => open_text.extend(&text[at..end]),
+            (true, false) => texts.push(std::mem::take(&mut open_text)),
             (false, _) => {}
         }
-        if place == SqlContext::Code {
+        if context == SqlContext::Code {
             before.extend(&text[at..end]);
         } else {
             before.clear();
         }
-        place = next;
+        context = next;
         at = end;
     }
-    found
+    texts
 }
 
-/// Whether a character ends the quotes of a place, so that two of them are one character of the text.
-fn is_quote_of(place: &SqlContext, c: char) -> bool {
-    match place {
+/// Whether a character ends the quotes of this context, so that two of them are one character of the text.
+fn is_quote_of(context: &SqlContext, c: char) -> bool {
+    match context {
         SqlContext::Text { .. } => c == '\'',
         SqlContext::Ident(end) | SqlContext::Unicode(end) => c == *end && c != ']',
         SqlContext::Code
@@ -122,7 +122,7 @@ fn is_quote_of(place: &SqlContext, c: char) -> bool {
     }
 }
 
-/// About as many bytes of memory as a value takes with its place in a row.
+/// Approximate memory of a value in a row, in bytes.
 pub fn memory_bytes(value: &Value) -> usize {
     VALUE_BYTES
         + match value {
@@ -137,7 +137,7 @@ pub fn memory_bytes(value: &Value) -> usize {
         }
 }
 
-/// Two columns of one name would be one key, so the second gets a number.
+/// Numbers repeated column names, because rows are maps.
 pub fn unique_names(names: impl Iterator<Item = String>) -> Vec<String> {
     let mut columns: Vec<String> = Vec::new();
     for name in names {
@@ -155,8 +155,8 @@ pub fn unique_names(names: impl Iterator<Item = String>) -> Vec<String> {
 fn bind_task_error(error: &BindError) -> TaskError {
     let remedy = match error {
         BindError::Ident(_) => "; use letters, digits and `_`, or `| ident` for a whole name",
-        BindError::TemplateStatement => "; write `| raw_sql` behind it, if nobody else can write what it holds",
-        BindError::Missing(_) | BindError::Place(_) | BindError::Nul | BindError::UnnumberedParam => "",
+        BindError::TemplateStatement => "; if its content is trusted SQL, append `| raw_sql`",
+        BindError::Missing(_) | BindError::NotAllowed(_) | BindError::Nul | BindError::UnnumberedParam => "",
     };
     TaskError::new(ErrorKind::Schema, "SQL_BIND", format!("{error}{remedy}"))
 }

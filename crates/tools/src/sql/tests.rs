@@ -1,4 +1,4 @@
-//! Splitting and binding, by example and by property.
+//! Tests of splitting and binding, with examples and properties.
 
 use language::template::{LazyValue, Piece, Scope, Template};
 use model::source::Span;
@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use crate::sql::{BindError, CommandText, Params, SqlDialect, SqlStatement};
 
-/// The statements of pieces whose origin nobody knows.
+/// Binds pieces without origins.
 fn bind_pieces(pieces: &[Piece], dialect: SqlDialect, params: &Params) -> Result<Vec<SqlStatement>, BindError> {
     let origins = &[];
     crate::sql::bind_command(CommandText { pieces, origins }, dialect, params)
 }
 
-/// The statement of a template over a map, in which the places of expressions are known.
+/// Binds a template, whose pieces have origins.
 fn bind_template(source: &str, workload: Value, dialect: SqlDialect) -> SqlStatement {
     let scope = Scope {
         workload: LazyValue::new(workload),
@@ -46,14 +46,14 @@ fn bind_one(pieces: &[Piece], dialect: SqlDialect) -> SqlStatement {
     statements.remove(0)
 }
 
-/// The statements of author text alone.
+/// Splits playbook text without values.
 fn split_statements(sql: &str, dialect: SqlDialect) -> Vec<String> {
     let statements = bind_pieces(&[text_piece(sql)], dialect, &Params::None).unwrap();
     statements.into_iter().map(|s| s.text().text).collect()
 }
 
 #[test]
-fn semicolons_split_only_among_tokens() {
+fn semicolons_split_only_between_tokens() {
     let sql = "-- a; b\nINSERT INTO t VALUES ('x; y', \"c;d\"); /* ; */ SELECT 1;;\n; ";
     assert_eq!(
         split_statements(sql, SqlDialect::Sqlite),
@@ -84,7 +84,7 @@ fn a_trigger_keeps_its_body() {
 }
 
 #[test]
-fn a_value_among_tokens_is_bound() {
+fn a_value_between_tokens_is_bound() {
     let pieces = [
         text_piece("SELECT * FROM t WHERE a = "),
         value_piece("x' OR 1=1 --"),
@@ -140,7 +140,7 @@ fn an_identifier_is_quoted_and_a_name_is_only_extended_by_letters() {
 }
 
 #[test]
-fn a_name_is_not_extended_by_what_a_database_takes_for_a_blank() {
+fn a_name_is_not_extended_by_what_a_database_treats_as_white_space() {
     for dialect in [SqlDialect::Sqlite, SqlDialect::Postgres, SqlDialect::Duckdb] {
         for blank in ['\u{a0}', '\u{2003}', '\u{3000}', '\u{200b}', '\u{feff}'] {
             let wide = format!("a{blank}JOIN{blank}secrets");
@@ -151,10 +151,10 @@ fn a_name_is_not_extended_by_what_a_database_takes_for_a_blank() {
                 text_piece(&format!("SELECT *{blank}FROM t WHERE a ={blank}")),
                 value_piece("b"),
             ];
-            // To Postgres it is a letter, so that a parameter would be a part of a name.
+            // Postgres treats it as a letter, so a parameter would be part of a name.
             if dialect == SqlDialect::Postgres {
                 let refused = bind_pieces(&apart, dialect, &Params::None);
-                assert!(matches!(refused, Err(BindError::Place(_))), "{refused:?}");
+                assert!(matches!(refused, Err(BindError::NotAllowed(_))), "{refused:?}");
             } else {
                 assert_eq!(bind_one(&apart, dialect).text().params, [json!("b")]);
             }
@@ -168,14 +168,14 @@ fn a_name_is_not_extended_by_what_a_database_takes_for_a_blank() {
 }
 
 #[test]
-fn a_value_right_after_a_backslash_is_refused() {
+fn a_value_after_a_backslash_is_rejected() {
     for dialect in [SqlDialect::Postgres, SqlDialect::Duckdb] {
         let with = |before: &str| {
             let pieces = [text_piece(before), value_piece("' OR 1=1 --"), text_piece("'")];
             bind_pieces(&pieces, dialect, &Params::None)
         };
-        assert!(matches!(with(r"SELECT E'dir\"), Err(BindError::Place(_))));
-        assert!(matches!(with(r"SELECT E'\\\"), Err(BindError::Place(_))));
+        assert!(matches!(with(r"SELECT E'dir\"), Err(BindError::NotAllowed(_))));
+        assert!(matches!(with(r"SELECT E'\\\"), Err(BindError::NotAllowed(_))));
         assert!(with(r"SELECT E'dir\\").is_ok());
         assert!(with(r"SELECT 'dir\").is_ok());
     }
@@ -202,7 +202,7 @@ fn a_list_after_in_becomes_several_parameters() {
 }
 
 #[test]
-fn the_authors_placeholders_take_from_params() {
+fn placeholders_of_the_playbook_are_bound_to_params() {
     let list = Params::List(vec![json!("a"), json!("b")]);
     let pieces = [
         text_piece("INSERT INTO t VALUES (?, "),
@@ -220,13 +220,13 @@ fn the_authors_placeholders_take_from_params() {
     let twice = bind_pieces(&[text_piece("SELECT :n, :n")], SqlDialect::Postgres, &map).unwrap();
     assert_eq!(twice[0].text().text, "SELECT $1, $1");
     assert_eq!(
-        bind_pieces(&[text_piece("SELECT :gone")], SqlDialect::Sqlite, &map),
-        Err(BindError::Missing("gone".to_owned()))
+        bind_pieces(&[text_piece("SELECT :missing")], SqlDialect::Sqlite, &map),
+        Err(BindError::Missing("missing".to_owned()))
     );
 }
 
 #[test]
-fn dollar_quotes_get_a_tag_that_the_value_does_not_hold() {
+fn dollar_quotes_get_a_tag_that_the_value_does_not_contain() {
     for dialect in [SqlDialect::Postgres, SqlDialect::Duckdb] {
         let quoted = |v: &str| {
             let pieces = [text_piece("SELECT $a$ "), value_piece(v), text_piece(" $a$, 1")];
@@ -274,7 +274,7 @@ fn an_expression_that_occurs_twice_is_one_parameter() {
 }
 
 #[test]
-fn a_value_where_only_a_name_can_stand_is_a_quoted_name() {
+fn a_value_where_only_a_name_is_allowed_is_a_quoted_name() {
     for dialect in DIALECTS {
         let named = |source: &str| {
             let workload = json!({"t": "s.a\"b", "c": "x", "l": ["p", "q"], "n": 7});
@@ -302,13 +302,13 @@ fn a_value_where_only_a_name_can_stand_is_a_quoted_name() {
             let pieces = Template::parse(source, Span::default()).unwrap();
             let pieces = pieces.rendered_pieces(&scope).unwrap().pieces;
             let refused = bind_pieces(&pieces, dialect, &Params::None);
-            assert!(matches!(refused, Err(BindError::Place(_))), "{source}");
+            assert!(matches!(refused, Err(BindError::NotAllowed(_))), "{source}");
         }
     }
 }
 
 #[test]
-fn a_statement_that_is_one_value_is_refused() {
+fn a_statement_that_is_one_value_is_rejected() {
     for dialect in DIALECTS {
         let whole = [text_piece("SELECT 1; "), value_piece("DROP TABLE t"), text_piece(" ;")];
         let refused = bind_pieces(&whole, dialect, &Params::None);
@@ -317,7 +317,7 @@ fn a_statement_that_is_one_value_is_refused() {
 }
 
 #[test]
-fn bodies_of_routines_take_values_by_where_they_stand_in_them() {
+fn values_in_routine_bodies_are_inserted_by_context() {
     let body = |source: &str| {
         let workload = json!({"v": "it's $$ \\", "t": "a.b", "n": -3});
         bind_template(source, workload, SqlDialect::Postgres)
@@ -341,7 +341,7 @@ fn bodies_of_routines_take_values_by_where_they_stand_in_them() {
 }
 
 #[test]
-fn a_place_in_the_sent_text_leads_to_the_line_of_the_template() {
+fn a_position_in_the_sent_text_maps_to_its_template_line() {
     let source = "-- first\nSELECT '{{ v }}',\n{% if n %}\n  {{ n }},\n{% endif %}\n  nosuch\nFROM t";
     let workload = json!({"v": "a\nb\nc", "n": 1});
     for dialect in DIALECTS {
@@ -357,7 +357,7 @@ fn a_place_in_the_sent_text_leads_to_the_line_of_the_template() {
 }
 
 #[test]
-fn quotes_that_go_on_keep_their_escapes() {
+fn continued_quotes_keep_their_escapes() {
     let attack = r"\' ; DROP";
     for before in ["SELECT E'it''s ", "SELECT E'a'\n '", "SELECT E'a' -- b\n'"] {
         let pieces = [text_piece(before), value_piece(attack), text_piece("'")];
@@ -374,7 +374,7 @@ fn quotes_that_go_on_keep_their_escapes() {
 }
 
 #[test]
-fn a_quote_in_a_comment_behind_quotes_is_a_part_of_the_comment() {
+fn a_quote_in_a_comment_after_quotes_is_part_of_the_comment() {
     for dialect in DIALECTS {
         let before = "SELECT * FROM t WHERE a = 'x' -- it's\n AND b = ";
         let statement = bind_one(&[text_piece(before), value_piece("1 OR 1=1")], dialect);
@@ -405,7 +405,7 @@ fn a_comment_ends_where_its_database_ends_it() {
 }
 
 #[test]
-fn dollar_quotes_are_found_whatever_their_tag_is() {
+fn dollar_quotes_are_recognized_with_any_tag() {
     for dialect in [SqlDialect::Postgres, SqlDialect::Duckdb] {
         let tagged = [text_piece("SELECT $🦀$it's "), value_piece("$🦀$;"), text_piece("$🦀$")];
         let sent = bind_one(&tagged, dialect).text();
@@ -413,7 +413,7 @@ fn dollar_quotes_are_found_whatever_their_tag_is() {
         for open in ["SELECT $t$", "SELECT $", "SELECT $$ '"] {
             let pieces = [text_piece(open), value_piece("$t$ $$; DROP TABLE t")];
             let refused = bind_pieces(&pieces, dialect, &Params::None);
-            assert!(matches!(refused, Err(BindError::Place(_))), "{refused:?}");
+            assert!(matches!(refused, Err(BindError::NotAllowed(_))), "{refused:?}");
         }
     }
     let named = [text_piece("SELECT 🦀$$, '"), value_piece("'"), text_piece("'")];
@@ -425,11 +425,11 @@ fn dollar_quotes_are_found_whatever_their_tag_is() {
         text_piece("'"),
     ];
     let refused = bind_pieces(&body, SqlDialect::Postgres, &Params::None);
-    assert!(matches!(refused, Err(BindError::Place(_))), "{refused:?}");
+    assert!(matches!(refused, Err(BindError::NotAllowed(_))), "{refused:?}");
 }
 
 #[test]
-fn values_are_refused_where_they_would_be_read_as_something_else() {
+fn values_are_rejected_in_ambiguous_contexts() {
     for before in [
         "SELECT U&'",
         "SELECT u&\"",
@@ -447,7 +447,10 @@ fn values_are_refused_where_they_would_be_read_as_something_else() {
             SqlDialect::Postgres,
             &Params::None,
         );
-        assert!(matches!(refused, Err(BindError::Place(_))), "{before}: {refused:?}");
+        assert!(
+            matches!(refused, Err(BindError::NotAllowed(_))),
+            "{before}: {refused:?}"
+        );
     }
     let numbers = [text_piece("SELECT $1, "), value_piece("x")];
     assert_eq!(
@@ -457,7 +460,7 @@ fn values_are_refused_where_they_would_be_read_as_something_else() {
 }
 
 #[test]
-fn postgres_names_hold_dollars_and_routines_hold_semicolons() {
+fn postgres_names_contain_dollars_and_routines_contain_semicolons() {
     assert_eq!(
         split_statements("SELECT a$$b; SELECT c$$d", SqlDialect::Postgres).len(),
         2
@@ -475,18 +478,18 @@ fn postgres_names_hold_dollars_and_routines_hold_semicolons() {
 }
 
 #[test]
-fn a_statement_knows_what_it_does_and_where_it_begins() {
+fn a_statement_has_its_verb_and_start_line() {
     let sql = "-- one\nSELECT 1;\n\nWITH a AS (SELECT 1)\nUPDATE t SET x = 1";
     let statements = bind_pieces(&[text_piece(sql)], SqlDialect::Postgres, &Params::None).unwrap();
-    let seen: Vec<(&str, &str, usize)> = statements
+    let parsed: Vec<(&str, &str, usize)> = statements
         .iter()
         .map(|s| (s.first_word(), s.verb.as_str(), s.line))
         .collect();
-    assert_eq!(seen, [("SELECT", "SELECT", 1), ("WITH", "UPDATE", 4)]);
+    assert_eq!(parsed, [("SELECT", "SELECT", 1), ("WITH", "UPDATE", 4)]);
 }
 
 #[test]
-fn literals_mean_the_same_whatever_a_backslash_means() {
+fn literals_do_not_depend_on_the_backslash_setting() {
     let pieces = [
         text_piece("  COMMENT ON TABLE t IS "),
         value_piece(r"it's \ so"),
@@ -502,7 +505,7 @@ fn literals_mean_the_same_whatever_a_backslash_means() {
     );
 }
 
-/// What sqlite itself makes of a statement.
+/// Result of a statement in SQLite.
 fn sqlite_answer(statement: &SqlStatement) -> String {
     let db = rusqlite::Connection::open_in_memory().unwrap();
     let sent = statement.text();
@@ -511,12 +514,12 @@ fn sqlite_answer(statement: &SqlStatement) -> String {
     db.query_row(&sent.text, params, |row| row.get(0)).unwrap()
 }
 
-/// The program into which sqlite compiles a statement, without its literals.
+/// SQLite bytecode of a statement, without its literals.
 fn sqlite_program(db: &rusqlite::Connection, sql: &str) -> Vec<(String, i64)> {
     let mut listing = db.prepare(&format!("EXPLAIN {sql}")).unwrap();
     let rows = listing.query_map([], |row| {
         let opcode: String = row.get("opcode")?;
-        // A number is loaded by an instruction that fits its size.
+        // The instruction that loads a number depends on its size.
         let opcode = match opcode.as_str() {
             "Integer" | "Int64" | "Real" => "Number".to_owned(),
             _ => opcode,
@@ -529,15 +532,15 @@ fn sqlite_program(db: &rusqlite::Connection, sql: &str) -> Vec<(String, i64)> {
 
 proptest! {
     #[test]
-    fn every_value_comes_back_from_every_place(v in "[^\u{0}]{0,24}|['\";$-]{0,12}") {
+    fn every_value_is_unchanged_in_every_context(v in "[^\u{0}]{0,24}|['\";$-]{0,12}") {
         for (before, after) in [("SELECT ", ""), ("SELECT /* it's */ ", " -- '"), ("SELECT ", "\n;\n")] {
             let statement = bind_one(&[text_piece(before), value_piece(v.clone()), text_piece(after)], SqlDialect::Sqlite);
             prop_assert_eq!(sqlite_answer(&statement), v.clone());
         }
-        // A text whose quotes are all doubled counts as escaped already.
+        // Text whose quotes are all doubled counts as escaped.
         let quoted = bind_one(&[text_piece("SELECT '"), value_piece(v.clone()), text_piece("'")], SqlDialect::Sqlite);
-        let seen = sqlite_answer(&quoted);
-        prop_assert!(seen == v || seen == v.replace("''", "'"), "{seen:?} {v:?}");
+        let parsed = sqlite_answer(&quoted);
+        prop_assert!(parsed == v || parsed == v.replace("''", "'"), "{parsed:?} {v:?}");
         if !v.is_empty() {
             let named = bind_one(&[text_piece("SELECT 1 AS \""), value_piece(v.clone()), text_piece("\"")], SqlDialect::Sqlite);
             let db = rusqlite::Connection::open_in_memory().unwrap();
@@ -551,7 +554,7 @@ proptest! {
     }
 
     #[test]
-    fn every_name_comes_back_and_every_number_is_itself(v in "[^\u{0}.]{1,24}|['\"`;\\[\\]-]{1,12}", n in any::<i64>(), r in any::<f64>()) {
+    fn every_name_and_number_is_unchanged(v in "[^\u{0}.]{1,24}|['\"`;\\[\\]-]{1,12}", n in any::<i64>(), r in any::<f64>()) {
         let db = rusqlite::Connection::open_in_memory().unwrap();
         let named = bind_one(&[text_piece("SELECT 1 AS "), value_piece(v.clone()), text_piece(" -- '")], SqlDialect::Sqlite);
         let prepared = db.prepare(&named.text().text).unwrap();
@@ -567,12 +570,12 @@ proptest! {
     }
 
     #[test]
-    fn splitting_loses_nothing_but_semicolons_and_blanks(sql in "[a-z'\"\\-/*;\n ]{0,60}") {
+    fn splitting_loses_only_semicolons_and_white_space(sql in "[a-z'\"\\-/*;\n ]{0,60}") {
         for dialect in [SqlDialect::Sqlite, SqlDialect::Postgres] {
             let parts = split_statements(&sql, dialect);
             let strip = |s: &str| s.replace([';', ' ', '\n'], "");
             let joined: String = parts.iter().map(|p| strip(p)).collect();
-            // What is dropped is comments that stand alone.
+            // Only separate comments are dropped.
             prop_assert!(joined.len() <= strip(&sql).len());
             for part in &parts {
                 prop_assert!(sql.contains(part.as_str()));

@@ -86,7 +86,7 @@ pub(crate) fn run_statements(
         let result = run_each(connection, statements, forbidden);
         // A single failed statement has no effect.
         let is_undone = statements.len() == 1;
-        let result = result.map_err(|failure| if is_undone { with_exhaustion(failure) } else { failure })?;
+        let result = result.map_err(|error| if is_undone { with_exhaustion(error) } else { error })?;
         if !connection.is_autocommit() {
             return Err(TaskError::new(
                 ErrorKind::Schema,
@@ -241,7 +241,7 @@ pub fn json_value(value: ValueRef<'_>) -> Value {
 /// Converts an error to a task error.
 pub fn task_error(error: rusqlite::Error) -> TaskError {
     match statement_error(error, 0).into_outcome() {
-        model::outcome::Outcome::Error(failure) => failure.error,
+        model::outcome::Outcome::Error(error) => error.error,
         model::outcome::Outcome::Ok(_) => unreachable!("a failure gives an error outcome"),
     }
 }
@@ -252,13 +252,13 @@ fn is_open_error(error: &rusqlite::Error) -> bool {
 
 /// Failure of statements without effect. If a file could not be opened, reports a shortage of file descriptors as the
 /// cause.
-fn with_exhaustion(failure: SqliteError) -> SqliteError {
-    match &failure {
+fn with_exhaustion(failed: SqliteError) -> SqliteError {
+    match &failed {
         SqliteError::Database { error, .. } if is_open_error(error) => match find_shortage() {
             Some(shortage) => exhausted_error(&shortage).into(),
-            None => failure,
+            None => failed,
         },
-        _ => failure,
+        _ => failed,
     }
 }
 

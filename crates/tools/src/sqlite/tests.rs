@@ -27,15 +27,15 @@ async fn run_in_memory(text: &str) -> Outcome {
 async fn a_file_persists_between_calls() {
     let folder = tempfile::tempdir().unwrap();
     let tool = SqliteTool::new(Vec::new());
-    let made = sqlite_call(
+    let result = sqlite_call(
         "CREATE TABLE t (a INTEGER PRIMARY KEY, b); INSERT INTO t (b) VALUES ('x'), ('y') RETURNING a;",
         folder.path(),
     );
-    let made = expect_result(run_tool(&tool, made).await);
-    assert_eq!(made["rows"], json!([{"a": 1}, {"a": 2}]));
-    assert_eq!(made["affected_rows"], 2);
-    assert_eq!(made["command_0"]["row_count"], 0);
-    assert_eq!(made["command_1"]["row_count"], 2);
+    let result = expect_result(run_tool(&tool, result).await);
+    assert_eq!(result["rows"], json!([{"a": 1}, {"a": 2}]));
+    assert_eq!(result["affected_rows"], 2);
+    assert_eq!(result["command_0"]["row_count"], 0);
+    assert_eq!(result["command_1"]["row_count"], 2);
     let read = expect_result(run_tool(&tool, sqlite_call("SELECT a, b FROM t ORDER BY a", folder.path())).await);
     assert_eq!(read["columns"], json!(["a", "b"]));
     assert_eq!(read["rows"][1], json!({"a": 2, "b": "y"}));
@@ -43,7 +43,7 @@ async fn a_file_persists_between_calls() {
 }
 
 #[tokio::test]
-async fn every_type_comes_back_as_json() {
+async fn every_type_is_returned_as_json() {
     let read = expect_result(
         run_in_memory("SELECT 1 AS i, 1.5 AS r, 'x' AS t, NULL AS n, x'6869' AS b, 2 AS i, 9e999 AS inf").await,
     );
@@ -79,7 +79,7 @@ async fn values_and_params_are_bound() {
 }
 
 #[tokio::test]
-async fn a_failing_statement_undoes_the_ones_before_it() {
+async fn a_failed_statement_rolls_back_earlier_ones() {
     let folder = tempfile::tempdir().unwrap();
     let tool = SqliteTool::new(Vec::new());
     expect_result(
@@ -111,7 +111,7 @@ async fn a_failing_statement_undoes_the_ones_before_it() {
 }
 
 #[tokio::test]
-async fn a_transaction_that_is_left_open_is_an_error() {
+async fn an_open_transaction_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let tool = SqliteTool::new(Vec::new());
     let whole = "BEGIN; CREATE TABLE t (a); INSERT INTO t VALUES (1); COMMIT";
@@ -126,9 +126,9 @@ async fn a_transaction_that_is_left_open_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_table_named_by_a_plain_value_is_found_and_errors_have_lines() {
+async fn a_plain_value_can_name_a_table_and_errors_have_lines() {
     let tool = SqliteTool::new(Vec::new());
-    let asked = |before: &str, after: &str| {
+    let call = |before: &str, after: &str| {
         let mut call = command_call("sqlite", "", Path::new("/tmp"));
         call.fields.insert("database".to_owned(), json!(":memory:"));
         let pieces = vec![
@@ -140,9 +140,9 @@ async fn a_table_named_by_a_plain_value_is_found_and_errors_have_lines() {
         call.site.command_lines = vec![20];
         call
     };
-    let made = asked("CREATE TABLE t (a);\nSELECT count(*) AS n FROM ", " AS x");
-    assert_eq!(expect_result(run_tool(&tool, made).await)["rows"][0]["n"], 0);
-    let wrong = run_tool(&tool, asked("SELECT 1,\n  2 ", " x")).await;
+    let result = call("CREATE TABLE t (a);\nSELECT count(*) AS n FROM ", " AS x");
+    assert_eq!(expect_result(run_tool(&tool, result).await)["rows"][0]["n"], 0);
+    let wrong = run_tool(&tool, call("SELECT 1,\n  2 ", " x")).await;
     let failed = expect_error(&wrong);
     assert!(failed.message.contains("| ident"), "{failed:?}");
     assert_eq!(failed.details["line"], 21, "{failed:?}");
@@ -159,7 +159,7 @@ async fn an_endless_statement_is_interrupted() {
 }
 
 #[tokio::test]
-async fn a_locked_database_is_worth_a_retry() {
+async fn a_locked_database_is_a_retryable_error() {
     let folder = tempfile::tempdir().unwrap();
     let holder = rusqlite::Connection::open(folder.path().join("test.db")).unwrap();
     holder.execute_batch("CREATE TABLE t (a); BEGIN EXCLUSIVE").unwrap();
@@ -173,7 +173,7 @@ async fn a_locked_database_is_worth_a_retry() {
 }
 
 #[tokio::test]
-async fn the_engines_own_file_is_refused_under_every_name() {
+async fn files_of_noetl_are_rejected_under_every_name() {
     let folder = tempfile::tempdir().unwrap();
     let own = folder.path().join("engine.db");
     rusqlite::Connection::open(&own)

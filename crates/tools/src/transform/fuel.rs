@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_goes_round_without_output_ends_at_its_deadline() {
+    fn an_endless_program_without_output_ends_at_its_deadline() {
         for program in [
             "def f: f; f",
             "def f(g): f(g); f(1)",
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_change_nothing_else() {
+    fn ticks_do_not_change_results() {
         for (program, wanted) in [
             (".a | sort", json!([1, 2, 3])),
             (".a[1:] | add", json!(3)),

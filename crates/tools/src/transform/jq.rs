@@ -65,8 +65,8 @@ pub(crate) fn run_jq(program: &str, input: Value, deadline: Instant) -> Result<V
 }
 
 fn compile_cached(program: &str) -> Result<Rc<JqProgram>, TaskError> {
-    if let Some(found) = PROGRAMS.with_borrow(|programs| programs.get(program).cloned()) {
-        return Ok(found);
+    if let Some(compiled) = PROGRAMS.with_borrow(|programs| programs.get(program).cloned()) {
+        return Ok(compiled);
     }
     let filter = Rc::new(compile(program)?);
     PROGRAMS.with_borrow_mut(|programs| {
@@ -120,13 +120,13 @@ fn parse_error(errors: &load::Errors<&str, ()>) -> TaskError {
         load::Error::Io(paths) => format!("cannot import {} modules", paths.len()),
         load::Error::Lex(errors) => errors
             .first()
-            .map(|(wanted, found)| format!("{} expected before `{found}`", wanted.as_str()))
+            .map(|(wanted, actual)| format!("{} expected before `{actual}`", wanted.as_str()))
             .unwrap_or_default(),
         load::Error::Parse(errors) => errors
             .first()
-            .map(|(wanted, found)| {
-                let found = if found.is_empty() { "the end" } else { found };
-                format!("{} expected before `{found}`", wanted.as_str())
+            .map(|(wanted, actual)| {
+                let actual = if actual.is_empty() { "the end" } else { actual };
+                format!("{} expected before `{actual}`", wanted.as_str())
             })
             .unwrap_or_default(),
     });

@@ -9,7 +9,8 @@ use model::outcome::TaskError;
 use serde_json::Value;
 
 use crate::transform::context::{JqContext, JqReader};
-use crate::value_placement::{ProgramPart, code_value, identifier, placement_error, plain_text, program_parts};
+use crate::value_placement::{ProgramPart, VALUE_IN_NAME, code_value, identifier, placement_error, program_parts};
+use crate::value_text::plain_text;
 
 /// Keywords, which cannot be names.
 const KEYWORDS: &[&str] = &[
@@ -19,10 +20,9 @@ const KEYWORDS: &[&str] = &[
 
 /// Builds the program of some pieces.
 pub fn jq_program(pieces: &[CodePiece]) -> Result<String, TaskError> {
+    let message = "`| ident` requires a valid jq name: letters, digits and `_`, not a keyword";
     let parts = program_parts(pieces, |value| {
-        let message = "`| ident` requires a valid jq name: letters, digits and `_`, not a keyword";
-        let name = identifier(value, KEYWORDS).ok_or_else(|| refused_error(message))?;
-        Ok(name.to_owned())
+        identifier(value, KEYWORDS).ok_or_else(|| refused_error(message))
     })?;
     let mut reader = JqReader::default();
     let mut program = String::new();
@@ -44,9 +44,7 @@ pub fn jq_program(pieces: &[CodePiece]) -> Result<String, TaskError> {
 fn place_value(value: &Value, is_json: bool, reader: &JqReader, program: &mut String) -> Result<(), TaskError> {
     match reader.context() {
         JqContext::Code if reader.is_in_word() => {
-            return Err(refused_error(
-                "a value cannot be part of a name; mark it with `| ident`, or pass it under `input`",
-            ));
+            return Err(refused_error(VALUE_IN_NAME));
         }
         JqContext::Code => program.push_str(&jq_literal(&code_value(value, is_json))),
         JqContext::String => {

@@ -43,11 +43,11 @@ fn value_at(path: &str, input: &Value) -> Result<Value, TaskError> {
     if path.trim_start().starts_with('$') {
         let parsed = JsonPath::parse(path.trim())
             .map_err(|error| invalid_path_error(&format!("`{path}` is not a valid JSONPath: {error}")))?;
-        let found = parsed.query(input).all();
-        return Ok(match found[..] {
+        let nodes = parsed.query(input).all();
+        return Ok(match nodes[..] {
             [] => Value::Null,
             [one] => one.clone(),
-            _ => Value::Array(found.into_iter().cloned().collect()),
+            _ => Value::Array(nodes.into_iter().cloned().collect()),
         });
     }
     let mut value = input;
@@ -69,19 +69,19 @@ fn value_at(path: &str, input: &Value) -> Result<Value, TaskError> {
 fn path_parts(path: &str) -> Result<Vec<&str>, TaskError> {
     let mut parts = Vec::new();
     for step in path.trim().trim_start_matches('.').split('.') {
-        let (name, rest) = step.split_at(step.find('[').unwrap_or(step.len()));
+        let (name, indices) = step.split_at(step.find('[').unwrap_or(step.len()));
         if !name.is_empty() {
             parts.push(name);
-        } else if rest.is_empty() && !path.trim().trim_matches('.').is_empty() {
+        } else if indices.is_empty() && !path.trim().trim_matches('.').is_empty() {
             return Err(invalid_path_error(&format!("`{path}` has an empty part")));
         }
-        let mut rest = rest;
-        while !rest.is_empty() {
-            let inner = rest.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+        let mut indices = indices;
+        while !indices.is_empty() {
+            let inner = indices.strip_prefix('[').and_then(|indices| indices.split_once(']'));
             let (inner, after) =
                 inner.ok_or_else(|| invalid_path_error(&format!("`{path}` has an unclosed bracket")))?;
             parts.push(inner.trim_matches(['"', '\'']));
-            rest = after;
+            indices = after;
         }
     }
     Ok(parts)
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_path_is_named() {
+    fn an_invalid_path_is_reported() {
         for (path, problem) in [
             (json!("$.["), "`$.[` is not a valid JSONPath"),
             (json!("a..b"), "`a..b` has an empty part"),

@@ -89,8 +89,8 @@ mod tests {
         );
         assert_eq!(expect_result(run_jq_call(".k", input.clone()).await), json!("x"));
         assert_eq!(expect_result(run_jq_call("empty", input.clone()).await), Value::Null);
-        let made = run_jq_call("{k, total: ([.data[].n] | add), half: 1.5}", input).await;
-        assert_eq!(expect_result(made), json!({"k": "x", "total": 3, "half": 1.5}));
+        let outcome = run_jq_call("{k, total: ([.data[].n] | add), half: 1.5}", input).await;
+        assert_eq!(expect_result(outcome), json!({"k": "x", "total": 3, "half": 1.5}));
     }
 
     #[tokio::test]
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_program_that_cannot_be_read_says_where() {
+    async fn a_syntax_error_has_its_position() {
         for program in [".a |", "nope(1)", ".a[", "\"abc"] {
             let outcome = run_jq_call(program, json!({})).await;
             assert_eq!(expect_error(&outcome).code, "JQ_SYNTAX", "{program}");

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn of_much_output_the_beginning_and_the_end_are_kept() {
+    fn long_output_keeps_its_beginning_and_end() {
         let mut printed = LineLimiter::default();
         let text = |n: usize| format!("{n:07}");
         let lines = 1_000_000;
@@ -85,14 +85,14 @@ mod tests {
             .filter_map(|n| printed.accept_line(log_line(&text(n))))
             .collect();
         assert_eq!(passed.len(), HEAD_BYTES / 8);
-        let rest = printed.take_tail();
+        let tail = printed.take_tail();
         let tail_lines = TAIL_BYTES / 8;
-        assert_eq!(rest.len(), tail_lines + 1);
-        let left_out = lines - passed.len() - tail_lines;
-        let remark = format!("{left_out} lines omitted here");
-        assert!(rest[0].text.starts_with(&remark), "{}", rest[0].text);
-        assert_eq!(rest[1].text, text(lines - tail_lines));
-        assert_eq!(rest[tail_lines].text, text(lines - 1));
+        assert_eq!(tail.len(), tail_lines + 1);
+        let omitted_lines = lines - passed.len() - tail_lines;
+        let remark = format!("{omitted_lines} lines omitted here");
+        assert!(tail[0].text.starts_with(&remark), "{}", tail[0].text);
+        assert_eq!(tail[1].text, text(lines - tail_lines));
+        assert_eq!(tail[tail_lines].text, text(lines - 1));
     }
 
     #[test]

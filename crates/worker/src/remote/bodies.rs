@@ -23,7 +23,7 @@ const CHUNK_BYTES: usize = 256 * 1024;
 /// Maximum number of chunks that wait to be sent.
 const CHUNKS_QUEUED_MAX: usize = 4;
 /// Maximum number of attempts to continue an interrupted download without receiving a byte.
-const TRIES_MAX: u32 = 3;
+const ATTEMPTS_MAX: u32 = 3;
 /// Name of the store in errors.
 const BODIES_LOCATION: &str = "the server's result store";
 
@@ -72,7 +72,7 @@ impl BodyStore for HttpBodyStore {
 
     async fn get(&self, reference: &ResultRef) -> Result<Bytes, Error> {
         let reading = self.read(reference, None).await?;
-        let pieces: BytesMut = reading
+        let chunks: BytesMut = reading
             .chunks
             .try_collect()
             .await
@@ -80,7 +80,7 @@ impl BodyStore for HttpBodyStore {
                 Ok(error) => error,
                 Err(error) => Error::Interrupted(error),
             })?;
-        Ok(pieces.freeze())
+        Ok(chunks.freeze())
     }
 
     async fn read(&self, reference: &ResultRef, range: Option<Range<u64>>) -> Result<BodyStream, Error> {
@@ -97,18 +97,18 @@ impl BodyStore for HttpBodyStore {
         let download = self.client.download(READ_PATH, reference, requested.clone()).await;
         let download = download.map_err(|error| into_store_error(error, &reference.uri, BODIES_LOCATION))?;
         let (bytes, range) = (download.bytes, download.range.clone());
-        let rest = BodyDownload {
+        let download = BodyDownload {
             client: self.client.clone(),
             reference: reference.clone(),
             remaining: range.clone(),
             download: Some(download),
             hash: requested.is_none().then(Sha256::new),
-            tries_left: TRIES_MAX,
+            remaining_attempts: ATTEMPTS_MAX,
         };
         Ok(BodyStream {
             bytes,
             range,
-            chunks: Box::pin(unfold(rest, BodyDownload::next_chunk)),
+            chunks: Box::pin(unfold(download, BodyDownload::next_chunk)),
         })
     }
 
@@ -126,19 +126,19 @@ struct BodyDownload {
     download: Option<Download>,
     /// Hash of the bytes so far, if the whole body is read.
     hash: Option<Sha256>,
-    tries_left: u32,
+    remaining_attempts: u32,
 }
 
 impl BodyDownload {
     async fn next_chunk(mut self) -> Option<(io::Result<Bytes>, Self)> {
         while !self.remaining.is_empty() {
             match self.read_chunk().await {
-                Ok(piece) => {
-                    self.tries_left = TRIES_MAX;
-                    return Some((Ok(piece), self));
+                Ok(chunk) => {
+                    self.remaining_attempts = ATTEMPTS_MAX;
+                    return Some((Ok(chunk), self));
                 }
-                Err(error) if error.is_retryable() && self.tries_left > 1 => {
-                    self.tries_left -= 1;
+                Err(error) if error.is_retryable() && self.remaining_attempts > 1 => {
+                    self.remaining_attempts -= 1;
                     self.download = None;
                 }
                 Err(error) => {
@@ -162,23 +162,23 @@ impl BodyDownload {
     async fn read_chunk(&mut self) -> Result<Bytes, Error> {
         let uri = &self.reference.uri;
         if self.download.is_none() {
-            let left = Some(self.remaining.clone());
-            let response = self.client.download(READ_PATH, &self.reference, left).await;
+            let remaining = Some(self.remaining.clone());
+            let response = self.client.download(READ_PATH, &self.reference, remaining).await;
             self.download = Some(response.map_err(|error| into_store_error(error, uri, BODIES_LOCATION))?);
         }
         let download = self.download.as_mut().expect("the download was just started");
-        let piece = download.next_chunk().await;
-        let piece = piece.map_err(|error| into_store_error(error, uri, BODIES_LOCATION))?;
-        let piece = piece.filter(|piece| piece.len() as u64 <= self.remaining.end - self.remaining.start);
-        let Some(piece) = piece else {
+        let chunk = download.next_chunk().await;
+        let chunk = chunk.map_err(|error| into_store_error(error, uri, BODIES_LOCATION))?;
+        let chunk = chunk.filter(|chunk| chunk.len() as u64 <= self.remaining.end - self.remaining.start);
+        let Some(chunk) = chunk else {
             let early = io::ErrorKind::UnexpectedEof;
             return Err(Error::Interrupted(early.into()));
         };
         if let Some(hash) = &mut self.hash {
-            hash.update(&piece);
+            hash.update(&chunk);
         }
-        self.remaining.start += piece.len() as u64;
-        Ok(piece)
+        self.remaining.start += chunk.len() as u64;
+        Ok(chunk)
     }
 }
 

@@ -33,12 +33,12 @@ impl TaskLogs for HttpTaskLogs {
         Ok(())
     }
 
-    async fn read(&self, execution: ExecutionId, ask: &LogQuery) -> Result<LogPage, Error> {
+    async fn read(&self, execution: ExecutionId, query: &LogQuery) -> Result<LogPage, Error> {
         let mut path = format!(
             "/api/executions/{execution}/logs?after={}&limit={}",
-            ask.after, ask.limit
+            query.after, query.limit
         );
-        for (name, value) in [("step", &ask.step), ("task", &ask.task)] {
+        for (name, value) in [("step", &query.step), ("task", &query.task)] {
             if let Some(value) = value {
                 path.push_str(&format!("&{name}={}", encode_query_value(value)));
             }

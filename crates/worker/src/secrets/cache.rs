@@ -160,8 +160,8 @@ impl CachedSecrets {
     /// Whether the unmasked parts of a text are too short to be secrets.
     fn is_covered(&self, text: &str) -> bool {
         let masked = self.masker.as_ref().and_then(|masks| masks.mask_text(text));
-        let left = masked.as_deref().unwrap_or(text);
-        left.split(MASK).all(|part| part.len() < SECRET_BYTES_MIN)
+        let unmasked = masked.as_deref().unwrap_or(text);
+        unmasked.split(MASK).all(|part| part.len() < SECRET_BYTES_MIN)
     }
 
     /// Evicts the oldest texts, but none of the `newest` ones.

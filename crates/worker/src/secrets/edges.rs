@@ -68,8 +68,8 @@ impl SecretEdges {
         let bytes = text.trim_end_matches(REPLACEMENT_CHAR).as_bytes();
         let from = bytes.len().saturating_sub(self.longest_bytes);
         let lower = bytes[from..].to_ascii_lowercase();
-        let mut places = from..(bytes.len() + 1).saturating_sub(SECRET_BYTES_MIN);
-        let start = places.find(|at| {
+        let mut positions = from..(bytes.len() + 1).saturating_sub(SECRET_BYTES_MIN);
+        let start = positions.find(|at| {
             let part = &lower[*at - from..];
             let candidates = part.first_chunk().and_then(|first| self.by_prefix.get(first));
             candidates.is_some_and(|forms| forms.iter().any(|at| self.forms[*at].starts_with(part)))
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_of_a_secret_are_found_at_the_edges_and_nowhere_else() {
+    fn parts_of_a_secret_are_detected_only_at_the_edges() {
         let edges = SecretEdges::new(&BTreeSet::from([b"canary-of-a-secret".to_vec()]));
         assert_eq!(edges.leading_suffix_len("-secret and more"), "-secret".len());
         assert_eq!(edges.leading_suffix_len("\u{FFFD}secret and more"), 9);

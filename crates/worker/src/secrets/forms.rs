@@ -73,8 +73,8 @@ fn add_text_and_parts(text: &str, into: &mut BTreeSet<String>) {
 
 /// Returns the password in a URL's userinfo.
 fn url_password(text: &str) -> Option<&str> {
-    let (_, rest) = text.split_once("://")?;
-    let authority = rest.split(['/', '?', '#']).next()?;
+    let (_, authority) = text.split_once("://")?;
+    let authority = authority.split(['/', '?', '#']).next()?;
     let (userinfo, _) = authority.rsplit_once('@')?;
     Some(userinfo.split_once(':')?.1)
 }
@@ -224,15 +224,15 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_found_in_base64_wherever_it_begins() {
+    fn a_text_is_detected_in_base64_at_any_offset() {
         let secret = "canary-s3cret";
         let mut texts = BTreeSet::new();
         add_forms(secret, &mut texts);
         for before in ["", "a", "ab", "abc", "user:"] {
             for after in ["", "z", "zz"] {
                 let encoded = STANDARD.encode(format!("{before}{secret}{after}"));
-                let is_found = |form: &Vec<u8>| encoded.contains(std::str::from_utf8(form).unwrap());
-                assert!(texts.iter().any(is_found), "{before} {after}");
+                let is_contained = |form: &Vec<u8>| encoded.contains(std::str::from_utf8(form).unwrap());
+                assert!(texts.iter().any(is_contained), "{before} {after}");
             }
         }
     }

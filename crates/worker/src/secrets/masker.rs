@@ -97,11 +97,11 @@ impl SecretMasker {
 
     /// Like `text`, for a text that may be truncated: also masks parts of secrets at its edges.
     pub(crate) fn mask_cut_text(&self, text: &str) -> Option<String> {
-        let begin = self.edges.leading_suffix_len(text);
-        let end = self.edges.trailing_prefix_start(text).max(begin);
+        let start = self.edges.leading_suffix_len(text);
+        let end = self.edges.trailing_prefix_start(text).max(start);
         let hits = self.finder.find_iter(text).map(|ranges| ranges.range());
         let mut ranges: Vec<Range<usize>> = hits.collect();
-        ranges.extend([0..begin, end..text.len()]);
+        ranges.extend([0..start, end..text.len()]);
         ranges.retain(|range| !range.is_empty());
         ranges.sort_by_key(|range| (range.start, range.end));
         (!ranges.is_empty()).then(|| mask_ranges(text, ranges.into_iter()))
@@ -274,9 +274,9 @@ fn word_ranges(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
     let mut from = 0;
     let parts = text.split_inclusive(move |c: char| !is_part(c));
     let ranges = parts.map(move |part| {
-        let begin = from;
+        let start = from;
         from += part.len();
-        begin..begin + part.trim_end_matches(move |c: char| !is_part(c)).len()
+        start..start + part.trim_end_matches(move |c: char| !is_part(c)).len()
     });
     ranges.filter(|range| range.len() >= WORD_BYTES_MIN)
 }
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_found_in_either_case_and_in_parts_where_an_error_quotes_it() {
+    fn a_secret_is_detected_in_any_case_and_in_parts_quoted_by_errors() {
         let masks = masker(&["Canary-7F3a"]);
         assert_eq!(masks.mask_text("at canary-7f3a.org").as_deref(), Some("at ***.org"));
         let mut error = TaskError::new(

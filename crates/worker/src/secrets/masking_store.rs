@@ -132,8 +132,8 @@ impl AsyncRead for MaskingReader<'_> {
         while masked.sent_bytes == masked.masked.len() && !masked.is_ended {
             ready!(masked.fill(context))?;
         }
-        let left = &masked.masked[masked.sent_bytes..];
-        let part = &left[..left.len().min(buffer.remaining())];
+        let unsent = &masked.masked[masked.sent_bytes..];
+        let part = &unsent[..unsent.len().min(buffer.remaining())];
         buffer.put_slice(part);
         masked.sent_bytes += part.len();
         Poll::Ready(Ok(()))

@@ -65,9 +65,9 @@ impl CommandContext {
     }
 
     /// Returns the keychain entries that a task's templates read.
-    async fn resolve_keychain(&self, opens: &CredentialUses) -> Result<LazyValue, WorkError> {
-        let mut names = opens.keychain.clone();
-        if opens.reads_any_entry {
+    async fn resolve_keychain(&self, uses: &CredentialUses) -> Result<LazyValue, WorkError> {
+        let mut names = uses.keychain.clone();
+        if uses.reads_any_entry {
             let entries = self.prepared_playbook.playbook.keychain.iter();
             names.extend(entries.map(|entry| entry.name.to_string()));
         }
@@ -80,19 +80,19 @@ impl CommandContext {
 
 impl PipelineRun<'_> {
     /// Returns the credentials that the text of the task refers to.
-    fn credential_uses(&self, run: &TaskAttempt<'_>) -> &CredentialUses {
-        let index = self.step.task(run.task.label.as_str());
+    fn credential_uses(&self, attempt: &TaskAttempt<'_>) -> &CredentialUses {
+        let index = self.step.task(attempt.task.label.as_str());
         let (index, _) = index.expect("the task belongs to the step");
         &self.plan.tasks[index].credential_uses
     }
 
     /// Makes the keychain entries that the call's templates read available to them.
-    pub(crate) async fn load_keychain(&mut self, run: &TaskAttempt<'_>) -> Result<(), WorkError> {
-        let opens = self.credential_uses(run);
-        if opens.keychain.is_empty() && !opens.reads_any_entry {
+    pub(crate) async fn load_keychain(&mut self, attempt: &TaskAttempt<'_>) -> Result<(), WorkError> {
+        let uses = self.credential_uses(attempt);
+        if uses.keychain.is_empty() && !uses.reads_any_entry {
             return Ok(());
         }
-        let keychain = self.context.resolve_keychain(opens).await?;
+        let keychain = self.context.resolve_keychain(uses).await?;
         self.scope.keychain = Some(keychain);
         Ok(())
     }
@@ -100,32 +100,32 @@ impl PipelineRun<'_> {
     /// Replaces credential names by credentials, and masks the call as the log shows it.
     pub(crate) async fn substitute_credentials(
         &mut self,
-        run: &TaskAttempt<'_>,
-        mut ready: RenderedCall,
+        attempt: &TaskAttempt<'_>,
+        mut rendered_call: RenderedCall,
     ) -> Result<RenderedCall, WorkError> {
-        self.mask_derived(&mut ready);
-        if !self.credential_uses(run).is_empty() {
-            let kind = run.task.kind.as_str();
-            let names = credentials::credential_names(kind, &ready.fields);
+        self.mask_derived(&mut rendered_call);
+        if !self.credential_uses(attempt).is_empty() {
+            let kind = attempt.task.kind.as_str();
+            let names = credentials::credential_names(kind, &rendered_call.fields);
             if !names.is_empty() {
-                self.check_credential_names(run, &names)?;
+                self.check_credential_names(attempt, &names)?;
                 let values = self.context.resolve_secrets(&names).await?;
-                credentials::substitute(kind, &mut ready.fields, &mut |name| {
+                credentials::substitute(kind, &mut rendered_call.fields, &mut |name| {
                     values.get(name).map(|value| value.reveal().clone())
                 });
             }
         }
-        if let (Some(masks), Some(inputs)) = (self.context.masker(), &ready.inputs) {
+        if let (Some(masks), Some(inputs)) = (self.context.masker(), &rendered_call.inputs) {
             let mut masked_inputs = inputs.to_value();
             masks.mask_value(&mut masked_inputs);
-            ready.inputs = Some(RawJson::from_serializable(&masked_inputs));
+            rendered_call.inputs = Some(RawJson::from_serializable(&masked_inputs));
         }
-        Ok(ready)
+        Ok(rendered_call)
     }
 
     /// Masks texts that the call's templates derived from secrets, before anything records them.
-    fn mask_derived(&mut self, ready: &mut RenderedCall) {
-        self.derived_secrets = std::mem::take(&mut ready.secrets);
+    fn mask_derived(&mut self, rendered_call: &mut RenderedCall) {
+        self.derived_secrets = std::mem::take(&mut rendered_call.secrets);
         self.call_masker = None;
         if !self.derived_secrets.is_empty() {
             let mask_values = || {
@@ -141,8 +141,8 @@ impl PipelineRun<'_> {
 
     /// Rejects a template that evaluates to a secret instead of a name. The name is not sent to the server, because the
     /// server records requested names.
-    fn check_credential_names(&self, run: &TaskAttempt<'_>, names: &BTreeSet<String>) -> Result<(), WorkError> {
-        let written = &self.credential_uses(run).names;
+    fn check_credential_names(&self, attempt: &TaskAttempt<'_>, names: &BTreeSet<String>) -> Result<(), WorkError> {
+        let written = &self.credential_uses(attempt).names;
         let entries = &self.context.prepared_playbook.playbook.keychain;
         let masks = self.context.masker();
         let is_secret = |name: &str| {
@@ -154,7 +154,7 @@ impl PipelineRun<'_> {
             let message = format!(
                 "`auth` of task `{}` does not evaluate to the name of a credential; refer to the keychain entry \
                  itself, not to one of its fields",
-                run.task.label
+                attempt.task.label
             );
             let error = TaskError {
                 retryable: false,
@@ -166,16 +166,16 @@ impl PipelineRun<'_> {
     }
 
     /// Masks the input of a task that the worker does not call as a tool: the log of the child execution records it.
-    pub(crate) fn mask_rendered_call(&self, ready: &mut RenderedCall) {
-        ready.replace_with_masked();
+    pub(crate) fn mask_rendered_call(&self, rendered_call: &mut RenderedCall) {
+        rendered_call.replace_with_masked();
         let Some(masks) = self.context.masker() else {
             return;
         };
-        masks.mask_map(&mut ready.fields);
-        if let Some(input) = &ready.input {
+        masks.mask_map(&mut rendered_call.fields);
+        if let Some(input) = &rendered_call.input {
             let mut input = input.json().clone();
             masks.mask_value(&mut input);
-            ready.input = Some(LazyValue::new(input));
+            rendered_call.input = Some(LazyValue::new(input));
         }
     }
 

@@ -3,15 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use wire::api::ClaimRequest;
-use wire::api::HeartbeatRequest;
-use wire::api::SecretsRequest;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use model::command::ReportEnd;
-use model::command::{Command, CommandWork, Continuation};
-use model::event::{Event, EventKind, ReportedEvent};
+use model::command::{Command, CommandWork, Continuation, PipelineCursor, PipelineStage, ReportEnd};
+use model::event::{Event, EventBody, EventKind, EventLocation, EventSource, ReportedEvent};
 use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, StepRunId, WorkerId};
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::raw::RawJson;
@@ -24,6 +20,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tools::{Call, LogSink, Registry, Tool, ToolResult};
+use wire::api::{ClaimRequest, HeartbeatRequest, SecretsRequest};
 use wire::{
     ByteStream, ClaimedCommand, CommandNotice, Error, ExecutionContext, ReportRequest, ReportResponse, ResolvedSecret,
     ResumePoint, SecretValue, Transport, Verdict,
@@ -96,8 +93,8 @@ impl FakeServer {
         self.notice_added.notify_one();
     }
 
-    pub(super) fn reply_with(&self, answers: impl IntoIterator<Item = FakeReply>) {
-        self.replies.lock().unwrap().extend(answers);
+    pub(super) fn reply_with(&self, replies: impl IntoIterator<Item = FakeReply>) {
+        self.replies.lock().unwrap().extend(replies);
     }
 
     /// Adds an event to the log that no worker reported.
@@ -108,12 +105,10 @@ impl FakeServer {
     /// Waits for the end of a command and returns all reports.
     pub(super) async fn wait_for_end(&self, seq: u64) -> Vec<ReportRequest> {
         let command = command_id(seq);
-        let is_over = |report: &ReportRequest| report.command == command && report.end != ReportEnd::Open;
+        let is_last = |report: &ReportRequest| report.command == command && report.end != ReportEnd::Open;
         let mut reports = self.reports.subscribe();
-        let reports_so_far = reports
-            .wait_for(|reports_so_far| reports_so_far.iter().any(is_over))
-            .await;
-        reports_so_far.unwrap().clone()
+        let reports = reports.wait_for(|reports| reports.iter().any(is_last)).await;
+        reports.unwrap().clone()
     }
 }
 
@@ -320,6 +315,25 @@ pub(super) struct WorkerFixture {
     pub(super) worker: tokio::task::JoinHandle<crate::WorkEnd>,
 }
 
+impl WorkerFixture {
+    /// Runs a command of step `s` and returns all reports.
+    pub(super) async fn run(&self, work: CommandWork) -> Vec<ReportRequest> {
+        self.run_claimed(claimed_command("s", 5, work)).await
+    }
+
+    /// Runs the pipeline of step `s` and returns all reports.
+    pub(super) async fn run_pipeline(&self) -> Vec<ReportRequest> {
+        self.run(CommandWork::Pipeline).await
+    }
+
+    /// Runs a claimed command and returns all reports.
+    pub(super) async fn run_claimed(&self, claimed: ClaimedCommand) -> Vec<ReportRequest> {
+        let seq = claimed.command.id.seq.0;
+        self.server.offer(claimed);
+        self.server.wait_for_end(seq).await
+    }
+}
+
 /// Starts a worker for a playbook with these steps.
 pub(super) fn start_worker(steps: &str, script: impl Fn(&Call) -> Behaviour + Send + Sync + 'static) -> WorkerFixture {
     start_worker_for(&playbook(steps), script)
@@ -457,4 +471,44 @@ pub(super) fn payload(event: &ReportedEvent) -> Value {
 /// Builds a retryable failure.
 pub(super) fn failed_outcome(code: &str) -> Outcome {
     Outcome::error(TaskError::new(ErrorKind::ServerError, code, "it failed"))
+}
+
+/// Payload of the first event of a kind.
+pub(super) fn first_payload(reports: &[ReportRequest], kind: EventKind) -> Value {
+    payload(&events_of_kind(reports, kind)[0])
+}
+
+/// Error of the failed step.
+pub(super) fn step_error(reports: &[ReportRequest]) -> Value {
+    first_payload(reports, EventKind::StepFailed)["error"].clone()
+}
+
+/// Builds an event of the server.
+pub(super) fn server_event(seq: u64, body: EventBody) -> Event {
+    Event {
+        event_id: EventId(1),
+        execution_id: EXECUTION,
+        seq: Seq(seq),
+        cause_seq: None,
+        timestamp: Time(0),
+        recorded_at: Time(0),
+        source: EventSource::Server,
+        location: EventLocation::default(),
+        duration_ms: None,
+        worker_id: None,
+        trace_id: None,
+        meta: None,
+        body,
+    }
+}
+
+/// Builds the continuation of a pipeline in the first visit of a task.
+pub(super) fn continuation_at(label: &str, attempt: u32, stage: PipelineStage) -> Continuation {
+    Continuation {
+        cursor: PipelineCursor::At(label.into()),
+        visits: [(label.into(), 1)].into(),
+        attempt,
+        stage,
+        ..Continuation::default()
+    }
 }

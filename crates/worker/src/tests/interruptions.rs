@@ -8,11 +8,11 @@ use model::command::ReportEnd;
 use model::event::EventKind;
 use model::id::LeaseEpoch;
 use model::outcome::Outcome;
-use wire::{ClaimedCommand, Verdict};
+use wire::{ClaimedCommand, ReportRequest, Verdict};
 
 use super::fixture::{
-    Behaviour, FakeReply, WorkerFixture, claimed_command, event_kinds, events_of_kind, failed_outcome, payload,
-    start_worker,
+    Behaviour, FakeReply, WorkerFixture, claimed_command, event_kinds, events_of_kind, failed_outcome, start_worker,
+    step_error,
 };
 
 const TWO: &str = "- step: s\n  tool:\n  - a: {kind: shell, command: x}\n  - b: {kind: shell, command: y}\n";
@@ -22,11 +22,23 @@ async fn wait_for_calls(fixture: &WorkerFixture, times: usize) {
     calls.wait_for(|calls| calls.len() >= times).await.unwrap();
 }
 
+/// Starts the command and waits for its first call.
+async fn start_call(fixture: &WorkerFixture) {
+    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
+    wait_for_calls(fixture, 1).await;
+}
+
+/// Stops the worker and returns its reports.
+async fn drain(fixture: WorkerFixture) -> Vec<ReportRequest> {
+    fixture.stop.cancel();
+    fixture.worker.await.unwrap();
+    fixture.server.reports.borrow().clone()
+}
+
 #[tokio::test(start_paused = true)]
 async fn stop_kills_the_tool_and_leaves_its_outcome_open() {
     let fixture = start_worker(TWO, |_| Behaviour::Hangs);
-    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
-    wait_for_calls(&fixture, 1).await;
+    start_call(&fixture).await;
     fixture.server.send_notice(5, Verdict::Stop);
     let reports = fixture.server.wait_for_end(5).await;
     assert_eq!(event_kinds(&reports), [["step.started", "task.started"]]);
@@ -38,8 +50,7 @@ async fn a_tool_that_ignores_stop_is_abandoned_after_the_grace_period() {
     let fixture = start_worker(TWO, |_| {
         Behaviour::ReturnsAfter(Duration::from_secs(3600), Outcome::ok(1))
     });
-    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
-    wait_for_calls(&fixture, 1).await;
+    start_call(&fixture).await;
     let stopped_at = tokio::time::Instant::now();
     fixture.server.send_notice(5, Verdict::Stop);
     let reports = fixture.server.wait_for_end(5).await;
@@ -52,8 +63,7 @@ async fn yield_finishes_the_running_task_and_releases_the_command() {
     let fixture = start_worker(TWO, |_| {
         Behaviour::ReturnsAfter(Duration::from_secs(30), Outcome::ok(1))
     });
-    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
-    wait_for_calls(&fixture, 1).await;
+    start_call(&fixture).await;
     fixture.server.send_notice(5, Verdict::Yield);
     let reports = fixture.server.wait_for_end(5).await;
     assert_eq!(events_of_kind(&reports, EventKind::TaskDone).len(), 1);
@@ -65,8 +75,7 @@ async fn yield_finishes_the_running_task_and_releases_the_command() {
 async fn yield_in_the_reply_to_a_report_is_applied() {
     let fixture = start_worker(TWO, |_| Behaviour::Returns(Outcome::ok(1)));
     fixture.server.reply_with([FakeReply::Verdict(Verdict::Yield)]);
-    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = fixture.server.wait_for_end(5).await;
+    let reports = fixture.run_pipeline().await;
     assert_eq!(reports.last().unwrap().end, ReportEnd::Released);
     assert_eq!(fixture.tool.calls.borrow().len(), 1);
 }
@@ -91,8 +100,7 @@ async fn a_report_is_retried_until_the_server_is_available() {
     fixture
         .server
         .reply_with([FakeReply::Unavailable, FakeReply::Unavailable, FakeReply::Unavailable]);
-    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = fixture.server.wait_for_end(5).await;
+    let reports = fixture.run_pipeline().await;
     assert_eq!(*fixture.server.report_attempts.borrow(), 5);
     assert_eq!(events_of_kind(&reports, EventKind::TaskDone).len(), 2);
     assert_eq!(fixture.tool.calls.borrow().len(), 2);
@@ -102,20 +110,16 @@ async fn a_report_is_retried_until_the_server_is_available() {
 async fn a_refused_report_fails_its_step() {
     let fixture = start_worker(TWO, |_| Behaviour::Returns(Outcome::ok(1)));
     fixture.server.reply_with([FakeReply::Refused]);
-    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = fixture.server.wait_for_end(5).await;
-    let error = payload(&events_of_kind(&reports, EventKind::StepFailed)[0])["error"].clone();
+    let reports = fixture.run_pipeline().await;
+    let error = step_error(&reports);
     assert_eq!(error["code"], "REPORT_REFUSED");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_draining_worker_finishes_tasks_and_releases_commands() {
     let fixture = start_worker(TWO, |_| Behaviour::ReturnsAfter(Duration::from_secs(3), Outcome::ok(1)));
-    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
-    wait_for_calls(&fixture, 1).await;
-    fixture.stop.cancel();
-    fixture.worker.await.unwrap();
-    let reports = fixture.server.reports.borrow().clone();
+    start_call(&fixture).await;
+    let reports = drain(fixture).await;
     let last = reports.last().unwrap();
     assert_eq!((last.end, last.free), (ReportEnd::Released, 0));
     assert_eq!(events_of_kind(&reports, EventKind::TaskDone).len(), 1);
@@ -124,11 +128,8 @@ async fn a_draining_worker_finishes_tasks_and_releases_commands() {
 #[tokio::test(start_paused = true)]
 async fn a_task_that_exceeds_the_drain_time_is_stopped_and_its_command_released() {
     let fixture = start_worker(TWO, |_| Behaviour::Hangs);
-    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
-    wait_for_calls(&fixture, 1).await;
-    fixture.stop.cancel();
-    fixture.worker.await.unwrap();
-    let reports = fixture.server.reports.borrow().clone();
+    start_call(&fixture).await;
+    let reports = drain(fixture).await;
     assert_eq!(event_kinds(&reports), [["step.started", "task.started"]]);
     assert_eq!(reports[0].end, ReportEnd::Released);
 }
@@ -140,8 +141,7 @@ async fn the_end_of_an_earlier_claim_does_not_unregister_a_later_one() {
         0 => Behaviour::ReturnsAfter(Duration::from_secs(1), Outcome::ok(1)),
         _ => Behaviour::Hangs,
     });
-    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
-    wait_for_calls(&fixture, 1).await;
+    start_call(&fixture).await;
     let later = ClaimedCommand {
         lease_epoch: LeaseEpoch(2),
         ..claimed_command("s", 5, CommandWork::Pipeline)
@@ -163,8 +163,7 @@ async fn a_call_that_the_host_cannot_start_is_retried_without_using_an_attempt()
         0..4 => Behaviour::Returns(failed_outcome(tools::HOST_EXHAUSTED)),
         _ => Behaviour::Returns(Outcome::ok(1)),
     });
-    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = fixture.server.wait_for_end(5).await;
+    let reports = fixture.run_pipeline().await;
     assert_eq!(reports.last().unwrap().end, ReportEnd::Finished);
     assert_eq!(events_of_kind(&reports, EventKind::TaskDone).len(), 2);
     assert_eq!(events_of_kind(&reports, EventKind::AttemptFailed).len(), 0);
@@ -175,8 +174,7 @@ async fn a_call_that_the_host_cannot_start_is_retried_without_using_an_attempt()
 #[tokio::test(start_paused = true)]
 async fn a_command_that_the_host_cannot_start_for_long_is_released_without_failure() {
     let fixture = start_worker(TWO, |_| Behaviour::Returns(failed_outcome(tools::HOST_EXHAUSTED)));
-    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = fixture.server.wait_for_end(5).await;
+    let reports = fixture.run_pipeline().await;
     assert_eq!(reports.last().unwrap().end, ReportEnd::Released);
     assert_eq!(event_kinds(&reports), [["step.started", "task.started"]]);
 }

@@ -6,17 +6,16 @@ use std::time::Duration;
 use model::command::ReportEnd;
 use model::command::{CommandWork, Continuation, OutcomePointer, PipelineCursor, PipelineStage};
 use model::event::{Event, EventBody, EventKind, EventLocation, EventSource, TaskEnded};
-use model::id::{EventId, Seq};
+use model::id::Seq;
 use model::outcome::Outcome;
 use model::playbook::Directive;
 use model::raw::RawJson;
-use model::time::Time;
 use serde_json::json;
 use tokio::sync::watch;
 
 use super::fixture::{
-    Behaviour, EXECUTION, FakeReply, WorkerFixture, claimed_command, event_kinds, events_of_kind, failed_outcome,
-    payload, playbook, resume_point, start_worker, start_worker_for,
+    Behaviour, FakeReply, WorkerFixture, claimed_command, continuation_at, event_kinds, events_of_kind, failed_outcome,
+    first_payload, payload, playbook, resume_point, server_event, start_worker, start_worker_for, step_error,
 };
 
 const PLAIN: &str = "- step: s\n  tool: {kind: noop, result: {x: '{{ n }}', home: '{{ env.HOME }}'}}\n";
@@ -26,16 +25,15 @@ fn never_called(_: &tools::Call) -> Behaviour {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plain_step_costs_one_report() {
+async fn a_plain_step_needs_one_report() {
     let fixture = start_worker(PLAIN, never_called);
-    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = fixture.server.wait_for_end(5).await;
+    let reports = fixture.run_pipeline().await;
     assert_eq!(
         event_kinds(&reports),
         [["step.started", "task.started", "task.done", "step.done"]]
     );
     assert_eq!((reports[0].end, reports[0].free), (ReportEnd::Finished, 1));
-    let done = payload(&events_of_kind(&reports, EventKind::TaskDone)[0]);
+    let done = first_payload(&reports, EventKind::TaskDone);
     assert_eq!(done["outcome"]["result"], json!({"x": 3, "home": "/home/u"}));
     assert_eq!(done["outcome"]["meta"]["attempt"], 1);
 }
@@ -55,8 +53,7 @@ async fn each_effect_is_reported_before_the_next_task_and_the_last_with_the_step
     let steps =
         "- step: s\n  tool:\n  - a: {kind: shell, command: x}\n  - b: {kind: shell, command: 'echo {{ a.result }}'}\n";
     let fixture = start_worker(steps, |_| Behaviour::Returns(Outcome::ok(1)));
-    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = fixture.server.wait_for_end(5).await;
+    let reports = fixture.run_pipeline().await;
     assert_eq!(
         event_kinds(&reports),
         [
@@ -97,8 +94,7 @@ fn start_deferring_worker(outcome: fn() -> Outcome) -> (WorkerFixture, Arc<Mutex
 #[tokio::test(start_paused = true)]
 async fn deferred_work_of_a_call_runs_after_its_outcome_is_recorded() {
     let (fixture, done) = start_deferring_worker(|| Outcome::ok(1));
-    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = fixture.server.wait_for_end(5).await;
+    let reports = fixture.run_pipeline().await;
     assert_eq!(
         event_kinds(&reports),
         [vec!["step.started", "task.started", "task.done"], vec!["step.done"]]
@@ -115,8 +111,7 @@ async fn deferred_work_of_a_call_does_not_run_if_its_outcome_is_not_recorded() {
     fixture.server.wait_for_end(6).await;
     assert_eq!(*done.lock().unwrap(), [2], "runs for the second command only");
     let (fixture, done) = start_deferring_worker(|| failed_outcome("NO"));
-    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
-    fixture.server.wait_for_end(5).await;
+    fixture.run_pipeline().await;
     assert_eq!(*done.lock().unwrap(), [0; 0], "does not run for a failed call");
 }
 
@@ -130,10 +125,9 @@ async fn a_retry_waits_and_its_attempts_are_durable_one_by_one() {
             Outcome::ok("yes")
         })
     });
-    let begun = tokio::time::Instant::now();
-    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = fixture.server.wait_for_end(5).await;
-    assert!(begun.elapsed() >= Duration::from_secs(4));
+    let start = tokio::time::Instant::now();
+    let reports = fixture.run_pipeline().await;
+    assert!(start.elapsed() >= Duration::from_secs(4));
     assert_eq!(
         event_kinds(&reports),
         [
@@ -156,9 +150,8 @@ async fn a_retry_waits_and_its_attempts_are_durable_one_by_one() {
 async fn exhausted_retries_fail_the_step_with_the_line_of_the_task() {
     let steps = "- step: s\n  tool:\n  - a:\n      kind: shell\n      command: x\n      spec: {policy: {rules: [{when: \"{{ outcome.status == 'error' }}\", then: {do: retry, attempts: 2, delay: 0}}]}}\n";
     let fixture = start_worker(steps, |_| Behaviour::Returns(failed_outcome("NO")));
-    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = fixture.server.wait_for_end(5).await;
-    let error = payload(&events_of_kind(&reports, EventKind::StepFailed)[0])["error"].clone();
+    let reports = fixture.run_pipeline().await;
+    let error = step_error(&reports);
     assert_eq!(error["code"], "NO");
     assert_eq!((&error["step"], &error["task"]), (&json!("s"), &json!("a")));
     assert_eq!(error["line"], 9);
@@ -171,8 +164,7 @@ async fn pagination_uses_jumps_break_and_locals() {
     let fixture = start_worker(steps, |call| {
         Behaviour::Returns(Outcome::ok(call.input["page"].clone()))
     });
-    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = fixture.server.wait_for_end(5).await;
+    let reports = fixture.run_pipeline().await;
     let pages: Vec<_> = fixture
         .tool
         .calls
@@ -193,9 +185,8 @@ async fn pagination_uses_jumps_break_and_locals() {
 async fn a_template_that_cannot_be_rendered_fails_the_task_without_a_call() {
     let steps = "- step: s\n  tool: {kind: shell, command: '{{ nothing.there }}'}\n";
     let fixture = start_worker(steps, never_called);
-    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = fixture.server.wait_for_end(5).await;
-    let error = payload(&events_of_kind(&reports, EventKind::StepFailed)[0])["error"].clone();
+    let reports = fixture.run_pipeline().await;
+    let error = step_error(&reports);
     assert_eq!(error["code"], "TEMPLATE_UNDEFINED");
     assert_eq!(error["line"], 7);
     assert_eq!(events_of_kind(&reports, EventKind::TaskStarted).len(), 1);
@@ -205,9 +196,8 @@ async fn a_template_that_cannot_be_rendered_fails_the_task_without_a_call() {
 async fn a_tool_that_panics_is_a_failed_task() {
     let steps = "- step: s\n  tool: {kind: shell, command: x}\n";
     let fixture = start_worker(steps, |_| Behaviour::Panics);
-    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = fixture.server.wait_for_end(5).await;
-    let error = payload(&events_of_kind(&reports, EventKind::StepFailed)[0])["error"].clone();
+    let reports = fixture.run_pipeline().await;
+    let error = step_error(&reports);
     assert_eq!(error["code"], "TOOL_PANIC");
 }
 
@@ -216,36 +206,24 @@ const ONCE: &str = "- step: s\n  tool: {kind: shell, command: x, spec: {effect: 
 #[tokio::test(start_paused = true)]
 async fn the_start_of_an_at_most_once_effect_is_reported_before_the_call() {
     let fixture = start_worker(ONCE, |_| Behaviour::Returns(Outcome::ok(1)));
-    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = fixture.server.wait_for_end(5).await;
+    let reports = fixture.run_pipeline().await;
     assert_eq!(
         event_kinds(&reports),
         [["step.started", "task.started"], ["task.done", "step.done"]]
     );
 }
 
-fn started_continuation() -> Continuation {
-    Continuation {
-        cursor: PipelineCursor::At("s".into()),
-        visits: [("s".into(), 1)].into(),
-        attempt: 1,
-        stage: PipelineStage::Started,
-        ..Continuation::default()
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn an_at_most_once_effect_that_may_have_happened_is_not_repeated() {
     let fixture = start_worker(ONCE, never_called);
     let mut claimed = claimed_command("s", 5, CommandWork::Pipeline);
-    claimed.resume = vec![resume_point(None, started_continuation())];
-    fixture.server.offer(claimed);
-    let reports = fixture.server.wait_for_end(5).await;
+    claimed.resume = vec![resume_point(None, continuation_at("s", 1, PipelineStage::Started))];
+    let reports = fixture.run_claimed(claimed).await;
     assert_eq!(
         event_kinds(&reports),
         [["task.failed", "policy.task.evaluated", "step.failed"]]
     );
-    let error = payload(&events_of_kind(&reports, EventKind::StepFailed)[0])["error"].clone();
+    let error = step_error(&reports);
     assert_eq!(error["code"], "UNKNOWN_OUTCOME");
 }
 
@@ -254,40 +232,30 @@ async fn an_at_least_once_attempt_runs_again_with_the_same_key() {
     let steps = "- step: s\n  tool: {kind: shell, command: x}\n";
     let fixture = start_worker(steps, |_| Behaviour::Returns(Outcome::ok(1)));
     let mut claimed = claimed_command("s", 5, CommandWork::Pipeline);
-    claimed.resume = vec![resume_point(None, started_continuation())];
-    fixture.server.offer(claimed);
-    let reports = fixture.server.wait_for_end(5).await;
+    claimed.resume = vec![resume_point(None, continuation_at("s", 1, PipelineStage::Started))];
+    let reports = fixture.run_claimed(claimed).await;
     assert_eq!(event_kinds(&reports), [["task.done", "step.done"]]);
     assert_eq!(&*fixture.tool.calls.borrow()[0].idempotency_key, "7/s:1/s:1");
 }
 
 fn task_end_event(seq: u64, task: &str, outcome: &Outcome, set_iter: &serde_json::Value) -> Event {
+    let body = EventBody::TaskDone(Box::new(TaskEnded {
+        outcome: RawJson::from_serializable(outcome),
+        result_ref: None,
+        matched_rule_index: None,
+        directive: Directive::Continue,
+        to: None,
+        set_iter: Some(RawJson::from_serializable(set_iter)),
+        set_ctx: None,
+        set: None,
+    }));
     Event {
-        event_id: EventId(1),
-        execution_id: EXECUTION,
-        seq: Seq(seq),
-        cause_seq: None,
-        timestamp: Time(0),
-        recorded_at: Time(0),
-        source: EventSource::Worker,
         location: EventLocation {
             task: Some(task.into()),
             ..EventLocation::default()
         },
-        duration_ms: None,
-        worker_id: None,
-        trace_id: None,
-        meta: None,
-        body: EventBody::TaskDone(Box::new(TaskEnded {
-            outcome: RawJson::from_serializable(outcome),
-            result_ref: None,
-            matched_rule_index: None,
-            directive: Directive::Continue,
-            to: None,
-            set_iter: Some(RawJson::from_serializable(set_iter)),
-            set_ctx: None,
-            set: None,
-        })),
+        source: EventSource::Worker,
+        ..server_event(seq, body)
     }
 }
 
@@ -315,10 +283,9 @@ async fn a_pipeline_continues_after_the_last_recorded_task_and_sees_its_result()
     };
     let mut claimed = claimed_command("s", 5, CommandWork::Pipeline);
     claimed.resume = vec![resume_point(None, continuation)];
-    fixture.server.offer(claimed);
-    let reports = fixture.server.wait_for_end(5).await;
+    let reports = fixture.run_claimed(claimed).await;
     assert_eq!(event_kinds(&reports), [["task.started", "task.done", "step.done"]]);
-    let done = payload(&events_of_kind(&reports, EventKind::TaskDone)[0]);
+    let done = first_payload(&reports, EventKind::TaskDone);
     assert_eq!(done["outcome"]["result"], 82);
 }
 
@@ -328,8 +295,7 @@ async fn a_large_result_is_stored_before_it_is_referenced_and_rules_still_see_it
     let fixture = start_worker(steps, |_| {
         Behaviour::Returns(Outcome::ok(json!({"status": "full", "rows": vec!["row"; 20_000]})))
     });
-    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = fixture.server.wait_for_end(5).await;
+    let reports = fixture.run_pipeline().await;
     let done = events_of_kind(&reports, EventKind::TaskDone);
     let first = payload(&done[0]);
     assert_eq!(first["outcome"]["result"], json!(null));
@@ -342,8 +308,7 @@ async fn a_large_result_is_stored_before_it_is_referenced_and_rules_still_see_it
 async fn a_large_write_is_recorded_by_reference_and_read_back_through_it() {
     let steps = "- step: s\n  tool:\n  - a:\n      kind: shell\n      command: x\n      set: {ctx.page: '{{ output.data }}', ctx.small: 1}\n  - b: {kind: noop, result: '{{ ctx.page | length }}'}\n";
     let fixture = start_worker(steps, |_| Behaviour::Returns(Outcome::ok("x".repeat(5_000))));
-    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = fixture.server.wait_for_end(5).await;
+    let reports = fixture.run_pipeline().await;
     let done = events_of_kind(&reports, EventKind::TaskDone);
     let written = payload(&done[0])["set_ctx"].clone();
     assert_eq!(written["page"]["kind"], "result_ref");
@@ -356,21 +321,19 @@ async fn a_result_over_the_playbook_s_limit_fails_with_its_code() {
     let text = playbook("- step: s\n  tool: {kind: shell, command: x}\n");
     let text = format!("{text}executor: {{spec: {{policy: {{limits: {{max_payload_bytes: 1000}}}}}}}}\n");
     let fixture = start_worker_for(&text, |_| Behaviour::Returns(Outcome::ok("x".repeat(2_000))));
-    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = fixture.server.wait_for_end(5).await;
-    let error = payload(&events_of_kind(&reports, EventKind::StepFailed)[0])["error"].clone();
+    let reports = fixture.run_pipeline().await;
+    let error = step_error(&reports);
     assert_eq!(error["code"], "LIMIT_PAYLOAD");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_input_is_shown_by_its_size_and_hash() {
+async fn a_long_input_is_recorded_as_size_and_hash() {
     let steps = "- step: s\n  input: {a: 1}\n  tool: {kind: noop, input: {text: \"{{ 'x' * n * 1000 }}\"}}\n";
     let fixture = start_worker(steps, never_called);
-    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = fixture.server.wait_for_end(5).await;
-    let inputs = payload(&events_of_kind(&reports, EventKind::TaskStarted)[0])["inputs"].clone();
+    let reports = fixture.run_pipeline().await;
+    let inputs = first_payload(&reports, EventKind::TaskStarted)["inputs"].clone();
     assert_eq!(inputs["truncated"], true);
     assert_eq!(inputs["sha256"].as_str().unwrap().len(), 64);
-    let done = payload(&events_of_kind(&reports, EventKind::TaskDone)[0]);
+    let done = first_payload(&reports, EventKind::TaskDone);
     assert_eq!(done["outcome"]["result"]["a"], 1);
 }

@@ -4,25 +4,24 @@ use std::time::Duration;
 
 use model::command::CommandWork;
 use model::command::ReportEnd;
-use model::event::{Event, EventBody, EventKind, EventLocation, EventSource, LoopStarted};
-use model::id::{EventId, Seq};
+use model::event::{EventBody, EventKind, LoopStarted};
 use model::number_range::NumberRange;
 use model::outcome::Outcome;
 use model::playbook::{FailureMode, LoopMode};
 use model::raw::RawJson;
-use model::time::Time;
 use serde_json::{Value, json};
 use wire::ReportRequest;
 
 use super::fixture::{
-    Behaviour, EXECUTION, WorkerFixture, claimed_command, events_of_kind, failed_outcome, payload, start_worker,
+    Behaviour, WorkerFixture, claimed_command, events_of_kind, failed_outcome, first_payload, payload, server_event,
+    start_worker, step_error,
 };
 
 const WIDE: &str = "- step: s\n  loop: {in: [], iterator: item, spec: {mode: parallel}}\n  tool: {kind: shell, command: x, input: {item: '{{ iter.item }}', i: '{{ iter.index }}'}}\n";
 const PURE: &str =
     "- step: s\n  loop: {in: [], iterator: item, spec: {mode: parallel}}\n  tool: {kind: noop, result: '{{ item }}'}\n";
 
-fn range_work(from: u64, to: u64, width: u32) -> CommandWork {
+pub(super) fn range_work(from: u64, to: u64, width: u32) -> CommandWork {
     CommandWork::Range { from, to, width }
 }
 
@@ -50,21 +49,8 @@ fn start_loop(fixture: &WorkerFixture, total: u64, describe: impl FnOnce(&mut Lo
         more: false,
     };
     describe(&mut started);
-    fixture.server.append_event(Event {
-        event_id: EventId(1),
-        execution_id: EXECUTION,
-        seq: Seq(1),
-        cause_seq: None,
-        timestamp: Time(0),
-        recorded_at: Time(0),
-        source: EventSource::Server,
-        location: EventLocation::default(),
-        duration_ms: None,
-        worker_id: None,
-        trace_id: None,
-        meta: None,
-        body: EventBody::LoopStarted(Box::new(started)),
-    });
+    let body = EventBody::LoopStarted(Box::new(started));
+    fixture.server.append_event(server_event(1, body));
 }
 
 fn event_indices(reports: &[ReportRequest], kind: EventKind) -> Vec<u64> {
@@ -82,8 +68,7 @@ async fn a_range_runs_each_index_once_within_its_width() {
     start_number_loop(&fixture, 12);
     let mut claimed = claimed_command("s", 5, range_work(0, 12, 4));
     claimed.finished = vec![3, 7];
-    fixture.server.offer(claimed);
-    let reports = fixture.server.wait_for_end(5).await;
+    let reports = fixture.run_claimed(claimed).await;
     assert_eq!(
         event_indices(&reports, EventKind::IterationDone),
         [0, 1, 2, 4, 5, 6, 8, 9, 10, 11]
@@ -107,8 +92,7 @@ async fn ended_iterations_are_reported_together_after_a_short_delay() {
         Behaviour::ReturnsAfter(Duration::from_millis(millis), Outcome::ok(1))
     });
     start_number_loop(&fixture, 10);
-    fixture.server.offer(claimed_command("s", 5, range_work(0, 10, 10)));
-    let reports = fixture.server.wait_for_end(5).await;
+    let reports = fixture.run(range_work(0, 10, 10)).await;
     assert!((2..=4).contains(&reports.len()), "{}", reports.len());
     assert_eq!(event_indices(&reports, EventKind::IterationDone).len(), 10);
 }
@@ -117,8 +101,7 @@ async fn ended_iterations_are_reported_together_after_a_short_delay() {
 async fn pure_iterations_are_reported_fifty_at_a_time() {
     let fixture = start_worker(PURE, |_| Behaviour::Panics);
     start_number_loop(&fixture, 200);
-    fixture.server.offer(claimed_command("s", 5, range_work(0, 200, 16)));
-    let reports = fixture.server.wait_for_end(5).await;
+    let reports = fixture.run(range_work(0, 200, 16)).await;
     assert_eq!(
         event_indices(&reports, EventKind::IterationDone),
         (0..200).collect::<Vec<_>>()
@@ -142,8 +125,7 @@ async fn a_failure_stops_the_loop_in_fail_fast_mode() {
         Behaviour::ReturnsAfter(Duration::from_millis(millis), outcome)
     });
     start_number_loop(&fixture, 10);
-    fixture.server.offer(claimed_command("s", 5, range_work(0, 10, 2)));
-    let reports = fixture.server.wait_for_end(5).await;
+    let reports = fixture.run(range_work(0, 10, 2)).await;
     assert_eq!(event_indices(&reports, EventKind::IterationFailed), [1]);
     assert_eq!(event_indices(&reports, EventKind::IterationDone), [0]);
     assert_eq!(reports.last().unwrap().end, ReportEnd::Released);
@@ -161,8 +143,7 @@ async fn a_failure_does_not_stop_the_loop_in_best_effort_mode() {
         Behaviour::Returns(outcome)
     });
     start_number_loop(&fixture, 10);
-    fixture.server.offer(claimed_command("s", 5, range_work(0, 10, 2)));
-    let reports = fixture.server.wait_for_end(5).await;
+    let reports = fixture.run(range_work(0, 10, 2)).await;
     assert_eq!(event_indices(&reports, EventKind::IterationDone).len(), 9);
     assert_eq!(reports.last().unwrap().end, ReportEnd::Finished);
 }
@@ -172,8 +153,7 @@ async fn sequential_iterations_see_each_other_s_writes_and_record_each_effect_fi
     let steps = "- step: s\n  loop: {in: [], iterator: item}\n  tool:\n    kind: shell\n    command: x\n    input: {sum: '{{ ctx.sum | default(0) }}'}\n    set: {ctx.sum: '{{ output.data + iter.item }}'}\n";
     let fixture = start_worker(steps, |call| Behaviour::Returns(Outcome::ok(call.input["sum"].clone())));
     start_number_loop(&fixture, 4);
-    fixture.server.offer(claimed_command("s", 5, range_work(0, 4, 1)));
-    let reports = fixture.server.wait_for_end(5).await;
+    let reports = fixture.run(range_work(0, 4, 1)).await;
     let sums: Vec<Value> = fixture
         .tool
         .calls
@@ -193,8 +173,7 @@ async fn writes_of_a_parallel_iteration_are_one_patch_in_its_end_event() {
     let steps = "- step: s\n  loop: {in: [], iterator: item, spec: {mode: parallel}}\n  tool:\n  - a: {kind: noop, result: 1, set: {ctx.n: {$add: 1}, ctx.l: {$append: a}}}\n  - b: {kind: noop, result: 1, set: {ctx.n: {$add: 2}, ctx.l: {$append: b}}}\n";
     let fixture = start_worker(steps, |_| Behaviour::Panics);
     start_number_loop(&fixture, 2);
-    fixture.server.offer(claimed_command("s", 5, range_work(0, 2, 2)));
-    let reports = fixture.server.wait_for_end(5).await;
+    let reports = fixture.run(range_work(0, 2, 2)).await;
     for done in events_of_kind(&reports, EventKind::IterationDone) {
         let patch = payload(&done)["set_ctx"].clone();
         assert_eq!(patch, json!({"n": {"$add": 3}, "l": {"$extend": ["a", "b"]}}));
@@ -205,9 +184,8 @@ async fn writes_of_a_parallel_iteration_are_one_patch_in_its_end_event() {
 async fn a_prepared_collection_is_stored_and_counted() {
     let steps = "- step: s\n  loop: {in: '{{ [0, 1, 2, 3][:n] }}', iterator: item}\n  tool: {kind: noop}\n";
     let fixture = start_worker(steps, |_| Behaviour::Panics);
-    fixture.server.offer(claimed_command("s", 5, CommandWork::Prepare));
-    let reports = fixture.server.wait_for_end(5).await;
-    let stored = payload(&events_of_kind(&reports, EventKind::ResultStored)[0]);
+    let reports = fixture.run(CommandWork::Prepare).await;
+    let stored = first_payload(&reports, EventKind::ResultStored);
     assert_eq!(stored["result_ref"]["extracted"]["total"], 3);
     let bodies = fixture.bodies.0.lock().unwrap();
     assert_eq!(bodies.values().next().unwrap(), "[0,1,2]");
@@ -217,9 +195,8 @@ async fn a_prepared_collection_is_stored_and_counted() {
 async fn only_the_rule_of_a_prepared_range_is_stored() {
     let steps = "- step: s\n  loop: {in: '{{ range(n * 1000000, 0, -1) }}', iterator: item}\n  tool: {kind: noop}\n";
     let fixture = start_worker(steps, |_| Behaviour::Panics);
-    fixture.server.offer(claimed_command("s", 5, CommandWork::Prepare));
-    let reports = fixture.server.wait_for_end(5).await;
-    let stored = payload(&events_of_kind(&reports, EventKind::ResultStored)[0]);
+    let reports = fixture.run(CommandWork::Prepare).await;
+    let stored = first_payload(&reports, EventKind::ResultStored);
     let rule = json!({"start": 3_000_000, "stop": 0, "step": -1});
     let extracted = json!({"total": 3_000_000, "range": rule});
     assert_eq!(stored["result_ref"]["extracted"], extracted);
@@ -234,10 +211,7 @@ async fn the_items_of_a_range_are_computed_from_its_rule() {
     start_loop(&fixture, 900_000, |started| {
         started.range = NumberRange::new(1_000_000, 100_000, -1).ok();
     });
-    fixture
-        .server
-        .offer(claimed_command("s", 5, range_work(700_000, 700_003, 2)));
-    let reports = fixture.server.wait_for_end(5).await;
+    let reports = fixture.run(range_work(700_000, 700_003, 2)).await;
     let done = events_of_kind(&reports, EventKind::TaskDone);
     let items: Vec<Value> = done
         .iter()
@@ -250,8 +224,7 @@ async fn the_items_of_a_range_are_computed_from_its_rule() {
 async fn a_collection_that_is_not_a_list_fails_the_step() {
     let steps = "- step: s\n  loop: {in: '{{ n }}', iterator: item}\n  tool: {kind: noop}\n";
     let fixture = start_worker(steps, |_| Behaviour::Panics);
-    fixture.server.offer(claimed_command("s", 5, CommandWork::Prepare));
-    let reports = fixture.server.wait_for_end(5).await;
-    let error = payload(&events_of_kind(&reports, EventKind::StepFailed)[0])["error"].clone();
+    let reports = fixture.run(CommandWork::Prepare).await;
+    let error = step_error(&reports);
     assert_eq!(error["code"], "LOOP_NOT_A_LIST");
 }

@@ -1,14 +1,13 @@
 //! Secrets: fetched when needed, put in place of their names, and masked in everything that leaves the worker.
 
-use model::command::CommandWork;
 use model::event::EventKind;
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use serde_json::json;
 
-use super::fixture::{Behaviour, CANARY, claimed_command, events_of_kind, payload, start_worker};
+use super::fixture::{Behaviour, CANARY, first_payload, start_worker, step_error};
 
 const STEPS: &str = "- step: s\n  tool:\n  - a: {kind: shell, command: x, auth: api, input: {t: '{{ keychain.api.token }}'}}\n  \
-    - b: {kind: shell, command: 'echo {{ a.data.said }}', auth: api}\n";
+    - b: {kind: shell, command: 'echo {{ a.data.printed }}', auth: api}\n";
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_gets_the_credential_and_the_log_does_not() {
@@ -16,19 +15,18 @@ async fn a_tool_gets_the_credential_and_the_log_does_not() {
         assert_eq!(call.fields["auth"]["token"], CANARY);
         assert_eq!(call.fields["auth"]["type"], "bearer");
         Behaviour::Returns(Outcome::ok(json!({
-            "said": format!("<{CANARY}>"), "hex": hex::encode(CANARY), "user": "someone",
+            "printed": format!("<{CANARY}>"), "hex": hex::encode(CANARY), "user": "someone",
         })))
     });
-    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = fixture.server.wait_for_end(5).await;
+    let reports = fixture.run_pipeline().await;
     let calls = fixture.tool.calls.borrow().clone();
     assert_eq!(calls[0].input["t"], CANARY);
     let piece = format!("{:?}", calls[1].pieces);
     assert!(piece.contains("<***>"), "{piece}");
-    let done = payload(&events_of_kind(&reports, EventKind::TaskDone)[0]);
-    let expected = json!({"said": "<***>", "hex": "***", "user": "someone"});
+    let done = first_payload(&reports, EventKind::TaskDone);
+    let expected = json!({"printed": "<***>", "hex": "***", "user": "someone"});
     assert_eq!(done["outcome"]["result"], expected);
-    let started = payload(&events_of_kind(&reports, EventKind::TaskStarted)[0]);
+    let started = first_payload(&reports, EventKind::TaskStarted);
     assert_eq!(started["inputs"], json!({"t": "***"}));
     assert!(!format!("{reports:?}").contains(CANARY));
     // The second task uses the secret that was fetched for the first.
@@ -44,20 +42,18 @@ async fn an_error_shows_neither_the_credential_nor_the_userinfo_of_a_url() {
         let message = format!("no {CANARY} at http://me:pw@host/");
         Behaviour::Returns(Outcome::error(TaskError::new(ErrorKind::Auth, "X", message)))
     });
-    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = fixture.server.wait_for_end(5).await;
-    let failed = payload(&events_of_kind(&reports, EventKind::StepFailed)[0]);
-    assert_eq!(failed["error"]["message"], "no *** at http://***@host/");
+    let reports = fixture.run_pipeline().await;
+    let error = step_error(&reports);
+    assert_eq!(error["message"], "no *** at http://***@host/");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_credential_fails_the_task_with_its_code() {
     let steps = "- step: s\n  tool: {kind: shell, command: x, auth: other}\n";
     let fixture = start_worker(steps, |_| panic!("the tool is not called"));
-    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = fixture.server.wait_for_end(5).await;
-    let failed = payload(&events_of_kind(&reports, EventKind::StepFailed)[0]);
-    assert_eq!(failed["error"]["code"], "CREDENTIAL_NOT_FOUND");
+    let reports = fixture.run_pipeline().await;
+    let error = step_error(&reports);
+    assert_eq!(error["code"], "CREDENTIAL_NOT_FOUND");
 }
 
 #[tokio::test(start_paused = true)]
@@ -65,23 +61,21 @@ async fn a_secret_used_as_a_credential_name_is_not_requested() {
     let steps = "- step: s\n  tool: {kind: shell, command: x, auth: '{{ keychain[(\"a\" ~ \"pi\")].token }}', \
         input: {t: '{{ keychain.api.token }}'}}\n";
     let fixture = start_worker(steps, |_| panic!("the tool is not called"));
-    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = fixture.server.wait_for_end(5).await;
-    let failed = payload(&events_of_kind(&reports, EventKind::StepFailed)[0]);
-    assert_eq!(failed["error"]["code"], "AUTH_UNRESOLVED");
+    let reports = fixture.run_pipeline().await;
+    let error = step_error(&reports);
+    assert_eq!(error["code"], "AUTH_UNRESOLVED");
     assert!(!format!("{reports:?}").contains(CANARY));
     let requests = fixture.server.secret_requests.lock().unwrap().clone();
-    assert!(requests.iter().all(|ask| ask.names == ["api"]), "{requests:?}");
+    assert!(requests.iter().all(|request| request.names == ["api"]), "{requests:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_unavailable_credential_is_requested_again_and_fails_retryably() {
     let steps = "- step: s\n  tool: {kind: shell, command: x, auth: passing}\n";
     let fixture = start_worker(steps, |_| panic!("the tool is not called"));
-    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = fixture.server.wait_for_end(5).await;
-    let failed = payload(&events_of_kind(&reports, EventKind::StepFailed)[0]);
-    assert_eq!(failed["error"]["retryable"], true);
+    let reports = fixture.run_pipeline().await;
+    let error = step_error(&reports);
+    assert_eq!(error["retryable"], true);
     assert!(fixture.server.secret_requests.lock().unwrap().len() > 1);
 }
 
@@ -96,21 +90,20 @@ async fn texts_that_templates_derive_from_a_secret_are_masked_everywhere() {
         if let Some(text) = call.input.get("t") {
             assert_eq!(*text, expected);
             let count = CANARY.len();
-            return Behaviour::Returns(Outcome::ok(json!({"said": text, "number": count})));
+            return Behaviour::Returns(Outcome::ok(json!({"printed": text, "number": count})));
         }
         let message = format!("no folder {}", call.fields["cwd"].as_str().unwrap());
         let error = TaskError::new(ErrorKind::ClientError, "X", message);
         Behaviour::Returns(Outcome::error(error))
     });
-    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = fixture.server.wait_for_end(5).await;
-    let started = payload(&events_of_kind(&reports, EventKind::TaskStarted)[0]);
+    let reports = fixture.run_pipeline().await;
+    let started = first_payload(&reports, EventKind::TaskStarted);
     assert_eq!(started["inputs"], json!({"t": "***", "n": "***"}));
-    let done = payload(&events_of_kind(&reports, EventKind::TaskDone)[0]);
-    let expected = json!({"said": "***", "number": CANARY.len()});
+    let done = first_payload(&reports, EventKind::TaskDone);
+    let expected = json!({"printed": "***", "number": CANARY.len()});
     assert_eq!(done["outcome"]["result"], expected);
-    let failed = payload(&events_of_kind(&reports, EventKind::StepFailed)[0]);
-    assert_eq!(failed["error"]["message"], "no folder /x/***");
+    let error = step_error(&reports);
+    assert_eq!(error["message"], "no folder /x/***");
     let reported = format!("{reports:?}");
     assert!(
         !reported.contains(CANARY) && !reported.contains(&reversed),
@@ -125,9 +118,8 @@ async fn the_request_in_task_started_is_masked_and_truncated() {
         "- step: s\n  tool:\n  - a: {{kind: shell, command: 'curl https://h/{{{{ keychain.api.token | upper }}}} {long}'}}\n"
     );
     let fixture = start_worker(&steps, |_| Behaviour::Returns(Outcome::ok(json!(1))));
-    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = fixture.server.wait_for_end(5).await;
-    let started = payload(&events_of_kind(&reports, EventKind::TaskStarted)[0]);
+    let reports = fixture.run_pipeline().await;
+    let started = first_payload(&reports, EventKind::TaskStarted);
     let command = started["request"]["command"].as_str().unwrap();
     assert!(command.starts_with("curl https://h/*** xxx"), "{command}");
     assert!(command.ends_with("x…") && command.len() < 520, "{command}");

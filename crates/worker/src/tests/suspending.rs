@@ -3,31 +3,28 @@
 use std::time::Duration;
 
 use model::command::ReportEnd;
-use model::command::{CommandWork, Continuation, PipelineCursor, PipelineStage};
-use model::event::{
-    AwaitTarget, Event, EventBody, EventKind, EventLocation, EventSource, SignalReceived, TaskStarted, WaitFor,
-};
-use model::id::{EventId, Seq};
+use model::command::{CommandWork, PipelineStage};
+use model::event::{AwaitTarget, EventBody, EventKind, SignalReceived, TaskStarted, WaitFor};
+use model::id::Seq;
 use model::outcome::Outcome;
 use model::raw::RawJson;
 use model::time::Time;
 use serde_json::json;
 
 use super::fixture::{
-    Behaviour, EXECUTION, claimed_command, event_kinds, events_of_kind, failed_outcome, payload, resume_point,
-    start_worker,
+    Behaviour, claimed_command, continuation_at, event_kinds, events_of_kind, failed_outcome, first_payload, payload,
+    resume_point, server_event, start_worker,
 };
-use super::ranges::start_number_loop;
+use super::ranges::{range_work, start_number_loop};
 
 #[tokio::test(start_paused = true)]
 async fn a_child_is_requested_and_the_slot_freed() {
     let steps = "- step: s\n  tool: {kind: playbook, path: ./child.yaml, input: {x: '{{ n }}'}, return_step: last}\n";
     let fixture = start_worker(steps, |_| Behaviour::Panics);
-    fixture.server.offer(claimed_command("s", 5, CommandWork::Pipeline));
-    let reports = fixture.server.wait_for_end(5).await;
+    let reports = fixture.run_pipeline().await;
     assert_eq!(event_kinds(&reports), [["step.started", "task.started"]]);
     assert_eq!((reports[0].end, reports[0].free), (ReportEnd::Finished, 1));
-    let child = payload(&events_of_kind(&reports, EventKind::TaskStarted)[0])["awaits"]["child"].clone();
+    let child = first_payload(&reports, EventKind::TaskStarted)["awaits"]["child"].clone();
     assert_eq!(
         child,
         json!({"path": "./child.yaml", "input": {"x": 3}, "return_step": "last", "wait": true})
@@ -38,38 +35,20 @@ async fn a_child_is_requested_and_the_slot_freed() {
 async fn a_short_wait_sleeps_in_its_slot_and_a_long_one_frees_it() {
     let steps = "- step: short\n  tool: {kind: wait, duration: 2s}\n- step: long\n  tool: {kind: wait, duration: 1h}\n";
     let fixture = start_worker(steps, |_| Behaviour::Panics);
-    let begun = tokio::time::Instant::now();
-    fixture.server.offer(claimed_command("short", 5, CommandWork::Pipeline));
-    let reports = fixture.server.wait_for_end(5).await;
-    assert!(begun.elapsed() >= Duration::from_secs(2));
+    let start = tokio::time::Instant::now();
+    let short = claimed_command("short", 5, CommandWork::Pipeline);
+    let reports = fixture.run_claimed(short).await;
+    assert!(start.elapsed() >= Duration::from_secs(2));
     // Reported before the wait, so that a worker crash during the wait does not count against the task.
     assert_eq!(
         event_kinds(&reports),
         [["step.started", "task.started"], ["task.done", "step.done"]]
     );
-    fixture.server.offer(claimed_command("long", 6, CommandWork::Pipeline));
-    let reports = fixture.server.wait_for_end(6).await;
-    assert!(begun.elapsed() < Duration::from_secs(20));
+    let long = claimed_command("long", 6, CommandWork::Pipeline);
+    let reports = fixture.run_claimed(long).await;
+    assert!(start.elapsed() < Duration::from_secs(20));
     let wait = payload(&events_of_kind(&reports, EventKind::TaskStarted)[1])["awaits"]["wait"].clone();
     assert!(wait["until"].is_string());
-}
-
-fn event(seq: u64, body: EventBody) -> Event {
-    Event {
-        event_id: EventId(1),
-        execution_id: EXECUTION,
-        seq: Seq(seq),
-        cause_seq: None,
-        timestamp: Time(0),
-        recorded_at: Time(0),
-        source: EventSource::Server,
-        location: EventLocation::default(),
-        duration_ms: None,
-        worker_id: None,
-        trace_id: None,
-        meta: None,
-        body,
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -85,8 +64,10 @@ async fn the_awaited_event_is_the_outcome_of_the_waiting_task() {
             times_out: true,
         }))),
     };
-    fixture.server.append_event(event(40, EventBody::TaskStarted(started)));
-    fixture.server.append_event(event(
+    fixture
+        .server
+        .append_event(server_event(40, EventBody::TaskStarted(started)));
+    fixture.server.append_event(server_event(
         41,
         EventBody::SignalReceived(SignalReceived {
             name: "go".into(),
@@ -94,20 +75,13 @@ async fn the_awaited_event_is_the_outcome_of_the_waiting_task() {
             child: None,
         }),
     ));
-    let continuation = Continuation {
-        cursor: PipelineCursor::At("ask".into()),
-        visits: [("ask".into(), 1)].into(),
-        attempt: 1,
-        stage: PipelineStage::Answered {
-            by: Seq(41),
-            since: Seq(40),
-        },
-        ..Continuation::default()
+    let stage = PipelineStage::Answered {
+        by: Seq(41),
+        since: Seq(40),
     };
     let mut claimed = claimed_command("s", 5, CommandWork::Pipeline);
-    claimed.resume = vec![resume_point(None, continuation)];
-    fixture.server.offer(claimed);
-    let reports = fixture.server.wait_for_end(5).await;
+    claimed.resume = vec![resume_point(None, continuation_at("ask", 1, stage))];
+    let reports = fixture.run_claimed(claimed).await;
     let done = events_of_kind(&reports, EventKind::TaskDone);
     assert_eq!(payload(&done[1])["outcome"]["result"], "indeed");
 }
@@ -117,16 +91,7 @@ async fn a_long_retry_delay_suspends_and_still_counts_toward_the_width() {
     let steps = "- step: s\n  loop: {in: [], iterator: item, spec: {mode: parallel}}\n  tool:\n  - a:\n      kind: shell\n      command: x\n      spec: {policy: {rules: [{when: \"{{ outcome.status == 'error' }}\", then: {do: retry, delay: 60}}]}}\n";
     let fixture = start_worker(steps, |_| Behaviour::Returns(failed_outcome("NO")));
     start_number_loop(&fixture, 5);
-    fixture.server.offer(claimed_command(
-        "s",
-        5,
-        CommandWork::Range {
-            from: 0,
-            to: 5,
-            width: 2,
-        },
-    ));
-    let reports = fixture.server.wait_for_end(5).await;
+    let reports = fixture.run(range_work(0, 5, 2)).await;
     assert_eq!(events_of_kind(&reports, EventKind::IterationStarted).len(), 2);
     assert_eq!(events_of_kind(&reports, EventKind::IterationDone).len(), 0);
     assert_eq!(reports.last().unwrap().end, ReportEnd::Released);
@@ -137,20 +102,13 @@ async fn a_suspended_iteration_continues_as_its_own_command() {
     let steps = "- step: s\n  loop: {in: [], iterator: item, spec: {mode: parallel}}\n  tool: {kind: shell, command: x, input: {item: '{{ item }}'}}\n";
     let fixture = start_worker(steps, |_| Behaviour::Returns(Outcome::ok(1)));
     start_number_loop(&fixture, 5);
-    let continuation = Continuation {
-        cursor: PipelineCursor::At("s".into()),
-        visits: [("s".into(), 1)].into(),
-        attempt: 2,
-        stage: PipelineStage::Retrying {
-            due: Time(0),
-            suspended: false,
-        },
-        ..Continuation::default()
+    let stage = PipelineStage::Retrying {
+        due: Time(0),
+        suspended: false,
     };
     let mut claimed = claimed_command("s", 5, CommandWork::Iteration { index: 3 });
-    claimed.resume = vec![resume_point(Some(3), continuation)];
-    fixture.server.offer(claimed);
-    let reports = fixture.server.wait_for_end(5).await;
+    claimed.resume = vec![resume_point(Some(3), continuation_at("s", 2, stage))];
+    let reports = fixture.run_claimed(claimed).await;
     assert_eq!(
         event_kinds(&reports),
         [[

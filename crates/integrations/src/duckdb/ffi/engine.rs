@@ -71,9 +71,9 @@ impl<'a> DatabaseSettings<'a> {
     fn new(api: &'a Symbols, settings: &[(&str, String)]) -> Result<Self, DuckdbError> {
         let mut handle: Handle = std::ptr::null_mut();
         // SAFETY: the pointer is to a local value.
-        let made = unsafe { (api.create_config)(&raw mut handle) };
+        let code = unsafe { (api.create_config)(&raw mut handle) };
         let settings_made = Self { api, handle };
-        if made != 0 {
+        if code != 0 {
             return Err(DuckdbError::new("cannot create the database settings".to_owned()));
         }
         for (name, value) in settings {

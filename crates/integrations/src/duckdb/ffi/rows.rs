@@ -58,12 +58,13 @@ impl<'c> DuckdbRows<'c> {
             // SAFETY: the index is below the count.
             let name = unsafe { copy_c_text((api.column_name)(&raw mut self.raw, at)) };
             // SAFETY: as above; the handle is owned here.
-            let made = unsafe { DuckdbType::from_owned_handle(api, (api.column_logical_type)(&raw mut self.raw, at)) };
-            if let Some(what) = made.unreadable_id() {
+            let column_type =
+                unsafe { DuckdbType::from_owned_handle(api, (api.column_logical_type)(&raw mut self.raw, at)) };
+            if let Some(what) = column_type.unreadable_id() {
                 return Err(DuckdbError::unreadable_column(&name, what));
             }
             self.names.push(name);
-            types.push(made);
+            types.push(column_type);
         }
         self.types = types.into();
         Ok(self)

@@ -110,7 +110,7 @@ impl<'t> VectorView<'t> {
                 DuckdbType::Timestamp { per_second, has_zone } => {
                     text::timestamp(self.read_at(row), *per_second, *has_zone).into()
                 }
-                DuckdbType::Time { per_second } => text::time(self.read_at(row), *per_second).into(),
+                DuckdbType::Time { per_second } => tools::sql::clock_text(self.read_at(row), *per_second).into(),
                 DuckdbType::TimeZone => text::time_with_zone(self.read_at(row)).into(),
                 DuckdbType::Interval => {
                     let RawInterval { months, days, micros } = self.read_at(row);
@@ -122,10 +122,10 @@ impl<'t> VectorView<'t> {
                 DuckdbType::Blob => text::blob(self.string_bytes(row)).into(),
                 DuckdbType::Bit => text::bits(self.string_bytes(row)).into(),
                 DuckdbType::Decimal { scale, stored } => text::decimal(self.integer(row, stored), *scale),
-                DuckdbType::Enum { stored, labels: words } => {
-                    let word = usize::try_from(self.integer(row, stored)).ok();
-                    let word = word.and_then(|at| words.get(at));
-                    word.map_or(Value::Null, |word| Value::from(word.as_str()))
+                DuckdbType::Enum { stored, labels } => {
+                    let label = usize::try_from(self.integer(row, stored)).ok();
+                    let label = label.and_then(|at| labels.get(at));
+                    label.map_or(Value::Null, |label| Value::from(label.as_str()))
                 }
                 DuckdbType::Null | DuckdbType::Other(_) => Value::Null,
                 DuckdbType::List(_)
@@ -188,8 +188,8 @@ impl<'t> VectorView<'t> {
             return true;
         }
         // SAFETY: the mask has a bit for every row.
-        let word = unsafe { *self.validity.add(row / 64) };
-        word >> (row % 64) & 1 == 1
+        let bits = unsafe { *self.validity.add(row / 64) };
+        bits >> (row % 64) & 1 == 1
     }
 
     /// # Safety
@@ -243,8 +243,8 @@ impl<'t> VectorView<'t> {
     unsafe fn list_range(&self, row: usize) -> std::ops::Range<usize> {
         // SAFETY: as above.
         let ListEntry { offset, length } = unsafe { self.read_at(row) };
-        let place = |at: u64| usize::try_from(at).expect("an offset fits usize");
-        place(offset)..place(offset + length)
+        let index = |offset: u64| usize::try_from(offset).expect("an offset fits usize");
+        index(offset)..index(offset + length)
     }
 
     /// # Safety
@@ -253,15 +253,15 @@ impl<'t> VectorView<'t> {
         // SAFETY: a short text is inside the vector, which outlives this view; the vector also owns long texts.
         unsafe {
             #[expect(clippy::cast_ptr_alignment, reason = "it is read unaligned")]
-            let place = self.data.cast::<StringCell>().add(row);
-            let words = place.read_unaligned();
-            let length = words.length as usize;
-            let begin = if words.length <= INLINE_BYTES_MAX {
-                place.cast::<u8>().add(size_of::<u32>())
+            let cell_pointer = self.data.cast::<StringCell>().add(row);
+            let cell = cell_pointer.read_unaligned();
+            let length = cell.length as usize;
+            let start = if cell.length <= INLINE_BYTES_MAX {
+                cell_pointer.cast::<u8>().add(size_of::<u32>())
             } else {
-                usize::from_ne_bytes(words.tail) as *const u8
+                usize::from_ne_bytes(cell.tail) as *const u8
             };
-            std::slice::from_raw_parts(begin, length)
+            std::slice::from_raw_parts(start, length)
         }
     }
 }

@@ -15,7 +15,7 @@ fn is_allowed(url: &str, allow_private: bool) -> bool {
 }
 
 #[test]
-fn metadata_addresses_are_refused_in_every_spelling() {
+fn metadata_addresses_are_blocked_in_every_spelling() {
     for url in [
         "http://169.254.169.254/latest",
         "http://2852039166/",
@@ -82,7 +82,7 @@ fn private_addresses_depend_on_the_configuration() {
 }
 
 #[test]
-fn addresses_of_many_hosts_are_never_reached() {
+fn multicast_and_broadcast_addresses_are_always_blocked() {
     for url in [
         "http://224.0.0.1/",
         "http://255.255.255.255/",
@@ -94,14 +94,14 @@ fn addresses_of_many_hosts_are_never_reached() {
 }
 
 #[test]
-fn other_schemes_are_refused() {
+fn other_schemes_are_rejected() {
     assert!(!is_allowed("file:///etc/passwd", true));
     assert!(!is_allowed("gopher://example.com/", true));
     assert!(!is_allowed("ftp://93.184.216.34/", true));
 }
 
 #[test]
-fn a_hole_opens_what_it_names_and_nothing_beside() {
+fn an_allowlist_entry_allows_only_what_it_names() {
     let guard = AddressGuard {
         allowed_targets: ["10.1.0.0/16", "db.corp:5432", "169.254.0.0/16"]
             .map(|text| text.parse().unwrap())
@@ -121,7 +121,7 @@ fn a_hole_opens_what_it_names_and_nothing_beside() {
 }
 
 #[test]
-fn the_engines_own_addresses_need_a_hole_with_their_port() {
+fn addresses_of_noetl_need_an_allowlist_entry_with_their_port() {
     let own = vec!["127.0.0.1:8082".parse().unwrap(), "0.0.0.0:9000".parse().unwrap()];
     let mut guard = AddressGuard {
         allow_private: true,
@@ -149,7 +149,7 @@ fn the_engines_own_addresses_need_a_hole_with_their_port() {
 }
 
 #[tokio::test]
-async fn a_name_that_resolves_to_a_refused_address_is_refused() {
+async fn a_name_that_resolves_to_a_blocked_address_is_blocked() {
     let resolver = |protected_addresses: Vec<SocketAddr>, allow_private, port| GuardedResolver {
         guard: Arc::new(AddressGuard {
             allow_private,

@@ -48,15 +48,15 @@ async fn issue(State(issuer): State<Arc<TokenIssuer>>, headers: HeaderMap, body:
     tokio::task::yield_now().await;
     let number = issuer.issued.fetch_add(1, Ordering::SeqCst) + 1;
     issuer.valid_token.store(number, Ordering::SeqCst);
-    let mut answer = json!({"access_token": format!("token-{number}"), "token_type": "Bearer"});
+    let mut response = json!({"access_token": format!("token-{number}"), "token_type": "Bearer"});
     let life = issuer.lifetime_s.load(Ordering::SeqCst);
     if life > 0 {
-        answer["expires_in"] = json!(life);
+        response["expires_in"] = json!(life);
     }
     if body.contains("rotate=yes") && number < 3 {
-        answer["refresh_token"] = json!(format!("refresh-{number}"));
+        response["refresh_token"] = json!(format!("refresh-{number}"));
     }
-    answer.to_string().into_response()
+    response.to_string().into_response()
 }
 
 async fn api(State(issuer): State<Arc<TokenIssuer>>, headers: HeaderMap) -> Response {
@@ -106,7 +106,7 @@ fn oauth_call(base: &str, auth: Value) -> Call {
 }
 
 #[tokio::test]
-async fn a_token_is_asked_for_once_and_kept() {
+async fn a_token_is_requested_once_and_cached() {
     let (base, issuer) = start_issuer().await;
     issuer.lifetime_s.store(3600, Ordering::SeqCst);
     let tool = Arc::new(http_tool());
@@ -148,14 +148,14 @@ async fn a_token_is_replaced_before_it_expires() {
     let (base, issuer) = start_issuer().await;
     issuer.lifetime_s.store(1, Ordering::SeqCst);
     let tool = http_tool();
-    let mut seen = Vec::new();
+    let mut tokens = Vec::new();
     // A token with a lifetime of one second is used for 0.8 seconds.
-    let begun = std::time::Instant::now();
-    while begun.elapsed() < Duration::from_millis(900) {
-        seen.push(expect_result(run_tool(&tool, oauth_call(&base, json!({}))).await)["data"].clone());
+    let start = std::time::Instant::now();
+    while start.elapsed() < Duration::from_millis(900) {
+        tokens.push(expect_result(run_tool(&tool, oauth_call(&base, json!({}))).await)["data"].clone());
     }
-    assert_eq!(seen.first().unwrap(), "Bearer token-1");
-    assert_eq!(seen.last().unwrap(), "Bearer token-2");
+    assert_eq!(tokens.first().unwrap(), "Bearer token-1");
+    assert_eq!(tokens.last().unwrap(), "Bearer token-2");
     assert_eq!(issuer.issued.load(Ordering::SeqCst), 2);
 }
 
@@ -184,7 +184,7 @@ async fn a_token_that_is_refused_is_replaced_once() {
 }
 
 #[tokio::test]
-async fn a_token_can_be_had_at_a_host_whose_turns_are_all_taken() {
+async fn a_token_can_be_requested_from_a_host_without_free_permits() {
     let (base, issuer) = start_issuer().await;
     let limits = HttpLimits {
         per_host_max: 1,
@@ -200,7 +200,7 @@ async fn a_token_can_be_had_at_a_host_whose_turns_are_all_taken() {
 }
 
 #[tokio::test]
-async fn a_refresh_token_outlives_a_request_that_failed_and_an_answer_without_another() {
+async fn a_refresh_token_survives_a_failed_request_and_a_response_without_a_new_one() {
     let (base, issuer) = start_issuer().await;
     let tool = http_tool();
     let call = || {
@@ -228,7 +228,7 @@ async fn a_refresh_token_outlives_a_request_that_failed_and_an_answer_without_an
 }
 
 #[tokio::test]
-async fn a_client_may_say_who_it_is_in_a_header() {
+async fn client_credentials_can_be_sent_in_a_header() {
     let (base, issuer) = start_issuer().await;
     expect_result(run_tool(&http_tool(), oauth_call(&base, json!({"client_auth": "basic"}))).await);
     let form = issuer.forms.lock().unwrap()[0].clone();
@@ -261,7 +261,7 @@ async fn a_refused_grant_is_an_error_without_the_secret() {
 }
 
 #[tokio::test]
-async fn the_token_endpoint_is_guarded_too() {
+async fn the_address_rules_apply_to_token_endpoints() {
     let (base, issuer) = start_issuer().await;
     let closed = public_only_tool();
     let mut call = oauth_call(&base, json!({}));
@@ -274,25 +274,25 @@ async fn the_token_endpoint_is_guarded_too() {
 }
 
 #[tokio::test]
-async fn a_digest_is_answered_as_the_peer_asks() {
+async fn a_digest_challenge_gets_a_response() {
     let (base, _) = start_issuer().await;
     let fields = json!({
         "url": format!("{base}/digest?q=1"), "method": "PUT", "body": "x",
         "auth": {"type": "digest", "username": "u", "password": "p"},
     });
-    let answer = expect_result(run_tool(&http_tool(), build_call("http", fields, json!({}))).await);
-    let told = answer["data"].as_str().unwrap();
+    let result = expect_result(run_tool(&http_tool(), build_call("http", fields, json!({}))).await);
+    let echoed = result["data"].as_str().unwrap();
     assert!(
-        told.starts_with("PUT Digest username=\"u\", realm=\"r\", nonce=\"n1\", uri=\"/digest?q=1\""),
-        "{told}"
+        echoed.starts_with("PUT Digest username=\"u\", realm=\"r\", nonce=\"n1\", uri=\"/digest?q=1\""),
+        "{echoed}"
     );
-    assert!(told.contains("qop=auth, nc=00000001"), "{told}");
+    assert!(echoed.contains("qop=auth, nc=00000001"), "{echoed}");
 }
 
 #[tokio::test]
-async fn keys_and_headers_go_where_they_are_told_to() {
+async fn keys_and_headers_are_sent_where_the_credential_says() {
     let server = TestHttpServer::start().await;
-    for (auth, seen) in [
+    for (auth, expected) in [
         (json!({"type": "bearer", "token": "t"}), "authorization: Bearer t"),
         (
             json!({"type": "basic", "username": "u", "password": "p"}),
@@ -311,8 +311,8 @@ async fn keys_and_headers_go_where_they_are_told_to() {
     ] {
         expect_result(run_tool(&http_tool(), server.call("/json", json!({"auth": auth}))).await);
         assert!(
-            server.last_request().contains(seen),
-            "{seen} in {}",
+            server.last_request().contains(expected),
+            "{expected} in {}",
             server.last_request()
         );
     }

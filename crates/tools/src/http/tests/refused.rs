@@ -15,24 +15,24 @@ const CORPUS: &str = include_str!("corpus.txt");
 struct ScriptedLookup(Mutex<VecDeque<Vec<SocketAddr>>>);
 
 impl ScriptedLookup {
-    fn new(answers: &[&[&str]]) -> Arc<Self> {
-        let answers = answers.iter().map(|list| {
+    fn new(responses: &[&[&str]]) -> Arc<Self> {
+        let responses = responses.iter().map(|list| {
             let list = list.iter().map(|ip| SocketAddr::new(ip.parse().unwrap(), 0));
             list.collect()
         });
-        Arc::new(Self(Mutex::new(answers.collect())))
+        Arc::new(Self(Mutex::new(responses.collect())))
     }
 }
 
 #[async_trait]
 impl HostLookup for ScriptedLookup {
     async fn resolve_host(&self, _host: &str) -> std::io::Result<Vec<SocketAddr>> {
-        let mut answers = self.0.lock().unwrap();
-        let answer = answers.front().unwrap().clone();
-        if answers.len() > 1 {
-            answers.pop_front();
+        let mut responses = self.0.lock().unwrap();
+        let response = responses.front().unwrap().clone();
+        if responses.len() > 1 {
+            responses.pop_front();
         }
-        Ok(answer)
+        Ok(response)
     }
 }
 
@@ -68,8 +68,8 @@ async fn start_canary() -> (u16, Arc<Mutex<usize>>) {
                 *connections.lock().unwrap() += 1;
                 tokio::spawn(async move {
                     read_request(&mut stream).await;
-                    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\ngot";
-                    let _ = stream.write_all(answer).await;
+                    let response = b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\ngot";
+                    let _ = stream.write_all(response).await;
                 });
             }
         });
@@ -78,7 +78,7 @@ async fn start_canary() -> (u16, Arc<Mutex<usize>>) {
 }
 
 #[tokio::test]
-async fn no_spelling_of_a_forbidden_place_reaches_it() {
+async fn no_spelling_of_a_blocked_address_is_reached() {
     let (port, connections) = start_canary().await;
     let tool = guarded_tool(&closed_network());
     let mut count = 0;
@@ -138,10 +138,10 @@ async fn every_redirect_is_checked_like_the_first_address() {
 }
 
 #[tokio::test]
-async fn a_name_that_turns_to_a_private_address_is_not_followed_there() {
+async fn a_name_that_later_resolves_to_a_private_address_is_blocked() {
     let (port, connections) = start_canary().await;
     let public = "93.184.216.34";
-    for answers in [
+    for responses in [
         &[&[public][..], &["127.0.0.1"][..]][..],
         &[&[public, "127.0.0.1"][..]][..],
         &[&["127.0.0.1", public][..]][..],
@@ -149,21 +149,21 @@ async fn a_name_that_turns_to_a_private_address_is_not_followed_there() {
         &[&["::ffff:127.0.0.1"][..]][..],
         &[&["0.0.0.0"][..]][..],
     ] {
-        let clients = HttpClients::new(test_limits(), &closed_network()).with_lookup(ScriptedLookup::new(answers));
+        let clients = HttpClients::new(test_limits(), &closed_network()).with_lookup(ScriptedLookup::new(responses));
         let tool = HttpTool::new(Arc::new(clients), std::env::temp_dir());
-        for _ in 0..answers.len() {
+        for _ in 0..responses.len() {
             let url = format!("http://rebinding.example:{port}/");
             let outcome = run_tool(&tool, build_call("http", json!({"url": url}), json!({}))).await;
             let code = expect_error(&outcome).code.clone();
             let refusals = ["HTTP_ADDRESS_BLOCKED", "HTTP_CONNECT", "TIMEOUT"];
-            assert!(refusals.contains(&code.as_str()), "{answers:?}: {code}");
+            assert!(refusals.contains(&code.as_str()), "{responses:?}: {code}");
         }
     }
     assert_eq!(*connections.lock().unwrap(), 0);
 }
 
 #[tokio::test]
-async fn the_engines_own_server_is_refused_where_private_addresses_are_not() {
+async fn the_server_of_noetl_is_blocked_even_if_private_addresses_are_allowed() {
     let (port, connections) = start_canary().await;
     let network = NetworkConfig {
         protected_addresses: vec![format!("127.0.0.1:{port}").parse().unwrap()],
@@ -202,8 +202,8 @@ impl Redirector {
     async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let asked = Arc::new(Mutex::new(0));
-        let count = asked.clone();
+        let request_count = Arc::new(Mutex::new(0));
+        let count = request_count.clone();
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 let count = count.clone();
@@ -214,8 +214,8 @@ impl Redirector {
                         let url = reqwest::Url::parse(&format!("http://x{path}")).unwrap();
                         let query = |wanted: &str| {
                             let mut pairs = url.query_pairs();
-                            let found = pairs.find(|(name, _)| name == wanted);
-                            found.unwrap().1.into_owned()
+                            let address = pairs.find(|(name, _)| name == wanted);
+                            address.unwrap().1.into_owned()
                         };
                         let (status, to) = (query("status"), query("to"));
                         let head = format!("HTTP/1.1 {status} -\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n");
@@ -224,15 +224,12 @@ impl Redirector {
                 });
             }
         });
-        Self {
-            port,
-            request_count: asked,
-        }
+        Self { port, request_count }
     }
 }
 
 #[tokio::test]
-async fn the_engines_own_files_are_not_sent() {
+async fn files_of_noetl_are_not_uploaded() {
     let dir = tempfile::tempdir().unwrap();
     let (own, linked) = (dir.path().join("master.key"), dir.path().join("other"));
     std::fs::write(&own, "canary").unwrap();

@@ -41,11 +41,11 @@ impl Listener for TlsListener {
 /// A server with a self-signed certificate that returns the protocol version of the request.
 async fn start_tls_server(protocols: &[&str]) -> (String, String) {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-    let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+    let generated = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::try_from(generated.signing_key.serialize_der()).unwrap();
     let mut config = rustls::ServerConfig::builder()
         .with_no_client_auth()
-        .with_single_cert(vec![made.cert.der().clone()], key)
+        .with_single_cert(vec![generated.cert.der().clone()], key)
         .unwrap();
     config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
     let plain = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -58,7 +58,7 @@ async fn start_tls_server(protocols: &[&str]) -> (String, String) {
     let many = || async { [("x-long", "x".repeat(200_000))] };
     let app = Router::new().route("/", get(version)).route("/headers", get(many));
     tokio::spawn(async move { axum::serve(secure, app).await });
-    (format!("https://localhost:{port}/"), made.cert.pem())
+    (format!("https://localhost:{port}/"), generated.cert.pem())
 }
 
 fn trusting_tool(pem: &str) -> HttpTool {
@@ -78,7 +78,7 @@ async fn get_url(tool: &HttpTool, url: &str, mut fields: Value) -> Outcome {
 }
 
 #[tokio::test]
-async fn the_newest_protocol_that_both_speak_is_spoken() {
+async fn the_newest_common_protocol_is_used() {
     let (url, pem) = start_tls_server(&["h2", "http/1.1"]).await;
     assert_eq!(
         expect_result(get_url(&trusting_tool(&pem), &url, json!({})).await)["data"],
@@ -92,7 +92,7 @@ async fn the_newest_protocol_that_both_speak_is_spoken() {
 }
 
 #[tokio::test]
-async fn an_unknown_certificate_is_refused_unless_it_is_not_to_be_checked() {
+async fn an_unknown_certificate_is_rejected_unless_verification_is_off() {
     let (url, _) = start_tls_server(&["h2"]).await;
     let outcome = get_url(&http_tool(), &url, json!({})).await;
     assert_eq!(expect_error(&outcome).code, "HTTP_CONNECT");
@@ -111,7 +111,7 @@ async fn an_unknown_certificate_is_refused_unless_it_is_not_to_be_checked() {
 }
 
 #[tokio::test]
-async fn a_private_authority_vouches_only_for_its_names() {
+async fn a_private_authority_is_trusted_only_for_its_names() {
     let (url, pem) = start_tls_server(&["h2"]).await;
     let other = url.replace("localhost", "127.0.0.1");
     assert_eq!(
@@ -122,7 +122,7 @@ async fn a_private_authority_vouches_only_for_its_names() {
 }
 
 #[tokio::test]
-async fn headers_have_a_bound_in_http_2_as_well() {
+async fn headers_are_limited_in_http_2_too() {
     let (url, pem) = start_tls_server(&["h2"]).await;
     let outcome = get_url(&trusting_tool(&pem), &format!("{url}headers"), json!({})).await;
     let code = expect_error(&outcome).code.as_str();
@@ -130,20 +130,20 @@ async fn headers_have_a_bound_in_http_2_as_well() {
 }
 
 #[tokio::test]
-async fn a_host_is_asked_by_so_many_at_once_and_the_others_wait_their_turn() {
-    let (inside, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+async fn requests_beyond_the_limit_per_host_wait() {
+    let (concurrent, concurrent_max) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let gate = Arc::new(Semaphore::new(0));
     let (count, mut counted) = watch::channel(0);
-    let counts = (inside.clone(), most.clone(), gate.clone());
+    let counts = (concurrent.clone(), concurrent_max.clone(), gate.clone());
     let handler = move || {
-        let (inside, most, gate) = counts.clone();
+        let (concurrent, concurrent_max, gate) = counts.clone();
         let count = count.clone();
         async move {
-            let now = inside.fetch_add(1, Ordering::SeqCst) + 1;
-            most.fetch_max(now, Ordering::SeqCst);
+            let now = concurrent.fetch_add(1, Ordering::SeqCst) + 1;
+            concurrent_max.fetch_max(now, Ordering::SeqCst);
             count.send_modify(|count| *count += 1);
             gate.acquire().await.unwrap().forget();
-            inside.fetch_sub(1, Ordering::SeqCst);
+            concurrent.fetch_sub(1, Ordering::SeqCst);
             "done"
         }
     };
@@ -173,5 +173,5 @@ async fn a_host_is_asked_by_so_many_at_once_and_the_others_wait_their_turn() {
     for call in calls {
         assert_eq!(expect_result(call.await.unwrap())["data"], "done");
     }
-    assert_eq!(most.load(Ordering::SeqCst), 3);
+    assert_eq!(concurrent_max.load(Ordering::SeqCst), 3);
 }

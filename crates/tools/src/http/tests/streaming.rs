@@ -11,17 +11,17 @@ use super::*;
 async fn start_server(status: &'static str, content_type: &'static str, body: Vec<u8>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}/", listener.local_addr().unwrap());
-    let mut answer = format!(
+    let mut response = format!(
         "HTTP/1.1 {status}\r\n{content_type}connection: close\r\ncontent-length: {}\r\n\r\n",
         body.len()
     )
     .into_bytes();
-    answer.extend(body);
+    response.extend(body);
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             read_request(&mut stream).await;
             // The client closes the connection once it has read enough.
-            let _ = stream.write_all(&answer).await;
+            let _ = stream.write_all(&response).await;
         }
     });
     base
@@ -91,7 +91,7 @@ fn long_text(text: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_streamed_body_is_the_same_result_as_a_held_one() {
+async fn a_streamed_body_gives_the_same_result_as_a_buffered_one() {
     const JSON: &str = "content-type: application/json\r\n";
     const TEXT: &str = "content-type: text/plain\r\n";
     const LATIN: &str = "content-type: text/plain; charset=iso-8859-1\r\n";
@@ -117,26 +117,26 @@ async fn a_streamed_body_is_the_same_result_as_a_held_one() {
     ];
     let store = StreamingFixture::open();
     for (content_type, body, fields) in cases {
-        let shown = format!("{content_type:?} {fields} {} bytes", body.len());
+        let description = format!("{content_type:?} {fields} {} bytes", body.len());
         let url = start_server("200 OK", content_type, body).await;
         let streamed = run_tool(&http_tool(), store.call(&url, fields.clone(), &[])).await;
-        let mut held = store.call(&url, fields, &[]);
-        held.result_writer = None;
-        let held = run_tool(&http_tool(), held).await;
+        let mut buffered = store.call(&url, fields, &[]);
+        buffered.result_writer = None;
+        let buffered = run_tool(&http_tool(), buffered).await;
         let meta = |outcome: &Outcome| match outcome {
             Outcome::Ok(success) => success.meta.contains_key("warning"),
-            Outcome::Error(failure) => panic!("{shown}: {:?}", failure.error),
+            Outcome::Error(failure) => panic!("{description}: {:?}", failure.error),
         };
-        assert_eq!(meta(&streamed), meta(&held), "{shown}");
-        assert_eq!(streamed.facets(), held.facets(), "{shown}");
+        assert_eq!(meta(&streamed), meta(&buffered), "{description}");
+        assert_eq!(streamed.facets(), buffered.facets(), "{description}");
         let streamed = without_time(store.value(&outcome_reference(streamed)).await);
-        assert!(streamed == without_time(expect_result(held)), "{shown}");
+        assert!(streamed == without_time(expect_result(buffered)), "{description}");
     }
     assert_eq!(store.count_drafts(), 0);
 }
 
 #[tokio::test]
-async fn a_reference_shows_what_its_body_holds() {
+async fn a_reference_shows_fields_of_its_body() {
     let rows: Vec<Value> = (0..30_000).map(|id| json!({"id": id})).collect();
     let body = json!({"rows": rows, "paging": {"more": true}});
     let url = start_server("200 OK", "", body.to_string().into_bytes()).await;
@@ -154,7 +154,7 @@ async fn a_reference_shows_what_its_body_holds() {
 }
 
 #[tokio::test]
-async fn a_path_that_searches_is_answered_from_memory() {
+async fn a_body_with_a_recursive_path_is_read_into_memory() {
     let url = start_server("200 OK", "", vec![b' '; 100_000]).await;
     let store = StreamingFixture::open();
     let outcome = run_tool(&http_tool(), store.call(&url, json!({}), &["$..id"])).await;
@@ -162,7 +162,7 @@ async fn a_path_that_searches_is_answered_from_memory() {
 }
 
 #[tokio::test]
-async fn a_streamed_body_has_a_bound_too_and_leaves_nothing_behind() {
+async fn a_streamed_body_is_limited_and_its_draft_is_removed() {
     let store = StreamingFixture::open();
     let tool = limited_tool(HttpLimits {
         streamed_bytes_max: 1024 * 1024,
@@ -185,7 +185,7 @@ async fn a_streamed_body_has_a_bound_too_and_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn of_a_failure_only_the_beginning_is_read() {
+async fn only_the_beginning_of_a_failed_response_is_read() {
     let store = StreamingFixture::open();
     let body = serde_json::to_vec(&vec!["why"; 100_000]).unwrap();
     let url = start_server("500 Oops", "content-type: application/json\r\n", body).await;
@@ -196,7 +196,7 @@ async fn of_a_failure_only_the_beginning_is_read() {
 }
 
 #[tokio::test]
-async fn a_disk_that_takes_nothing_fails_the_call() {
+async fn an_unwritable_directory_fails_the_call() {
     let store = StreamingFixture::open();
     let url = start_server("200 OK", "", vec![b'x'; 100_000]).await;
     // A directory cannot be created below a file.

@@ -12,33 +12,33 @@ const LOWER_INFINITE: u8 = 0x08;
 const UPPER_INFINITE: u8 = 0x10;
 
 /// Reads the sizes of an array's dimensions; its elements follow in the reader.
-fn dimensions(raw: &mut ByteReader<'_>) -> Result<Vec<usize>, MalformedValue> {
-    let count = raw.read_count()?;
-    let _has_nulls = raw.i32()?;
-    let _element = raw.u32()?;
+fn dimensions(reader: &mut ByteReader<'_>) -> Result<Vec<usize>, MalformedValue> {
+    let count = reader.read_count()?;
+    let _has_nulls = reader.i32()?;
+    let _element = reader.u32()?;
     let mut sizes = Vec::new();
     for _ in 0..count {
-        sizes.push(raw.read_count()?);
-        let _first = raw.i32()?;
+        sizes.push(reader.read_count()?);
+        let _first = reader.i32()?;
     }
     Ok(sizes)
 }
 
 /// An array as a JSON list, nested once per dimension.
 pub(super) fn array_json(inner: &Type, raw: &[u8], out: &mut Vec<u8>) -> Result<(), MalformedValue> {
-    let mut raw = ByteReader(raw);
-    let sizes = dimensions(&mut raw)?;
+    let mut reader = ByteReader(raw);
+    let sizes = dimensions(&mut reader)?;
     if sizes.is_empty() {
         out.extend_from_slice(b"[]");
         return Ok(());
     }
-    write_list(inner, &sizes, &mut raw, out)
+    write_list(inner, &sizes, &mut reader, out)
 }
 
 fn write_list(
     inner: &Type,
     sizes: &[usize],
-    raw: &mut ByteReader<'_>,
+    reader: &mut ByteReader<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), MalformedValue> {
     let (size, deeper) = sizes.split_first().ok_or(MalformedValue)?;
@@ -48,9 +48,9 @@ fn write_list(
             out.push(b',');
         }
         if deeper.is_empty() {
-            write_json(inner, raw.read_sized()?, out)?;
+            write_json(inner, reader.read_sized()?, out)?;
         } else {
-            write_list(inner, deeper, raw, out)?;
+            write_list(inner, deeper, reader, out)?;
         }
     }
     out.push(b']');
@@ -59,23 +59,23 @@ fn write_list(
 
 /// An array in the server's text format.
 pub(super) fn array_text(inner: &Type, raw: &[u8]) -> Result<String, MalformedValue> {
-    let mut raw = ByteReader(raw);
-    let sizes = dimensions(&mut raw)?;
+    let mut reader = ByteReader(raw);
+    let sizes = dimensions(&mut reader)?;
     if sizes.is_empty() {
         return Ok("{}".to_owned());
     }
-    braced_text(inner, &sizes, &mut raw)
+    braced_text(inner, &sizes, &mut reader)
 }
 
-fn braced_text(inner: &Type, sizes: &[usize], raw: &mut ByteReader<'_>) -> Result<String, MalformedValue> {
+fn braced_text(inner: &Type, sizes: &[usize], reader: &mut ByteReader<'_>) -> Result<String, MalformedValue> {
     let (size, deeper) = sizes.split_first().ok_or(MalformedValue)?;
     let mut items = Vec::new();
     for _ in 0..*size {
         if !deeper.is_empty() {
-            items.push(braced_text(inner, deeper, raw)?);
+            items.push(braced_text(inner, deeper, reader)?);
             continue;
         }
-        items.push(match raw.read_sized()? {
+        items.push(match reader.read_sized()? {
             None => "NULL".to_owned(),
             Some(item) => {
                 let item = to_text(inner, item)?;
@@ -96,19 +96,19 @@ fn escape_text(text: &str) -> String {
 
 /// A row in the server's text format. A row of an anonymous type names the built-in type of each field.
 pub(super) fn row_text(type_: &Type, raw: &[u8]) -> Result<String, MalformedValue> {
-    let mut raw = ByteReader(raw);
-    let count = raw.read_count()?;
+    let mut reader = ByteReader(raw);
+    let count = reader.read_count()?;
     let mut fields = Vec::new();
     for at in 0..count {
-        let oid = raw.u32()?;
-        let known = match type_.kind() {
+        let oid = reader.u32()?;
+        let type_ = match type_.kind() {
             Kind::Composite(fields) => fields.get(at).map(|field| field.type_().clone()),
             _ => Type::from_oid(oid),
         };
-        let known = known.unwrap_or(Type::UNKNOWN);
-        fields.push(match raw.read_sized()? {
+        let type_ = type_.unwrap_or(Type::UNKNOWN);
+        fields.push(match reader.read_sized()? {
             None => String::new(),
-            Some(field) => quote_part(&to_text(&known, field)?),
+            Some(field) => quote_part(&to_text(&type_, field)?),
         });
     }
     Ok(format!("({})", fields.join(",")))
@@ -126,8 +126,8 @@ fn quote_part(text: &str) -> String {
 
 /// A range in the server's text format.
 pub(super) fn range_text(inner: &Type, raw: &[u8]) -> Result<String, MalformedValue> {
-    let mut raw = ByteReader(raw);
-    let flags = raw.u8()?;
+    let mut reader = ByteReader(raw);
+    let flags = reader.u8()?;
     if flags & EMPTY != 0 {
         return Ok("empty".to_owned());
     }
@@ -135,7 +135,7 @@ pub(super) fn range_text(inner: &Type, raw: &[u8]) -> Result<String, MalformedVa
         if flags & infinite != 0 {
             return Ok(String::new());
         }
-        let bound = raw.read_sized()?.ok_or(MalformedValue)?;
+        let bound = reader.read_sized()?.ok_or(MalformedValue)?;
         to_text(inner, bound).map(|text| quote_part(&text))
     };
     let (lower, upper) = (bound(LOWER_INFINITE)?, bound(UPPER_INFINITE)?);
@@ -146,11 +146,11 @@ pub(super) fn range_text(inner: &Type, raw: &[u8]) -> Result<String, MalformedVa
 
 /// A multirange in the server's text format.
 pub(super) fn ranges_text(inner: &Type, raw: &[u8]) -> Result<String, MalformedValue> {
-    let mut raw = ByteReader(raw);
-    let count = raw.read_count()?;
+    let mut reader = ByteReader(raw);
+    let count = reader.read_count()?;
     let mut ranges = Vec::new();
     for _ in 0..count {
-        ranges.push(range_text(inner, raw.read_sized()?.ok_or(MalformedValue)?)?);
+        ranges.push(range_text(inner, reader.read_sized()?.ok_or(MalformedValue)?)?);
     }
     Ok(format!("{{{}}}", ranges.join(",")))
 }

@@ -12,18 +12,18 @@ const DIGITS_MAX: usize = 15;
 
 /// A `numeric` with all its digits.
 pub(super) fn numeric(raw: &[u8]) -> Result<String, MalformedValue> {
-    let mut raw = ByteReader(raw);
-    let count = usize::from(raw.u16()?);
-    let weight = i32::from(raw.i16()?);
-    let sign = raw.u16()?;
-    let scale = usize::from(raw.u16()?);
+    let mut reader = ByteReader(raw);
+    let count = usize::from(reader.u16()?);
+    let weight = i32::from(reader.i16()?);
+    let sign = reader.u16()?;
+    let scale = usize::from(reader.u16()?);
     match sign {
         NAN => return Ok("NaN".to_owned()),
         INFINITY => return Ok("Infinity".to_owned()),
         NEGATIVE_INFINITY => return Ok("-Infinity".to_owned()),
         _ => {}
     }
-    let digits = (0..count).map(|_| raw.u16()).collect::<Result<Vec<_>, _>>()?;
+    let digits = (0..count).map(|_| reader.u16()).collect::<Result<Vec<_>, _>>()?;
     let group = |at: i32| {
         let digit = usize::try_from(at).ok().and_then(|at| digits.get(at));
         digit.copied().unwrap_or(0)

@@ -28,51 +28,15 @@ pub(super) struct ByteReader<'a>(pub(super) &'a [u8]);
 
 impl<'a> ByteReader<'a> {
     pub(super) fn take(&mut self, count: usize) -> Result<&'a [u8], MalformedValue> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or(MalformedValue)?;
-        self.0 = rest;
-        Ok(taken)
+        let (head, tail) = self.0.split_at_checked(count).ok_or(MalformedValue)?;
+        self.0 = tail;
+        Ok(head)
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], MalformedValue> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or(MalformedValue)?;
-        self.0 = rest;
-        Ok(*taken)
-    }
-
-    pub(super) fn u8(&mut self) -> Result<u8, MalformedValue> {
-        Ok(self.array::<1>()?[0])
-    }
-
-    pub(super) fn i16(&mut self) -> Result<i16, MalformedValue> {
-        self.array().map(i16::from_be_bytes)
-    }
-
-    pub(super) fn u16(&mut self) -> Result<u16, MalformedValue> {
-        self.array().map(u16::from_be_bytes)
-    }
-
-    pub(super) fn i32(&mut self) -> Result<i32, MalformedValue> {
-        self.array().map(i32::from_be_bytes)
-    }
-
-    pub(super) fn u32(&mut self) -> Result<u32, MalformedValue> {
-        self.array().map(u32::from_be_bytes)
-    }
-
-    pub(super) fn i64(&mut self) -> Result<i64, MalformedValue> {
-        self.array().map(i64::from_be_bytes)
-    }
-
-    pub(super) fn u64(&mut self) -> Result<u64, MalformedValue> {
-        self.array().map(u64::from_be_bytes)
-    }
-
-    pub(super) fn f32(&mut self) -> Result<f32, MalformedValue> {
-        self.array().map(f32::from_be_bytes)
-    }
-
-    pub(super) fn f64(&mut self) -> Result<f64, MalformedValue> {
-        self.array().map(f64::from_be_bytes)
+        let (head, tail) = self.0.split_first_chunk().ok_or(MalformedValue)?;
+        self.0 = tail;
+        Ok(*head)
     }
 
     /// Reads a length and that many bytes; a negative length is NULL.
@@ -93,6 +57,19 @@ impl<'a> ByteReader<'a> {
         self.0.is_empty()
     }
 }
+
+/// One method per number type, which reads a number in network byte order.
+macro_rules! number_readers {
+    ($($number:ident)*) => {
+        impl ByteReader<'_> {
+            $(pub(super) fn $number(&mut self) -> Result<$number, MalformedValue> {
+                self.array().map($number::from_be_bytes)
+            })*
+        }
+    };
+}
+
+number_readers! { u8 i16 u16 i32 u32 i64 u64 f32 f64 }
 
 /// Bytes as text.
 pub(super) fn utf8(raw: &[u8]) -> String {

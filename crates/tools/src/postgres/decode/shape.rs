@@ -8,10 +8,10 @@ use super::reader::{ByteReader, MalformedValue, utf8};
 const IPV4: u8 = 2;
 
 pub(super) fn inet(raw: &[u8]) -> Result<String, MalformedValue> {
-    let mut raw = ByteReader(raw);
-    let (family, bits, is_network) = (raw.u8()?, raw.u8()?, raw.u8()? != 0);
-    let length = usize::from(raw.u8()?);
-    let address = raw.take(length)?;
+    let mut reader = ByteReader(raw);
+    let (family, bits, is_network) = (reader.u8()?, reader.u8()?, reader.u8()? != 0);
+    let length = usize::from(reader.u8()?);
+    let address = reader.take(length)?;
     let (text, whole) = if family == IPV4 {
         let octets: [u8; 4] = address.try_into().map_err(|_| MalformedValue)?;
         (Ipv4Addr::from(octets).to_string(), 32)
@@ -31,9 +31,12 @@ pub(super) fn mac(raw: &[u8]) -> String {
 }
 
 pub(super) fn bits(raw: &[u8]) -> Result<String, MalformedValue> {
-    let mut raw = ByteReader(raw);
-    let count = raw.read_count()?;
-    let bits = raw.0.iter().flat_map(|byte| (0..8).map(move |at| byte >> (7 - at) & 1));
+    let mut reader = ByteReader(raw);
+    let count = reader.read_count()?;
+    let bits = reader
+        .0
+        .iter()
+        .flat_map(|byte| (0..8).map(move |at| byte >> (7 - at) & 1));
     Ok(bits.take(count).map(|bit| if bit == 1 { '1' } else { '0' }).collect())
 }
 
@@ -58,82 +61,82 @@ pub(super) fn lsn(raw: &[u8]) -> Result<String, MalformedValue> {
 }
 
 pub(super) fn tid(raw: &[u8]) -> Result<String, MalformedValue> {
-    let mut raw = ByteReader(raw);
-    Ok(format!("({},{})", raw.u32()?, raw.u16()?))
+    let mut reader = ByteReader(raw);
+    Ok(format!("({},{})", reader.u32()?, reader.u16()?))
 }
 
 /// A geometric value, by the name of its type.
 pub(super) fn geometry(name: &str, raw: &[u8]) -> Result<String, MalformedValue> {
-    let mut raw = ByteReader(raw);
+    let mut reader = ByteReader(raw);
     match name {
-        "point" => point(&mut raw),
-        "lseg" => Ok(format!("[{},{}]", point(&mut raw)?, point(&mut raw)?)),
-        "box" => Ok(format!("{},{}", point(&mut raw)?, point(&mut raw)?)),
+        "point" => point(&mut reader),
+        "lseg" => Ok(format!("[{},{}]", point(&mut reader)?, point(&mut reader)?)),
+        "box" => Ok(format!("{},{}", point(&mut reader)?, point(&mut reader)?)),
         "line" => Ok(format!(
             "{{{},{},{}}}",
-            real_text(raw.f64()?),
-            real_text(raw.f64()?),
-            real_text(raw.f64()?)
+            real_text(reader.f64()?),
+            real_text(reader.f64()?),
+            real_text(reader.f64()?)
         )),
-        "circle" => Ok(format!("<{},{}>", point(&mut raw)?, real_text(raw.f64()?))),
+        "circle" => Ok(format!("<{},{}>", point(&mut reader)?, real_text(reader.f64()?))),
         "path" => {
-            let is_closed = raw.u8()? != 0;
-            let points = points(&mut raw)?;
+            let is_closed = reader.u8()? != 0;
+            let points = points(&mut reader)?;
             Ok(if is_closed {
                 format!("({points})")
             } else {
                 format!("[{points}]")
             })
         }
-        _ => Ok(format!("({})", points(&mut raw)?)),
+        _ => Ok(format!("({})", points(&mut reader)?)),
     }
 }
 
-fn point(raw: &mut ByteReader<'_>) -> Result<String, MalformedValue> {
-    Ok(format!("({},{})", real_text(raw.f64()?), real_text(raw.f64()?)))
+fn point(reader: &mut ByteReader<'_>) -> Result<String, MalformedValue> {
+    Ok(format!("({},{})", real_text(reader.f64()?), real_text(reader.f64()?)))
 }
 
-fn points(raw: &mut ByteReader<'_>) -> Result<String, MalformedValue> {
-    let count = raw.read_count()?;
-    let points = (0..count).map(|_| point(raw)).collect::<Result<Vec<_>, _>>()?;
+fn points(reader: &mut ByteReader<'_>) -> Result<String, MalformedValue> {
+    let count = reader.read_count()?;
+    let points = (0..count).map(|_| point(reader)).collect::<Result<Vec<_>, _>>()?;
     Ok(points.join(","))
 }
 
 /// A `tsvector`, as `'cat':3 'dog':1,7A`.
 pub(super) fn tsvector_text(raw: &[u8]) -> Result<String, MalformedValue> {
-    let mut raw = ByteReader(raw);
-    let count = raw.read_count()?;
-    let mut words = Vec::new();
+    let mut reader = ByteReader(raw);
+    let count = reader.read_count()?;
+    let mut lexemes = Vec::new();
     for _ in 0..count {
-        let length = raw.0.iter().position(|byte| *byte == 0).ok_or(MalformedValue)?;
-        let lexeme = utf8(raw.take(length)?);
-        raw.take(1)?;
-        let places = raw.u16()?;
-        let places = (0..places).map(|_| {
-            let place = raw.u16()?;
-            let weight = ["", "C", "B", "A"][usize::from(place >> 14)];
-            Ok(format!("{}{weight}", place & 0x3FFF))
+        let length = reader.0.iter().position(|byte| *byte == 0).ok_or(MalformedValue)?;
+        let lexeme = utf8(reader.take(length)?);
+        reader.take(1)?;
+        let positions = reader.u16()?;
+        let positions = (0..positions).map(|_| {
+            let position = reader.u16()?;
+            let weight = ["", "C", "B", "A"][usize::from(position >> 14)];
+            Ok(format!("{}{weight}", position & 0x3FFF))
         });
-        let places = places.collect::<Result<Vec<_>, _>>()?.join(",");
-        let colon = if places.is_empty() { "" } else { ":" };
+        let positions = positions.collect::<Result<Vec<_>, _>>()?.join(",");
+        let colon = if positions.is_empty() { "" } else { ":" };
         let lexeme = lexeme.replace('\\', "\\\\").replace('\'', "''");
-        words.push(format!("'{lexeme}'{colon}{places}"));
+        lexemes.push(format!("'{lexeme}'{colon}{positions}"));
     }
-    Ok(words.join(" "))
+    Ok(lexemes.join(" "))
 }
 
 /// An `hstore`, as `"a"=>"1", "b"=>NULL`.
 pub(super) fn hstore_text(raw: &[u8]) -> Result<String, MalformedValue> {
-    let mut raw = ByteReader(raw);
-    let count = raw.read_count()?;
+    let mut reader = ByteReader(raw);
+    let count = reader.read_count()?;
     let quoted = |text: &[u8]| {
         let text = utf8(text);
         format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
     };
     let mut pairs = Vec::new();
     for _ in 0..count {
-        let key = raw.read_sized()?.map(quoted).unwrap_or_default();
-        let value = raw.read_sized()?.map_or("NULL".to_owned(), quoted);
+        let key = reader.read_sized()?.map(quoted).unwrap_or_default();
+        let value = reader.read_sized()?.map_or("NULL".to_owned(), quoted);
         pairs.push(format!("{key}=>{value}"));
     }
     Ok(pairs.join(", "))

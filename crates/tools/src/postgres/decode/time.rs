@@ -1,7 +1,7 @@
 //! Dates, times and intervals.
 
 use super::reader::{ByteReader, MalformedValue};
-use crate::sql::CalendarDate;
+use crate::sql::{CalendarDate, clock_text};
 
 const SECOND: i64 = 1_000_000;
 const DAY: i64 = 86_400 * SECOND;
@@ -34,23 +34,24 @@ pub(super) fn timestamp(raw: &[u8], zone: &str, style: TimestampStyle) -> Result
         micros => {
             let (text, era) = day_text(micros.div_euclid(DAY));
             let between = if style == TimestampStyle::Iso { 'T' } else { ' ' };
-            let time = clock_text(micros.rem_euclid(DAY));
+            let time = clock_text(micros.rem_euclid(DAY), SECOND);
             Ok(format!("{text}{between}{time}{zone}{era}"))
         }
     }
 }
 
 pub(super) fn time(raw: &[u8]) -> Result<String, MalformedValue> {
-    ByteReader(raw).i64().map(clock_text)
+    Ok(clock_text(ByteReader(raw).i64()?, SECOND))
 }
 
 pub(super) fn time_with_zone(raw: &[u8]) -> Result<String, MalformedValue> {
-    let mut raw = ByteReader(raw);
-    let time = clock_text(raw.i64()?);
+    let mut reader = ByteReader(raw);
+    let time = clock_text(reader.i64()?, SECOND);
     // Seconds west of UTC.
-    let west = raw.i32()?;
+    let west = reader.i32()?;
     let sign = if west > 0 { '-' } else { '+' };
-    let (hours, minutes, seconds) = split_sixty(i64::from(west.unsigned_abs()));
+    let offset = west.unsigned_abs();
+    let (hours, minutes, seconds) = (offset / 3600, offset / 60 % 60, offset % 60);
     let mut zone = format!("{sign}{hours:02}");
     if minutes > 0 || seconds > 0 {
         zone.push_str(&format!(":{minutes:02}"));
@@ -63,8 +64,8 @@ pub(super) fn time_with_zone(raw: &[u8]) -> Result<String, MalformedValue> {
 
 /// An interval in the server's text format: `1 year 2 mons 3 days 04:05:06`.
 pub(super) fn interval(raw: &[u8]) -> Result<String, MalformedValue> {
-    let mut raw = ByteReader(raw);
-    let (micros, days, months) = (raw.i64()?, raw.i32()?, raw.i32()?);
+    let mut reader = ByteReader(raw);
+    let (micros, days, months) = (reader.i64()?, reader.i32()?, reader.i32()?);
     match (micros, days, months) {
         (i64::MAX, i32::MAX, i32::MAX) => return Ok("infinity".to_owned()),
         (i64::MIN, i32::MIN, i32::MIN) => return Ok("-infinity".to_owned()),
@@ -87,25 +88,9 @@ pub(super) fn interval(raw: &[u8]) -> Result<String, MalformedValue> {
             _ => "",
         };
         let size = i64::try_from(micros.unsigned_abs()).map_err(|_| MalformedValue)?;
-        parts.push(format!("{sign}{}", clock_text(size)));
+        parts.push(format!("{sign}{}", clock_text(size, SECOND)));
     }
     Ok(parts.join(" "))
-}
-
-/// Formats microseconds since midnight.
-fn clock_text(micros: i64) -> String {
-    let (hours, minutes, seconds) = split_sixty(micros / SECOND);
-    let mut text = format!("{hours:02}:{minutes:02}:{seconds:02}");
-    let fraction = micros % SECOND;
-    if fraction > 0 {
-        let fraction = format!(".{fraction:06}");
-        text.push_str(fraction.trim_end_matches('0'));
-    }
-    text
-}
-
-fn split_sixty(seconds: i64) -> (i64, i64, i64) {
-    (seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
 /// Formats days since `2000-01-01`; the suffix is ` BC` before year 1.

@@ -134,12 +134,12 @@ fn text_by_type_name(name: &str, raw: &[u8]) -> Result<String, MalformedValue> {
 
 /// A pgvector value, in the format that JSON and the server share.
 fn vector_text(raw: &[u8]) -> Result<String, MalformedValue> {
-    let mut raw = ByteReader(raw);
-    let count = raw.u16()?;
-    let _unused = raw.u16()?;
-    let reals = (0..count).map(|_| raw.f32().map(|real| real.to_string()));
+    let mut reader = ByteReader(raw);
+    let count = reader.u16()?;
+    let _unused = reader.u16()?;
+    let reals = (0..count).map(|_| reader.f32().map(|real| real.to_string()));
     let reals = reals.collect::<Result<Vec<_>, _>>()?;
-    if !raw.is_empty() {
+    if !reader.is_empty() {
         return Err(MalformedValue);
     }
     Ok(format!("[{}]", reals.join(",")))

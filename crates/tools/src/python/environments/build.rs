@@ -49,19 +49,19 @@ pub(super) struct BuildSpec<'a> {
 
 /// Builds an environment.
 pub(super) async fn build_environment(
-    order: &BuildSpec<'_>,
+    spec: &BuildSpec<'_>,
     stop: &CancellationToken,
     log: &dyn LogSink,
 ) -> Result<(), TaskError> {
-    let kept = |error: io::Error| directory_error(order.build_dir, &error);
-    let aside = tempfile::Builder::new().prefix(".new-").tempdir_in(order.build_dir);
-    let aside = aside.map_err(kept)?;
-    let made = aside.path().join("environment");
-    let target = made.display().to_string();
-    let told = "`python -m venv` failed; install the module (for instance `apt install python3-venv`)";
-    run_python(order, order.python, &["-m", "venv", &target], stop, log)
+    let to_directory_error = |error: io::Error| directory_error(spec.build_dir, &error);
+    let temp_dir = tempfile::Builder::new().prefix(".new-").tempdir_in(spec.build_dir);
+    let temp_dir = temp_dir.map_err(to_directory_error)?;
+    let new_dir = temp_dir.path().join("environment");
+    let target = new_dir.display().to_string();
+    let problem = "`python -m venv` failed; install the module (for instance `apt install python3-venv`)";
+    run_python(spec, spec.python, &["-m", "venv", &target], stop, log)
         .await
-        .map_err(|fault| fault.into_task_error(told))?;
+        .map_err(|fault| fault.into_task_error(problem))?;
     let mut args = vec![
         "-m",
         "pip",
@@ -70,15 +70,15 @@ pub(super) async fn build_environment(
         "--disable-pip-version-check",
         "--",
     ];
-    args.extend(order.requirements.iter().map(String::as_str));
-    let python = made.join("bin/python");
-    let told = format!("pip failed to install {}", order.requirements.join(", "));
-    run_python(order, &python, &args, stop, log)
+    args.extend(spec.requirements.iter().map(String::as_str));
+    let python = new_dir.join("bin/python");
+    let problem = format!("pip failed to install {}", spec.requirements.join(", "));
+    run_python(spec, &python, &args, stop, log)
         .await
-        .map_err(|fault| fault.into_task_error(&told))?;
-    rewrite_paths(&made, order.target_dir).map_err(kept)?;
-    std::fs::write(made.join(SIZE_FILE), dir_bytes(&made).to_string()).map_err(kept)?;
-    std::fs::rename(&made, order.target_dir).map_err(kept)
+        .map_err(|fault| fault.into_task_error(&problem))?;
+    rewrite_paths(&new_dir, spec.target_dir).map_err(to_directory_error)?;
+    std::fs::write(new_dir.join(SIZE_FILE), dir_bytes(&new_dir).to_string()).map_err(to_directory_error)?;
+    std::fs::rename(&new_dir, spec.target_dir).map_err(to_directory_error)
 }
 
 /// Why a build step failed.
@@ -92,21 +92,21 @@ impl BuildError {
     fn into_task_error(self, what: &str) -> TaskError {
         match self {
             Self::Task(error) => error,
-            Self::ProgramFailed(said) => {
-                let is_passing = TRANSIENT_MESSAGES.iter().any(|words| said.contains(words));
+            Self::ProgramFailed(output) => {
+                let is_passing = TRANSIENT_MESSAGES.iter().any(|message| output.contains(message));
                 let kind = if is_passing {
                     ErrorKind::Connection
                 } else {
                     ErrorKind::ClientError
                 };
-                TaskError::new(kind, "PYTHON_LIBS", format!("{what}:\n{said}"))
+                TaskError::new(kind, "PYTHON_LIBS", format!("{what}:\n{output}"))
             }
         }
     }
 }
 
 async fn run_python(
-    order: &BuildSpec<'_>,
+    spec: &BuildSpec<'_>,
     python: &Path,
     args: &[&str],
     stop: &CancellationToken,
@@ -115,26 +115,26 @@ async fn run_python(
     let program = ProgramSpec {
         path: python,
         args,
-        env: order.env,
-        cwd: order.build_dir,
+        env: spec.env,
+        cwd: spec.build_dir,
         limits: &ResourceLimits::default(),
         sandbox_rules: &SandboxRules::default(),
     };
     let mut group = program
         .start(Stdio::null())
         .map_err(|error| BuildError::Task(start_error(python, &error)))?;
-    let (end, printed) = run_to_end(&mut group, None, Some(BUILD_TIMEOUT), stop, log).await;
+    let (end, output) = run_to_end(&mut group, None, Some(BUILD_TIMEOUT), stop, log).await;
     match end {
         ProgramEnd::Exited(Ok(status)) if status.success() => Ok(()),
         ProgramEnd::Stopped => Err(BuildError::Task(cancelled_error())),
         ProgramEnd::TimedOut(limit) => Err(BuildError::ProgramFailed(format!("timed out after {limit:?}"))),
         ProgramEnd::Exited(_) => {
-            let said = if printed.stderr.trim().is_empty() {
-                &printed.stdout
+            let output = if output.stderr.trim().is_empty() {
+                &output.stdout
             } else {
-                &printed.stderr
+                &output.stderr
             };
-            let lines: Vec<&str> = said.trim_end().lines().collect();
+            let lines: Vec<&str> = output.trim_end().lines().collect();
             let last = lines[lines.len().saturating_sub(LINES_MAX)..].join("\n");
             Err(BuildError::ProgramFailed(redact_users(&last)))
         }
@@ -143,28 +143,28 @@ async fn run_python(
 
 /// Removes `user:password@` from the URLs in a text.
 pub(super) fn redact_users(text: &str) -> String {
-    let mut shown = String::new();
-    let mut rest = text;
-    while let Some(at) = rest.find("://") {
-        let (before, after) = rest.split_at(at + 3);
-        shown.push_str(before);
+    let mut redacted = String::new();
+    let mut remaining = text;
+    while let Some(at) = remaining.find("://") {
+        let (before, after) = remaining.split_at(at + 3);
+        redacted.push_str(before);
         let end = after.find(|c: char| c.is_whitespace() || "/'\"".contains(c));
         let host = &after[..end.unwrap_or(after.len())];
-        rest = match host.rfind('@') {
+        remaining = match host.rfind('@') {
             Some(user) => {
-                shown.push_str("***");
+                redacted.push_str("***");
                 &after[user..]
             }
             None => after,
         };
     }
-    shown + rest
+    redacted + remaining
 }
 
 /// Scripts in `bin` contain the path of the temporary directory; replaces it by the final one.
-fn rewrite_paths(made: &Path, home: &Path) -> io::Result<()> {
-    let (from, to) = (made.display().to_string(), home.display().to_string());
-    for entry in std::fs::read_dir(made.join("bin"))? {
+fn rewrite_paths(new_dir: &Path, home: &Path) -> io::Result<()> {
+    let (from, to) = (new_dir.display().to_string(), home.display().to_string());
+    for entry in std::fs::read_dir(new_dir.join("bin"))? {
         let path = entry?.path();
         if path.is_symlink() || !path.is_file() {
             continue;

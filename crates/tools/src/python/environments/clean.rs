@@ -32,14 +32,14 @@ struct StaleEnvironment {
 }
 
 /// Deletes environments beyond the limits that are not in use. Failed deletions are retried next time.
-pub(super) fn remove_unused(dir: &Path, now: SystemTime, bounds: RetentionLimits) {
-    let mut found = list_environments(dir);
-    found.sort_by_key(|one| one.used_at);
-    let mut bytes: u64 = found.iter().map(|one| one.bytes).sum();
-    for one in found {
-        let is_old = now.duration_since(one.used_at).unwrap_or_default() > bounds.unused_max;
-        if (is_old || bytes > bounds.bytes_max) && remove_environment(dir, &one) {
-            bytes -= one.bytes;
+pub(super) fn remove_unused(dir: &Path, now: SystemTime, limits: RetentionLimits) {
+    let mut environments = list_environments(dir);
+    environments.sort_by_key(|environment| environment.used_at);
+    let mut bytes: u64 = environments.iter().map(|environment| environment.bytes).sum();
+    for environment in environments {
+        let is_old = now.duration_since(environment.used_at).unwrap_or_default() > limits.unused_max;
+        if (is_old || bytes > limits.bytes_max) && remove_environment(dir, &environment) {
+            bytes -= environment.bytes;
         }
     }
 }
@@ -64,25 +64,25 @@ fn list_environments(dir: &Path) -> Vec<StaleEnvironment> {
 }
 
 /// Deletes an environment that is not in use. The rename removes it at once, so no process sees part of it.
-fn remove_environment(dir: &Path, one: &StaleEnvironment) -> bool {
-    let Ok(lock) = File::options().read(true).write(true).open(&one.lock) else {
+fn remove_environment(dir: &Path, environment: &StaleEnvironment) -> bool {
+    let Ok(lock) = File::options().read(true).write(true).open(&environment.lock) else {
         return false;
     };
     if lock.try_lock().is_err() {
         return false;
     }
-    let Ok(aside) = tempfile::Builder::new().prefix(".old-").tempdir_in(dir) else {
+    let Ok(temp_dir) = tempfile::Builder::new().prefix(".old-").tempdir_in(dir) else {
         return false;
     };
-    std::fs::rename(&one.dir, aside.path().join("environment")).is_ok()
+    std::fs::rename(&environment.dir, temp_dir.path().join("environment")).is_ok()
 }
 
 /// Total size of the files in a directory.
 pub(super) fn dir_bytes(dir: &Path) -> u64 {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let sizes = entries.map(|entry| match entry.metadata() {
-        Ok(found) if found.is_dir() => dir_bytes(&entry.path()),
-        Ok(found) => found.len(),
+        Ok(metadata) if metadata.is_dir() => dir_bytes(&entry.path()),
+        Ok(metadata) => metadata.len(),
         Err(_) => 0,
     });
     sizes.sum()

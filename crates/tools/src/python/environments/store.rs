@@ -62,7 +62,7 @@ impl Environments {
     /// Returns the interpreter of the environment with these requirements.
     pub(crate) async fn interpreter(
         &self,
-        wanted: &EnvironmentSpec<'_>,
+        spec: &EnvironmentSpec<'_>,
         stop: &CancellationToken,
         log: &dyn LogSink,
     ) -> Result<PathBuf, TaskError> {
@@ -70,14 +70,14 @@ impl Environments {
             facts,
             requirements,
             if_absent: absent,
-        } = *wanted;
+        } = *spec;
         let name = environment_name(facts, requirements);
-        let place = self.slot(&name);
-        let mut place = tokio::select! {
-            place = place.lock() => place,
+        let slot = self.slot(&name);
+        let mut slot = tokio::select! {
+            slot = slot.lock() => slot,
             () = stop.cancelled() => return Err(cancelled_error()),
         };
-        if let Some(used) = place.as_ref().filter(|used| used.python.exists()) {
+        if let Some(used) = slot.as_ref().filter(|used| used.python.exists()) {
             return Ok(used.python.clone());
         }
         let home = self.dir.join(&name);
@@ -105,7 +105,7 @@ impl Environments {
                 break lock;
             }
         };
-        *place = Some(LockedEnvironment {
+        *slot = Some(LockedEnvironment {
             python: python.clone(),
             _lock: lock,
         });

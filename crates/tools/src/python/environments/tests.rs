@@ -26,10 +26,10 @@ impl EnvironmentFixture {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("packages")).unwrap();
-        let house = Self { dir };
-        house.add_package("parcel", "1.0", "VALUE = 'one'");
-        house.add_package("parcel", "2.0", "VALUE = 'two'");
-        house
+        let fixture = Self { dir };
+        fixture.add_package("parcel", "1.0", "VALUE = 'one'");
+        fixture.add_package("parcel", "2.0", "VALUE = 'two'");
+        fixture
     }
 
     /// Adds a package to the directory that pip searches. A wheel is an archive with some metadata files.
@@ -43,11 +43,11 @@ impl EnvironmentFixture {
             \x20   out.writestr(f'{info}/WHEEL', 'Wheel-Version: 1.0\\nGenerator: x\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')\n\
             \x20   out.writestr(f'{info}/entry_points.txt', f'[console_scripts]\\n{name}-tell = {name}:tell\\n')\n\
             \x20   out.writestr(f'{info}/RECORD', '')\n";
-        let made = std::process::Command::new("python3")
+        let status = std::process::Command::new("python3")
             .args(["-c", script, name, version, code])
             .arg(self.dir.path().join("packages"))
             .status();
-        assert!(made.unwrap().success());
+        assert!(status.unwrap().success());
     }
 
     fn tool(&self) -> PythonTool {
@@ -87,9 +87,9 @@ async fn run_with_libs(tool: &PythonTool, libs: Value, code: &str) -> model::out
 }
 
 #[tokio::test]
-async fn each_set_of_requirements_has_an_environment_made_once() {
-    let house = EnvironmentFixture::new();
-    let tool = house.tool();
+async fn each_set_of_requirements_is_built_once() {
+    let fixture = EnvironmentFixture::new();
+    let tool = fixture.tool();
     let code = "import parcel, os\nreturn [parcel.VALUE, os.getpid()]";
     let first = expect_result(run_with_libs(&tool, json!(["parcel==1.0"]), code).await);
     assert_eq!(first[0], "one");
@@ -112,16 +112,16 @@ async fn each_set_of_requirements_has_an_environment_made_once() {
         expect_result(run_with_libs(&tool, json!(null), &inline).await)[0],
         "one"
     );
-    assert_eq!(house.environment_names().len(), 2);
+    assert_eq!(fixture.environment_names().len(), 2);
     let without = run_with_libs(&tool, json!(["json"]), "return json.dumps(1)").await;
     assert_eq!(expect_result(without), "1", "a standard module is only imported");
-    assert_eq!(house.environment_names().len(), 2);
+    assert_eq!(fixture.environment_names().len(), 2);
 }
 
 #[tokio::test]
-async fn many_at_once_make_one_environment_and_its_programs_know_their_place() {
-    let house = EnvironmentFixture::new();
-    let tools = [house.tool(), house.tool()];
+async fn concurrent_calls_build_one_environment_with_its_final_paths() {
+    let fixture = EnvironmentFixture::new();
+    let tools = [fixture.tool(), fixture.tool()];
     let libs = || json!(["parcel==2.0"]);
     let code = "import parcel, sys\nreturn sys.prefix";
     let calls = (0..6).map(|n| run_with_libs(&tools[n % 2], libs(), code));
@@ -131,7 +131,7 @@ async fn many_at_once_make_one_environment_and_its_programs_know_their_place() {
         .map(expect_result)
         .collect();
     assert!(homes.iter().all(|home| *home == homes[0]), "{homes:?}");
-    assert_eq!(house.environment_names().len(), 1);
+    assert_eq!(fixture.environment_names().len(), 1);
     let home = homes[0].as_str().unwrap();
     let script = std::fs::read_to_string(Path::new(home).join("bin/parcel-tell")).unwrap();
     assert!(script.starts_with(&format!("#!{home}/bin/python")), "{script}");
@@ -144,44 +144,44 @@ async fn run_strict(tool: &PythonTool, fields: Value) -> model::outcome::Outcome
 }
 
 #[tokio::test]
-async fn nothing_is_installed_for_a_strict_task_but_what_is_there_is_used() {
-    let house = EnvironmentFixture::new();
+async fn a_strict_task_uses_existing_environments_but_builds_none() {
+    let fixture = EnvironmentFixture::new();
     let fields = json!({"libs": ["parcel==1.0"], "code": "import parcel\nreturn parcel.VALUE"});
-    let outcome = run_strict(&house.tool(), fields.clone()).await;
+    let outcome = run_strict(&fixture.tool(), fields.clone()).await;
     assert_eq!(expect_error(&outcome).code, "PYTHON_LIBS_SANDBOX");
-    assert!(!house.dir.path().join("environments").exists());
-    expect_result(run_with_libs(&house.tool(), json!(["parcel==1.0"]), "return 1").await);
-    assert_eq!(expect_result(run_strict(&house.tool(), fields).await), "one");
+    assert!(!fixture.dir.path().join("environments").exists());
+    expect_result(run_with_libs(&fixture.tool(), json!(["parcel==1.0"]), "return 1").await);
+    assert_eq!(expect_result(run_strict(&fixture.tool(), fields).await), "one");
 }
 
 #[tokio::test]
 async fn an_interpreter_that_a_strict_task_names_runs_in_the_sandbox_only() {
     use std::os::unix::fs::PermissionsExt;
-    let house = EnvironmentFixture::new();
-    let python = house.dir.path().join("bin/python");
-    let canary = house.read_text("canary");
-    std::fs::create_dir(house.dir.path().join("bin")).unwrap();
+    let fixture = EnvironmentFixture::new();
+    let python = fixture.dir.path().join("bin/python");
+    let canary = fixture.read_text("canary");
+    std::fs::create_dir(fixture.dir.path().join("bin")).unwrap();
     std::fs::write(&python, format!("#!/bin/sh\necho ran > {canary}\n")).unwrap();
     std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).unwrap();
     for libs in [json!(null), json!(["parcel==1.0"])] {
         let fields = json!({"python": python, "libs": libs, "code": "return 1"});
-        let outcome = run_strict(&house.tool(), fields).await;
+        let outcome = run_strict(&fixture.tool(), fields).await;
         expect_error(&outcome);
         assert!(!Path::new(&canary).exists(), "{outcome:?}");
     }
     let venv = std::process::Command::new("python3")
-        .args(["-m", "venv", "--without-pip", &house.read_text("venv")])
+        .args(["-m", "venv", "--without-pip", &fixture.read_text("venv")])
         .status();
     assert!(venv.unwrap().success());
-    let fields = json!({"venv": house.read_text("venv"), "code": "import sys\nreturn sys.prefix"});
-    let prefix = expect_result(run_strict(&house.tool(), fields).await);
-    assert_eq!(prefix, house.read_text("venv"));
+    let fields = json!({"venv": fixture.read_text("venv"), "code": "import sys\nreturn sys.prefix"});
+    let prefix = expect_result(run_strict(&fixture.tool(), fields).await);
+    assert_eq!(prefix, fixture.read_text("venv"));
 }
 
 #[tokio::test]
-async fn what_pip_says_is_the_error() {
-    let house = EnvironmentFixture::new();
-    let outcome = run_with_libs(&house.tool(), json!(["no-such-parcel==9"]), "return 1").await;
+async fn the_output_of_pip_is_in_the_error() {
+    let fixture = EnvironmentFixture::new();
+    let outcome = run_with_libs(&fixture.tool(), json!(["no-such-parcel==9"]), "return 1").await;
     let error = expect_error(&outcome);
     assert_eq!(error.code, "PYTHON_LIBS");
     assert!(
@@ -192,52 +192,52 @@ async fn what_pip_says_is_the_error() {
         error.message
     );
     assert!(!error.retryable);
-    assert_eq!(house.environment_names().len(), 0);
+    assert_eq!(fixture.environment_names().len(), 0);
 }
 
 #[tokio::test]
-async fn a_version_that_will_not_do_is_told_before_anything_is_made() {
-    let house = EnvironmentFixture::new();
+async fn an_unsupported_version_is_reported_before_anything_is_built() {
+    let fixture = EnvironmentFixture::new();
     let code = "# /// script\n# requires-python = '<3.0'\n# dependencies = ['parcel']\n# ///\nreturn 1";
-    let outcome = run_with_libs(&house.tool(), json!(null), code).await;
+    let outcome = run_with_libs(&fixture.tool(), json!(null), code).await;
     assert_eq!(expect_error(&outcome).code, "PYTHON_VERSION");
-    assert!(!house.dir.path().join("environments").exists());
+    assert!(!fixture.dir.path().join("environments").exists());
 }
 
 #[tokio::test]
-async fn old_environments_go_unless_they_are_in_use() {
-    let house = EnvironmentFixture::new();
-    let dir = house.dir.path().join("environments");
+async fn old_environments_are_deleted_unless_they_are_in_use() {
+    let fixture = EnvironmentFixture::new();
+    let dir = fixture.dir.path().join("environments");
     let bounds = RetentionLimits {
         unused_max: Duration::from_secs(60),
         bytes_max: u64::MAX,
     };
     let later = SystemTime::now() + Duration::from_secs(3600);
-    let tool = house.tool();
+    let tool = fixture.tool();
     expect_result(run_with_libs(&tool, json!(["parcel==1.0"]), "return 1").await);
     remove_unused(&dir, later, bounds);
-    assert_eq!(house.environment_names().len(), 1, "it is in use and stays");
+    assert_eq!(fixture.environment_names().len(), 1, "it is in use and stays");
     drop(tool);
     remove_unused(&dir, SystemTime::now(), bounds);
-    assert_eq!(house.environment_names().len(), 1, "it is recent and stays");
+    assert_eq!(fixture.environment_names().len(), 1, "it is recent and stays");
     remove_unused(&dir, SystemTime::now(), RetentionLimits { bytes_max: 0, ..bounds });
-    assert_eq!(house.environment_names().len(), 0, "it is too large and is deleted");
-    expect_result(run_with_libs(&house.tool(), json!(["parcel==1.0"]), "return 1").await);
+    assert_eq!(fixture.environment_names().len(), 0, "it is too large and is deleted");
+    expect_result(run_with_libs(&fixture.tool(), json!(["parcel==1.0"]), "return 1").await);
     remove_unused(&dir, later, bounds);
     assert_eq!(
-        house.environment_names().len(),
+        fixture.environment_names().len(),
         0,
         "it was unused for too long and is deleted"
     );
-    let _: &dyn Tool = &house.tool();
+    let _: &dyn Tool = &fixture.tool();
 }
 
 #[test]
 fn an_index_does_not_show_its_password() {
-    let said = "Looking in indexes: https://me:secret@host/simple, http://plain/x\nERROR 'https://a:b@h'";
-    let shown = redact_users(said);
+    let output = "Looking in indexes: https://me:secret@host/simple, http://plain/x\nERROR 'https://a:b@h'";
+    let redacted = redact_users(output);
     assert_eq!(
-        shown,
+        redacted,
         "Looking in indexes: https://***@host/simple, http://plain/x\nERROR 'https://***@h'"
     );
 }

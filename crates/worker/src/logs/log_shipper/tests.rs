@@ -19,12 +19,12 @@ struct FakeTaskLogs {
 impl FakeTaskLogs {
     fn new(is_away: bool) -> (Arc<Self>, mpsc::UnboundedReceiver<Vec<LogLine>>) {
         let (batches, logs) = mpsc::unbounded_channel();
-        let keeper = Self {
+        let task_logs = Self {
             is_unreachable: AtomicBool::new(is_away),
             append_called: Notify::new(),
             batches,
         };
-        (Arc::new(keeper), logs)
+        (Arc::new(task_logs), logs)
     }
 }
 
@@ -48,30 +48,30 @@ impl TaskLogs for FakeTaskLogs {
 
 #[tokio::test(start_paused = true)]
 async fn lines_are_sent_in_batches_and_in_order() {
-    let (keeper, mut batches) = FakeTaskLogs::new(false);
-    let logs = LogShipper::start(keeper);
-    let begun = tokio::time::Instant::now();
+    let (task_logs, mut batches) = FakeTaskLogs::new(false);
+    let logs = LogShipper::start(task_logs);
+    let start = tokio::time::Instant::now();
     logs.write_line(&log_line("one"));
     logs.write_line(&log_line("two"));
     assert_eq!(batches.recv().await.unwrap(), [log_line("one"), log_line("two")]);
-    assert!(begun.elapsed() <= Duration::from_secs(1));
+    assert!(start.elapsed() <= Duration::from_secs(1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn much_output_does_not_wait_for_the_clock() {
-    let (keeper, mut batches) = FakeTaskLogs::new(false);
-    let logs = LogShipper::start(keeper);
-    let begun = tokio::time::Instant::now();
+    let (task_logs, mut batches) = FakeTaskLogs::new(false);
+    let logs = LogShipper::start(task_logs);
+    let start = tokio::time::Instant::now();
     let long = "x".repeat(BATCH_BYTES);
     logs.write_line(&log_line(&long));
     assert_eq!(batches.recv().await.unwrap(), [log_line(&long)]);
-    assert_eq!(begun.elapsed(), Duration::ZERO);
+    assert_eq!(start.elapsed(), Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
 async fn queued_lines_are_sent_when_the_worker_stops() {
-    let (keeper, mut batches) = FakeTaskLogs::new(false);
-    let logs = LogShipper::start(keeper);
+    let (task_logs, mut batches) = FakeTaskLogs::new(false);
+    let logs = LogShipper::start(task_logs);
     logs.write_line(&log_line("last"));
     logs.close().await;
     assert_eq!(batches.try_recv().unwrap(), [log_line("last")]);
@@ -79,17 +79,17 @@ async fn queued_lines_are_sent_when_the_worker_stops() {
 
 #[tokio::test(start_paused = true)]
 async fn during_an_outage_the_oldest_lines_are_dropped_with_a_notice() {
-    let (keeper, mut batches) = FakeTaskLogs::new(true);
-    let logs = LogShipper::start(keeper.clone());
+    let (task_logs, mut batches) = FakeTaskLogs::new(true);
+    let logs = LogShipper::start(task_logs.clone());
     logs.write_line(&log_line("under way"));
-    keeper.append_called.notified().await;
+    task_logs.append_called.notified().await;
     let text = |n: usize| format!("{n:01000}");
     let lines = 2 * QUEUED_BYTES_MAX / 1200;
     for n in 0..lines {
         logs.write_line(&log_line(&text(n)));
     }
     assert!(logs.buffer.queue().bytes <= QUEUED_BYTES_MAX);
-    keeper.is_unreachable.store(false, Ordering::SeqCst);
+    task_logs.is_unreachable.store(false, Ordering::SeqCst);
     assert_eq!(batches.recv().await.unwrap(), [log_line("under way")]);
     let batch = batches.recv().await.unwrap();
     let lost = lines - QUEUED_BYTES_MAX / 1200;
