@@ -139,7 +139,7 @@ fn no_code_is_disabled() {
 }
 
 #[test]
-fn no_text_tells_history() {
+fn no_text_describes_history() {
     assert_clean(find_history);
 }
 
