@@ -1,4 +1,4 @@
-//! The checkers: what must hold for a finished run, by the number of the invariant.
+//! The checkers: the invariants of a finished run, by their numbers.
 //!
 //! Enters: the data of one run. Leaves: `Ok`, or the violated invariant. Each checker has a control in
 //! `controls.rs` that passes it data which violates the invariant.
@@ -18,7 +18,7 @@ use crate::sim::Violation;
 use crate::sim::checks::{CheckResult, CheckedPlaybook, check_promise};
 use crate::sim::log_checker::LogChecker;
 
-/// Label of tasks whose effects the witness records.
+/// Label of tasks whose effects are recorded.
 const EFFECT_TASK: &str = "effect";
 /// Label of tasks whose effects may happen at most once.
 const ONCE_TASK: &str = "once";
@@ -135,33 +135,33 @@ pub(crate) fn check_replay(state: &ExecutionState, view: &ApiView) -> CheckResul
 /// Whether JSON equals a value. The route formats keys that are not text in its own way, so these are only counted.
 fn is_same_value(value: &ciborium::Value, json: &Value) -> bool {
     match (value, json) {
-        (ciborium::Value::Map(entries), Value::Object(shown)) => {
+        (ciborium::Value::Map(entries), Value::Object(json)) => {
             let same = |(key, value): &(ciborium::Value, ciborium::Value)| match key.as_text() {
-                Some(key) => shown.get(key).is_some_and(|json| is_same_value(value, json)),
+                Some(key) => json.get(key).is_some_and(|json| is_same_value(value, json)),
                 None => true,
             };
-            entries.len() == shown.len() && entries.iter().all(same)
+            entries.len() == json.len() && entries.iter().all(same)
         }
-        (ciborium::Value::Array(items), Value::Array(shown)) => {
-            let pairs = items.iter().zip(shown);
-            items.len() == shown.len() && pairs.into_iter().all(|(item, json)| is_same_value(item, json))
+        (ciborium::Value::Array(items), Value::Array(json)) => {
+            let pairs = items.iter().zip(json);
+            items.len() == json.len() && pairs.into_iter().all(|(item, json)| is_same_value(item, json))
         }
-        (ciborium::Value::Text(text), Value::String(shown)) => text == shown,
-        (ciborium::Value::Bool(flag), Value::Bool(shown)) => flag == shown,
-        (ciborium::Value::Integer(number), shown) => {
+        (ciborium::Value::Text(text), Value::String(json)) => text == json,
+        (ciborium::Value::Bool(flag), Value::Bool(json)) => flag == json,
+        (ciborium::Value::Integer(number), json) => {
             let number = i128::from(*number).to_string();
-            let shown = shown.as_str().map_or_else(|| shown.to_string(), str::to_owned);
-            number == shown
+            let json = json.as_str().map_or_else(|| json.to_string(), str::to_owned);
+            number == json
         }
-        (ciborium::Value::Null, shown) => shown.is_null(),
-        (ciborium::Value::Float(number), shown) => shown.as_f64() == Some(*number),
-        (ciborium::Value::Tag(_, value), shown) => is_same_value(value, shown),
+        (ciborium::Value::Null, json) => json.is_null(),
+        (ciborium::Value::Float(number), json) => json.as_f64() == Some(*number),
+        (ciborium::Value::Tag(_, value), json) => is_same_value(value, json),
         (ciborium::Value::Bytes(_), Value::String(_)) => true,
         _ => false,
     }
 }
 
-/// Every finished effect was seen, and no at-most-once effect was seen twice.
+/// Every finished effect was recorded, and no at-most-once effect was recorded twice.
 pub(crate) fn check_effects_recorded(log: &[Event], effects: &BTreeMap<String, u32>) -> CheckResult {
     for event in log {
         let Some(label) = event.location.task.as_ref().map(model::id::Name::as_str) else {
@@ -177,21 +177,21 @@ pub(crate) fn check_effects_recorded(log: &[Event], effects: &BTreeMap<String, u
         })?;
         let is_done = matches!(event.body, EventBody::TaskDone(_));
         check_promise(36, !is_done || count >= 1, || {
-            format!("`{key}` is recorded as done, but no effect was seen")
+            format!("`{key}` is recorded as done, but no effect was recorded")
         })?;
     }
     Ok(())
 }
 
-/// Every key that was seen belongs to a task in a log.
+/// Every recorded key belongs to a task in a log.
 pub(crate) fn check_effect_causes(
     logs: &BTreeMap<ExecutionId, Vec<Event>>,
     effects: &BTreeMap<String, u32>,
 ) -> CheckResult {
-    let known: std::collections::BTreeSet<ExecutionId> = logs.keys().copied().collect();
+    let executions: std::collections::BTreeSet<ExecutionId> = logs.keys().copied().collect();
     for key in effects.keys() {
         let execution = key.split('/').next().and_then(|id| id.parse().ok());
-        let is_known = execution.is_some_and(|id| known.contains(&id));
+        let is_known = execution.is_some_and(|id| executions.contains(&id));
         check_promise(36, is_known, || format!("`{key}` does not belong to any run"))?;
     }
     Ok(())
@@ -239,8 +239,8 @@ pub(crate) fn check_projections(before: &[String], after: &[String]) -> CheckRes
 
 /// A secret is in none of these texts.
 pub(crate) fn check_secret_absent(texts: &[(&str, &str)], secret: &str) -> CheckResult {
-    let found = texts.iter().find(|(_, text)| text.contains(secret));
-    check_promise(56, found.is_none(), || {
-        format!("the secret is in {}", found.map_or("", |(place, _)| place))
+    let leak = texts.iter().find(|(_, text)| text.contains(secret));
+    check_promise(56, leak.is_none(), || {
+        format!("the secret is in {}", leak.map_or("", |(name, _)| name))
     })
 }

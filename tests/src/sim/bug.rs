@@ -180,10 +180,10 @@ impl Bug {
 /// Gives every step that has no `spec` one that runs it once per token.
 fn add_missing_joins(text: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
-    let mut rest = text.lines().peekable();
-    while let Some(line) = rest.next() {
+    let mut lines_left = text.lines().peekable();
+    while let Some(line) = lines_left.next() {
         if line.trim() == "# no join" {
-            let has_spec = rest.peek().is_some_and(|next| next.starts_with("    spec: {"));
+            let has_spec = lines_left.peek().is_some_and(|next| next.starts_with("    spec: {"));
             if !has_spec {
                 lines.push("    spec: {join: each}".to_owned());
             }
@@ -194,11 +194,11 @@ fn add_missing_joins(text: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Injects a bug into a driver, and shows the observer what the driver decides.
+/// Injects a bug into a driver, and passes the decisions of the driver to the observer.
 pub(crate) struct Mutant {
     bug: Option<Bug>,
     observer: Arc<SimObserver>,
-    /// Whether the state that the engine sees differs from the true one.
+    /// Whether the state that the engine gets differs from the true one.
     is_changed: Mutex<bool>,
 }
 
@@ -312,8 +312,8 @@ const REPEATED_EVENT: i64 = 1 << 62;
 
 /// Repeats an event at the end of a decision.
 fn repeat_event(decision: &mut Decision, is_match: impl Fn(&EventBody) -> bool) {
-    let found = decision.events.iter().find(|event| is_match(&event.body));
-    let Some(event) = found.cloned() else { return };
+    let repeated = decision.events.iter().find(|event| is_match(&event.body));
+    let Some(event) = repeated.cloned() else { return };
     let again = Event {
         event_id: EventId(event.event_id.0 | REPEATED_EVENT),
         seq: Seq(decision.state.seq.0 + 1),
@@ -338,14 +338,14 @@ fn never_end(before: Option<&ExecutionState>, decision: &mut Decision) {
 }
 
 fn forget_held(before: Option<&ExecutionState>, decision: &mut Decision) {
-    let mut found = false;
+    let mut was_held = false;
     for event in &mut decision.events {
         if let EventBody::NextEvaluated(next) = &mut event.body {
-            found |= next.held;
+            was_held |= next.held;
             next.held = false;
         }
     }
-    if let (true, Some(before)) = (found, before) {
+    if let (true, Some(before)) = (was_held, before) {
         let mut state = before.clone();
         decision.events.iter().for_each(|event| state.apply(event));
         decision.state = state;

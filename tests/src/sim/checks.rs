@@ -20,8 +20,8 @@ use crate::sim::simulation::Violation;
 pub(crate) type CheckResult = Result<(), Violation>;
 
 /// `Ok` if the invariant holds.
-pub(crate) fn check_promise(number: u32, holds: bool, message: impl FnOnce() -> String) -> CheckResult {
-    if holds {
+pub(crate) fn check_promise(number: u32, is_fulfilled: bool, message: impl FnOnce() -> String) -> CheckResult {
+    if is_fulfilled {
         return Ok(());
     }
     Err(Violation {
@@ -240,11 +240,11 @@ impl ExecutionChecks {
 
     pub(crate) fn unfinished(&self) -> String {
         let live = self.replayed.values().filter(|state| !state.is_ended());
-        let shown = live.map(|state| {
+        let descriptions = live.map(|state| {
             let runs: Vec<String> = state.runs.keys().map(ToString::to_string).collect();
             format!("{} at {} with {runs:?}", state.execution, state.seq)
         });
-        shown.collect::<Vec<_>>().join("; ")
+        descriptions.collect::<Vec<_>>().join("; ")
     }
 }
 

@@ -57,7 +57,7 @@ struct PipelineChecker {
     visits: BTreeMap<Name, u32>,
     /// The open visit, and its last attempt.
     open: Option<(Name, u32, u32)>,
-    answered: u32,
+    attempts_ended: u32,
     jumps: u32,
 }
 
@@ -196,15 +196,15 @@ impl LogChecker {
             return Ok(());
         };
         let generation = self.generation;
-        let known = self.runs.contains_key(&id);
+        let is_scheduled = self.runs.contains_key(&id);
         if let EventBody::StepScheduled(scheduled) = &event.body {
-            check_promise(19, !known, || format!("{id} was scheduled twice"))?;
+            check_promise(19, !is_scheduled, || format!("{id} was scheduled twice"))?;
             check_promise(35, id.run <= RUNS_MAX, || format!("{id} runs too often"))?;
             let run = self.runs.entry(id).or_default();
             run.is_final = scheduled.is_final;
             return Ok(());
         }
-        check_promise(19, known, || {
+        check_promise(19, is_scheduled, || {
             format!("{} of {id}, which was not scheduled", event.kind())
         })?;
         let is_loop = self.step(&id).is_some_and(|step| step.loop_.is_some());
@@ -299,11 +299,11 @@ impl LogChecker {
             }
             EventBody::TimerFired(fired) => {
                 let timer = self.timers.get_mut(&fired.timer);
-                let holds = timer.is_some_and(|(due, has_fired)| {
+                let is_fulfilled = timer.is_some_and(|(due, has_fired)| {
                     let is_first = !std::mem::replace(has_fired, true);
                     is_first && *due <= now
                 });
-                check_promise(34, holds, || {
+                check_promise(34, is_fulfilled, || {
                     format!("timer {} fired early, fired twice, or was not set", fired.timer)
                 })
             }
@@ -425,28 +425,28 @@ impl LogChecker {
 
 fn c07_causes_lie_before(event: &Event) -> CheckResult {
     let is_root = matches!(event.body, EventBody::ExecutionRequested(_));
-    let holds = match event.cause_seq {
+    let is_fulfilled = match event.cause_seq {
         None => is_root && event.seq == Seq(1),
         Some(cause) => !is_root && cause < event.seq && cause > Seq(0),
     };
-    check_promise(7, holds, || {
+    check_promise(7, is_fulfilled, || {
         format!("the cause of event {} is {:?}", event.seq, event.cause_seq)
     })
 }
 
 fn c18_arcs_fire_as_the_mode_says(step: &Step, next: &NextEvaluated) -> CheckResult {
-    let held = next.guards.iter().filter(|guard| **guard == Some(true)).count();
+    let matching = next.guards.iter().filter(|guard| **guard == Some(true)).count();
     let fired = next.selected.len();
     match step.next.mode {
         RouteMode::Exclusive => {
             let after = next.guards.iter().skip_while(|guard| **guard != Some(true)).skip(1);
-            let rest = after.filter(|guard| guard.is_some()).count();
-            check_promise(18, fired <= 1 && rest == 0, || {
+            let later_matches = after.filter(|guard| guard.is_some()).count();
+            check_promise(18, fired <= 1 && later_matches == 0, || {
                 format!("`{}` is exclusive, but took {fired} arcs", step.name)
             })
         }
-        RouteMode::Inclusive => check_promise(18, fired == held, || {
-            format!("`{}` took {fired} of {held} arcs", step.name)
+        RouteMode::Inclusive => check_promise(18, fired == matching, || {
+            format!("`{}` took {fired} of {matching} arcs", step.name)
         }),
     }
 }
@@ -454,40 +454,43 @@ fn c18_arcs_fire_as_the_mode_says(step: &Step, next: &NextEvaluated) -> CheckRes
 impl PipelineChecker {
     fn check_event(&mut self, step: &Step, label: &Name, event: &Event, generation: u32) -> CheckResult {
         let (visit, attempt) = (event.location.visit, event.location.attempt);
-        let place = || format!("`{}` task `{label}` visit {visit} attempt {attempt}", step.name);
+        let describe = || format!("`{}` task `{label}` visit {visit} attempt {attempt}", step.name);
         match &event.body {
             EventBody::TaskStarted(_) if attempt > 1 => {
-                let holds = self.open == Some((label.clone(), visit, attempt - 1)) && self.answered == attempt - 1;
-                check_promise(32, holds, || format!("{} follows {:?}", place(), self.open))?;
+                let is_fulfilled =
+                    self.open == Some((label.clone(), visit, attempt - 1)) && self.attempts_ended == attempt - 1;
+                check_promise(32, is_fulfilled, || format!("{} follows {:?}", describe(), self.open))?;
                 self.open = Some((label.clone(), visit, attempt));
             }
             EventBody::TaskStarted(_) => {
                 let first = step.tasks.first().map(|task| task.label.clone());
                 let expected = self.expects.clone().or(first.map(ExpectedNext::Task));
                 check_promise(33, expected == Some(ExpectedNext::Task(label.clone())), || {
-                    format!("{}, expected {expected:?}", place())
+                    format!("{}, expected {expected:?}", describe())
                 })?;
                 let visits = self.visits.entry(label.clone()).or_insert(0);
                 *visits += 1;
-                check_promise(33, *visits == visit, || format!("{} is entry {visits}", place()))?;
+                check_promise(33, *visits == visit, || format!("{} is entry {visits}", describe()))?;
                 self.open = Some((label.clone(), visit, 1));
-                self.answered = 0;
+                self.attempts_ended = 0;
             }
             EventBody::AttemptStarted(_) => {
                 let tried = self.open.clone().map_or(0, |(.., attempt)| attempt);
-                check_promise(32, attempt == self.answered + 1 && attempt >= tried, || {
-                    format!("{} started after {} results", place(), self.answered)
+                check_promise(32, attempt == self.attempts_ended + 1 && attempt >= tried, || {
+                    format!("{} started after {} results", describe(), self.attempts_ended)
                 })?;
                 // A retry of the execution allows one more attempt of a visit whose effect is unknown.
                 let bound = attempts_max(step, label) + generation - 1;
-                check_promise(32, attempt <= bound, || format!("{} is one attempt too many", place()))?;
+                check_promise(32, attempt <= bound, || {
+                    format!("{} is one attempt too many", describe())
+                })?;
                 self.open = Some((label.clone(), visit, attempt));
             }
             EventBody::AttemptDone(_) | EventBody::AttemptFailed(_) => {
-                check_promise(32, attempt == self.answered + 1, || {
-                    format!("{} has a result after {}", place(), self.answered)
+                check_promise(32, attempt == self.attempts_ended + 1, || {
+                    format!("{} has a result after {}", describe(), self.attempts_ended)
                 })?;
-                self.answered = attempt;
+                self.attempts_ended = attempt;
             }
             EventBody::TaskDone(ended) | EventBody::TaskFailed(ended) => {
                 let is_open = self
@@ -495,10 +498,10 @@ impl PipelineChecker {
                     .as_ref()
                     .is_some_and(|(open, at, _)| open == label && *at == visit);
                 check_promise(32, is_open, || {
-                    format!("{} ended while {:?} is open", place(), self.open)
+                    format!("{} ended while {:?} is open", describe(), self.open)
                 })?;
                 self.open = None;
-                self.answered = attempt;
+                self.attempts_ended = attempt;
                 let next = || {
                     let (index, _) = step.task(label.as_str())?;
                     step.tasks.get(index + 1).map(|task| task.label.clone())
@@ -511,7 +514,7 @@ impl PipelineChecker {
                 });
                 self.jumps += u32::from(ended.directive == Directive::Jump);
                 check_promise(35, self.jumps <= pipeline::JUMPS_MAX, || {
-                    format!("{} jumps too often", place())
+                    format!("{} jumps too often", describe())
                 })?;
             }
             _ => {}
