@@ -69,12 +69,17 @@ const ALLOWED_NAMES: &[AllowedName] = &[
         paths: &["crates/model/src/event/control.rs"],
         reason: "a field of the serialized event `playbook.switched`",
     },
+    AllowedName {
+        name: "word",
+        paths: &["crates/tools/src/sql/", "examples/tools/words/"],
+        reason: "a word of SQL, or of the text whose words the example counts",
+    },
 ];
 
 /// Declarations whose bindings are a pattern: the text of the first group that matched.
 const PATTERNS: &[&str] = &[
-    // `let`, also in conditions: up to its type, its value or its end.
-    r"\blet ([^=;]*?)(?::[^:]| = |;|$)",
+    // `let`, also in conditions; a name with a type matches `TYPED_NAME`.
+    r"\blet ([^=;]*)",
     r"\bfor ([^;]*?) in ",
     // Parameters of closures.
     r"\|([^|=;]+)\|",
@@ -82,8 +87,8 @@ const PATTERNS: &[&str] = &[
     r"^\s*([^=;]*?)(?: if .*)? => ",
 ];
 
-/// A parameter of a function or a field: a name, and the start of a type.
-const TYPED_NAME: &str = r"(?:^\s*|[(,] ?)(?:pub(?:\([a-z: ]+\))? )?(?:mut )?([a-z_][a-z0-9_]*): (?:&|\*|\[|\(|'|impl |dyn |fn\(|[A-Z]|bool\b|char\b|str\b|[iuf](?:8|16|32|64|128|size)\b)";
+/// A variable, a parameter or a field with a type: a name, and the start of the type.
+const TYPED_NAME: &str = r"(?:^\s*|[(,] ?|\blet )(?:pub(?:\([a-z: ]+\))? )?(?:mut )?([a-z_][a-z0-9_]*): (?:&|\*|\[|\(|'|impl |dyn |fn\(|[A-Z]|bool\b|char\b|str\b|[iuf](?:8|16|32|64|128|size)\b)";
 
 /// The names that a line of code declares.
 fn declared_names(line: &str, patterns: &[Regex], typed_name: &Regex) -> BTreeSet<String> {
@@ -125,12 +130,12 @@ fn push_binding(names: &mut Vec<String>, name: &mut String, before: char, is_pat
     name.clear();
 }
 
-/// Why a name is banned, if it is.
-fn replacement(name: &str) -> Option<(&'static str, &'static str)> {
+/// The banned name that a name is or contains, with the words to use.
+fn find_banned_name(name: &str) -> Option<(&'static str, &'static str)> {
     let plain = name.trim_start_matches('_');
-    let is_banned =
-        |word: &str| plain == word || (BANNED_PARTS.contains(&word) && plain.split('_').any(|part| part == word));
-    BANNED_NAMES.iter().find(|(word, _)| is_banned(word)).copied()
+    let contains = |banned: &str| BANNED_PARTS.contains(&banned) && plain.split('_').any(|part| part == banned);
+    let is_banned = |banned: &str| plain == banned || contains(banned);
+    BANNED_NAMES.iter().find(|(banned, _)| is_banned(banned)).copied()
 }
 
 fn is_allowed(file: &SourceFile, name: &str) -> bool {
@@ -150,10 +155,10 @@ fn find_banned_identifiers(files: &[SourceFile]) -> Vec<TidyFinding> {
     for file in files.iter().filter(|file| file.is_rust()) {
         for (index, line) in file.code_without_literals().lines().enumerate() {
             for name in declared_names(line, &patterns, &typed_name) {
-                let Some((word, instead)) = replacement(&name).filter(|_| !is_allowed(file, &name)) else {
+                let Some((banned, instead)) = find_banned_name(&name).filter(|_| !is_allowed(file, &name)) else {
                     continue;
                 };
-                let what = format!("`{name}`: `{word}` does not say what the value is; use {instead}");
+                let what = format!("`{name}`: `{banned}` does not say what the value is; use {instead}");
                 findings.push(file.finding(index + 1, what));
             }
         }
@@ -176,9 +181,8 @@ fn no_variable_or_field_has_a_banned_name() {
 fn every_allowed_name_is_in_use() {
     let files = crate::source_files::source_files();
     for allowed in ALLOWED_NAMES {
-        let field = format!("{}: ", allowed.name);
         for path in allowed.paths {
-            let is_used = |file: &SourceFile| file.path.starts_with(path) && file.text.contains(&field);
+            let is_used = |file: &SourceFile| file.path.starts_with(path) && file.text.contains(allowed.name);
             assert!(
                 files.iter().any(is_used),
                 "`{}` in {path}: {}",
