@@ -20,27 +20,11 @@ use results::{BodySource, BodyStore, DirBodyStore};
 use serde_json::{Value, json};
 use server::{GcOptions, collect_garbage};
 use store::{Commit, MemoryStore, Store};
+use tests::sim::SeededRandom;
 
 const DAY: i64 = 24 * 3600 * 1_000_000;
 const NOW: Time = Time(1_000 * DAY);
 const RETENTION_DAYS: i64 = 30;
-
-/// Random numbers from a seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-
-    fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-}
 
 /// A reference to the body with this number.
 #[derive(Debug, Clone)]
@@ -66,14 +50,14 @@ struct PlannedExecution {
 const BODIES: usize = 14;
 
 fn plan_executions(seed: u64, store: &dyn Store) -> Vec<PlannedExecution> {
-    let mut random = Random(seed);
-    let count = 2 + usize::try_from(random.below(7)).unwrap_or(0);
+    let mut random = SeededRandom::new(seed);
+    let count = 2 + random.index(7);
     let mut runs: Vec<PlannedExecution> = Vec::new();
     for n in 0..count {
-        let some = |random: &mut Random| usize::try_from(random.below(n.max(1) as u64)).unwrap_or(0);
+        let some = |random: &mut SeededRandom| random.index(n.max(1));
         let days = i64::try_from(random.below(70)).unwrap_or(0);
-        let parent = (n > 0 && random.chance(30)).then(|| some(&mut random));
-        let pins = if n > 0 && random.chance(30) {
+        let parent = (n > 0 && random.percent(30)).then(|| some(&mut random));
+        let pins = if n > 0 && random.percent(30) {
             vec![some(&mut random)]
         } else {
             Vec::new()
@@ -81,7 +65,7 @@ fn plan_executions(seed: u64, store: &dyn Store) -> Vec<PlannedExecution> {
         let references = (0..random.below(4)).map(|_| draw_reference(&mut random)).collect();
         runs.push(PlannedExecution {
             id: ExecutionId(store.ids(1).0),
-            ended_at: random.chance(75).then(|| Time(NOW.0 - days * DAY)),
+            ended_at: random.percent(75).then(|| Time(NOW.0 - days * DAY)),
             parent,
             pinned_executions: pins,
             references,
@@ -90,7 +74,7 @@ fn plan_executions(seed: u64, store: &dyn Store) -> Vec<PlannedExecution> {
     runs
 }
 
-fn draw_reference(random: &mut Random) -> LoggedReference {
+fn draw_reference(random: &mut SeededRandom) -> LoggedReference {
     let scopes = [
         BodyScope::Step,
         BodyScope::Execution,
@@ -98,19 +82,19 @@ fn draw_reference(random: &mut Random) -> LoggedReference {
         BodyScope::Workflow,
         BodyScope::Permanent,
     ];
-    let scope = scopes[usize::try_from(random.below(5)).unwrap_or(0)];
+    let scope = *random.pick(&scopes);
     let expires_at = match random.below(6) {
         0 => Some(Time(NOW.0 - DAY)),
         1 => Some(Time(NOW.0 + DAY)),
         _ => None,
     };
     LoggedReference {
-        body: usize::try_from(random.below(BODIES as u64)).unwrap_or(0),
+        body: random.index(BODIES),
         scope,
         expires_at,
-        is_routed: random.chance(50),
-        is_released: random.chance(10),
-        in_ctx: scope != BodyScope::Permanent && random.chance(30),
+        is_routed: random.percent(50),
+        is_released: random.percent(10),
+        in_ctx: scope != BodyScope::Permanent && random.percent(30),
     }
 }
 

@@ -52,7 +52,7 @@ fn print_findings(bug: Bug, options: &SimulateArgs) -> ExitCode {
     let mut catching_seeds = 0;
     for seed in options.first_seed..options.first_seed + options.seeds {
         if let Some(violation) = simulate(seed, Some(bug)).violation {
-            let is_expected = bug.broken_checks().contains(&violation.number);
+            let is_expected = bug.violated_invariants().contains(&violation.number);
             catching_seeds += u64::from(is_expected);
             let _ = writeln!(std::io::stdout(), "seed {seed}: {violation:?}");
         }

@@ -92,7 +92,7 @@ impl Nemesis {
             let _ = process.try_wait();
             process.restart();
         }
-        self.log_entry("calm");
+        self.log_entry("all faults are healed");
         (self.cluster, self.fault_log)
     }
 

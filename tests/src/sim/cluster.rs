@@ -103,8 +103,8 @@ impl SimCluster<'_> {
         let other = (server + 1) % self.servers.len();
         let transport = Arc::new(SimTransport {
             worker: name.clone(),
-            home: self.servers[server].server.transport(),
-            other: self.servers[other].server.transport(),
+            own_server: self.servers[server].server.transport(),
+            other_server: self.servers[other].server.transport(),
             faults: Mutex::new(None),
             state: watch::Sender::new(WorkerState::Running),
             observer: self.observer.clone(),
