@@ -103,9 +103,9 @@ impl RawCommits {
 
     async fn commit(&mut self) -> anyhow::Result<()> {
         let body = "x".repeat(ROW_BYTES);
-        let begin = now();
+        let start = now();
         self.client.execute(&self.insert, &[&body]).await?;
-        self.times.push(begin.elapsed().as_secs_f64() * 1e3);
+        self.times.push(start.elapsed().as_secs_f64() * 1e3);
         Ok(())
     }
 }
@@ -118,11 +118,11 @@ async fn measure_chain(cluster: &BenchCluster, location: &str, scale: Scale) -> 
         for _ in 0..RAW_COMMITS {
             raw.commit().await?;
         }
-        let begin = now();
+        let start = now();
         let id = cluster.submit(&path, &json!({})).await?;
         cluster.follow_run(&id, 0).await?;
         if round >= WARM_UP {
-            times.push(begin.elapsed().as_secs_f64() * 1e3 / 20.0);
+            times.push(start.elapsed().as_secs_f64() * 1e3 / 20.0);
         }
     }
     Ok(Figure {
@@ -141,11 +141,11 @@ async fn measure_burst(cluster: &BenchCluster, scale: Scale) -> anyhow::Result<F
     let count = scale.scaled(200);
     let mut best = 0.0_f64;
     for _ in 0..5 {
-        let begin = now();
+        let start = now();
         let nothing = json!({});
         let ids = try_join_all((0..count).map(|_| cluster.submit(&path, &nothing))).await?;
         cluster.wait_for_all(&ids).await?;
-        best = best.max(f64::from(count) / begin.elapsed().as_secs_f64());
+        best = best.max(f64::from(count) / start.elapsed().as_secs_f64());
     }
     Ok(Figure {
         workload: format!("cluster: {count} executions of 3 steps at once, best of 5"),
@@ -160,12 +160,12 @@ async fn measure_loops(cluster: &BenchCluster, scale: Scale) -> anyhow::Result<V
     let path = cluster.register(&loop_over("{kind: noop}")).await?;
     let mut figures = Vec::new();
     for total in [1_000, 1_000, 100_000].map(|total| scale.scaled(total)) {
-        let begin = now();
+        let start = now();
         let id = cluster.submit(&path, &json!({"n": total})).await?;
         cluster.wait_for_run(&id).await?;
         figures.push(Figure {
             workload: format!("cluster: parallel loop of {total} over two workers"),
-            value: f64::from(total) / begin.elapsed().as_secs_f64(),
+            value: f64::from(total) / start.elapsed().as_secs_f64(),
             unit: "/s",
             target: "at least 6 000",
             raw_limit: None,
@@ -218,11 +218,11 @@ async fn measure_latency(cluster: &BenchCluster, scale: Scale) -> anyhow::Result
 /// Events per second through the whole engine, next to raw inserts of the same rows.
 async fn measure_append(cluster: &BenchCluster, scale: Scale) -> anyhow::Result<Vec<Figure>> {
     let path = cluster.register(&loop_over("{kind: noop}")).await?;
-    let begin = now();
+    let start = now();
     let total = scale.scaled(50_000);
     let id = cluster.submit(&path, &json!({"n": total})).await?;
     cluster.wait_for_run(&id).await?;
-    let took = begin.elapsed().as_secs_f64();
+    let took = start.elapsed().as_secs_f64();
     let status: Value = cluster.client.get(&format!("/api/executions/{id}/status")).await?;
     let events = status["seq"].as_f64().unwrap_or(0.0);
     let client = connect(cluster.database()).await?;
@@ -236,7 +236,7 @@ async fn measure_append(cluster: &BenchCluster, scale: Scale) -> anyhow::Result<
     let insert = client
         .prepare("INSERT INTO raw_log SELECT 1, * FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::text[])")
         .await?;
-    let begin = now();
+    let start = now();
     for batch in rows.chunks(64) {
         let first: Vec<i64> = batch.iter().map(|row| row.get(0)).collect();
         let last: Vec<i64> = batch.iter().map(|row| row.get(1)).collect();
@@ -244,7 +244,7 @@ async fn measure_append(cluster: &BenchCluster, scale: Scale) -> anyhow::Result<
         let bodies: Vec<String> = batch.iter().map(|row| row.get(3)).collect();
         client.execute(&insert, &[&first, &last, &types, &bodies]).await?;
     }
-    let packed = events / begin.elapsed().as_secs_f64();
+    let packed = events / start.elapsed().as_secs_f64();
     client
         .batch_execute(
             "CREATE TABLE raw_event (execution_id bigint, seq bigint, body text, PRIMARY KEY (execution_id, seq))",
@@ -254,14 +254,14 @@ async fn measure_append(cluster: &BenchCluster, scale: Scale) -> anyhow::Result<
         .prepare("INSERT INTO raw_event SELECT 1, * FROM unnest($1::bigint[], $2::text[])")
         .await?;
     let body = "x".repeat(300);
-    let begin = now();
+    let start = now();
     let count = i64::from(scale.scaled(100_000));
     for from in (0..count).step_by(1_000) {
         let seqs: Vec<i64> = (from..count.min(from + 1_000)).collect();
         let bodies = vec![body.as_str(); seqs.len()];
         client.execute(&insert, &[&seqs, &bodies]).await?;
     }
-    let single = count as f64 / begin.elapsed().as_secs_f64();
+    let single = count as f64 / start.elapsed().as_secs_f64();
     let figure = |work: &str, raw| Figure {
         workload: format!("cluster: events appended, next to {work}"),
         value: events / took,

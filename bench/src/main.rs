@@ -38,10 +38,10 @@ fn main() -> anyhow::Result<()> {
     if is_trial && !json {
         println!("trial: a hundredth of the work, to check that every benchmark runs; the figures mean nothing");
     }
-    let apart = ["--distributed", "--results", "--transfer"];
-    let is_embedded = is_trial || !apart.map(has_flag).contains(&true);
+    let separate = ["--distributed", "--results", "--transfer"];
+    let is_embedded = is_trial || !separate.map(has_flag).contains(&true);
     let mut figures = Vec::new();
-    let mut take = |measured: Vec<figure::Figure>| {
+    let mut record = |measured: Vec<figure::Figure>| {
         if !json {
             for figure in &measured {
                 println!("{figure}");
@@ -51,17 +51,17 @@ fn main() -> anyhow::Result<()> {
     };
     for workload in workloads::ALL.iter().filter(|_| is_embedded) {
         if selected.is_empty() || selected.iter().any(|argument| workload.name.contains(argument)) {
-            take((workload.measure)(&runtime, scale)?);
+            record((workload.measure)(&runtime, scale)?);
         }
     }
     if is_trial || has_flag("--distributed") {
-        take(runtime.block_on(distributed::measure(&selected, scale))?);
+        record(runtime.block_on(distributed::measure(&selected, scale))?);
     }
     if is_trial || has_flag("--results") {
-        take(runtime.block_on(results::measure(scale))?);
+        record(runtime.block_on(results::measure(scale))?);
     }
     if is_trial || has_flag("--transfer") {
-        take(runtime.block_on(transfer::measure(scale))?);
+        record(runtime.block_on(transfer::measure(scale))?);
     }
     if json {
         println!("{}", serde_json::to_string_pretty(&figure::report(&figures))?);

@@ -26,9 +26,9 @@ pub(crate) fn measure_one_row_commit(bytes: usize) -> anyhow::Result<Duration> {
     let mut insert = db.prepare("INSERT INTO log (body) VALUES (?1)")?;
     let mut times = Vec::new();
     for _ in 0..COMMITS {
-        let begin = now();
+        let start = now();
         insert.execute([&body])?;
-        times.push(begin.elapsed());
+        times.push(start.elapsed());
     }
     Ok(median(times))
 }
@@ -37,7 +37,7 @@ pub(crate) fn measure_one_row_commit(bytes: usize) -> anyhow::Result<Duration> {
 pub(crate) fn measure_batched_rows(rows: &[String], batch: usize) -> anyhow::Result<f64> {
     let dir = tempfile::tempdir()?;
     let mut db = open_database(dir.path())?;
-    let begin = now();
+    let start = now();
     for chunk in rows.chunks(batch) {
         let transaction = db.transaction()?;
         {
@@ -48,7 +48,7 @@ pub(crate) fn measure_batched_rows(rows: &[String], batch: usize) -> anyhow::Res
         }
         transaction.commit()?;
     }
-    Ok(rows.len() as f64 / begin.elapsed().as_secs_f64())
+    Ok(rows.len() as f64 / start.elapsed().as_secs_f64())
 }
 
 #[expect(clippy::disallowed_methods, reason = "benchmarks read the clock")]

@@ -12,14 +12,14 @@ pub(crate) fn measure_fold_rate(events: &[Event]) -> anyhow::Result<f64> {
         .collect();
     let execution = events.first().map(|event| event.execution_id);
     let execution = execution.ok_or_else(|| anyhow::anyhow!("cannot replay an empty log"))?;
-    let begin = now();
+    let start = now();
     let mut state = None;
     for (seq, packed) in &rows {
         for event in model::event::unpack(execution, *seq, &packed.body)? {
             state = engine::fold(state, &event);
         }
     }
-    let elapsed = begin.elapsed().as_secs_f64();
+    let elapsed = start.elapsed().as_secs_f64();
     anyhow::ensure!(
         state.is_some_and(|state| state.is_ended()),
         "the replay did not reach the end of the log"

@@ -46,8 +46,8 @@ fn random_bytes(count: usize, number: u32) -> Bytes {
         state ^= state << 17;
         state.to_le_bytes()
     };
-    let words = std::iter::repeat_with(next).take(count / 8);
-    words.flatten().collect()
+    let blocks = std::iter::repeat_with(next).take(count / 8);
+    blocks.flatten().collect()
 }
 
 fn open_stores(dir: &TempDir, s3: Option<&S3Server>) -> anyhow::Result<StoreRouter> {
@@ -95,16 +95,16 @@ async fn measure_large(parts: u32) -> anyhow::Result<Vec<Figure>> {
     for number in 0..parts {
         let part = random_bytes(8 * MIB, number);
         // Alternates, so that both use the disk in the same state.
-        let begin = now();
+        let start = now();
         copy_part(&part, &dir.path().join(format!("raw-{number}")))?;
-        raw += begin.elapsed();
-        let begin = now();
+        raw += start.elapsed();
+        let start = now();
         stored.push(
             bodies
                 .put_with(BodySource::Bytes(part), &storage_options(StoreKind::Auto))
                 .await?,
         );
-        with_noetl += begin.elapsed();
+        with_noetl += start.elapsed();
     }
     let put = Figure {
         workload: "results: 1 GB in 8 MiB parts into the local store".to_owned(),
@@ -115,13 +115,13 @@ async fn measure_large(parts: u32) -> anyhow::Result<Vec<Figure>> {
     };
     let (mut with_noetl, mut raw) = (Duration::ZERO, Duration::ZERO);
     for (number, stored) in stored.iter().enumerate() {
-        let begin = now();
+        let start = now();
         let part = std::fs::read(dir.path().join(format!("raw-{number}")))?;
         anyhow::ensure!(results::sha256(&part) == stored.sha256);
-        raw += begin.elapsed();
-        let begin = now();
+        raw += start.elapsed();
+        let start = now();
         bodies.get(&reference_to(stored)).await?;
-        with_noetl += begin.elapsed();
+        with_noetl += start.elapsed();
     }
     let get = Figure {
         workload: "results: 1 GB in 8 MiB parts out of the local store".to_owned(),
@@ -137,14 +137,14 @@ async fn measure_small(count: u32) -> anyhow::Result<Figure> {
     let dir = TempDir::new_in(".")?;
     let local = open_stores(&dir, None)?;
     let parts: Vec<Bytes> = (0..count).map(|number| random_bytes(SMALL_BYTES, number)).collect();
-    let begin = now();
+    let start = now();
     let alone = count.min(500);
     for (number, body) in parts.iter().take(alone as usize).enumerate() {
         copy_part(body, &dir.path().join(format!("raw-{number}")))?;
     }
-    let raw = f64::from(alone) / begin.elapsed().as_secs_f64();
-    let begin = now();
-    let hands = (0..CONCURRENT_MAX).map(|client| {
+    let raw = f64::from(alone) / start.elapsed().as_secs_f64();
+    let start = now();
+    let clients = (0..CONCURRENT_MAX).map(|client| {
         let (local, parts) = (&local, &parts);
         async move {
             for body in parts.iter().skip(client).step_by(CONCURRENT_MAX) {
@@ -154,10 +154,10 @@ async fn measure_small(count: u32) -> anyhow::Result<Figure> {
             Ok::<_, anyhow::Error>(())
         }
     });
-    try_join_all(hands).await?;
+    try_join_all(clients).await?;
     Ok(Figure {
         workload: "results: 64 KiB bodies into the local store, 32 at once".to_owned(),
-        value: f64::from(count) / begin.elapsed().as_secs_f64(),
+        value: f64::from(count) / start.elapsed().as_secs_f64(),
         unit: "/s",
         target: "at least 3 000; raw: one at a time, hashed, written and flushed",
         raw_limit: Some(raw),
@@ -182,20 +182,20 @@ async fn measure_bucket(objects: u32) -> anyhow::Result<Vec<Figure>> {
     for number in 0..objects {
         let body = random_bytes(4 * MIB, number);
         let path = object_store::path::Path::from(format!("raw/{number}"));
-        let begin = now();
+        let start = now();
         client.put(&path, body.clone().into()).await?;
-        took[0] += begin.elapsed();
-        let begin = now();
+        took[0] += start.elapsed();
+        let start = now();
         let stored = bodies
             .put_with(BodySource::Bytes(body), &storage_options(StoreKind::S3))
             .await?;
-        took[1] += begin.elapsed();
-        let begin = now();
+        took[1] += start.elapsed();
+        let start = now();
         client.get(&path).await?.bytes().await?;
-        took[2] += begin.elapsed();
-        let begin = now();
+        took[2] += start.elapsed();
+        let start = now();
         bodies.get(&reference_to(&stored)).await?;
-        took[3] += begin.elapsed();
+        took[3] += start.elapsed();
     }
     let [raw_put, put, raw_get, get] = took.map(|took| megabytes_per_second(total, took));
     let figure = |work: &str, value, raw| Figure {

@@ -9,6 +9,7 @@ use model::raw::RawJson;
 use model::status::RunStatus;
 use server::{Server, SubmitRequest};
 use tempfile::TempDir;
+use tests::stack::server_config;
 use tokio_util::sync::CancellationToken;
 
 /// A running stack.
@@ -26,19 +27,7 @@ impl BenchStack {
         let dir = tempfile::tempdir()?;
         let store = Arc::new(store::SqliteStore::open(dir.path())?);
         let bodies: Arc<dyn results::BodyStore> = Arc::new(results::DirBodyStore::open(&dir.path().join("bodies"))?);
-        let config = server::Config {
-            store: store.clone(),
-            bodies: bodies.clone(),
-            limits: engine::ExecutionLimits::default(),
-            playbooks: language::playbook::SharedPlaybooks::default(),
-            playbook_dir: None,
-            bus: None,
-            may_adopt: false,
-            keychain: server::KeychainConfig::default(),
-            retention: None,
-            cluster_secret: None,
-        };
-        let server = Server::start(config)?;
+        let server = Server::start(server_config(store.clone(), bodies.clone()))?;
         let stop = CancellationToken::new();
         let worker = worker::Worker::new(worker_config(dir.path(), bodies)?, server.transport());
         let worker = tokio::spawn(worker.run(stop.clone()));

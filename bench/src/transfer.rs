@@ -62,7 +62,7 @@ pub(crate) async fn measure(scale: Scale) -> anyhow::Result<Vec<Figure>> {
             raw_in,
         ),
     ] {
-        let begin = now();
+        let start = now();
         let moved_rows = run_transfer(&tools, dir.path(), source, target).await?;
         anyhow::ensure!(
             moved_rows == u64::from(rows),
@@ -70,7 +70,7 @@ pub(crate) async fn measure(scale: Scale) -> anyhow::Result<Vec<Figure>> {
         );
         figures.push(Figure {
             workload: format!("transfer of {rows} rows: {work}"),
-            value: f64::from(rows) / begin.elapsed().as_secs_f64(),
+            value: f64::from(rows) / start.elapsed().as_secs_f64(),
             unit: "/s",
             target: "",
             raw_limit: Some(raw),
@@ -121,17 +121,17 @@ async fn connect(database: &TestDatabase) -> anyhow::Result<Client> {
 
 /// Rows per second of raw `COPY` from and to the server.
 async fn measure_raw_copy(from: &Client, to: &Client, rows: u32) -> anyhow::Result<(f64, f64)> {
-    let begin = now();
+    let start = now();
     let pieces: Vec<bytes::Bytes> = from.copy_out("COPY big TO STDOUT").await?.try_collect().await?;
-    let out = f64::from(rows) / begin.elapsed().as_secs_f64();
-    let begin = now();
+    let out = f64::from(rows) / start.elapsed().as_secs_f64();
+    let start = now();
     let sink = to.copy_in("COPY raw FROM STDIN").await?;
     let mut sink = std::pin::pin!(sink);
     for part in pieces.chunks(1_000) {
         sink.send(bytes::Bytes::from(part.concat())).await?;
     }
     sink.as_mut().finish().await?;
-    Ok((out, f64::from(rows) / begin.elapsed().as_secs_f64()))
+    Ok((out, f64::from(rows) / start.elapsed().as_secs_f64()))
 }
 
 async fn run_transfer(tools: &Registry, dir: &Path, source: Value, target: Value) -> anyhow::Result<u64> {

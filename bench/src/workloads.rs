@@ -85,9 +85,9 @@ fn measure_chain(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>>
         let before = stack.database_bytes()?;
         let mut times = Vec::new();
         for _ in 0..rounds {
-            let begin = now();
+            let start = now();
             stack.run_playbook(&text, None).await?;
-            times.push(begin.elapsed().as_secs_f64() * 1e3 / 20.0);
+            times.push(start.elapsed().as_secs_f64() * 1e3 / 20.0);
         }
         let bytes = (stack.database_bytes()? - before) as f64 / (f64::from(rounds) * 20.0);
         stack.stop().await?;
@@ -118,7 +118,7 @@ fn measure_burst(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>>
         let text = chain_of(3);
         stack.run_playbook(&text, None).await?;
         let mut watch = stack.server.subscribe_commits();
-        let begin = now();
+        let start = now();
         let ids = try_join_all((0..count).map(|_| stack.submit(&text, None))).await?;
         let mut left: HashSet<_> = ids.into_iter().collect();
         while !left.is_empty() {
@@ -142,7 +142,7 @@ fn measure_burst(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>>
                 }
             }
         }
-        let rate = f64::from(count) / begin.elapsed().as_secs_f64();
+        let rate = f64::from(count) / start.elapsed().as_secs_f64();
         stack.stop().await?;
         anyhow::Ok(rate)
     })?;
@@ -167,11 +167,11 @@ fn measure_loops(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>>
                 .run_playbook(&text, Some(RawJson::from_serializable(&json!({"n": 10}))))
                 .await?;
             let before = stack.database_bytes()?;
-            let begin = now();
+            let start = now();
             let id = stack
                 .run_playbook(&text, Some(RawJson::from_serializable(&json!({"n": n}))))
                 .await?;
-            let seconds = begin.elapsed().as_secs_f64();
+            let seconds = start.elapsed().as_secs_f64();
             let bytes = (stack.database_bytes()? - before) as f64 / f64::from(n);
             let events = stack.store.events(id, Seq(0), usize::MAX).await?;
             let fold = replay::measure_fold_rate(&events)?;
@@ -228,11 +228,11 @@ fn measure_python_loop(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Fi
         stack
             .run_playbook(&text, Some(RawJson::from_serializable(&json!({"n": 50}))))
             .await?;
-        let begin = now();
+        let start = now();
         stack
             .run_playbook(&text, Some(RawJson::from_serializable(&json!({"n": n}))))
             .await?;
-        let rate = f64::from(n) / begin.elapsed().as_secs_f64();
+        let rate = f64::from(n) / start.elapsed().as_secs_f64();
         stack.stop().await?;
         anyhow::Ok(rate)
     })?;
@@ -260,9 +260,9 @@ fn measure_tool_overhead(runtime: &Runtime, scale: Scale) -> anyhow::Result<Figu
         let mut times = [Vec::new(), Vec::new()];
         for round in 0..=rounds {
             for (text, times) in [&noop, &python].into_iter().zip(&mut times) {
-                let begin = now();
+                let start = now();
                 stack.run_playbook(text, None).await?;
-                let each = begin.elapsed().as_secs_f64() * 1e3 / STEPS as f64;
+                let each = start.elapsed().as_secs_f64() * 1e3 / STEPS as f64;
                 // The first round starts the interpreter.
                 if round > 0 {
                     times.push(each);
@@ -289,13 +289,13 @@ fn measure_submit(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>
         stack.run_playbook(&text, None).await?;
         let mut times = Vec::new();
         for _ in 0..scale.scaled(100) {
-            let begin = stack.store.now();
+            let start = stack.store.now();
             let id = stack.run_playbook(&text, None).await?;
             let events = stack.store.events(id, Seq(0), usize::MAX).await?;
             let started = events.iter().find(|event| event.kind() == EventKind::TaskStarted);
             let started = started.ok_or_else(|| anyhow::anyhow!("no task started"))?;
             anyhow::ensure!(matches!(started.body, EventBody::TaskStarted(_)));
-            times.push(started.timestamp.since(begin));
+            times.push(started.timestamp.since(start));
         }
         stack.stop().await?;
         anyhow::Ok(median(times))
@@ -319,11 +319,11 @@ fn measure_append(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>
         stack
             .run_playbook(&text, Some(RawJson::from_serializable(&json!({"n": 10}))))
             .await?;
-        let begin = now();
+        let start = now();
         let id = stack
             .run_playbook(&text, Some(RawJson::from_serializable(&json!({"n": n}))))
             .await?;
-        let seconds = begin.elapsed().as_secs_f64();
+        let seconds = start.elapsed().as_secs_f64();
         let events = stack.store.events(id, Seq(0), usize::MAX).await?;
         stack.stop().await?;
         let single: Vec<String> = events.iter().map(|event| event.to_json().to_string()).collect();

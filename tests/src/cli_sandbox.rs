@@ -34,8 +34,8 @@ pub struct RunningCommand {
 /// Path of the binary under test: in the directory of the running program, or its parent for a test.
 pub fn noetl_path() -> PathBuf {
     let test = std::env::current_exe().expect("the path of the test executable is known");
-    let beside = test.ancestors().skip(1).take(2);
-    let binary = beside.map(|folder| folder.join("noetl")).find(|file| file.is_file());
+    let folders = test.ancestors().skip(1).take(2);
+    let binary = folders.map(|folder| folder.join("noetl")).find(|file| file.is_file());
     binary.unwrap_or_else(|| {
         panic!(
             "`noetl` not found in the directory of `{}`: build it with `cargo build -p noetl`",
@@ -104,16 +104,16 @@ impl CliSandbox {
 
     /// Runs a command that must exit with 0, and parses the JSON it prints.
     pub fn run_json(&self, args: &[&str]) -> Value {
-        let said = self.run(args);
-        assert_eq!(said.code, Some(0), "{args:?}: {said:?}");
-        said.json()
+        let output = self.run(args);
+        assert_eq!(output.code, Some(0), "{args:?}: {output:?}");
+        output.json()
     }
 
     /// The event log of a run, as `noetl events` prints it.
     pub fn events(&self, id: &str) -> Vec<Value> {
-        let said = self.run(&["events", id, "-o", "ndjson"]);
-        assert_eq!(said.code, Some(0), "{said:?}");
-        let lines = said.stdout.lines().map(serde_json::from_str);
+        let output = self.run(&["events", id, "-o", "ndjson"]);
+        assert_eq!(output.code, Some(0), "{output:?}");
+        let lines = output.stdout.lines().map(serde_json::from_str);
         lines.collect::<Result<_, _>>().expect("every line is JSON")
     }
 
@@ -188,9 +188,9 @@ impl RunningCommand {
 
     /// Waits until the process exits; returns the exit code and the remaining output.
     pub fn finish(mut self) -> (Option<i32>, Vec<String>) {
-        let rest = self.lines.by_ref().map_while(Result::ok).collect();
+        let remaining_lines = self.lines.by_ref().map_while(Result::ok).collect();
         let status = self.child.wait().expect("the process exits");
-        (status.code(), rest)
+        (status.code(), remaining_lines)
     }
 
     /// The exit code, if the process has exited.

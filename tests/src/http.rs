@@ -44,16 +44,16 @@ impl ReceivedRequest {
 }
 
 impl FakeHttpServer {
-    /// Starts a server; `answer` gets each request and the number of requests before it.
+    /// Starts a server; `reply` gets each request and the number of requests before it.
     pub fn start(reply: impl Fn(&ReceivedRequest, usize) -> JsonReply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a local port is free");
         let address = listener.local_addr().expect("a bound socket has an address");
         let requests = Arc::new(Mutex::new(Vec::new()));
-        let (recorded, answer) = (requests.clone(), Arc::new(reply));
+        let (recorded, reply) = (requests.clone(), Arc::new(reply));
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (recorded, answer) = (recorded.clone(), answer.clone());
-                thread::spawn(move || serve_connection(stream, &recorded, &*answer));
+                let (recorded, reply) = (recorded.clone(), reply.clone());
+                thread::spawn(move || serve_connection(stream, &recorded, &*reply));
             }
         });
         Self { address, requests }
@@ -99,8 +99,8 @@ fn serve_connection(
 
 fn read_request(input: &mut BufReader<TcpStream>) -> Option<ReceivedRequest> {
     let first = read_line(input)?;
-    let mut words = first.split(' ');
-    let (method, target) = (words.next()?, words.next()?);
+    let mut fields = first.split(' ');
+    let (method, target) = (fields.next()?, fields.next()?);
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let pairs = pairs.map(|(key, value)| (key.to_owned(), value.to_owned()));

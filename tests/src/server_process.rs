@@ -28,7 +28,7 @@ impl ServerProcess {
     /// Starts a server on this store.
     pub fn on_store(sandbox: &CliSandbox, store: &str, args: &[&str]) -> Self {
         let serve = ["serve", "--store", store];
-        let (child, mut stderr) = spawn_server(sandbox, &[&serve[..], args].concat());
+        let (child, mut stderr) = spawn_process(sandbox, &[&serve[..], args].concat());
         let ready = wait_for_line(&mut stderr, "listening on");
         let url = ready.split_whitespace().nth(2).expect("the line contains a URL");
         Self {
@@ -40,10 +40,10 @@ impl ServerProcess {
 
     /// A sandbox whose context is this server.
     pub fn with_context(sandbox: &CliSandbox, args: &[&str]) -> Self {
-        let served = Self::start(sandbox, args);
-        let added = sandbox.run(&["context", "add", "here", "--server", &served.url]);
+        let server = Self::start(sandbox, args);
+        let added = sandbox.run(&["context", "add", "here", "--server", &server.url]);
         assert_eq!(added.code, Some(0), "{added:?}");
-        served
+        server
     }
 
     /// Kills the server and restarts it on the same port and store.
@@ -72,7 +72,7 @@ impl Drop for ServerProcess {
 }
 
 /// Starts a process and reads its standard error.
-pub fn spawn_server(sandbox: &CliSandbox, args: &[&str]) -> (Child, BufReader<ChildStderr>) {
+pub fn spawn_process(sandbox: &CliSandbox, args: &[&str]) -> (Child, BufReader<ChildStderr>) {
     let mut command = sandbox.command(args);
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the binary starts");

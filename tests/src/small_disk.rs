@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::cli_sandbox::CliSandbox;
 
-/// Mounts a small disk as `kept`, reports it, and keeps it until its standard input is closed.
+/// Mounts a small disk as `kept`, prints a line, and exits when its standard input is closed.
 const MOUNT_SCRIPT: &str = "mkdir -p kept && mount -t tmpfs -o size=16m tmpfs kept && echo mounted && read line";
 /// Makes `kept` read-only, then runs a program.
 const READ_ONLY_SCRIPT: &str = r#"mount --bind kept kept && mount -o remount,bind,ro kept && exec "$@""#;
@@ -19,13 +19,13 @@ const CHANGE_DIR_SCRIPT: &str = r#"cd "$0" && exec "$@""#;
 /// # Panics
 /// Panics if this machine does not allow mounts.
 pub fn require_mounts() {
-    let mut try_it = Command::new("unshare");
-    try_it.args(["-rm", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]);
-    let tried = try_it.output();
-    let tried = tried.expect("`unshare` is missing: install util-linux");
-    let text = String::from_utf8_lossy(&tried.stderr);
+    let mut mount = Command::new("unshare");
+    mount.args(["-rm", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]);
+    let output = mount.output();
+    let output = output.expect("`unshare` is missing: install util-linux");
+    let text = String::from_utf8_lossy(&output.stderr);
     assert!(
-        tried.status.success(),
+        output.status.success(),
         "tests of a full disk need a tmpfs in a mount namespace, which this machine does not allow: {text}"
     );
 }
@@ -51,7 +51,7 @@ fn append_program(mut command: Command, sandbox: &CliSandbox, args: &[&str]) -> 
 
 /// A small disk, mounted as `kept` for the commands that are started on it.
 pub struct SmallDisk {
-    /// The process that holds the mount.
+    /// The process whose namespace has the mount.
     mount_process: Child,
     folder: PathBuf,
 }
@@ -68,9 +68,9 @@ impl SmallDisk {
         command.current_dir(folder);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut mount_process = command.spawn().expect("`unshare` starts");
-        let stderr = mount_process.stdout.take().expect("its output is piped");
+        let stdout = mount_process.stdout.take().expect("its output is piped");
         let mut line = String::new();
-        let read = BufReader::new(stderr).read_line(&mut line);
+        let read = BufReader::new(stdout).read_line(&mut line);
         read.expect("its output can be read");
         assert_eq!(line, "mounted\n", "cannot mount the disk");
         let folder = folder.to_owned();
@@ -80,16 +80,16 @@ impl SmallDisk {
     /// A command of the sandbox whose `kept` is this disk.
     pub fn command(&self, sandbox: &CliSandbox, args: &[&str]) -> Command {
         let mut command = Command::new("nsenter");
-        let keeper = self.mount_process.id().to_string();
-        command.args(["-t", &keeper, "-U", "-m", "--preserve-credentials"]);
+        let process_id = self.mount_process.id().to_string();
+        command.args(["-t", &process_id, "-U", "-m", "--preserve-credentials"]);
         command.args(["sh", "-c", CHANGE_DIR_SCRIPT]).arg(&self.folder);
         append_program(command, sandbox, args)
     }
 
     /// Path of a file of the disk for the test process.
     pub fn path(&self, name: &str) -> PathBuf {
-        let kept = self.folder.join("kept");
-        let inside = kept.strip_prefix("/").unwrap_or(&kept);
+        let mount_point = self.folder.join("kept");
+        let inside = mount_point.strip_prefix("/").unwrap_or(&mount_point);
         let root = PathBuf::from(format!("/proc/{}/root", self.mount_process.id()));
         root.join(inside).join(name)
     }

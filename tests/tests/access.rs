@@ -570,7 +570,7 @@ fn peak_kib(id: u32) -> Option<u64> {
 }
 
 #[test]
-fn a_loop_over_two_hundred_megabytes_does_not_hold_them() {
+fn a_loop_over_two_hundred_megabytes_does_not_buffer_them() {
     let sandbox = CliSandbox::new();
     sandbox.write("large.yaml", LARGE);
     let url = format!("url={}", serve_large());

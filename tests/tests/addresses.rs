@@ -38,21 +38,21 @@ fn read_address(sandbox: &CliSandbox, extra_args: &[&str]) -> Value {
 }
 
 fn check_addresses(sandbox: &CliSandbox) {
-    let found = |extra_args: &[&str]| read_address(sandbox, extra_args);
+    let read = |extra_args: &[&str]| read_address(sandbox, extra_args);
     let pages = json!([[0, 1, 1, 0, 2, 2], [1, 1, 1]]);
-    assert_eq!(found(&["last"]), json!({"all": pages}));
-    assert_eq!(found(&["last/read"]), pages);
-    assert_eq!(found(&["last", "read"]), pages);
-    assert_eq!(found(&["last/read#0"]), pages[0]);
-    assert_eq!(found(&["last/read#0/fetch"]), pages[0]);
-    assert_eq!(found(&["last/read/fetch"]), pages[1]);
-    let second = found(&["last/read#0", "--page", "2"]);
+    assert_eq!(read(&["last"]), json!({"all": pages}));
+    assert_eq!(read(&["last/read"]), pages);
+    assert_eq!(read(&["last", "read"]), pages);
+    assert_eq!(read(&["last/read#0"]), pages[0]);
+    assert_eq!(read(&["last/read#0/fetch"]), pages[0]);
+    assert_eq!(read(&["last/read/fetch"]), pages[1]);
+    let second = read(&["last/read#0", "--page", "2"]);
     assert_eq!(second["items"], json!([0, 2, 2]));
-    let first_try = found(&["last/read", "--iteration", "0", "--page", "2", "--attempt", "1"]);
+    let first_try = read(&["last/read", "--iteration", "0", "--page", "2", "--attempt", "1"]);
     assert_eq!(first_try["items"], json!([0, 2, 1]));
-    assert_eq!(found(&["last/end", "--task", "total"])["all"], pages);
-    assert_eq!(found(&["last/read#0", "--path", "[3]"]), json!(0));
-    let listed = found(&["last/read#0/fetch", "--list"]);
+    assert_eq!(read(&["last/end", "--task", "total"])["all"], pages);
+    assert_eq!(read(&["last/read#0", "--path", "[3]"]), json!(0));
+    let listed = read(&["last/read#0/fetch", "--list"]);
     let listed: Vec<&Value> = listed.as_array().expect("a list").iter().collect();
     let of = |key: &str| listed.iter().map(|entry| entry[key].clone()).collect::<Vec<_>>();
     assert_eq!(of("page"), [json!(1), json!(2), Value::Null]);
@@ -92,7 +92,7 @@ workflow:
 "#;
 
 #[test]
-fn a_task_of_a_loop_is_found_by_its_latest_result_or_else_its_latest_failure() {
+fn the_address_of_a_task_of_a_loop_is_its_latest_result_or_else_its_latest_failure() {
     let sandbox = CliSandbox::new();
     sandbox.write("ends.yaml", LOOP_TASKS);
     sandbox.run_json(&["run", "ends.yaml", "-o", "json"]);
@@ -158,9 +158,9 @@ fn serve(sandbox: &CliSandbox) -> (ServeCommand, String) {
 async fn get(url: &str, params: &[(&str, &str)]) -> Value {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let request = reqwest::Client::new().get(url).query(params);
-    let answer = request.send().await.expect("the server responds");
-    assert!(answer.status().is_success(), "{url} {params:?}: {answer:?}");
-    let bytes = answer.bytes().await.expect("a complete response");
+    let response = request.send().await.expect("the server responds");
+    assert!(response.status().is_success(), "{url} {params:?}: {response:?}");
+    let bytes = response.bytes().await.expect("a complete response");
     serde_json::from_slice(&bytes).expect("JSON")
 }
 

@@ -74,29 +74,29 @@ fn event_line(event: &Value) -> Option<String> {
     if kind.starts_with("command.") || kind == "loop.iteration.scheduled" {
         return None;
     }
-    let mut words = vec![kind.to_owned()];
-    let mut place = event["step"].as_str().unwrap_or_default().to_owned();
+    let mut parts = vec![kind.to_owned()];
+    let mut location = event["step"].as_str().unwrap_or_default().to_owned();
     if let Some(index) = event["iteration"].as_u64() {
-        place.extend(["#", &index.to_string()]);
+        location.extend(["#", &index.to_string()]);
     }
     if let Some(task) = event["task_label"].as_str() {
-        place.extend(["/", task]);
+        location.extend(["/", task]);
     }
     if let Some(attempt) = event["attempt"].as_u64().filter(|attempt| *attempt > 1) {
-        place.extend(["@", &attempt.to_string()]);
+        location.extend(["@", &attempt.to_string()]);
     }
-    words.push(place);
+    parts.push(location);
     let outcome = &event["payload"]["outcome"];
     if let Some(status) = outcome["http"]["status"].as_u64() {
-        words.push(format!("http={status}"));
+        parts.push(format!("http={status}"));
     }
     let payload = event["payload"].as_object().expect("a payload is a map");
     for key in COMPARED {
         let value = payload.get(key).filter(|_| kind != "playbook.execution.requested");
-        words.extend(value.map(|value| format!("{key}={value}")));
+        parts.extend(value.map(|value| format!("{key}={value}")));
     }
-    words.retain(|word| !word.is_empty());
-    Some(words.join(" "))
+    parts.retain(|part| !part.is_empty());
+    Some(parts.join(" "))
 }
 
 #[test]
@@ -115,13 +115,13 @@ fn the_appendix_pages_retries_stores_and_leaves_the_expected_log() {
         "three pages, and two attempts with a busy response"
     );
     let lines: Vec<String> = sandbox.events("last").iter().filter_map(event_line).collect();
-    let found = lines.join("\n") + "\n";
+    let actual = lines.join("\n") + "\n";
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/appendix.txt");
     if accepts() {
-        fs::write(&golden, &found).expect("the expected log can be written");
+        fs::write(&golden, &actual).expect("the expected log can be written");
     }
     let expected = fs::read_to_string(golden).unwrap_or_default();
-    assert_eq!(found, expected);
+    assert_eq!(actual, expected);
 }
 
 #[test]

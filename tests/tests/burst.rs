@@ -55,11 +55,11 @@ struct BurstFixture {
 }
 
 impl BurstFixture {
-    async fn new(served: ServerProcess) -> Self {
+    async fn new(server: ServerProcess) -> Self {
         // Another test of this process may have installed it before.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let burst = Self {
-            server: served,
+            server,
             client: reqwest::Client::new(),
         };
         let playbook = json!({"path": "burst", "content": PLAYBOOK});
@@ -116,8 +116,8 @@ impl BurstFixture {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_burst_of_runs_leaves_no_memory_behind() {
     let sandbox = CliSandbox::new();
-    let served = ServerProcess::start(&sandbox, &[]);
-    BurstFixture::new(served).await.check_memory_returned().await;
+    let server = ServerProcess::start(&sandbox, &[]);
+    BurstFixture::new(server).await.check_memory_returned().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -125,6 +125,6 @@ async fn a_burst_of_runs_leaves_no_memory_behind_on_postgres() {
     let database = peers::PostgresServer::shared().fresh_database();
     let sandbox = CliSandbox::new();
     let args = ["--listen", "127.0.0.1:0", "--local-slots", "8"];
-    let served = ServerProcess::on_store(&sandbox, &database.url(), &args);
-    BurstFixture::new(served).await.check_memory_returned().await;
+    let server = ServerProcess::on_store(&sandbox, &database.url(), &args);
+    BurstFixture::new(server).await.check_memory_returned().await;
 }

@@ -298,7 +298,7 @@ fn a_timeout_exits_with_7_and_the_run_continues() {
 }
 
 #[test]
-fn a_killed_run_is_shown_as_such_and_resumed() {
+fn a_killed_run_is_displayed_as_such_and_resumed() {
     let sandbox = sandbox();
     let (run, id) = start_waiting(&sandbox);
     run.kill();

@@ -1,4 +1,4 @@
-//! Garbage collection of bodies: for any combination of runs, scopes, lifetimes and reruns, bodies in use are kept, and
+//! Garbage collection of bodies: for any combination of runs, scopes, lifetimes and reruns, bodies in use are retained, and
 //! expired ones are deleted.
 
 use std::collections::BTreeSet;
@@ -20,27 +20,11 @@ use results::{BodySource, BodyStore, DirBodyStore};
 use serde_json::{Value, json};
 use server::{GcOptions, collect_garbage};
 use store::{Commit, MemoryStore, Store};
+use tests::sim::SeededRandom;
 
 const DAY: i64 = 24 * 3600 * 1_000_000;
 const NOW: Time = Time(1_000 * DAY);
 const RETENTION_DAYS: i64 = 30;
-
-/// Random numbers from a seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-
-    fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-}
 
 /// A reference to the body with this number.
 #[derive(Debug, Clone)]
@@ -66,31 +50,31 @@ struct PlannedExecution {
 const BODIES: usize = 14;
 
 fn plan_executions(seed: u64, store: &dyn Store) -> Vec<PlannedExecution> {
-    let mut random = Random(seed);
-    let count = 2 + usize::try_from(random.below(7)).unwrap_or(0);
+    let mut random = SeededRandom::new(seed);
+    let count = 2 + random.index(7);
     let mut runs: Vec<PlannedExecution> = Vec::new();
     for n in 0..count {
-        let some = |random: &mut Random| usize::try_from(random.below(n.max(1) as u64)).unwrap_or(0);
+        let some = |random: &mut SeededRandom| random.index(n.max(1));
         let days = i64::try_from(random.below(70)).unwrap_or(0);
-        let parent = (n > 0 && random.chance(30)).then(|| some(&mut random));
-        let pins = if n > 0 && random.chance(30) {
+        let parent = (n > 0 && random.percent(30)).then(|| some(&mut random));
+        let pins = if n > 0 && random.percent(30) {
             vec![some(&mut random)]
         } else {
             Vec::new()
         };
-        let holds = (0..random.below(4)).map(|_| draw_reference(&mut random)).collect();
+        let references = (0..random.below(4)).map(|_| draw_reference(&mut random)).collect();
         runs.push(PlannedExecution {
             id: ExecutionId(store.ids(1).0),
-            ended_at: random.chance(75).then(|| Time(NOW.0 - days * DAY)),
+            ended_at: random.percent(75).then(|| Time(NOW.0 - days * DAY)),
             parent,
             pinned_executions: pins,
-            references: holds,
+            references,
         });
     }
     runs
 }
 
-fn draw_reference(random: &mut Random) -> LoggedReference {
+fn draw_reference(random: &mut SeededRandom) -> LoggedReference {
     let scopes = [
         BodyScope::Step,
         BodyScope::Execution,
@@ -98,31 +82,31 @@ fn draw_reference(random: &mut Random) -> LoggedReference {
         BodyScope::Workflow,
         BodyScope::Permanent,
     ];
-    let scope = scopes[usize::try_from(random.below(5)).unwrap_or(0)];
+    let scope = *random.pick(&scopes);
     let expires_at = match random.below(6) {
         0 => Some(Time(NOW.0 - DAY)),
         1 => Some(Time(NOW.0 + DAY)),
         _ => None,
     };
     LoggedReference {
-        body: usize::try_from(random.below(BODIES as u64)).unwrap_or(0),
+        body: random.index(BODIES),
         scope,
         expires_at,
-        is_routed: random.chance(50),
-        is_released: random.chance(10),
-        in_ctx: scope != BodyScope::Permanent && random.chance(30),
+        is_routed: random.percent(50),
+        is_released: random.percent(10),
+        in_ctx: scope != BodyScope::Permanent && random.percent(30),
     }
 }
 
-/// Bodies that must be kept, computed directly from the documented rules.
+/// Bodies that must be retained, computed directly from the documented rules.
 fn needed_bodies(runs: &[PlannedExecution]) -> BTreeSet<usize> {
-    let is_kept = |run: &PlannedExecution| run.ended_at.is_none_or(|end| NOW.0 < end.0 + RETENTION_DAYS * DAY);
+    let is_retained = |run: &PlannedExecution| run.ended_at.is_none_or(|end| NOW.0 < end.0 + RETENTION_DAYS * DAY);
     let root = |run: &PlannedExecution| {
         let mut run = run;
         while let Some(parent) = run.parent {
             run = &runs[parent];
         }
-        is_kept(run)
+        is_retained(run)
     };
     let mut needed = BTreeSet::new();
     for (n, run) in runs.iter().enumerate() {
@@ -130,7 +114,7 @@ fn needed_bodies(runs: &[PlannedExecution]) -> BTreeSet<usize> {
             .iter()
             .filter(|other| other.pinned_executions.contains(&n))
             .collect();
-        let lives = is_kept(run) || pinning.iter().any(|other| is_kept(other));
+        let lives = is_retained(run) || pinning.iter().any(|other| is_retained(other));
         let tree_lives = lives || root(run) || pinning.iter().any(|other| root(other));
         for reference in &run.references {
             let is_over = reference.expires_at.is_some_and(|time| time <= NOW) || reference.is_released;
@@ -155,11 +139,11 @@ fn body_text(body: usize) -> Bytes {
 fn reference_json(run: &PlannedExecution, n: usize, logged: &LoggedReference) -> Value {
     let uri = format!("noetl://execution/{}/step/s{n}/task/t/run/1.1/attempt/1", run.id);
     let short = json!({"store": "file", "key": uri, "size": 8, "checksum": results::sha256(&body_text(logged.body))});
-    let mut found =
+    let mut reference =
         ResultRef::from_map(short.as_object().expect("the value is a map")).expect("the value refers to a body");
-    found.scope = logged.scope;
-    found.expires_at = logged.expires_at;
-    serde_json::to_value(found).expect("the value can be serialized")
+    reference.scope = logged.scope;
+    reference.expires_at = logged.expires_at;
+    serde_json::to_value(reference).expect("the value can be serialized")
 }
 
 fn execution_log(run: &PlannedExecution, runs: &[PlannedExecution]) -> Vec<(EventLocation, EventBody)> {
@@ -332,7 +316,7 @@ async fn remaining_bodies(bodies: &DirBodyStore) -> BTreeSet<usize> {
         .collect()
 }
 
-/// Generates runs, writes them as `told` changes them, and collects; returns the expected and the remaining bodies.
+/// Generates runs, writes them after `alter` changed them, and collects; returns the expected and the remaining bodies.
 async fn collect_planned(seed: u64, alter: impl Fn(&mut Vec<PlannedExecution>)) -> (BTreeSet<usize>, BTreeSet<usize>) {
     let store = MemoryStore::new(Arc::new(|| NOW));
     let runs = plan_executions(seed, &store);
@@ -408,19 +392,19 @@ async fn a_collector_that_misses_a_reference_is_detected() {
         is_loss_detected(without_ctx).await,
         "the seeds do not test references in ctx"
     );
-    let all_over = |runs: &mut Vec<PlannedExecution>| {
+    let all_ended = |runs: &mut Vec<PlannedExecution>| {
         for run in runs.iter_mut() {
             run.ended_at = Some(Time(0));
         }
     };
     assert!(
-        is_loss_detected(all_over).await,
+        is_loss_detected(all_ended).await,
         "the seeds do not test unfinished runs"
     );
 }
 
 #[tokio::test]
-async fn a_young_body_stays_although_no_log_names_it_yet() {
+async fn a_young_body_is_retained_although_no_log_refers_to_it_yet() {
     let store = MemoryStore::new(Arc::new(|| NOW));
     let dir = tempfile::tempdir().expect("a temporary directory can be created");
     let bodies = DirBodyStore::open(dir.path()).expect("the store can be opened");

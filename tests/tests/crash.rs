@@ -27,8 +27,8 @@ workflow:
           kind: python
           input: {n: "{{ iter.n }}", key: "{{ idempotency_key }}"}
           code: |
-            with open("witness", "a") as witness:
-                witness.write(key + "\n")
+            with open("effects", "a") as effects:
+                effects.write(key + "\n")
             result = n * 2
           spec:
             policy:
@@ -40,8 +40,8 @@ workflow:
           kind: python
           input: {n: "{{ iter.n }}", doubled: "{{ double.data }}", key: "{{ idempotency_key }}"}
           code: |
-            with open("witness", "a") as witness:
-                witness.write(key + "\n")
+            with open("effects", "a") as effects:
+                effects.write(key + "\n")
             assert doubled == 2 * n
             result = doubled
     next: {arcs: [{step: all_at_once, when: "{{ event.name == 'loop.done' }}"}]}
@@ -52,8 +52,8 @@ workflow:
           kind: python
           input: {n: "{{ iter.n }}", attempt: "{{ _attempt }}", key: "{{ idempotency_key }}"}
           code: |
-            with open("witness", "a") as witness:
-                witness.write(key + "\n")
+            with open("effects", "a") as effects:
+                effects.write(key + "\n")
             if n % 3 == 0 and attempt < 3:
                 raise ConnectionError("not yet")
             result = n * n
@@ -73,8 +73,8 @@ workflow:
             squares: "{{ all_at_once.data }}"
             key: "{{ idempotency_key }}"
           code: |
-            with open("witness", "a") as witness:
-                witness.write(key + "\n")
+            with open("effects", "a") as effects:
+                effects.write(key + "\n")
             result = [sum(doubled), sum(squares)]
       - report:
           kind: noop
@@ -110,9 +110,9 @@ fn kill_after_tasks(sandbox: &CliSandbox, verb: &[&str], tasks: usize) -> bool {
     while effect_lines(sandbox).len() < tasks && running.exit_code().is_none() {
         std::thread::yield_now();
     }
-    let is_going_on = running.exit_code().is_none();
+    let is_running = running.exit_code().is_none();
     running.kill();
-    is_going_on
+    is_running
 }
 
 /// Reads the log from the store.
@@ -134,7 +134,7 @@ fn read_log(sandbox: &CliSandbox) -> Vec<Event> {
 }
 
 fn effect_lines(sandbox: &CliSandbox) -> Vec<String> {
-    sandbox.read("witness").lines().map(str::to_owned).collect()
+    sandbox.read("effects").lines().map(str::to_owned).collect()
 }
 
 /// Keys of the tasks that the log records as done.
@@ -155,20 +155,20 @@ fn run_with_kills(seed: u64) -> u64 {
             0 => &["run", "crash.yaml"],
             _ => &["resume", "last"],
         };
-        let was_going_on = if dice.roll(2) == 0 {
+        let was_killed = if dice.roll(2) == 0 {
             kill_after_events(&sandbox, verb, last + 1 + dice.roll(24))
         } else {
             let more = usize::try_from(1 + dice.roll(6)).unwrap_or(1);
             kill_after_tasks(&sandbox, verb, effect_lines(&sandbox).len() + more)
         };
-        let (log, begun) = (read_log(&sandbox), effect_lines(&sandbox).len());
+        let (log, effect_count) = (read_log(&sandbox), effect_lines(&sandbox).len());
         last = log.last().map_or(0, |event| event.seq.0);
-        let (finished, at) = (finished_tasks(&log), begun);
-        if !was_going_on || log.iter().any(|event| event.kind() == EventKind::PlaybookFinished) {
+        let finished = finished_tasks(&log);
+        if !was_killed || log.iter().any(|event| event.kind() == EventKind::PlaybookFinished) {
             break;
         }
         kills += 1;
-        check_no_late_effects(&sandbox, seed, kill, &finished, at);
+        check_no_late_effects(&sandbox, seed, kill, &finished, effect_count);
     }
     let ended = sandbox.run(&["show", "last", "-o", "json"]).json()["status"] == "COMPLETED";
     if !ended {
@@ -190,17 +190,17 @@ fn run_with_kills(seed: u64) -> u64 {
 }
 
 /// Waits until the tools of the killed run have exited too, and checks that they repeated no recorded task.
-fn check_no_late_effects(sandbox: &CliSandbox, seed: u64, kill: u64, finished: &BTreeSet<String>, at: usize) {
+fn check_no_late_effects(sandbox: &CliSandbox, seed: u64, kill: u64, finished: &BTreeSet<String>, effect_count: usize) {
     assert!(
         sandbox.wait_for_no_processes(),
         "seed {seed}, kill {kill}: a process is still running"
     );
     let later = effect_lines(sandbox);
     assert!(
-        later.len() >= at,
-        "seed {seed}, kill {kill}: entries of the witness disappeared"
+        later.len() >= effect_count,
+        "seed {seed}, kill {kill}: recorded effects disappeared"
     );
-    check_no_repeats(finished, &later[at..], seed);
+    check_no_repeats(finished, &later[effect_count..], seed);
 }
 
 fn check_no_repeats(done: &BTreeSet<String>, later: &[String], seed: u64) {

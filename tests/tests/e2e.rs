@@ -114,7 +114,7 @@ async fn work_of_a_killed_worker_is_offered_again_and_work_of_a_live_one_is_not(
     assert_eq!(wait_for_end(&client, first).await, RunStatus::Completed);
     assert_eq!(wait_for_end(&client, second).await, RunStatus::Completed);
 
-    let (lost, kept) = (read_log(&store, first).await, read_log(&store, second).await);
+    let (lost, intact) = (read_log(&store, first).await, read_log(&store, second).await);
     let expired = lost
         .iter()
         .find(|event| matches!(event.body, EventBody::CommandExpired(_)));
@@ -123,7 +123,7 @@ async fn work_of_a_killed_worker_is_offered_again_and_work_of_a_live_one_is_not(
     assert!(again <= REOFFER_WAIT, "reassigned after {again:?}");
     assert_eq!(claim_events(&lost).len(), 2, "the command was claimed again once");
     assert_eq!(
-        claim_events(&kept).len(),
+        claim_events(&intact).len(),
         1,
         "a healthy worker keeps a task that takes longer than a claim without heartbeats lasts"
     );

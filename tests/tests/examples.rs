@@ -46,7 +46,7 @@ fn every_example_has_a_test_here() {
         "transfer",
     ];
     let entries = std::fs::read_dir(examples_dir()).expect("the examples exist");
-    let found: BTreeSet<String> = entries
+    let folders: BTreeSet<String> = entries
         .filter(|entry| {
             entry
                 .as_ref()
@@ -54,7 +54,7 @@ fn every_example_has_a_test_here() {
         })
         .filter_map(|entry| Some(entry.ok()?.path().file_stem()?.to_string_lossy().into_owned()))
         .collect();
-    assert_eq!(found, tested.map(str::to_owned).into_iter().collect());
+    assert_eq!(folders, tested.map(str::to_owned).into_iter().collect());
 }
 
 #[test]
@@ -74,8 +74,8 @@ fn etl_postgres_loads_twice_and_counts_once() {
 
 #[test]
 fn every_example_is_valid() {
-    let said = sandbox().run(&["validate", "examples"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
+    let output = sandbox().run(&["validate", "examples"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_transfer_carries_the_same_rows_twice_without_doubling_them() {
 }
 
 #[test]
-fn children_answer_their_parent() {
+fn children_return_results_to_their_parent() {
     let sandbox = sandbox();
     assert_eq!(
         run_result(&sandbox, "children", &[]),
@@ -163,7 +163,7 @@ fn clinic_reply(request: &ReceivedRequest, before: usize) -> JsonReply {
 }
 
 #[test]
-fn pagination_reads_every_page_and_gets_over_a_busy_answer() {
+fn pagination_reads_every_page_and_retries_a_busy_response() {
     let http = FakeHttpServer::start(clinic_reply);
     let url = format!("api_url={}", http.url());
     let expected = json!({"endpoints": [
@@ -178,15 +178,15 @@ fn pagination_reads_every_page_and_gets_over_a_busy_answer() {
 }
 
 #[test]
-fn quantum_sweeps_its_angles_and_keeps_the_shots_outside_the_log() {
+fn quantum_sweeps_its_angles_and_stores_the_shots_outside_the_log() {
     let sandbox = sandbox();
     let result = run_result(&sandbox, "quantum", &[]);
     assert_eq!(result["shots"], 200_000);
     let best = result["best"].as_f64().expect("the value is an angle");
     assert!((best - std::f64::consts::PI).abs() < 0.001, "{result}");
     let chances: Vec<f64> = serde_json::from_value(result["chances"].clone()).expect("the values are numbers");
-    for (found, expected) in chances.iter().zip([0.0, 0.15, 0.5, 0.85, 1.0]) {
-        assert!((found - expected).abs() < 0.03, "{chances:?}");
+    for (chance, expected) in chances.iter().zip([0.0, 0.15, 0.5, 0.85, 1.0]) {
+        assert!((chance - expected).abs() < 0.03, "{chances:?}");
     }
     let events = sandbox.events("last");
     let of = |kind: &str, task: &str| {

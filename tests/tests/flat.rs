@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::json;
 use tests::cli_sandbox::CliSandbox;
 use tests::http::FakeHttpServer;
-use tests::server_process::{ServerProcess, spawn_server, wait_for_line};
+use tests::server_process::{ServerProcess, spawn_process, wait_for_line};
 
 const PLAYBOOK: &str = r#"
 apiVersion: noetl.io/v2
@@ -66,13 +66,13 @@ fn two_gigabytes_pass_through_flat_memory_and_leave_a_small_log() {
     });
     let sandbox = CliSandbox::new();
     sandbox.write("flat.yaml", PLAYBOOK);
-    let served = ServerProcess::with_context(&sandbox, &["--local-slots", "0"]);
-    let (mut worker, mut stderr) = spawn_server(&sandbox, &["worker", "--server", &served.url]);
+    let server = ServerProcess::with_context(&sandbox, &["--local-slots", "0"]);
+    let (mut worker, mut stderr) = spawn_process(&sandbox, &["worker", "--server", &server.url]);
     wait_for_line(&mut stderr, "started worker");
-    let idle = peak_bytes(served.id());
+    let idle = peak_bytes(server.id());
     let api = format!("api={}", api.url());
     let result = sandbox.run_json(&["run", "flat.yaml", "--set", &api]);
-    let grown = peak_bytes(served.id()) - idle;
+    let grown = peak_bytes(server.id()) - idle;
     let peak = peak_bytes(worker.id());
     worker.kill().expect("the worker can be killed");
     worker.wait().expect("the worker has exited");
@@ -80,7 +80,7 @@ fn two_gigabytes_pass_through_flat_memory_and_leave_a_small_log() {
     assert_eq!(result, json!({"rows": rows, "sum": rows * (rows - 1) / 2}));
     assert!(grown < 64_000_000, "the server grew by {grown} bytes");
     assert!(peak < 256_000_000, "the worker used {peak} bytes");
-    drop(served);
+    drop(server);
     let store = rusqlite::Connection::open(sandbox.path("kept/noetl.db")).expect("the store can be opened");
     let sum = "SELECT sum(length(payload)) FROM event WHERE iteration IS NOT NULL";
     let bytes: i64 = store.query_row(sum, [], |row| row.get(0)).expect("a sum");

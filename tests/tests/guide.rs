@@ -32,10 +32,10 @@ fn free_port() -> String {
 }
 
 /// A free port whose digits contain none of these.
-fn free_port_without(shown: &[&str]) -> String {
+fn free_port_without(documented: &[&str]) -> String {
     loop {
         let port = free_port();
-        if !shown.iter().any(|digits| port.contains(digits)) {
+        if !documented.iter().any(|digits| port.contains(digits)) {
             return port;
         }
     }
@@ -77,8 +77,8 @@ fn run_cluster_pages(pages: &[PathBuf]) -> Output {
 /// Runs a page of the tutorial on free ports.
 fn run_tutorial_page(text: &str) -> Output {
     let dir = tempfile::tempdir().expect("a temporary directory can be created");
-    let text = TUTORIAL_PORTS.iter().fold(text.to_owned(), |text, shown| {
-        text.replace(shown, &free_port_without(&TUTORIAL_PORTS))
+    let text = TUTORIAL_PORTS.iter().fold(text.to_owned(), |text, port| {
+        text.replace(port, &free_port_without(&TUTORIAL_PORTS))
     });
     guide_script(&[write_page(dir.path(), &text)])
         .output()

@@ -14,7 +14,7 @@ use store::contract::{FinishedLoop, LOOP_APPEND_ITERATIONS, finish_loop, log_row
 use tests::cli_sandbox::CliSandbox;
 use tests::server_process::ServerProcess;
 
-/// What a server may hold that runs a million iterations: a list of their numbers alone would take half of it.
+/// Maximum memory of a server that runs a million iterations: a list of their numbers alone would take half of it.
 const MEMORY_MAX: u64 = 128_000_000;
 
 const PLAYBOOK: &str = r#"
@@ -117,19 +117,19 @@ fn a_million_iterations_over_a_range_survive_a_kill_in_bounded_memory() {
     let count = 1_000_000;
     let sandbox = CliSandbox::new();
     sandbox.write("million.yaml", MILLION);
-    let served = ServerProcess::with_context(&sandbox, &[]);
-    let begun = sandbox.run_json(&["run", "million.yaml", "--detach", "-o", "json"]);
-    let id = begun["execution_id"].as_str().expect("a run has an id");
+    let server = ServerProcess::with_context(&sandbox, &[]);
+    let run = sandbox.run_json(&["run", "million.yaml", "--detach", "-o", "json"]);
+    let id = run["execution_id"].as_str().expect("a run has an id");
     let started = wait_for_event(&sandbox, id, 0, "loop.started");
     let rule = json!({"start": 0, "stop": count, "step": 1});
     assert_eq!(started["payload"]["range"], rule);
     assert_eq!(started["payload"]["collection"], Value::Null);
     wait_for_event(&sandbox, id, count * ITERATION_EVENTS * 2 / 5, "task.done");
-    let peak = peak_bytes(served.id());
+    let peak = peak_bytes(server.id());
     assert!(peak < MEMORY_MAX, "the first server had {peak} bytes");
-    let served = served.restart(&sandbox);
+    let server = server.restart(&sandbox);
     wait_for_event(&sandbox, id, count * ITERATION_EVENTS, "playbook.finished");
-    let peak = peak_bytes(served.id());
+    let peak = peak_bytes(server.id());
     assert!(peak < MEMORY_MAX, "the second server had {peak} bytes");
     let stats = json!({"total": count, "succeeded": count, "failed": 0});
     assert_eq!(sandbox.run_json(&["result", id]), stats);
@@ -217,8 +217,8 @@ impl ReadingFixture {
             },
             ..ResultAddress::for_step("each".into())
         };
-        let found = self.reader.find(self.finished.execution, &address).await;
-        let Some(LocatedResult::Value(value)) = found.expect("the result is read") else {
+        let result = self.reader.find(self.finished.execution, &address).await;
+        let Some(LocatedResult::Value(value)) = result.expect("the result is read") else {
             panic!("iteration {index} has no result");
         };
         assert_eq!(value, json!(index));
@@ -233,9 +233,9 @@ impl ReadingFixture {
             },
             ..ResultAddress::for_step("each".into())
         };
-        let found = self.reader.find(self.finished.execution, &address).await;
-        let found = found.expect("the result is read");
-        let value = found.map(|found| match found {
+        let result = self.reader.find(self.finished.execution, &address).await;
+        let result = result.expect("the result is read");
+        let value = result.map(|result| match result {
             LocatedResult::Value(value) => value,
             other => panic!("a result is inline: {other:?}"),
         });
@@ -249,7 +249,7 @@ impl ReadingFixture {
         log_rows_read(self.finished.execution) - before
     }
 
-    /// Reads all results; answers their text.
+    /// Reads all results; returns their text.
     async fn read_all(&self) -> Vec<u8> {
         let mut pieces = self.result_chunks().await;
         let mut text = Vec::new();
@@ -283,8 +283,8 @@ impl ReadingFixture {
             started: self.finished.started,
             done: self.finished.done,
         };
-        let found = LocatedResult::Loop(self.finished.execution, pointer);
-        self.reader.stream(found).await.expect("the results are read")
+        let result = LocatedResult::Loop(self.finished.execution, pointer);
+        self.reader.stream(result).await.expect("the results are read")
     }
 }
 

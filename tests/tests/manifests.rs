@@ -18,10 +18,9 @@ use model::playbook::{Directive, FailureMode, LoopMode};
 use model::raw::RawJson;
 use serde_json::json;
 use server::Server;
-use server::api::{AccessMode, ApiConfig, BoundListener};
 use store::{Commit, Snapshot, SqliteStore, Store};
 use tests::cli_sandbox::CliSandbox;
-use tokio_util::sync::CancellationToken;
+use tests::stack::{LocalApi, server_config};
 
 const PARTS: u64 = 100_000;
 /// Padding of each part; all parts together have more than 50 MB.
@@ -154,12 +153,12 @@ async fn write_pages(writer: &mut LogWriter) -> String {
         is_result: true,
         ends_pipeline: true,
     };
-    let place = EventLocation { page: None, ..at(1) };
-    let reference = rule.to_reference(writer.execution, &place, 0, None);
+    let location = EventLocation { page: None, ..at(1) };
+    let reference = rule.to_reference(writer.execution, &location, 0, None);
     let uri = reference.uri.clone();
     let result_ref = Box::new(reference);
     let body = EventBody::ManifestUpdated(ResultStored { result_ref });
-    writer.write(vec![(place, body)]).await;
+    writer.write(vec![(location, body)]).await;
     uri
 }
 
@@ -179,20 +178,20 @@ async fn write_iterations(writer: &mut LogWriter) {
         reused: None,
         more: false,
     };
-    let begin = vec![
+    let first_events = vec![
         step_scheduled("looped"),
         (at(), EventBody::LoopStarted(Box::new(started))),
     ];
-    writer.write(begin).await;
+    writer.write(first_events).await;
     let all: Vec<u64> = (0..PARTS).step_by(2).chain((1..PARTS).step_by(2)).collect();
     for some in all.chunks(500) {
-        let place = |index: u64| EventLocation {
+        let location = |index: u64| EventLocation {
             task: Some("part".into()),
             visit: 1,
             attempt: 1,
             ..at().with_iteration(Some(index))
         };
-        let bodies = some.iter().map(|index| part_event(place(*index), *index));
+        let bodies = some.iter().map(|index| part_event(location(*index), *index));
         writer.write(bodies.collect()).await;
     }
     let stats = LoopStats {
@@ -231,18 +230,18 @@ impl OrderChecker {
         self.buffer.extend_from_slice(chunk);
         let mark = b"{\"n\":";
         let mut from = 0;
-        while let Some(place) = find_bytes(&self.buffer[from..], mark) {
-            let number = &self.buffer[from + place + mark.len()..];
+        while let Some(position) = find_bytes(&self.buffer[from..], mark) {
+            let number = &self.buffer[from + position + mark.len()..];
             let Some(end) = number.iter().position(|byte| !byte.is_ascii_digit()) else {
                 break;
             };
             let number: u64 = std::str::from_utf8(&number[..end]).unwrap().parse().unwrap();
             assert_eq!(number, first + self.next_number);
             self.next_number += 1;
-            from += place + mark.len() + end;
+            from += position + mark.len() + end;
         }
-        let keep = self.buffer.len().saturating_sub(mark.len() + 20).max(from);
-        self.buffer.drain(..keep);
+        let end_of_checked = self.buffer.len().saturating_sub(mark.len() + 20).max(from);
+        self.buffer.drain(..end_of_checked);
     }
 }
 
@@ -250,32 +249,11 @@ fn find_bytes(text: &[u8], mark: &[u8]) -> Option<usize> {
     text.windows(mark.len()).position(|window| window == mark)
 }
 
-async fn start_server(dir: &std::path::Path, store: Arc<SqliteStore>) -> (String, CancellationToken) {
-    let server = Server::start(server::Config {
-        store,
-        bodies: Arc::new(results::DirBodyStore::open(&dir.join("bodies")).unwrap()),
-        limits: engine::ExecutionLimits::default(),
-        playbooks: language::playbook::SharedPlaybooks::default(),
-        playbook_dir: None,
-        bus: None,
-        may_adopt: false,
-        cluster_secret: None,
-        keychain: server::KeychainConfig::default(),
-        retention: None,
-    })
-    .unwrap();
-    let listening = BoundListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listening.address());
-    let config = ApiConfig {
-        access: AccessMode::Open,
-        is_loopback: true,
-        hosts: Vec::new(),
-        cluster_secret: None,
-        logs: Arc::new(results::FileLogs::open(dir.join("logs")).unwrap()),
-    };
-    let stop = CancellationToken::new();
-    tokio::spawn(listening.serve(server, config, None, stop.clone()));
-    (url, stop)
+async fn start_server(dir: &std::path::Path, store: Arc<SqliteStore>) -> LocalApi {
+    let bodies = results::DirBodyStore::open(&dir.join("bodies")).unwrap();
+    let server = Server::start(server_config(store, Arc::new(bodies))).unwrap();
+    let logs = results::FileLogs::open(dir.join("logs")).unwrap();
+    LocalApi::start(server, logs).await
 }
 
 async fn check_response(url: &str, first: u64) {
@@ -321,7 +299,8 @@ async fn a_hundred_thousand_parts_are_read_in_constant_memory() {
     let uri = write_pages(&mut writer).await;
     write_iterations(&mut writer).await;
     let id = writer.execution;
-    let (url, stop) = start_server(&dir, store).await;
+    let api = start_server(&dir, store).await;
+    let url = &api.url;
     let small = format!("{url}/api/result/{id}/paged?page=7");
     assert!(is_ready(&small).await);
     let before = peak_kib("self");
@@ -329,14 +308,13 @@ async fn a_hundred_thousand_parts_are_read_in_constant_memory() {
     check_response(&format!("{url}/api/result/{id}/looped"), 0).await;
     let growth = peak_kib("self") - before;
     assert!(growth < GROWTH_MAX_KIB, "the server used {growth} KiB");
-    let place = dir.display().to_string();
+    let store = dir.display().to_string();
     for form in [&["--raw"][..], &["-o", "ndjson"], &["-o", "json"]] {
         let looped = format!("{id}/looped");
-        let args = [&["result", &looped, "--store", &place][..], form].concat();
+        let args = [&["result", &looped, "--store", &store][..], form].concat();
         let most = check_printed(&sandbox, &args, 0);
         assert!(most < PROGRAM_KIB + GROWTH_MAX_KIB, "{form:?} took {most} KiB");
     }
-    stop.cancel();
 }
 
 async fn is_ready(url: &str) -> bool {

@@ -14,6 +14,7 @@ use server::{Server, SubmitRequest};
 use store::Store;
 use tempfile::TempDir;
 use tests::peers::NatsServer;
+use tests::stack::server_config;
 
 /// A step that the server completes itself, so that no worker is needed.
 const PLAYBOOK: &str = "
@@ -45,16 +46,8 @@ async fn start_server(nats: &NatsServer, store: Arc<dyn Store>, dir: TempDir) ->
     let bodies = results::DirBodyStore::open(dir.path()).unwrap();
     let bus = wire::NatsBus::connect(&nats.url()).await.unwrap();
     let server = Server::start(server::Config {
-        store: store.clone(),
-        bodies: Arc::new(bodies),
-        limits: engine::ExecutionLimits::default(),
-        playbooks: language::playbook::SharedPlaybooks::default(),
-        playbook_dir: None,
         bus: Some(Arc::new(bus)),
-        may_adopt: false,
-        keychain: server::KeychainConfig::default(),
-        retention: None,
-        cluster_secret: None,
+        ..server_config(store.clone(), Arc::new(bodies))
     });
     BusFixture {
         server: server.unwrap(),
@@ -128,15 +121,15 @@ async fn read_stream(nats: &NatsServer) -> (BTreeMap<String, Vec<(String, String
 #[tokio::test(flavor = "multi_thread")]
 async fn every_event_is_published_in_order_without_bodies() {
     let nats = NatsServer::private();
-    let site = start_fixture(&nats).await;
+    let fixture = start_fixture(&nats).await;
     let mut ids = Vec::new();
     for _ in 0..5 {
-        ids.push(site.run_playbook().await);
+        ids.push(fixture.run_playbook().await);
     }
-    site.wait_until_published().await;
+    fixture.wait_until_published().await;
     let (by_execution, texts) = read_stream(&nats).await;
     for id in &ids {
-        assert_eq!(by_execution[id], site.read_log(id).await);
+        assert_eq!(by_execution[id], fixture.read_log(id).await);
     }
     assert!(
         !texts.iter().any(|text| text.contains("deep")),
@@ -151,30 +144,31 @@ async fn every_event_is_published_in_order_without_bodies() {
 #[tokio::test(flavor = "multi_thread")]
 async fn after_nats_is_killed_and_wiped_no_later_event_is_lost() {
     let nats = NatsServer::private();
-    let site = start_fixture(&nats).await;
-    let first = site.run_playbook().await;
-    site.wait_until_published().await;
+    let fixture = start_fixture(&nats).await;
+    let first = fixture.run_playbook().await;
+    fixture.wait_until_published().await;
     nats.kill();
     // Runs continue without NATS.
-    let second = site.run_playbook().await;
+    let second = fixture.run_playbook().await;
     assert!(
-        site.read_log(&second)
+        fixture
+            .read_log(&second)
             .await
             .iter()
             .any(|(kind, _)| kind == "playbook.finished")
     );
     nats.start();
-    site.wait_until_published().await;
+    fixture.wait_until_published().await;
     let (by_execution, _) = read_stream(&nats).await;
-    assert_eq!(by_execution[&first], site.read_log(&first).await);
-    assert_eq!(by_execution[&second], site.read_log(&second).await);
+    assert_eq!(by_execution[&first], fixture.read_log(&first).await);
+    assert_eq!(by_execution[&second], fixture.read_log(&second).await);
     nats.wipe();
-    let third = site.run_playbook().await;
-    site.wait_until_published().await;
+    let third = fixture.run_playbook().await;
+    fixture.wait_until_published().await;
     let (by_execution, _) = read_stream(&nats).await;
     assert_eq!(
         by_execution[&third],
-        site.read_log(&third).await,
+        fixture.read_log(&third).await,
         "the stream is created again"
     );
 }

@@ -1,9 +1,10 @@
 //! What a commit, a claim or a sweep reads in Postgres does not depend on the planner's statistics.
 //!
-//! The statistics are made as wrong as they can be: taken while the tables hold next to nothing, then kept while thousands
-//! of rows are added to each. The database counts the rows that statements read.
+//! The statistics are as wrong as possible: they are collected while the tables are almost empty, and not updated when
+//! thousands of rows are added to each. The database counts the rows that statements read.
 //!
-//! What reading a run costs does not depend on the number of its iterations, which older stores get an index of.
+//! The cost of reading a run does not depend on the number of its iterations: they have an index, which the migration of
+//! an older store creates.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,16 +43,16 @@ const TABLES: [&str; 10] = [
     "timer",
 ];
 
-/// More than the keys, commands and steps of a commit need; far less than the queue holds.
+/// More than the keys, commands and steps of a commit need; far less than the length of the queue.
 const ROWS_PER_COMMIT_MAX: i64 = 40;
 
 /// More pages of indexes than a commit finds and changes its rows with; an index that is read as a whole has as many.
 const PAGES_PER_COMMIT_MAX: i64 = 120;
 
-/// How long the counts of a connection are waited for before the next statement.
+/// Interval between two checks whether a connection has reported its counts.
 const REPORT_CHECK_EVERY: Duration = Duration::from_millis(250);
 
-/// What statements have read.
+/// Counts of what statements have read.
 #[derive(Debug, Clone, Copy)]
 struct ReadCounts {
     rows: i64,
@@ -98,7 +99,7 @@ impl QueryPlanFixture {
         }
     }
 
-    /// Takes statistics now, and never again.
+    /// Collects statistics now, and disables later updates.
     async fn freeze_statistics(&self) {
         for table in TABLES {
             let freeze =
@@ -187,8 +188,8 @@ impl QueryPlanFixture {
             // The connection of the lists reports this statement together with all before it, a second after its last
             // report.
             tokio::time::sleep(REPORT_CHECK_EVERY).await;
-            let found = self.store.results(ExecutionId(1)).await;
-            assert!(found.expect("the store").is_empty());
+            let results = self.store.results(ExecutionId(1)).await;
+            assert!(results.expect("the store").is_empty());
         }
     }
 
@@ -228,14 +229,14 @@ impl QueryPlanFixture {
     }
 
     async fn claim(&self, pool: &str, max: u32) -> usize {
-        let ask = ClaimQuery {
+        let query = ClaimQuery {
             worker: WorkerId("w".into()),
             pool: pool.into(),
             max,
             owner: None,
             kinds: None,
         };
-        self.store.claim_commands(&ask).await.expect("a claim").len()
+        self.store.claim_commands(&query).await.expect("a claim").len()
     }
 }
 
@@ -281,7 +282,7 @@ async fn a_claim_reads_as_many_commands_as_it_takes() {
     assert!(reads.is_within(10, 0), "{reads:?}");
 }
 
-/// Rows of each table that no sweep needs: ended executions of another server, commands that nobody has claimed, consumed
+/// Rows of each table that no sweep needs: ended executions of another server, unclaimed commands, consumed
 /// messages, timers of the next day, keys of one execution, versions of one playbook, permanent settings,
 /// values of credentials that expire the next day.
 const OTHER_ROWS: [&str; 9] = [
@@ -314,7 +315,7 @@ enum MeasuredStatement {
     Adopt,
     DueTimers,
     EventKeys,
-    HeldCommands,
+    WorkerClaims,
     Inbox,
     LostClaims,
     NextTimer,
@@ -331,7 +332,7 @@ impl MeasuredStatement {
         Self::Adopt,
         Self::DueTimers,
         Self::EventKeys,
-        Self::HeldCommands,
+        Self::WorkerClaims,
         Self::Inbox,
         Self::LostClaims,
         Self::NextTimer,
@@ -350,7 +351,7 @@ impl MeasuredStatement {
             Self::Adopt => store.adopt(ExecutionId(1), &me, Priority::Normal).await.map(drop),
             Self::DueTimers => store.due_timers(owner, 256).await.map(drop),
             Self::EventKeys => store.external_events(ExecutionId(1), &[EventId(1)]).await.map(drop),
-            Self::HeldCommands => store.worker_claims(&WorkerId("w".into())).await.map(drop),
+            Self::WorkerClaims => store.worker_claims(&WorkerId("w".into())).await.map(drop),
             Self::Inbox => store.inbox(owner, 256).await.map(drop),
             Self::LostClaims => store.lost_claims(owner).await.map(drop),
             Self::NextTimer => {
@@ -381,7 +382,7 @@ impl MeasuredStatement {
     /// Number of rows that it may read in addition to a few.
     fn rows_needed(self) -> i64 {
         match self {
-            // No index holds the times by which commands must be claimed.
+            // No index has the times by which commands must be claimed.
             Self::OverdueCommands => i64::from(QUEUED),
             // A message, its receiver, and that the receiver exists.
             Self::Inbox => 3 * 20,
@@ -409,7 +410,7 @@ async fn a_sweep_reads_only_the_rows_that_it_needs_with_any_statistics() {
     let fixture = QueryPlanFixture::new().await;
     fixture.run_steps(1).await;
     fixture.freeze_statistics().await;
-    // Plans are made while the tables are empty, and kept.
+    // Plans are made and cached while the tables are empty.
     for statement in MeasuredStatement::ALL {
         statement.run(&*fixture.store).await;
     }
@@ -451,8 +452,8 @@ async fn read_loop(store: &dyn Store, finished: &FinishedLoop, index: u64) {
     let read = store.iteration_outcomes(id, &finished.run, &range);
     assert_eq!(read.await.expect("the outcomes are read").outcomes.len(), 1);
     let (step, task) = ("each".into(), "part".into());
-    let found = store.loop_task(id, &step, None, &task).await;
-    let ends = found.expect("the ends are read");
+    let result = store.loop_task(id, &step, None, &task).await;
+    let ends = result.expect("the ends are read");
     assert!(ends.is_some_and(|ends| ends.succeeded.is_some()));
 }
 
@@ -479,13 +480,13 @@ async fn reading_a_run_costs_the_same_at_any_number_of_iterations() {
 
 /// The rows of iterations, as text.
 async fn rows_of_iterations(client: &Client) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut names = Vec::new();
     for table in ["loop_progress", "loop_task", "iteration_index", "iteration_span"] {
         let rows = format!("SELECT '{table} ' || r::text FROM noetl.{table} r ORDER BY r::text");
         let rows = client.query(&rows, &[]).await.expect("the rows are read");
-        found.extend(rows.iter().map(|row| row.get::<_, String>(0)));
+        names.extend(rows.iter().map(|row| row.get::<_, String>(0)));
     }
-    found
+    names
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! The store in Postgres keeps the contract, and what only a database over the network can get wrong.
+//! The store in Postgres: the contract of stores, and faults that only a database over the network has.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,8 +75,8 @@ store::contract_suite!(new_fixture());
 
 #[tokio::test(flavor = "multi_thread")]
 async fn servers_that_start_at_once_on_an_empty_database_all_become_ready() {
-    let site = new_fixture();
-    let url = site.0.url();
+    let fixture = new_fixture();
+    let url = fixture.0.url();
     let opening = (0..4).map(|_| {
         let options = store_options(&url);
         tokio::spawn(async move { PostgresStore::open(options).await })
@@ -99,15 +99,12 @@ async fn servers_that_start_at_once_on_an_empty_database_all_become_ready() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_schema_newer_than_the_binary_is_refused_by_its_number() {
-    let site = new_fixture();
-    drop(site.join());
+    let fixture = new_fixture();
+    drop(fixture.join());
     let newer = "INSERT INTO noetl.migration (version) VALUES (99)";
-    site.raw_client().await.batch_execute(newer).await.unwrap();
-    let refused = open_error(&site.0.url()).await;
-    assert!(
-        matches!(refused, Error::SchemaTooNew { version: 99, .. }),
-        "{refused:?}"
-    );
+    fixture.raw_client().await.batch_execute(newer).await.unwrap();
+    let refused = open_error(&fixture.0.url()).await;
+    assert!(matches!(refused, Error::SchemaTooNew { found: 99, .. }), "{refused:?}");
     assert!(refused.to_string().contains("schema version 99"), "{refused}");
 }
 
@@ -132,12 +129,12 @@ const BEFORE_RETENTION: &str = "
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_of_an_earlier_schema_get_a_retention() {
-    let site = new_fixture();
-    drop(site.join());
-    let raw = site.raw_client().await;
+    let fixture = new_fixture();
+    drop(fixture.join());
+    let raw = fixture.raw_client().await;
     raw.batch_execute(BEFORE_RETENTION).await.unwrap();
 
-    let store = site.join();
+    let store = fixture.join();
 
     let old = |before| OldRows {
         sessions_before: before,
@@ -156,7 +153,7 @@ async fn rows_of_an_earlier_schema_get_a_retention() {
     assert_eq!((left.get::<_, i64>(0), left.get::<_, i64>(1)), (1, 1));
 }
 
-/// Tables, columns, keys, indexes, triggers and functions, in words that no version of Postgres changes.
+/// Tables, columns, keys, indexes, triggers and functions, in a form that is the same in all versions of Postgres.
 const SCHEMA: &str = "
     SELECT 'column ' || table_name || '.' || column_name || ' ' || data_type || CASE is_nullable WHEN 'NO' THEN ' not null' ELSE '' END AS line
         FROM information_schema.columns WHERE table_schema = 'noetl'
@@ -170,9 +167,9 @@ const SCHEMA: &str = "
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_schema_is_the_one_on_record() {
-    let site = new_fixture();
-    drop(site.join());
-    let rows = site.raw_client().await.query(SCHEMA, &[]).await.unwrap();
+    let fixture = new_fixture();
+    drop(fixture.join());
+    let rows = fixture.raw_client().await.query(SCHEMA, &[]).await.unwrap();
     let mut lines: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
     lines.sort();
     let schema = lines.join("\n") + "\n";
@@ -194,22 +191,22 @@ async fn the_schema_is_the_one_on_record() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_event_view_shows_what_the_api_shows() {
-    let site = new_fixture();
-    let store = site.join();
+    let fixture = new_fixture();
+    let store = fixture.join();
     let id = start_commit(&*store).await.execution;
     let step = PlainStep::new("a", 1);
     store.commit(step.schedule(&*store, id, Seq(2))).await.unwrap();
     store.commit(step.finish(&*store, id, Seq(4))).await.unwrap();
     let view = "SELECT to_json(e)::text FROM noetl.event e ORDER BY seq";
-    let rows = site.raw_client().await.query(view, &[]).await.unwrap();
+    let rows = fixture.raw_client().await.query(view, &[]).await.unwrap();
     let events = store.events(id, Seq(0), 99).await.unwrap();
     assert_eq!((events.len(), rows.len()), (6, 6));
     for (event, row) in events.iter().zip(rows) {
         let stored: serde_json::Map<String, Value> = serde_json::from_str(row.get(0)).unwrap();
-        let shown = event.to_json();
+        let json = event.to_json();
         assert!(stored.len() > 20);
         for (column, value) in stored {
-            let wanted = &shown[&column];
+            let wanted = &json[&column];
             let same = value == *wanted || wanted.as_str() == Some(&value.to_string());
             assert!(same, "{column} of {}: {value} is not {wanted}", event.kind());
         }
@@ -218,8 +215,8 @@ async fn the_event_view_shows_what_the_api_shows() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_error_of_opening_a_store_names_the_cause_and_not_the_password() {
-    let site = new_fixture();
-    let good = site.0.url();
+    let fixture = new_fixture();
+    let good = fixture.0.url();
     let (before, after) = good.split_once("a-password-of-the-tests").unwrap();
     let wrong = open_error(&format!("{before}hunter2{after}")).await;
     assert!(
@@ -233,10 +230,10 @@ async fn the_error_of_opening_a_store_names_the_cause_and_not_the_password() {
     let nobody = open_error(&format!("postgres://me:hunter2@127.0.0.1:{port}/x")).await;
     assert!(matches!(nobody, Error::Unreachable { .. }), "{nobody:?}");
     assert!(nobody.to_string().contains(&format!("127.0.0.1:{port}")), "{nobody}");
-    let missing = open_error(&good.replace(site.0.name(), "no_such_database")).await;
+    let missing = open_error(&good.replace(fixture.0.name(), "no_such_database")).await;
     assert!(matches!(missing, Error::NoDatabase { .. }), "{missing:?}");
-    let role = format!("reader_{}", site.0.name());
-    let raw = site.raw_client().await;
+    let role = format!("reader_{}", fixture.0.name());
+    let raw = fixture.raw_client().await;
     raw.batch_execute(&format!("CREATE ROLE {role} LOGIN PASSWORD 'hunter2'"))
         .await
         .unwrap();
@@ -244,8 +241,8 @@ async fn the_error_of_opening_a_store_names_the_cause_and_not_the_password() {
     raw.batch_execute(&format!("DROP ROLE {role}")).await.unwrap();
     assert!(matches!(weak, Error::Permission { .. }), "{weak:?}");
     for error in [wrong, nobody, missing, weak] {
-        let shown = format!("{error} {error:?}");
-        assert!(!shown.contains("hunter2") && !shown.contains("a-password"), "{shown}");
+        let text = format!("{error} {error:?}");
+        assert!(!text.contains("hunter2") && !text.contains("a-password"), "{text}");
     }
 }
 
@@ -259,10 +256,10 @@ fn start_proxy(fixture: &PostgresStoreFixture) -> FaultProxy {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_commit_whose_answer_is_lost_is_found_in_the_log() {
-    let site = new_fixture();
-    let proxy = Arc::new(start_proxy(&site));
-    let store = store_behind(&proxy, &site);
+async fn a_commit_whose_reply_is_lost_is_found_in_the_log() {
+    let fixture = new_fixture();
+    let proxy = Arc::new(start_proxy(&fixture));
+    let store = store_behind(&proxy, &fixture);
     let id = start_commit(&*store).await.execution;
     let mut commit = PlainStep::new("a", 1).schedule(&*store, id, Seq(2));
     if let CommandChange::Issue(issue) = &mut commit.commands[0] {
@@ -291,11 +288,11 @@ async fn a_commit_whose_answer_is_lost_is_found_in_the_log() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_answer_does_not_hide_that_another_commit_won() {
-    let site = new_fixture();
-    let proxy = Arc::new(start_proxy(&site));
-    let store = store_behind(&proxy, &site);
-    let there = site.join();
+async fn a_lost_reply_does_not_hide_that_another_commit_won() {
+    let fixture = new_fixture();
+    let proxy = Arc::new(start_proxy(&fixture));
+    let store = store_behind(&proxy, &fixture);
+    let there = fixture.join();
     let id = start_commit(&*store).await.execution;
     let rival = PlainStep::new("b", 1).schedule(&*there, id, Seq(2));
     there.commit(rival).await.unwrap();
@@ -309,16 +306,16 @@ async fn a_lost_answer_does_not_hide_that_another_commit_won() {
             proxy.set_swallowing(false);
         })
     };
-    let answer = store.commit(mine).await.unwrap();
-    assert_eq!(answer, CommitStatus::VersionConflict { version: Seq(4) });
+    let status = store.commit(mine).await.unwrap();
+    assert_eq!(status, CommitStatus::VersionConflict { version: Seq(4) });
     cutting.await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_whose_login_is_never_answered_is_replaced() {
-    let site = new_fixture();
-    let proxy = Arc::new(start_proxy(&site));
-    let store = store_behind(&proxy, &site);
+async fn a_connection_whose_login_gets_no_reply_is_replaced() {
+    let fixture = new_fixture();
+    let proxy = Arc::new(start_proxy(&fixture));
+    let store = store_behind(&proxy, &fixture);
     let id = start_commit(&*store).await.execution;
     proxy.set_swallowing(true);
     proxy.cut_connections();
@@ -327,7 +324,7 @@ async fn a_connection_whose_login_is_never_answered_is_replaced() {
     tokio::task::spawn_blocking(move || swallowing.wait_until_swallowed())
         .await
         .unwrap();
-    // The connection stays open: only its client can find out that no answer will arrive.
+    // The connection stays open: only its client can detect that no reply will arrive.
     proxy.set_swallowing(false);
     let bound = Duration::from_secs(40);
     let read = tokio::time::timeout(bound, reading).await;
@@ -337,9 +334,9 @@ async fn a_connection_whose_login_is_never_answered_is_replaced() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_to_an_unreachable_database_fails_as_unavailable() {
-    let site = new_fixture();
-    let proxy = start_proxy(&site);
-    let store = store_behind(&proxy, &site);
+    let fixture = new_fixture();
+    let proxy = start_proxy(&fixture);
+    let store = store_behind(&proxy, &fixture);
     let id = start_commit(&*store).await.execution;
     proxy.set_refusing(true);
     proxy.cut_connections();
@@ -352,21 +349,21 @@ async fn a_commit_to_an_unreachable_database_fails_as_unavailable() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unreachable_store_reports_unavailable_until_it_is_reachable() {
-    let site = new_fixture();
-    let proxy = start_proxy(&site);
-    let store = store_behind(&proxy, &site);
+    let fixture = new_fixture();
+    let proxy = start_proxy(&fixture);
+    let store = store_behind(&proxy, &fixture);
     store.check_health().unwrap();
     proxy.set_refusing(true);
     proxy.cut_connections();
-    let told = async |wanted: bool| {
-        while store.check_health().is_ok() != wanted {
+    let wait_for_health = async |is_healthy: bool| {
+        while store.check_health().is_ok() != is_healthy {
             store.wait_for_change().await;
         }
     };
-    let soon = Duration::from_secs(20);
-    tokio::time::timeout(soon, told(false)).await.unwrap();
+    let timeout_max = Duration::from_secs(20);
+    tokio::time::timeout(timeout_max, wait_for_health(false)).await.unwrap();
     proxy.set_refusing(false);
-    tokio::time::timeout(soon, told(true)).await.unwrap();
+    tokio::time::timeout(timeout_max, wait_for_health(true)).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -382,10 +379,10 @@ async fn commits_continue_after_the_database_has_crashed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn slow_lists_do_not_hold_up_commits_and_leases() {
-    let site = new_fixture();
-    let store = site.join();
-    let raw = site.raw_client().await;
+async fn slow_lists_do_not_block_commits_and_leases() {
+    let fixture = new_fixture();
+    let store = fixture.join();
+    let raw = fixture.raw_client().await;
     raw.batch_execute("BEGIN; LOCK TABLE noetl.catalog IN ACCESS EXCLUSIVE MODE")
         .await
         .unwrap();
@@ -412,8 +409,8 @@ async fn slow_lists_do_not_hold_up_commits_and_leases() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_snapshot_is_passed_over() {
-    let site = new_fixture();
-    let store = site.join();
+    let fixture = new_fixture();
+    let store = fixture.join();
     let id = start_commit(&*store).await.execution;
     let mut second = PlainStep::new("a", 1).schedule(&*store, id, Seq(2));
     second.snapshot = Some(Snapshot {
@@ -423,17 +420,17 @@ async fn a_damaged_snapshot_is_passed_over() {
     });
     store.commit(second).await.unwrap();
     let damage = "UPDATE noetl.snapshot SET bytes = '\\x00'";
-    site.raw_client().await.batch_execute(damage).await.unwrap();
+    fixture.raw_client().await.batch_execute(damage).await.unwrap();
     let loaded = store.load(id, 1).await.unwrap().unwrap();
     assert_eq!((loaded.snapshot, loaded.tail.len()), (None, 4));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_of_the_log_and_of_the_audit_trail_cannot_be_changed() {
-    let site = new_fixture();
-    let store = site.join();
+    let fixture = new_fixture();
+    let store = fixture.join();
     start_commit(&*store).await;
-    let raw = site.raw_client().await;
+    let raw = fixture.raw_client().await;
     raw.batch_execute("SELECT noetl.append_audit('{}')").await.unwrap();
     for sql in [
         "UPDATE noetl.log SET body = '{}'",
@@ -448,10 +445,10 @@ async fn rows_of_the_log_and_of_the_audit_trail_cannot_be_changed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_that_left_no_longer_holds_its_executions() {
-    let site = new_fixture();
-    let there = site.join();
-    let here = site.join();
+async fn a_process_that_left_no_longer_owns_its_executions() {
+    let fixture = new_fixture();
+    let there = fixture.join();
+    let here = fixture.join();
     let owned = async |store: &dyn Store| -> ExecutionId {
         let mut first = creation_commit(store);
         first.creation.owner = Some(store.owner().unwrap());
@@ -476,13 +473,13 @@ async fn a_process_that_left_no_longer_holds_its_executions() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_without_heartbeat_is_dead_after_three_seconds_of_the_databases_clock() {
-    let site = new_fixture();
-    let store = site.join();
+    let fixture = new_fixture();
+    let store = fixture.join();
     let mut first = creation_commit(&*store);
     first.creation.owner = Some(OwnerId("ghost".into()));
     let id = first.execution;
     store.commit(first).await.unwrap();
-    let raw = site.raw_client().await;
+    let raw = fixture.raw_client().await;
     let is_alive = async |age: i64| {
         let sql = "INSERT INTO noetl.runtime (node, owner, address, started_at, heartbeat)
             VALUES (63, 'ghost', 'http://ghost', 0, noetl.micros() - $1)
@@ -510,14 +507,14 @@ async fn each_sslmode_verifies_as_documented() {
     std::fs::write(&roots, certificate.cert.pem()).unwrap();
     let by_address = database.url();
     let by_name = by_address.replace("127.0.0.1", "localhost");
-    let known = format!("sslrootcert={}", roots.display());
+    let roots_parameter = format!("sslrootcert={}", roots.display());
     for (url, is_trusted) in [
         (format!("{by_address}?sslmode=require"), true),
         // The password is verified over this connection, so a man in the middle cannot use it.
         (format!("{by_address}?sslmode=require&channel_binding=require"), true),
-        (format!("{by_address}?sslmode=verify-ca&{known}"), true),
-        (format!("{by_address}?sslmode=verify-full&{known}"), false),
-        (format!("{by_name}?sslmode=verify-full&{known}"), true),
+        (format!("{by_address}?sslmode=verify-ca&{roots_parameter}"), true),
+        (format!("{by_address}?sslmode=verify-full&{roots_parameter}"), false),
+        (format!("{by_name}?sslmode=verify-full&{roots_parameter}"), true),
     ] {
         let opened = PostgresStore::open(store_options(&url)).await;
         assert_eq!(opened.is_ok(), is_trusted, "{url}: {:?}", opened.err());
@@ -541,42 +538,42 @@ async fn each_sslmode_verifies_as_documented() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_publisher_never_passes_a_transaction_that_is_still_open() {
-    let site = new_fixture();
-    let store = site.join_publishing();
-    let raw = site.raw_client().await;
+    let fixture = new_fixture();
+    let store = fixture.join_publishing();
+    let raw = fixture.raw_client().await;
     raw.batch_execute("BEGIN; INSERT INTO noetl.outbox (execution_id, seq_first, seq_last) VALUES (7, 1, 2)")
         .await
         .unwrap();
     let late = start_commit(&*store).await.execution;
     assert!(store.outbox(0, 9).await.unwrap().is_empty());
     raw.batch_execute("COMMIT").await.unwrap();
-    let mut found = Vec::new();
-    while found.len() < 2 {
-        found = store.outbox(0, 9).await.unwrap();
+    let mut rows = Vec::new();
+    while rows.len() < 2 {
+        rows = store.outbox(0, 9).await.unwrap();
     }
-    let order: Vec<_> = found.iter().map(|row| row.execution).collect();
+    let order: Vec<_> = rows.iter().map(|row| row.execution).collect();
     assert_eq!(order, [ExecutionId(7), late]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_commit_that_the_database_cannot_hold_does_not_take_the_others_along() {
-    let site = new_fixture();
-    let store = site.join();
+async fn a_commit_that_the_database_cannot_store_does_not_fail_the_others() {
+    let fixture = new_fixture();
+    let store = fixture.join();
     let (one, two) = (start_commit(&*store).await, start_commit(&*store).await);
     let commits = vec![
         PlainStep::new("a\0b", 1).schedule(&*store, one.execution, Seq(2)),
         PlainStep::new("a", 1).schedule(&*store, two.execution, Seq(2)),
     ];
-    let answers = store.commit_all(commits).await;
-    assert!(matches!(answers[0], Err(Error::Malformed(_))), "{answers:?}");
-    assert!(matches!(answers[1], Ok(CommitStatus::Committed)), "{answers:?}");
+    let statuses = store.commit_all(commits).await;
+    assert!(matches!(statuses[0], Err(Error::Malformed(_))), "{statuses:?}");
+    assert!(matches!(statuses[1], Ok(CommitStatus::Committed)), "{statuses:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_or_read_only_database_reports_so_and_recovers() {
-    let site = new_fixture();
-    let store = site.join();
-    let raw = site.raw_client().await;
+    let fixture = new_fixture();
+    let store = fixture.join();
+    let raw = fixture.raw_client().await;
     // The database refuses as it does when its volume is full.
     let full = "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS \
          $$ BEGIN RAISE EXCEPTION 'no room' USING ERRCODE = 'disk_full'; END $$; \
@@ -589,20 +586,20 @@ async fn a_full_or_read_only_database_reports_so_and_recovers() {
     raw.batch_execute(room).await.unwrap();
     assert_eq!(store.commit(first).await.unwrap(), CommitStatus::Committed);
 
-    // As a server that became a standby does; connections that begin now take no writes.
+    // As a server that became a standby does; connections opened from now on accept no writes.
     let standby = "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', \
          current_database()); END $$";
     raw.batch_execute(standby).await.unwrap();
-    let error = open_error(&site.0.url()).await;
+    let error = open_error(&fixture.0.url()).await;
     assert_eq!(error.code(), "STORE_READ_ONLY", "{error:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_changed_row_of_the_log_is_named_with_its_run() {
-    let site = new_fixture();
-    let store = site.join();
+    let fixture = new_fixture();
+    let store = fixture.join();
     let first = start_commit(&*store).await;
-    let raw = site.raw_client().await;
+    let raw = fixture.raw_client().await;
     let change = "ALTER TABLE noetl.log DISABLE TRIGGER log_is_never_changed; \
          UPDATE noetl.log SET body = replace(body, 'hello', 'jello')";
     raw.batch_execute(change).await.unwrap();

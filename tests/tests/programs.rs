@@ -39,7 +39,7 @@ fn run_codes(sandbox: &CliSandbox, args: &[&str]) -> (Option<i32>, Vec<String>) 
     let output = sandbox.run(args);
     let findings = output.json();
     let findings = findings.as_array().expect("diagnostics are a list");
-    let codes = findings.iter().filter_map(|found| found["code"].as_str());
+    let codes = findings.iter().filter_map(|finding| finding["code"].as_str());
     (output.code, codes.map(ToOwned::to_owned).collect())
 }
 
@@ -75,13 +75,13 @@ fn an_external_tool_in_rust_builds_alone_and_runs() {
 }
 
 #[test]
-fn a_playbook_is_held_to_the_manifests_that_are_known() {
+fn a_playbook_is_checked_against_the_installed_manifests() {
     let sandbox = sandbox();
     sandbox.write("p.yaml", &tool_playbook("{kind: x-greet, whom: you}"));
-    let found = run_codes(&sandbox, &["validate", "p.yaml", "--tools", "tools", "-o", "json"]);
-    assert_eq!(found, (Some(3), vec!["E0127".to_owned(), "E0127".to_owned()]));
-    let found = run_codes(&sandbox, &["validate", "p.yaml", "-o", "json"]);
-    assert_eq!(found, (Some(0), vec!["W219".to_owned()]));
+    let codes = run_codes(&sandbox, &["validate", "p.yaml", "--tools", "tools", "-o", "json"]);
+    assert_eq!(codes, (Some(3), vec!["E0127".to_owned(), "E0127".to_owned()]));
+    let codes = run_codes(&sandbox, &["validate", "p.yaml", "-o", "json"]);
+    assert_eq!(codes, (Some(0), vec!["W219".to_owned()]));
     let ran = sandbox.run(&["run", "p.yaml"]);
     assert_eq!(ran.code, Some(3), "{ran:?}");
     assert!(ran.stderr.contains("E0108"), "{ran:?}");
@@ -93,8 +93,8 @@ fn a_playbook_is_held_to_the_manifests_that_are_known() {
 
 fn find_check<'a>(checks: &'a Value, name: &str) -> &'a Value {
     let all = checks.as_array().expect("checks are a list");
-    let found = all.iter().find(|check| check["name"] == name);
-    found.unwrap_or_else(|| panic!("no check `{name}`: {checks}"))
+    let check = all.iter().find(|check| check["name"] == name);
+    check.unwrap_or_else(|| panic!("no check `{name}`: {checks}"))
 }
 
 #[test]
@@ -203,14 +203,14 @@ fn start_process(sandbox: &CliSandbox, args: &[&str], text: &str) -> (std::proce
 }
 
 #[test]
-fn a_step_of_an_added_kind_waits_for_a_worker_that_has_it() {
+fn a_step_with_an_external_tool_waits_for_a_worker_that_has_it() {
     let sandbox = sandbox();
-    let (mut server, said) = start_process(
+    let (mut server, line) = start_process(
         &sandbox,
         &["serve", "--store", "kept", "--listen", "127.0.0.1:0"],
         "listening on",
     );
-    let url = said
+    let url = line
         .split_whitespace()
         .nth(2)
         .expect("the line contains a URL")
@@ -219,12 +219,8 @@ fn a_step_of_an_added_kind_waits_for_a_worker_that_has_it() {
     assert_eq!(find_check(&health, "server")["state"], "ok");
     assert_eq!(find_check(&health, "clock")["state"], "ok");
     let (mut plain, _) = start_process(&sandbox, &["worker", "--server", &url], "started worker");
-    let begun = sandbox.run(&["run", "tools/greet.yaml", "--server", &url, "--timeout", "1s"]);
-    assert_eq!(
-        begun.code,
-        Some(7),
-        "no worker has the tool, so the run waits: {begun:?}"
-    );
+    let run = sandbox.run(&["run", "tools/greet.yaml", "--server", &url, "--timeout", "1s"]);
+    assert_eq!(run.code, Some(7), "no worker has the tool, so the run waits: {run:?}");
     let (mut able, _) = start_process(
         &sandbox,
         &["worker", "--server", &url, "--tools", "tools"],

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use tests::cli_sandbox::{CliSandbox, CommandOutput, RunningCommand};
-use tests::server_process::{ServerProcess, spawn_server, wait_for_line};
+use tests::server_process::{ServerProcess, spawn_process, wait_for_line};
 
 const WAITING: &str = r#"
 apiVersion: noetl.io/v2
@@ -47,16 +47,16 @@ workflow:
 "#;
 
 fn sandbox() -> CliSandbox {
-    let desk = CliSandbox::new();
-    desk.write("waiting.yaml", WAITING);
-    desk.write("counting.yaml", COUNTING);
-    desk.write("failing.yaml", FAILING);
-    desk
+    let sandbox = CliSandbox::new();
+    sandbox.write("waiting.yaml", WAITING);
+    sandbox.write("counting.yaml", COUNTING);
+    sandbox.write("failing.yaml", FAILING);
+    sandbox
 }
 
 /// Starts the waiting playbook and waits until it waits for its signal; returns the process and the run ID.
-fn start_waiting(desk: &CliSandbox) -> (RunningCommand, String) {
-    let mut run = desk.start(&["run", "waiting.yaml", "-o", "ndjson"]);
+fn start_waiting(sandbox: &CliSandbox) -> (RunningCommand, String) {
+    let mut run = sandbox.start(&["run", "waiting.yaml", "-o", "ndjson"]);
     let event = run.wait_for_event("task.started", Some("hold"));
     let event = event.expect("the task starts");
     let id = event["execution_id"].as_str().expect("ids are text");
@@ -92,12 +92,12 @@ fn check_denied(output: &CommandOutput, code: &str) {
 
 #[test]
 fn the_same_playbook_prints_the_same_here_and_there() {
-    let desk = sandbox();
-    let served = ServerProcess::start(&desk, &[]);
-    let (here, there) = (["--store", "local"], ["--server", served.url.as_str()]);
+    let sandbox = sandbox();
+    let server = ServerProcess::start(&sandbox, &[]);
+    let (here, there) = (["--store", "local"], ["--server", server.url.as_str()]);
     let both = |args: &[&str]| {
-        let here = desk.run(&[args, &here[..]].concat());
-        let there = desk.run(&[args, &there[..]].concat());
+        let here = sandbox.run(&[args, &here[..]].concat());
+        let there = sandbox.run(&[args, &there[..]].concat());
         assert_eq!(here.code, there.code, "{here:?} {there:?}");
         (here, there)
     };
@@ -117,8 +117,8 @@ fn the_same_playbook_prints_the_same_here_and_there() {
             comparable_fields(&there.json()),
             "{file}"
         );
-        let kinds = |said: &CommandOutput| -> Vec<Value> {
-            let events = said.json();
+        let kinds = |output: &CommandOutput| -> Vec<Value> {
+            let events = output.json();
             let events = events.as_array().expect("a log is a list").iter();
             events.map(|event| event["event_type"].clone()).collect()
         };
@@ -131,28 +131,28 @@ fn the_same_playbook_prints_the_same_here_and_there() {
     }
     let (here, there) = both(&["run", "failing.yaml"]);
     assert_eq!(here.code, Some(1));
-    for said in [here, there] {
-        assert!(said.stderr.contains("SHELL_EXIT"), "{said:?}");
-        assert!(said.stderr.contains("noetl retry"), "{said:?}");
+    for output in [here, there] {
+        assert!(output.stderr.contains("SHELL_EXIT"), "{output:?}");
+        assert!(output.stderr.contains("noetl retry"), "{output:?}");
     }
 }
 
 #[test]
-fn a_run_on_a_server_is_followed_shown_and_signalled() {
-    let desk = sandbox();
-    let _served = ServerProcess::with_context(&desk, &[]);
-    let (run, id) = start_waiting(&desk);
-    let mut follower = desk.start(&["events", &id, "-f", "-o", "ndjson"]);
+fn a_run_on_a_server_is_followed_displayed_and_signalled() {
+    let sandbox = sandbox();
+    let _server = ServerProcess::with_context(&sandbox, &[]);
+    let (run, id) = start_waiting(&sandbox);
+    let mut follower = sandbox.start(&["events", &id, "-f", "-o", "ndjson"]);
     assert!(follower.wait_for_event("task.started", Some("hold")).is_some());
-    assert!(desk.run(&["show", "last"]).stdout.contains("waits for signal go"));
+    assert!(sandbox.run(&["show", "last"]).stdout.contains("waits for signal go"));
     assert_eq!(
-        desk.run_json(&["runs", "--status", "running", "-o", "json"])[0]["execution_id"],
+        sandbox.run_json(&["runs", "--status", "running", "-o", "json"])[0]["execution_id"],
         id
     );
-    let unfinished = desk.run(&["result", &id]);
+    let unfinished = sandbox.run(&["result", &id]);
     assert_eq!(unfinished.code, Some(4), "{unfinished:?}");
     assert_eq!(
-        desk.run(&["signal", &id[..14], "go", "--set", "answer=7"]).code,
+        sandbox.run(&["signal", &id[..14], "go", "--set", "answer=7"]).code,
         Some(0)
     );
     let (code, lines) = run.finish();
@@ -160,31 +160,31 @@ fn a_run_on_a_server_is_followed_shown_and_signalled() {
     assert_eq!(last_json(&lines)["result"], json!({"answer": 7}));
     assert!(follower.wait_for_event("playbook.finished", None).is_some());
     assert_eq!(follower.finish().0, Some(0), "following ends with the run");
-    let result = desk.run_json(&["result", &id, "hold", "--path", "answer", "-o", "json"]);
+    let result = sandbox.run_json(&["result", &id, "hold", "--path", "answer", "-o", "json"]);
     assert_eq!(result, 7);
-    assert!(!desk.path(".noetl").exists(), "nothing is stored locally");
+    assert!(!sandbox.path(".noetl").exists(), "nothing is stored locally");
 }
 
 #[test]
 fn a_run_on_a_server_is_paused_resumed_and_cancelled() {
-    let desk = sandbox();
-    let _served = ServerProcess::with_context(&desk, &[]);
-    let (run, id) = start_waiting(&desk);
-    assert_eq!(desk.run(&["pause", &id]).code, Some(0));
+    let sandbox = sandbox();
+    let _server = ServerProcess::with_context(&sandbox, &[]);
+    let (run, id) = start_waiting(&sandbox);
+    assert_eq!(sandbox.run(&["pause", &id]).code, Some(0));
     assert_eq!(run.finish().0, Some(10));
-    let again = desk.run(&["pause", &id]);
+    let again = sandbox.run(&["pause", &id]);
     assert_eq!(again.code, Some(6), "the run is already paused: {again:?}");
-    let mut resumed = desk.start(&["resume", "-o", "ndjson"]);
+    let mut resumed = sandbox.start(&["resume", "-o", "ndjson"]);
     assert!(resumed.wait_for_event("playbook.resumed", None).is_some());
-    let said = desk.run(&["cancel", &id, "--reason", "enough", "-o", "json"]);
-    assert_eq!(said.json()["status"], "CANCELLED", "{said:?}");
+    let output = sandbox.run(&["cancel", &id, "--reason", "enough", "-o", "json"]);
+    assert_eq!(output.json()["status"], "CANCELLED", "{output:?}");
     let (code, lines) = resumed.finish();
     assert_eq!(code, Some(8));
     assert_eq!(last_json(&lines)["status"], "CANCELLED");
-    assert_eq!(desk.run(&["resume", &id]).code, Some(6), "the run has ended");
-    let mut retried = desk.start(&["retry", &id, "-o", "ndjson"]);
+    assert_eq!(sandbox.run(&["resume", &id]).code, Some(6), "the run has ended");
+    let mut retried = sandbox.start(&["retry", &id, "-o", "ndjson"]);
     assert!(retried.wait_for_event("execution.retried", None).is_some());
-    assert_eq!(desk.run(&["signal", &id, "go"]).code, Some(0));
+    assert_eq!(sandbox.run(&["signal", &id, "go"]).code, Some(0));
     let (code, lines) = retried.finish();
     assert_eq!(code, Some(0));
     assert_eq!(last_json(&lines)["generation"], 2);
@@ -192,106 +192,110 @@ fn a_run_on_a_server_is_paused_resumed_and_cancelled() {
 
 #[test]
 fn a_run_on_a_server_is_done_again_from_a_step_and_shows_what_it_printed() {
-    let desk = sandbox();
-    let _served = ServerProcess::with_context(&desk, &[]);
-    desk.write("answer.txt", "forty-two");
-    let first = desk.run_json(&["run", "counting.yaml", "-o", "json"]);
+    let sandbox = sandbox();
+    let _server = ServerProcess::with_context(&sandbox, &[]);
+    sandbox.write("answer.txt", "forty-two");
+    let first = sandbox.run_json(&["run", "counting.yaml", "-o", "json"]);
     assert_eq!(first["status"], "COMPLETED", "{first}");
-    let again = desk.run_json(&["rerun", "last", "--from", "end", "-o", "json"]);
+    let again = sandbox.run_json(&["rerun", "last", "--from", "end", "-o", "json"]);
     assert_eq!(again["result"], first["result"], "{again}");
     assert_ne!(again["execution_id"], first["execution_id"]);
-    let log = desk.run(&["events", "last", "-o", "json"]);
+    let log = sandbox.run(&["events", "last", "-o", "json"]);
     assert!(log.stdout.contains("step.reused"), "{log:?}");
     assert!(!log.stdout.contains("loop.started"), "the loop ran once");
-    let printed = desk.run(&["run", "failing.yaml"]);
+    let printed = sandbox.run(&["run", "failing.yaml"]);
     assert_eq!(printed.code, Some(0), "the file exists now: {printed:?}");
-    let logs = desk.run(&["logs", "last"]);
+    let logs = sandbox.run(&["logs", "last"]);
     assert!(logs.stdout.contains("forty-two"), "{logs:?}");
 }
 
 #[test]
 fn the_keyboard_cancels_a_run_on_a_server() {
-    let desk = sandbox();
-    let _served = ServerProcess::with_context(&desk, &[]);
-    let (run, id) = start_waiting(&desk);
-    let told = Command::new("kill").args(["-INT", &run.id().to_string()]).status();
-    assert!(told.expect("the `kill` command exists").success());
+    let sandbox = sandbox();
+    let _server = ServerProcess::with_context(&sandbox, &[]);
+    let (run, id) = start_waiting(&sandbox);
+    let signal = Command::new("kill").args(["-INT", &run.id().to_string()]).status();
+    assert!(signal.expect("the `kill` command exists").success());
     assert_eq!(run.finish().0, Some(130));
-    assert_eq!(desk.run_json(&["show", &id, "-o", "json"])["status"], "CANCELLED");
+    assert_eq!(sandbox.run_json(&["show", &id, "-o", "json"])["status"], "CANCELLED");
 }
 
 #[test]
 fn nobody_has_to_wait_for_a_run_on_a_server() {
-    let desk = sandbox();
-    let _served = ServerProcess::with_context(&desk, &[]);
-    let detached = desk.run(&["run", "waiting.yaml", "--detach"]);
+    let sandbox = sandbox();
+    let _server = ServerProcess::with_context(&sandbox, &[]);
+    let detached = sandbox.run(&["run", "waiting.yaml", "--detach"]);
     assert_eq!(detached.code, Some(0), "{detached:?}");
-    let timed = desk.run(&["run", "waiting.yaml", "--timeout", "200ms", "-o", "json"]);
+    let timed = sandbox.run(&["run", "waiting.yaml", "--timeout", "200ms", "-o", "json"]);
     assert_eq!(timed.code, Some(7), "{timed:?}");
     assert_eq!(timed.json()["status"], "RUNNING");
     let second = timed.json()["execution_id"].as_str().map(str::to_owned);
     for id in [detached.stdout.trim().to_owned(), second.expect("ids are text")] {
-        assert_eq!(desk.run(&["signal", &id, "go"]).code, Some(0));
-        let followed = desk.run(&["events", &id, "-f"]);
+        assert_eq!(sandbox.run(&["signal", &id, "go"]).code, Some(0));
+        let followed = sandbox.run(&["events", &id, "-f"]);
         assert!(followed.stdout.contains("playbook.finished"), "{followed:?}");
     }
 }
 
 #[test]
 fn a_worker_that_was_killed_comes_back_under_its_name_at_once() {
-    let desk = sandbox();
-    let served = ServerProcess::with_context(&desk, &["--local-slots", "0"]);
-    let url = served.url.as_str();
+    let sandbox = sandbox();
+    let server = ServerProcess::with_context(&sandbox, &["--local-slots", "0"]);
+    let url = server.url.as_str();
     let args = ["worker", "--server", url, "--store", "scratch", "--name", "fixed"];
-    let (mut killed, mut said) = spawn_server(&desk, &args);
-    wait_for_line(&mut said, "started worker fixed");
+    let (mut killed, mut lines) = spawn_process(&sandbox, &args);
+    wait_for_line(&mut lines, "started worker fixed");
     killed.kill().expect("the worker can be killed");
     killed.wait().expect("the worker exits");
 
-    let (mut replaced, mut said) = spawn_server(&desk, &args);
-    wait_for_line(&mut said, "started worker fixed");
-    let run = desk.run(&["run", "counting.yaml"]);
+    let (mut replaced, mut lines) = spawn_process(&sandbox, &args);
+    wait_for_line(&mut lines, "started worker fixed");
+    let run = sandbox.run(&["run", "counting.yaml"]);
     assert_eq!(run.code, Some(0), "{run:?}");
 
     // If two workers have the same name, the one that registered first exits with an error.
-    let (mut second, mut second_said) = spawn_server(&desk, &args);
-    wait_for_line(&mut second_said, "started worker fixed");
-    wait_for_line(&mut said, "error[SESSION_MISMATCH]");
+    let (mut second, mut second_lines) = spawn_process(&sandbox, &args);
+    wait_for_line(&mut second_lines, "started worker fixed");
+    wait_for_line(&mut lines, "error[SESSION_MISMATCH]");
     assert_eq!(replaced.wait().expect("the worker exits").code(), Some(6));
-    let run = desk.run(&["run", "counting.yaml"]);
+    let run = sandbox.run(&["run", "counting.yaml"]);
     assert_eq!(run.code, Some(0), "{run:?}");
     second.kill().expect("the worker can be killed");
     second.wait().expect("the worker exits");
 }
 
 #[test]
-fn a_worker_elsewhere_does_the_work_of_a_server_that_does_none() {
-    let desk = sandbox();
-    let served = ServerProcess::with_context(&desk, &["--local-slots", "0"]);
-    let id = desk.run(&["run", "counting.yaml", "--detach"]).stdout.trim().to_owned();
-    let waits = desk.run(&["resume", &id, "--timeout", "200ms"]);
+fn a_remote_worker_runs_the_tasks_of_a_server_without_slots() {
+    let sandbox = sandbox();
+    let server = ServerProcess::with_context(&sandbox, &["--local-slots", "0"]);
+    let id = sandbox
+        .run(&["run", "counting.yaml", "--detach"])
+        .stdout
+        .trim()
+        .to_owned();
+    let waits = sandbox.run(&["resume", &id, "--timeout", "200ms"]);
     assert_eq!(waits.code, Some(7), "no worker is running: {waits:?}");
-    let worker = ["worker", "--server", served.url.as_str(), "--store", "scratch"];
-    let (mut worker, mut said) = spawn_server(&desk, &worker);
-    wait_for_line(&mut said, "started worker");
-    let followed = desk.run(&["events", &id, "-f"]);
+    let worker = ["worker", "--server", server.url.as_str(), "--store", "scratch"];
+    let (mut worker, mut lines) = spawn_process(&sandbox, &worker);
+    wait_for_line(&mut lines, "started worker");
+    let followed = sandbox.run(&["events", &id, "-f"]);
     assert_eq!(followed.code, Some(0), "{followed:?}");
-    let result = desk.run(&["result", &id]);
+    let result = sandbox.run(&["result", &id]);
     assert!(result.stdout.contains('9'), "{result:?}");
-    let told = Command::new("kill").args(["-TERM", &worker.id().to_string()]).status();
-    assert!(told.expect("the `kill` command exists").success());
-    wait_for_line(&mut said, "stopped");
+    let signal = Command::new("kill").args(["-TERM", &worker.id().to_string()]).status();
+    assert!(signal.expect("the `kill` command exists").success());
+    wait_for_line(&mut lines, "stopped");
     assert_eq!(worker.wait().expect("the worker exits").code(), Some(0));
 }
 
 #[test]
 fn following_outlives_a_server_that_is_killed_and_comes_back() {
-    let desk = sandbox();
-    let served = ServerProcess::with_context(&desk, &[]);
-    let mut command = desk.command(&["run", "waiting.yaml", "-o", "ndjson"]);
+    let sandbox = sandbox();
+    let server = ServerProcess::with_context(&sandbox, &[]);
+    let mut command = sandbox.command(&["run", "waiting.yaml", "-o", "ndjson"]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut run = command.spawn().expect("the binary starts");
-    let mut said = BufReader::new(run.stderr.take().expect("its output is piped"));
+    let mut stderr = BufReader::new(run.stderr.take().expect("its output is piped"));
     let mut lines = BufReader::new(run.stdout.take().expect("its output is piped")).lines();
     let mut seqs = Vec::new();
     let mut next = || -> Option<Value> {
@@ -303,43 +307,47 @@ fn following_outlives_a_server_that_is_killed_and_comes_back() {
     let id = started.expect("the task starts")["execution_id"].clone();
     let id = id.as_str().expect("ids are text");
     // The first of these may still be read from the log; later ones come through the stream.
-    for word in ["one", "two"] {
-        assert_eq!(desk.run(&["signal", id, word]).code, Some(0));
-        let heard = |event: &Value| event["event_type"] == "signal.received";
-        assert!(std::iter::from_fn(&mut next).any(|event| heard(&event)));
+    for name in ["one", "two"] {
+        assert_eq!(sandbox.run(&["signal", id, name]).code, Some(0));
+        let is_signal = |event: &Value| event["event_type"] == "signal.received";
+        assert!(std::iter::from_fn(&mut next).any(|event| is_signal(&event)));
     }
-    let served = served.restart(&desk);
-    wait_for_line(&mut said, "lost");
-    assert_eq!(desk.run(&["signal", id, "go", "--set", "x=1"]).code, Some(0));
+    let server = server.restart(&sandbox);
+    wait_for_line(&mut stderr, "lost");
+    assert_eq!(sandbox.run(&["signal", id, "go", "--set", "x=1"]).code, Some(0));
     let end = std::iter::from_fn(&mut next).last();
     assert_eq!(end.expect("the process prints the result")["result"], json!({"x": 1}));
     assert_eq!(run.wait().expect("the process exits").code(), Some(0));
     let expected: Vec<u64> = (1..=seqs.len() as u64).collect();
     assert_eq!(seqs, expected, "each event once, in order");
-    let rest: Vec<String> = said.lines().map_while(Result::ok).collect();
+    let remaining_lines: Vec<String> = stderr.lines().map_while(Result::ok).collect();
     assert!(
-        !rest.iter().any(|line| line.starts_with("lost")),
-        "the outage is reported once: {rest:?}"
+        !remaining_lines.iter().any(|line| line.starts_with("lost")),
+        "the outage is reported once: {remaining_lines:?}"
     );
-    drop(served);
+    drop(server);
 }
 
 #[test]
-fn a_server_that_asks_for_tokens_is_shown_one() {
-    let desk = sandbox();
-    let served = ServerProcess::with_context(&desk, &["--token-file", "admin"]);
-    check_denied(&desk.run(&["runs"]), "UNAUTHENTICATED");
-    check_denied(&desk.run(&["run", "counting.yaml"]), "UNAUTHENTICATED");
-    desk.write("wrong", "noetl_pat_0000000000000000000000000000000000000000");
-    check_denied(&desk.run(&["runs", "--token-file", "wrong"]), "UNAUTHENTICATED");
+fn a_server_that_requires_tokens_accepts_a_valid_one() {
+    let sandbox = sandbox();
+    let server = ServerProcess::with_context(&sandbox, &["--token-file", "admin"]);
+    check_denied(&sandbox.run(&["runs"]), "UNAUTHENTICATED");
+    check_denied(&sandbox.run(&["run", "counting.yaml"]), "UNAUTHENTICATED");
+    sandbox.write("wrong", "noetl_pat_0000000000000000000000000000000000000000");
+    check_denied(&sandbox.run(&["runs", "--token-file", "wrong"]), "UNAUTHENTICATED");
     let admin = ["--token-file", "admin"];
     let create = |role: &str| {
         let args = ["token", "create", role, "--role", role, "--expires", "1d"];
-        let said = desk.run(&[&args[..], &admin[..]].concat());
-        assert_eq!(said.code, Some(0), "{said:?}");
-        assert_eq!(said.stdout.lines().count(), 1, "only the token is printed: {said:?}");
-        desk.write(role, &said.stdout);
-        said.stdout.trim().to_owned()
+        let output = sandbox.run(&[&args[..], &admin[..]].concat());
+        assert_eq!(output.code, Some(0), "{output:?}");
+        assert_eq!(
+            output.stdout.lines().count(),
+            1,
+            "only the token is printed: {output:?}"
+        );
+        sandbox.write(role, &output.stdout);
+        output.stdout.trim().to_owned()
     };
     let viewer = create("viewer");
     create("author");
@@ -348,116 +356,119 @@ fn a_server_that_asks_for_tokens_is_shown_one() {
         "add",
         "looking",
         "--server",
-        &served.url,
+        &server.url,
         "--token-file",
         "viewer",
     ];
-    assert_eq!(desk.run(&added).code, Some(0));
-    assert_eq!(desk.run(&["context", "use", "looking"]).code, Some(0));
-    assert_eq!(desk.run_json(&["runs", "-o", "json"]), json!([]));
-    check_denied(&desk.run(&["run", "counting.yaml"]), "FORBIDDEN");
-    check_denied(&desk.run(&["register", "counting.yaml"]), "FORBIDDEN");
-    check_denied(&desk.run(&["token", "list"]), "FORBIDDEN");
-    let ran = desk.run(&["run", "counting.yaml", "--token-file", "author"]);
+    assert_eq!(sandbox.run(&added).code, Some(0));
+    assert_eq!(sandbox.run(&["context", "use", "looking"]).code, Some(0));
+    assert_eq!(sandbox.run_json(&["runs", "-o", "json"]), json!([]));
+    check_denied(&sandbox.run(&["run", "counting.yaml"]), "FORBIDDEN");
+    check_denied(&sandbox.run(&["register", "counting.yaml"]), "FORBIDDEN");
+    check_denied(&sandbox.run(&["token", "list"]), "FORBIDDEN");
+    let ran = sandbox.run(&["run", "counting.yaml", "--token-file", "author"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    let tokens = desk.run(&["token", "list", "-o", "json", "--token-file", "admin"]);
+    let tokens = sandbox.run(&["token", "list", "-o", "json", "--token-file", "admin"]);
     assert!(!tokens.stdout.contains(&viewer), "no list contains a token");
     let tokens = tokens.json();
     let of = |name: &str| tokens.as_array()?.iter().find(|token| token["name"] == name);
     let id = of("viewer").expect("the token is listed")["id"].clone();
     let revoke = ["token", "revoke", id.as_str().expect("ids are text")];
-    let revoked = desk.run(&[&revoke[..], &admin[..]].concat());
+    let revoked = sandbox.run(&[&revoke[..], &admin[..]].concat());
     assert_eq!(revoked.code, Some(0), "{revoked:?}");
-    check_denied(&desk.run(&["runs"]), "UNAUTHENTICATED");
-    let gone = desk.run(&["token", "revoke", "1", "--token-file", "admin"]);
-    assert_eq!(gone.code, Some(4), "{gone:?}");
+    check_denied(&sandbox.run(&["runs"]), "UNAUTHENTICATED");
+    let missing = sandbox.run(&["token", "revoke", "1", "--token-file", "admin"]);
+    assert_eq!(missing.code, Some(4), "{missing:?}");
 }
 
 #[test]
 fn a_token_made_on_the_store_opens_the_server_on_it() {
-    let desk = sandbox();
-    let made = desk.run(&["token", "create", "ci", "--role", "operator", "--store", "kept"]);
+    let sandbox = sandbox();
+    let made = sandbox.run(&["token", "create", "ci", "--role", "operator", "--store", "kept"]);
     assert_eq!(made.code, Some(0), "{made:?}");
-    let served = ServerProcess::start(&desk, &["--token-file", "admin"]);
-    let mut runs = desk.command(&["runs", "-o", "json", "--server", &served.url]);
-    let said = runs.env("NOETL_TOKEN", made.stdout.trim()).output();
-    let said = said.expect("the binary starts");
-    assert_eq!(said.status.code(), Some(0), "{said:?}");
-    let listed = desk.run(&["token", "list", "--store", "kept"]);
+    let server = ServerProcess::start(&sandbox, &["--token-file", "admin"]);
+    let mut runs = sandbox.command(&["runs", "-o", "json", "--server", &server.url]);
+    let output = runs.env("NOETL_TOKEN", made.stdout.trim()).output();
+    let output = output.expect("the binary starts");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let listed = sandbox.run(&["token", "list", "--store", "kept"]);
     assert!(listed.stdout.contains("ci"), "{listed:?}");
 }
 
 #[test]
 fn playbooks_are_registered_on_a_server_and_run_by_path() {
-    let desk = sandbox();
-    let _served = ServerProcess::with_context(&desk, &[]);
-    std::fs::create_dir(desk.path("books")).expect("the directory is writable");
-    desk.write("books/a.yaml", COUNTING);
-    desk.write("books/typo.yaml", &WAITING.replace("    tool:\n", "    tol:\n"));
-    desk.write("books/other.yaml", "x: 1\n");
-    let invalid = desk.run(&["register", "-d", "books"]);
+    let sandbox = sandbox();
+    let _server = ServerProcess::with_context(&sandbox, &[]);
+    std::fs::create_dir(sandbox.path("books")).expect("the directory is writable");
+    sandbox.write("books/a.yaml", COUNTING);
+    sandbox.write("books/typo.yaml", &WAITING.replace("    tool:\n", "    tol:\n"));
+    sandbox.write("books/other.yaml", "x: 1\n");
+    let invalid = sandbox.run(&["register", "-d", "books"]);
     assert_eq!(invalid.code, Some(3), "{invalid:?}");
     assert!(invalid.stderr.contains("books/typo.yaml:7:5"), "{invalid:?}");
     assert!(invalid.stderr.contains("did you mean `tool`?"), "{invalid:?}");
-    assert_eq!(desk.run_json(&["catalog", "list", "-o", "json"]), json!([]));
-    desk.write("books/typo.yaml", WAITING);
-    let kept = desk.run(&["register", "-d", "books"]);
-    assert_eq!(kept.stdout, "demo/counting@1   new\ndemo/waiting@1   new\n", "{kept:?}");
-    desk.write("books/a.yaml", &COUNTING.replace("upto: 3", "upto: 2"));
-    let kept = desk.run(&["register", "-d", "books"]);
+    assert_eq!(sandbox.run_json(&["catalog", "list", "-o", "json"]), json!([]));
+    sandbox.write("books/typo.yaml", WAITING);
+    let registered = sandbox.run(&["register", "-d", "books"]);
     assert_eq!(
-        kept.stdout, "demo/counting@2   new\ndemo/waiting@1   unchanged\n",
-        "{kept:?}"
+        registered.stdout, "demo/counting@1   new\ndemo/waiting@1   new\n",
+        "{registered:?}"
     );
-    let squares = |path: &str| desk.run_json(&["exec", path, "-o", "json"])["result"]["squares"].clone();
+    sandbox.write("books/a.yaml", &COUNTING.replace("upto: 3", "upto: 2"));
+    let registered = sandbox.run(&["register", "-d", "books"]);
+    assert_eq!(
+        registered.stdout, "demo/counting@2   new\ndemo/waiting@1   unchanged\n",
+        "{registered:?}"
+    );
+    let squares = |path: &str| sandbox.run_json(&["exec", path, "-o", "json"])["result"]["squares"].clone();
     assert_eq!(squares("demo/counting"), json!([1, 4]));
     assert_eq!(squares("demo/counting@1"), json!([1, 4, 9]));
-    assert_eq!(desk.run(&["catalog", "get", "demo/counting@1"]).stdout, COUNTING);
+    assert_eq!(sandbox.run(&["catalog", "get", "demo/counting@1"]).stdout, COUNTING);
     for nowhere in ["demo/counting@3", "demo/none"] {
-        let said = desk.run(&["run", nowhere]);
-        assert_eq!(said.code, Some(4), "{said:?}");
-        assert!(said.stderr.contains("catalog"), "{said:?}");
+        let output = sandbox.run(&["run", nowhere]);
+        assert_eq!(output.code, Some(4), "{output:?}");
+        assert!(output.stderr.contains("catalog"), "{output:?}");
     }
 }
 
 #[test]
-fn a_context_says_which_server_is_meant() {
-    let desk = sandbox();
-    let shown = |args: &[&str]| desk.run_json(&[&["context", "show", "-o", "json"][..], args].concat());
-    assert_eq!(shown(&[])["context"], "local");
-    let add = |name: &str, url: &str| desk.run(&["context", "add", name, "--server", url]);
+fn a_context_selects_the_server() {
+    let sandbox = sandbox();
+    let show = |args: &[&str]| sandbox.run_json(&[&["context", "show", "-o", "json"][..], args].concat());
+    assert_eq!(show(&[])["context"], "local");
+    let add = |name: &str, url: &str| sandbox.run(&["context", "add", name, "--server", url]);
     assert_eq!(add("one", "http://127.0.0.1:1,http://127.0.0.1:2").code, Some(0));
     assert_eq!(add("two", "http://127.0.0.1:3").code, Some(0));
     assert_eq!(
-        shown(&[])["servers"],
+        show(&[])["servers"],
         json!(["http://127.0.0.1:1", "http://127.0.0.1:2"])
     );
-    assert_eq!(desk.run(&["context", "use", "two"]).code, Some(0));
-    assert_eq!(shown(&[])["context"], "two");
-    assert_eq!(shown(&["--store", "here"])["context"], "local");
+    assert_eq!(sandbox.run(&["context", "use", "two"]).code, Some(0));
+    assert_eq!(show(&[])["context"], "two");
+    assert_eq!(show(&["--store", "here"])["context"], "local");
     assert_eq!(
-        shown(&["--server", "http://127.0.0.1:4"])["servers"],
+        show(&["--server", "http://127.0.0.1:4"])["servers"],
         json!(["http://127.0.0.1:4"])
     );
-    let local = desk.run(&["run", "counting.yaml", "--store", "here"]);
+    let local = sandbox.run(&["run", "counting.yaml", "--store", "here"]);
     assert_eq!(local.code, Some(0), "{local:?}");
-    let both = desk.run(&["runs", "--store", "here", "--server", "http://127.0.0.1:4"]);
+    let both = sandbox.run(&["runs", "--store", "here", "--server", "http://127.0.0.1:4"]);
     assert_eq!(both.code, Some(2), "{both:?}");
-    let list = desk.run(&["context", "list"]);
+    let list = sandbox.run(&["context", "list"]);
     assert!(list.stdout.contains("*  two"), "{list:?}");
-    assert_eq!(desk.run(&["context", "rm", "two"]).code, Some(0));
-    assert_eq!(shown(&[])["context"], "local", "the current context was removed");
-    assert_eq!(desk.run(&["context", "use", "two"]).code, Some(4));
+    assert_eq!(sandbox.run(&["context", "rm", "two"]).code, Some(0));
+    assert_eq!(show(&[])["context"], "local", "the current context was removed");
+    assert_eq!(sandbox.run(&["context", "use", "two"]).code, Some(4));
     assert_eq!(add("three", "nonsense").code, Some(2));
     assert_eq!(add("local", "http://127.0.0.1:1").code, Some(2));
-    let file = desk.path(".config/noetl/contexts.toml");
+    let file = sandbox.path(".config/noetl/contexts.toml");
     let mode = std::fs::metadata(file).expect("the file was written").permissions();
     assert_eq!(mode.mode() & 0o777, 0o600);
 }
 
 #[test]
 fn a_server_that_is_not_there_exits_with_5_and_is_named() {
-    let desk = sandbox();
+    let sandbox = sandbox();
     let nowhere = "http://127.0.0.1:1";
     for args in [
         &["runs"][..],
@@ -465,25 +476,25 @@ fn a_server_that_is_not_there_exits_with_5_and_is_named() {
         &["run", "counting.yaml"],
         &["signal", "1", "go"],
     ] {
-        let said = desk.run(&[args, &["--server", nowhere]].concat());
-        assert_eq!(said.code, Some(5), "{args:?}: {said:?}");
-        assert!(said.stderr.contains(nowhere), "{said:?}");
-        assert!(!said.stderr.contains("context"), "{said:?}");
+        let output = sandbox.run(&[args, &["--server", nowhere]].concat());
+        assert_eq!(output.code, Some(5), "{args:?}: {output:?}");
+        assert!(output.stderr.contains(nowhere), "{output:?}");
+        assert!(!output.stderr.contains("context"), "{output:?}");
     }
-    let added = desk.run(&["context", "add", "old", "--server", nowhere]);
+    let added = sandbox.run(&["context", "add", "old", "--server", nowhere]);
     assert_eq!(added.code, Some(0), "{added:?}");
-    let said = desk.run(&["runs"]);
+    let output = sandbox.run(&["runs"]);
     let help = "help: context `old` selects this server; `noetl context use local` selects the local store";
-    assert!(said.stderr.contains(help), "{said:?}");
-    let served = ServerProcess::start(&desk, &[]);
-    let several = format!("{nowhere},{}", served.url);
-    let ran = desk.run(&["run", "counting.yaml", "--server", &several]);
+    assert!(output.stderr.contains(help), "{output:?}");
+    let server = ServerProcess::start(&sandbox, &[]);
+    let several = format!("{nowhere},{}", server.url);
+    let ran = sandbox.run(&["run", "counting.yaml", "--server", &several]);
     assert_eq!(ran.code, Some(0), "another server responds: {ran:?}");
-    let wrong = desk.run(&["runs", "--server", "localhost"]);
+    let wrong = sandbox.run(&["runs", "--server", "localhost"]);
     assert_eq!(wrong.code, Some(2), "{wrong:?}");
     for verb in ["show", "events", "result", "retry", "cancel", "pause"] {
-        let said = desk.run(&[verb, "99999", "--server", &served.url]);
-        assert_eq!(said.code, Some(4), "{verb}: {said:?}");
-        assert!(said.stderr.contains("99999"), "{verb}: {said:?}");
+        let output = sandbox.run(&[verb, "99999", "--server", &server.url]);
+        assert_eq!(output.code, Some(4), "{verb}: {output:?}");
+        assert!(output.stderr.contains("99999"), "{verb}: {output:?}");
     }
 }

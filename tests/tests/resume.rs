@@ -47,17 +47,17 @@ struct ResumeRace<'d> {
 
 impl<'d> ResumeRace<'d> {
     /// Resumes the run in several processes, and waits until each prints it.
-    fn start(desk: &'d CliSandbox, id: String) -> Self {
+    fn start(sandbox: &'d CliSandbox, id: String) -> Self {
         let (sender, progress) = mpsc::channel();
         let resume = ["resume", &id, "-o", "ndjson"];
-        let processes: Vec<RunningCommand> = (0..PROCESSES).map(|_| desk.start(&resume)).collect();
+        let processes: Vec<RunningCommand> = (0..PROCESSES).map(|_| sandbox.start(&resume)).collect();
         let alive = processes.iter().map(RunningCommand::id).collect();
         for process in processes {
             let sender = sender.clone();
             thread::spawn(move || report_progress(process, &sender));
         }
         let mut race = Self {
-            sandbox: desk,
+            sandbox,
             id,
             live_processes: alive,
             progress,
@@ -107,8 +107,8 @@ impl<'d> ResumeRace<'d> {
         }
         let events = self.sandbox.events(&self.id);
         for (kind, expected) in [("step.done", 2), ("playbook.finished", 1)] {
-            let found = events.iter().filter(|event| event["event_type"] == kind);
-            assert_eq!(found.count(), expected, "{kind}: {events:?}");
+            let matching = events.iter().filter(|event| event["event_type"] == kind);
+            assert_eq!(matching.count(), expected, "{kind}: {events:?}");
         }
     }
 }

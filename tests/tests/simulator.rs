@@ -43,7 +43,7 @@ fn first_catching_seed(bug: Bug) -> Result<u64, BTreeMap<u32, String>> {
     let mut others = BTreeMap::new();
     for seed in 0..SEEDS_PER_BUG {
         if let Some(violation) = simulate(seed, Some(bug)).violation {
-            if bug.broken_checks().contains(&violation.number) {
+            if bug.violated_invariants().contains(&violation.number) {
                 return Ok(seed);
             }
             let message = format!("seed {seed}: {}", violation.what);

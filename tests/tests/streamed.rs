@@ -86,7 +86,7 @@ fn a_result_of_many_rows_is_printed_as_it_is_read() {
 async fn a_run_is_described_without_its_large_result() {
     let sandbox = CliSandbox::new();
     sandbox.write("loop.yaml", LOOP);
-    let served = ServerProcess::with_context(&sandbox, &[]);
+    let server = ServerProcess::with_context(&sandbox, &[]);
     for (count, is_small) in [(1_000, true), (3_000, false)] {
         let count_is = format!("count={count}");
         let ran = sandbox.run(&["run", "loop.yaml", "--set", &count_is, "-o", "json"]);
@@ -95,7 +95,7 @@ async fn a_run_is_described_without_its_large_result() {
         let id = report["execution_id"].as_str().expect("an id");
         let all: Value = (0..count).collect();
         assert_eq!(report["result"], all);
-        let described = get(&format!("{}/api/executions/{id}", served.url)).await;
+        let described = get(&format!("{}/api/executions/{id}", server.url)).await;
         if is_small {
             assert_eq!(described["result"], all);
             assert!(described.get("result_href").is_none());
@@ -105,7 +105,7 @@ async fn a_run_is_described_without_its_large_result() {
         let href = described["result_href"]
             .as_str()
             .expect("the message names the location");
-        let result = get(&format!("{}{href}", served.url)).await;
+        let result = get(&format!("{}{href}", server.url)).await;
         assert_eq!(result["result"], all);
     }
 }

@@ -148,13 +148,13 @@ workflow:
 #[test]
 fn a_server_without_slots_renders_defaults_with_the_variables_that_are_allowed() {
     for (more, expected) in [(&["--allow-env", "LANG"][..], "C.UTF-8"), (&[], "none")] {
-        let desk = CliSandbox::new();
-        desk.write("locale.yaml", LOCALE);
+        let sandbox = CliSandbox::new();
+        sandbox.write("locale.yaml", LOCALE);
         let args = [&["--local-slots", "0"], more].concat();
-        let _served = ServerProcess::with_context(&desk, &args);
-        let started = desk.run(&["run", "locale.yaml", "--detach"]);
+        let _server = ServerProcess::with_context(&sandbox, &args);
+        let started = sandbox.run(&["run", "locale.yaml", "--detach"]);
         assert_eq!(started.code, Some(0), "{started:?}");
-        let events = json!(desk.events("last")).to_string();
+        let events = json!(sandbox.events("last")).to_string();
         let workload = format!(r#"{{"locale":"{expected}"}}"#);
         assert!(events.contains(&workload), "{events}");
     }

@@ -88,8 +88,8 @@ pub(crate) fn ensure_postgres(python: &Path) -> anyhow::Result<()> {
     if is_packaged || command_succeeds(Command::new("initdb").arg("--version")) {
         return Ok(());
     }
-    let carried = "import pgserver, pathlib, sys; sys.exit(not (pathlib.Path(pgserver.__file__).parent / 'pginstall/bin/initdb').exists())";
-    if command_succeeds(Command::new(python).args(["-c", carried])) {
+    let is_in_package = "import pgserver, pathlib, sys; sys.exit(not (pathlib.Path(pgserver.__file__).parent / 'pginstall/bin/initdb').exists())";
+    if command_succeeds(Command::new(python).args(["-c", is_in_package])) {
         return Ok(());
     }
     run_command(Command::new(python).args([
@@ -134,7 +134,7 @@ pub(crate) fn ensure_duckdb() -> anyhow::Result<()> {
     let archive = fs::read_dir(&folder)?
         .flatten()
         .map(|entry| entry.path())
-        .find(|path| path.extension().is_some_and(|ending| ending == "tgz"))
+        .find(|path| path.extension().is_some_and(|extension| extension == "tgz"))
         .context(remedy)?;
     run_command(
         Command::new("tar")

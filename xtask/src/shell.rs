@@ -66,8 +66,8 @@ pub(crate) fn target_directory() -> anyhow::Result<PathBuf> {
 }
 
 fn describe_command(command: &Command) -> String {
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
-    words
+    let arguments = std::iter::once(command.get_program()).chain(command.get_args());
+    arguments
         .map(|argument| argument.to_string_lossy().into_owned())
         .collect::<Vec<_>>()
         .join(" ")

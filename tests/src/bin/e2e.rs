@@ -33,15 +33,15 @@ fn parse_plan(mut args: impl Iterator<Item = String>) -> Result<StormPlan, Strin
         settle_timeout: Duration::from_secs(75),
         output_file: std::env::temp_dir().join("noetl-e2e.txt"),
     };
-    while let Some(word) = args.next() {
+    while let Some(option) = args.next() {
         let value: Option<u64> = args.next().and_then(|value| value.parse().ok());
-        let value = value.ok_or_else(|| format!("`{word}` requires a number"))?;
-        match word.as_str() {
+        let value = value.ok_or_else(|| format!("`{option}` requires a number"))?;
+        match option.as_str() {
             "--minutes" => plan.duration = Duration::from_secs(value * 60),
             "--seconds" => plan.duration = Duration::from_secs(value),
             "--seed" => plan.seed = value,
             "--runs" => plan.runs = value,
-            _ => return Err(format!("unknown option `{word}`")),
+            _ => return Err(format!("unknown option `{option}`")),
         }
     }
     if plan.runs == 0 {

@@ -49,16 +49,19 @@ fn main() -> ExitCode {
 
 /// Prints what the checkers report for each seed with a bug.
 fn print_findings(bug: Bug, options: &SimulateArgs) -> ExitCode {
-    let mut found = 0;
+    let mut catching_seeds = 0;
     for seed in options.first_seed..options.first_seed + options.seeds {
         if let Some(violation) = simulate(seed, Some(bug)).violation {
-            let is_expected = bug.broken_checks().contains(&violation.number);
-            found += u64::from(is_expected);
+            let is_expected = bug.violated_invariants().contains(&violation.number);
+            catching_seeds += u64::from(is_expected);
             let _ = writeln!(std::io::stdout(), "seed {seed}: {violation:?}");
         }
     }
-    let text = format!("{found} of {} seeds: reported by a checker of this bug", options.seeds);
-    print_and_exit(&text, found > 0)
+    let text = format!(
+        "{catching_seeds} of {} seeds: reported by a checker of this bug",
+        options.seeds
+    );
+    print_and_exit(&text, catching_seeds > 0)
 }
 
 fn parse_args(mut args: impl Iterator<Item = String>) -> Result<SimulateArgs, String> {
@@ -68,21 +71,21 @@ fn parse_args(mut args: impl Iterator<Item = String>) -> Result<SimulateArgs, St
         verbose: None,
         bug: None,
     };
-    while let Some(word) = args.next() {
+    while let Some(option) = args.next() {
         let value = args.next();
-        if word == "--bug" {
+        if option == "--bug" {
             let is_named = |bug: &&Bug| Some(format!("{bug:?}")) == value;
             let bug = Bug::ALL.iter().find(is_named);
             options.bug = Some(*bug.ok_or("no such bug; their names are in `Bug`")?);
             continue;
         }
         let value = value.and_then(|value| value.parse().ok());
-        let value = value.ok_or_else(|| format!("`{word}` requires a number"))?;
-        match word.as_str() {
+        let value = value.ok_or_else(|| format!("`{option}` requires a number"))?;
+        match option.as_str() {
             "--seeds" => options.seeds = value,
             "--from" => options.first_seed = value,
             "--verbose" => options.verbose = Some(value),
-            _ => return Err(format!("unknown option `{word}`")),
+            _ => return Err(format!("unknown option `{option}`")),
         }
     }
     Ok(options)

@@ -7,14 +7,14 @@ use std::process::{Command, ExitCode};
 use tests::peers::PostgresServer;
 
 fn main() -> ExitCode {
-    let mut words = std::env::args_os().skip(1);
-    let Some(program) = words.next() else {
+    let mut args = std::env::args_os().skip(1);
+    let Some(program) = args.next() else {
         eprintln!("usage: with_postgres COMMAND [ARGS]");
         return ExitCode::from(2);
     };
     let server = PostgresServer::private();
     let status = Command::new(&program)
-        .args(words)
+        .args(args)
         .env("NOETL_TEST_POSTGRES", server.admin_url())
         .status();
     drop(server);

@@ -48,9 +48,9 @@ pub enum CaseError {
 /// Every case, by name.
 pub fn case_folders() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance");
-    let mut found: Vec<PathBuf> = subfolders(&root).iter().flat_map(|area| subfolders(area)).collect();
-    found.sort();
-    found
+    let mut folders: Vec<PathBuf> = subfolders(&root).iter().flat_map(|area| subfolders(area)).collect();
+    folders.sort();
+    folders
 }
 
 fn subfolders(parent: &Path) -> Vec<PathBuf> {
@@ -72,19 +72,19 @@ pub fn case_name(folder: &Path) -> String {
 impl Case {
     /// Reads the case in a directory.
     pub fn load(folder: &Path) -> Result<Self, CaseError> {
-        let said = match fs::read(folder.join("outcomes.yaml")) {
+        let outcomes = match fs::read(folder.join("outcomes.yaml")) {
             Ok(bytes) => language::yaml::parse_yaml_data("outcomes.yaml", &bytes).map_err(|diagnostics| {
                 let messages: Vec<_> = diagnostics.iter().map(|one| one.message.clone()).collect();
                 CaseError::Invalid(messages.join("; "))
             })?,
             Err(_) => Value::Null,
         };
-        let inputs = said
+        let inputs = outcomes
             .get("inputs")
             .and_then(Value::as_array)
             .cloned()
             .unwrap_or_default();
-        let (limits, jumps_max) = parse_limits(said.get("limits"))?;
+        let (limits, jumps_max) = parse_limits(outcomes.get("limits"))?;
         Ok(Self {
             limits,
             jumps_max,
@@ -93,8 +93,8 @@ impl Case {
             playbook: read_text(&folder.join("playbook.yaml"))?,
             versions: read_versions(folder)?,
             children: read_children(folder)?,
-            script: Script::parse(said.get("tasks")).map_err(CaseError::Invalid)?,
-            payload: said.get("payload").cloned(),
+            script: Script::parse(outcomes.get("tasks")).map_err(CaseError::Invalid)?,
+            payload: outcomes.get("payload").cloned(),
             inputs: inputs.iter().map(parse_input).collect::<Result<_, _>>()?,
         })
     }

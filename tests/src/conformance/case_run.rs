@@ -22,12 +22,12 @@ use crate::conformance::input_schedule::{ExternalInput, InputSchedule, RerunInpu
 use crate::conformance::normalise::{CaseLog, normalise};
 use crate::conformance::script::Script;
 use crate::conformance::scripted_tool;
-use crate::stack::{KillableTransport, VirtualClock};
+use crate::stack::{KillableTransport, VirtualClock, server_config};
 
-/// The time that passes before each look at the case.
+/// Interval between two polls of the case.
 const STEP: Duration = Duration::from_millis(1);
-/// Longer than `STEP`: in virtual time, an input that an event triggers arrives before the report of a worker that sees
-/// the same event.
+/// Longer than `STEP`: in virtual time, an input that an event triggers arrives before a worker that
+/// receives the same event sends its report.
 const REPORT_LATENCY: Duration = Duration::from_millis(2);
 /// The additional time that passes if nothing happened.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -121,13 +121,7 @@ async fn start_case(case: &Case, mut deployment: CaseDeployment) -> Result<CaseR
     let bodies = results::DirBodyStore::open(&dir.path().join("bodies")).map_err(to_message)?;
     let bodies: Arc<dyn results::BodyStore> = Arc::new(bodies);
     let config = server::Config {
-        store: store.clone(),
-        bodies: bodies.clone(),
         limits: case.limits,
-        playbooks: language::playbook::SharedPlaybooks::default(),
-        playbook_dir: None,
-        bus: None,
-        may_adopt: false,
         keychain: server::KeychainConfig {
             keys: server::MasterKeys::Given {
                 current: server::MasterKey::generate(),
@@ -135,8 +129,8 @@ async fn start_case(case: &Case, mut deployment: CaseDeployment) -> Result<CaseR
             },
             ..server::KeychainConfig::default()
         },
-        retention: None,
         cluster_secret: deployment.cluster_secret(&*store).await?,
+        ..server_config(store.clone(), bodies.clone())
     };
     for (path, text) in &case.children {
         store.put_playbook(path, text).await.map_err(to_message)?;
@@ -212,7 +206,7 @@ impl CaseRun {
 
     /// Advances the clock until the case ends.
     async fn run_to_end(&mut self) -> Result<(), String> {
-        let mut seen = (0, self.clock.elapsed());
+        let mut last_change = (0, self.clock.elapsed());
         while self.clock.elapsed() < self.deployment.timeout().unwrap_or(CASE_TIMEOUT) {
             // Virtual time advances only when the server and the worker are idle.
             tokio::time::sleep(STEP).await;
@@ -220,8 +214,8 @@ impl CaseRun {
                 continue;
             }
             let version = self.root_version().await?;
-            if version != seen.0 {
-                seen = (version, self.clock.elapsed());
+            if version != last_change.0 {
+                last_change = (version, self.clock.elapsed());
             }
             if self.schedule.is_empty() && self.is_ended().await? {
                 return Ok(());
@@ -234,7 +228,7 @@ impl CaseRun {
                         tokio::time::advance(left.saturating_sub(JUMP_MIN) + STEP).await;
                     }
                 }
-                None if self.clock.elapsed() > seen.1 + IDLE_MAX => return Ok(()),
+                None if self.clock.elapsed() > last_change.1 + IDLE_MAX => return Ok(()),
                 _ => tokio::time::sleep(POLL_INTERVAL).await,
             }
         }
@@ -308,7 +302,7 @@ impl CaseRun {
             ..ExecutionFilter::default()
         };
         let mut rows = self.store.executions(&filter).await.map_err(to_message)?;
-        // A database may hold the runs of earlier cases; IDs are in the order of time.
+        // A database may contain the runs of earlier cases; IDs are in the order of time.
         rows.retain(|row| row.id >= self.root);
         rows.sort_by_key(|row| (row.started_at, row.id));
         Ok(rows)

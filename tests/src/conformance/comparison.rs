@@ -24,30 +24,30 @@ pub fn compare_log(case: &Case, text: &str) -> Result<(), String> {
 fn recorded_lines(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let indent = |line: &str| line.len() - line.trim_start().len();
-    let kept = lines.iter().enumerate().filter(|(at, line)| {
-        let rest = lines[at + 1..].iter();
-        let mut rest = rest.take_while(|other| indent(other) == indent(line));
-        let words: Vec<&str> = line.split_whitespace().collect();
-        match words[..] {
-            ["task.started", task] => rest.any(|other| {
-                let mut words = other.split_whitespace();
-                let (kind, of) = (words.next().unwrap_or_default(), words.next());
+    let compared = lines.iter().enumerate().filter(|(at, line)| {
+        let siblings = lines[at + 1..].iter();
+        let mut siblings = siblings.take_while(|other| indent(other) == indent(line));
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        match fields[..] {
+            ["task.started", task] => siblings.any(|other| {
+                let mut fields = other.split_whitespace();
+                let (kind, of) = (fields.next().unwrap_or_default(), fields.next());
                 kind.starts_with("task.") && kind != "task.started" && of == Some(task)
             }),
             ["step.started" | "loop.iteration.started"] => {
-                rest.any(|other| other.trim_start().starts_with("task.") && !other.contains("task.started "))
+                siblings.any(|other| other.trim_start().starts_with("task.") && !other.contains("task.started "))
             }
             _ => true,
         }
     });
-    let mut kept: Vec<&str> = kept.map(|(_, line)| *line).collect();
+    let mut compared: Vec<&str> = compared.map(|(_, line)| *line).collect();
     // Branches race, so only the order within a step run and an iteration is compared.
-    for decided in kept.split_mut(|line| indent(line) < 4) {
+    for decided in compared.split_mut(|line| indent(line) < 4) {
         if decided.iter().all(|line| indent(line) == 4 && !line.ends_with(": |")) {
             decided.sort_unstable();
         }
     }
-    kept.join("\n")
+    compared.join("\n")
 }
 
 /// The first lines that differ, with the lines around them.
@@ -81,12 +81,12 @@ pub fn compare_raced_log(case: &Case, text: &str) -> Result<(), String> {
         return compare_log(case, text);
     }
     let expected = case.expected().ok_or(NO_EXPECTATION)?;
-    let (expected, found) = (recorded_lines(&expected), recorded_lines(text));
-    let (expected, found) = (without_result(&expected), without_result(&found));
-    if expected == found {
+    let (expected, actual) = (recorded_lines(&expected), recorded_lines(text));
+    let (expected, actual) = (without_result(&expected), without_result(&actual));
+    if expected == actual {
         return Ok(());
     }
-    Err(first_difference(&expected, &found))
+    Err(first_difference(&expected, &actual))
 }
 
 /// A log without the run's result and the step that returned it.
@@ -94,8 +94,8 @@ fn without_result(text: &str) -> String {
     let lines = text.lines().filter(|line| !line.trim_start().starts_with("result: "));
     let lines = lines.map(|line| match line.split_once(" result=") {
         Some((before, after)) if before.contains(".finished ") => {
-            let rest = after.split_once(' ').map_or("", |(_, rest)| rest);
-            format!("{before} {rest}")
+            let tail = after.split_once(' ').map_or("", |(_, tail)| tail);
+            format!("{before} {tail}")
         }
         _ => line.to_owned(),
     });

@@ -31,7 +31,7 @@ pub enum CaseDeployment {
 }
 
 impl CaseDeployment {
-    /// A server on this database, which may hold earlier cases.
+    /// A server on this database, which may contain earlier cases.
     pub fn cluster(store: Arc<store::PostgresStore>) -> Self {
         Self::Cluster { store, listener: None }
     }

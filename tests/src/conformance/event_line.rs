@@ -19,13 +19,13 @@ const TEXT_BYTES_MAX: usize = 1_000;
 
 /// Formats an event without its location, which the caller prints.
 pub(crate) fn event_line(event: &Event) -> String {
-    let words = [event_name(event), event_details(event)];
-    let words: Vec<&str> = words
+    let parts = [event_name(event), event_details(event)];
+    let parts: Vec<&str> = parts
         .iter()
         .map(String::as_str)
-        .filter(|word| !word.is_empty())
+        .filter(|part| !part.is_empty())
         .collect();
-    words.join(" ")
+    parts.join(" ")
 }
 
 fn event_name(event: &Event) -> String {
@@ -60,9 +60,9 @@ fn event_details(event: &Event) -> String {
             format!("{spares}{ending}")
         }
         EventBody::PlaybookSwitched(switched) => {
-            let kept = serde_json::to_value(&switched.kept).unwrap_or_default();
+            let unchanged = serde_json::to_value(&switched.kept).unwrap_or_default();
             let restarted = serde_json::to_value(&switched.restarted).unwrap_or_default();
-            format!("version={} kept={kept} restarted={restarted}", switched.version)
+            format!("version={} kept={unchanged} restarted={restarted}", switched.version)
         }
         EventBody::StepReused(reused) => reused_text(reused),
         EventBody::WorkflowFinished(finished) | EventBody::PlaybookFinished(finished) => execution_end_text(finished),
@@ -133,7 +133,7 @@ fn admission_text(admit: &AdmitEvaluated) -> String {
     let rule = admit
         .matched_rule_index
         .map_or("none".to_owned(), |rule| rule.to_string());
-    let answer = match (admit.discarded, admit.allow) {
+    let verdict = match (admit.discarded, admit.allow) {
         (true, _) => "discarded",
         (false, true) => "allow",
         (false, false) => "deny",
@@ -142,7 +142,7 @@ fn admission_text(admit: &AdmitEvaluated) -> String {
         .error
         .as_ref()
         .map_or_else(String::new, |error| format!(" {}", error_text(error)));
-    format!("{answer} rule={rule} tokens={}{reason}", admit.tokens.len())
+    format!("{verdict} rule={rule} tokens={}{reason}", admit.tokens.len())
 }
 
 /// The addresses of manifests, without the execution ID.
@@ -247,13 +247,13 @@ fn routing_text(next: &NextEvaluated) -> String {
         .iter()
         .map(|arc| format!("{}{}", arc.step, optional_text("args", arc.args.as_ref())))
         .collect();
-    let held = if next.held { " held" } else { "" };
+    let held_suffix = if next.held { " held" } else { "" };
     let error = next
         .error
         .as_ref()
         .map_or_else(String::new, |error| format!(" {}", error_text(error)));
     format!(
-        "{} guards=[{}] selected=[{}]{held}{error}",
+        "{} guards=[{}] selected=[{}]{held_suffix}{error}",
         serialized_name(&next.mode),
         guards.join(", "),
         arcs.join(", ")
@@ -364,7 +364,7 @@ fn index_text(index: Option<u32>) -> String {
 
 fn serialized_name<T: serde::Serialize>(value: &T) -> String {
     match serde_json::to_value(value) {
-        Ok(Value::String(word)) => word,
+        Ok(Value::String(text)) => text,
         other => other.unwrap_or_default().to_string(),
     }
 }

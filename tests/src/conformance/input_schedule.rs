@@ -57,7 +57,7 @@ pub enum ExternalInput {
     Signal(Name, Option<Value>),
     /// Writes to `ctx`.
     Patch(Value),
-    /// The worker that holds a command crashes.
+    /// The worker with a claim on a command crashes.
     Crash,
 }
 

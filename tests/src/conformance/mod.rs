@@ -22,4 +22,4 @@ pub use deployment::CaseDeployment;
 pub use input_schedule::{ExternalInput, InputSchedule, RerunInput, ScheduledInput, Trigger};
 pub use normalise::{CaseLog, normalise};
 pub use outcome_source::{AttemptQuery, OutcomeSource, TimedOutcome};
-pub use script::{Script, ScriptedAnswer};
+pub use script::{Script, ScriptedOutcome};

@@ -72,8 +72,8 @@ fn write_log(events: &[Event], text: &mut String) {
         let _ = writeln!(text, "    {step}{}", event_line(event));
     }
     let _ = writeln!(text, "  steps:");
-    for (place, lines) in sub_logs(events) {
-        let _ = writeln!(text, "    {place}: |");
+    for (key, lines) in sub_logs(events) {
+        let _ = writeln!(text, "    {key}: |");
         for line in lines {
             let _ = writeln!(text, "      {line}");
         }
@@ -107,25 +107,21 @@ fn sub_logs(events: &[Event]) -> Vec<(String, Vec<String>)> {
         let Some(run) = event.location.step_run_id() else {
             continue;
         };
-        let place = (run.step.to_string(), run.run, event.location.iteration);
-        if !logs.contains_key(&place) {
-            order.push(place.clone());
+        let key = (run.step.to_string(), run.run, event.location.iteration);
+        if !logs.contains_key(&key) {
+            order.push(key.clone());
         }
-        logs.entry(place).or_default().push(event_line(event));
+        logs.entry(key).or_default().push(event_line(event));
     }
     // Runs are sorted by when they were scheduled, iterations by index below their run.
-    let first = |place: &SubLogKey| {
-        order
-            .iter()
-            .position(|other| (&other.0, other.1) == (&place.0, place.1))
-    };
-    let mut places: Vec<&SubLogKey> = logs.keys().collect();
-    places.sort_by_key(|place| (first(place), place.2));
-    let shown = places.into_iter().map(|place| {
-        let index = place.2.map_or_else(String::new, |index| format!("[{index}]"));
-        (format!("'{}:{}{index}'", place.0, place.1), logs[place].clone())
+    let first = |key: &SubLogKey| order.iter().position(|other| (&other.0, other.1) == (&key.0, key.1));
+    let mut keys: Vec<&SubLogKey> = logs.keys().collect();
+    keys.sort_by_key(|key| (first(key), key.2));
+    let named_logs = keys.into_iter().map(|key| {
+        let index = key.2.map_or_else(String::new, |index| format!("[{index}]"));
+        (format!("'{}:{}{index}'", key.0, key.1), logs[key].clone())
     });
-    shown.collect()
+    named_logs.collect()
 }
 
 /// The result of the run.

@@ -5,6 +5,9 @@ use std::time::Duration;
 use model::id::ExecutionId;
 use model::outcome::Outcome;
 use serde_json::{Map, Value};
+use tools::Call;
+
+use crate::stack::CallLocation;
 
 /// One attempt of a task, for which a test supplies the outcome.
 #[derive(Debug, Clone)]
@@ -29,6 +32,24 @@ pub struct AttemptQuery<'a> {
     pub fields: &'a Map<String, Value>,
     /// Timeouts in seconds: `total`, `connect`, `read`.
     pub timeout: &'a Value,
+}
+
+impl<'a> AttemptQuery<'a> {
+    /// Describes a call of a tool, without its input and timeout.
+    pub fn new(call: &'a Call, location: &'a CallLocation) -> Self {
+        Self {
+            execution: location.execution,
+            step: &location.step,
+            task: &location.task,
+            kind: call.kind.as_str(),
+            iteration: location.iteration,
+            visit: location.visit,
+            attempt: call.attempt,
+            input: &Value::Null,
+            fields: &call.fields,
+            timeout: &Value::Null,
+        }
+    }
 }
 
 /// Outcome of an attempt, and its duration.

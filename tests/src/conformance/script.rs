@@ -11,14 +11,14 @@ use crate::conformance::outcome_source::{AttemptQuery, OutcomeSource, TimedOutco
 /// The scripted outcomes of a case.
 #[derive(Debug, Clone, Default)]
 pub struct Script {
-    tasks: BTreeMap<String, Vec<ScriptedAnswer>>,
+    tasks: BTreeMap<String, Vec<ScriptedOutcome>>,
     /// Number of calls of each task in each iteration.
     calls: BTreeMap<String, usize>,
 }
 
 /// One outcome of a scripted tool.
 #[derive(Debug, Clone)]
-pub struct ScriptedAnswer {
+pub struct ScriptedOutcome {
     /// Only for this iteration.
     pub iteration: Option<u64>,
     /// Only for this attempt.
@@ -37,10 +37,10 @@ impl Script {
     /// Parses a map from `step.task` or `task` to one outcome or a list of outcomes.
     pub(crate) fn parse(tasks: Option<&Value>) -> Result<Self, String> {
         let mut script = Self::default();
-        for (name, said) in tasks.and_then(Value::as_object).into_iter().flatten() {
-            let list = match said {
-                Value::Array(list) => list.iter().map(parse_answer).collect::<Result<_, _>>()?,
-                one => vec![parse_answer(one)?],
+        for (name, outcomes) in tasks.and_then(Value::as_object).into_iter().flatten() {
+            let list = match outcomes {
+                Value::Array(list) => list.iter().map(parse_outcome).collect::<Result<_, _>>()?,
+                one => vec![parse_outcome(one)?],
             };
             script.tasks.insert(name.clone(), list);
         }
@@ -49,34 +49,35 @@ impl Script {
 
     /// Whether no outcome has a delay.
     pub fn is_immediate(&self) -> bool {
-        let mut answers = self.tasks.values().flatten();
-        answers.all(|answer| answer.duration.is_zero())
+        let mut outcomes = self.tasks.values().flatten();
+        outcomes.all(|outcome| outcome.duration.is_zero())
     }
 
-    fn answers_of(&self, step: &str, task: &str) -> Option<&[ScriptedAnswer]> {
+    fn outcomes_of(&self, step: &str, task: &str) -> Option<&[ScriptedOutcome]> {
         let own = self.tasks.get(&format!("{step}.{task}"));
         own.or_else(|| self.tasks.get(task)).map(Vec::as_slice)
     }
 
     /// Outcome of call number `call` of a task in its pipeline, from 0; the last outcome repeats.
-    pub fn scripted_answer(
+    pub fn scripted_outcome(
         &self,
-        place: (&str, &str),
+        step_and_task: (&str, &str),
         iteration: Option<u64>,
         visit: u32,
         attempt: u32,
         call: usize,
-    ) -> Option<&ScriptedAnswer> {
-        let list = self.answers_of(place.0, place.1)?;
-        let fits = |tool: &&ScriptedAnswer| {
-            tool.iteration.is_none_or(|only| Some(only) == iteration)
-                && tool.attempt.is_none_or(|only| only == attempt)
-                && tool.visit.is_none_or(|only| only == visit)
+    ) -> Option<&ScriptedOutcome> {
+        let list = self.outcomes_of(step_and_task.0, step_and_task.1)?;
+        let fits = |scripted: &&ScriptedOutcome| {
+            scripted.iteration.is_none_or(|only| Some(only) == iteration)
+                && scripted.attempt.is_none_or(|only| only == attempt)
+                && scripted.visit.is_none_or(|only| only == visit)
         };
-        let is_keyed =
-            |tool: &&ScriptedAnswer| tool.iteration.is_some() || tool.attempt.is_some() || tool.visit.is_some();
-        let keyed: Vec<&ScriptedAnswer> = list.iter().filter(is_keyed).filter(fits).collect();
-        let plain: Vec<&ScriptedAnswer> = list.iter().filter(|tool| !is_keyed(tool)).collect();
+        let is_keyed = |scripted: &&ScriptedOutcome| {
+            scripted.iteration.is_some() || scripted.attempt.is_some() || scripted.visit.is_some()
+        };
+        let keyed: Vec<&ScriptedOutcome> = list.iter().filter(is_keyed).filter(fits).collect();
+        let plain: Vec<&ScriptedOutcome> = list.iter().filter(|scripted| !is_keyed(scripted)).collect();
         let from = if keyed.is_empty() { plain } else { keyed };
         from.get(call).or_else(|| from.last()).copied()
     }
@@ -84,15 +85,15 @@ impl Script {
 
 impl OutcomeSource for Script {
     fn next_outcome(&mut self, query: &AttemptQuery<'_>) -> Option<TimedOutcome> {
-        let place = (query.step, query.task);
-        self.answers_of(place.0, place.1)?;
+        let step_and_task = (query.step, query.task);
+        self.outcomes_of(step_and_task.0, step_and_task.1)?;
         let iteration = query.iteration.map_or_else(String::new, |index| format!("#{index}"));
         let key = format!("{}.{}.{}{iteration}", query.execution, query.step, query.task);
         let call = self.calls.entry(key).or_default();
         let n = *call;
         *call += 1;
-        let tool = Script::scripted_answer(self, place, query.iteration, query.visit, query.attempt, n);
-        let Some(tool) = tool else {
+        let scripted = Script::scripted_outcome(self, step_and_task, query.iteration, query.visit, query.attempt, n);
+        let Some(scripted) = scripted else {
             return Some(TimedOutcome::immediate(Outcome::ok(Value::Null)));
         };
         let key = |key: &String| match key.as_str() {
@@ -100,26 +101,26 @@ impl OutcomeSource for Script {
             other => (key.clone(), query.fields.get(other).cloned().unwrap_or_default()),
         };
         let echo = || {
-            if tool.echo.is_empty() {
+            if scripted.echo.is_empty() {
                 return Outcome::ok(query.input.clone());
             }
-            Outcome::ok(Value::Object(tool.echo.iter().map(key).collect()))
+            Outcome::ok(Value::Object(scripted.echo.iter().map(key).collect()))
         };
         Some(TimedOutcome {
-            outcome: tool.outcome.clone().unwrap_or_else(echo),
-            duration: tool.duration,
+            outcome: scripted.outcome.clone().unwrap_or_else(echo),
+            duration: scripted.duration,
         })
     }
 }
 
-fn parse_answer(entry: &Value) -> Result<ScriptedAnswer, String> {
+fn parse_outcome(entry: &Value) -> Result<ScriptedOutcome, String> {
     let wrong = |message: &str| format!("`{entry}`: {message}");
-    let map = entry.as_object().ok_or_else(|| wrong("an answer is a map"))?;
+    let map = entry.as_object().ok_or_else(|| wrong("an outcome is a map"))?;
     let outcome = match (map.get("ok"), map.get("error")) {
         (Some(value), None) => Some(Outcome::ok(value.clone())),
         (None, Some(error)) => Some(Outcome::error(parse_error(error).map_err(|reason| wrong(&reason))?)),
         (None, None) => None,
-        (Some(_), Some(_)) => return Err(wrong("an answer is `ok` or `error`")),
+        (Some(_), Some(_)) => return Err(wrong("an outcome is `ok` or `error`")),
     };
     let facets = Facets {
         http: map.get("http").cloned(),
@@ -131,7 +132,7 @@ fn parse_answer(entry: &Value) -> Result<ScriptedAnswer, String> {
         None => Duration::ZERO,
     };
     let small = |key: &str| map.get(key).and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok());
-    Ok(ScriptedAnswer {
+    Ok(ScriptedOutcome {
         iteration: map.get("iteration").and_then(Value::as_u64),
         attempt: small("attempt"),
         visit: small("visit"),

@@ -52,9 +52,9 @@ impl Tool for ScriptedTool {
     }
 
     async fn run(&self, call: Call, stop: &CancellationToken, _log: &dyn LogSink) -> ToolResult {
-        let answer = self.scripted_outcome(&call);
+        let timed = self.scripted_outcome(&call);
         tokio::select! {
-            () = tokio::time::sleep(answer.duration) => Ok(answer.outcome),
+            () = tokio::time::sleep(timed.duration) => Ok(timed.outcome),
             () = stop.cancelled() => Err(TaskError::new(
                 ErrorKind::Cancelled,
                 "CANCELLED",
@@ -70,16 +70,9 @@ impl ScriptedTool {
         let input = Value::Object(call.input.clone());
         let input = if call.input.is_empty() { Value::Null } else { input };
         let query = AttemptQuery {
-            execution: location.execution,
-            step: &location.step,
-            task: &location.task,
-            kind: call.kind.as_str(),
-            iteration: location.iteration,
-            visit: location.visit,
-            attempt: call.attempt,
             input: &input,
-            fields: &call.fields,
             timeout: &timeout_json(&call.timeout),
+            ..AttemptQuery::new(call, &location)
         };
         let mut script = self.script.lock().expect("answering does not panic");
         script.next_outcome(&query).unwrap_or_else(|| {

@@ -59,7 +59,7 @@ impl TestCluster {
         let postgres = tokio::task::spawn_blocking(PostgresServer::private).await;
         let postgres = postgres.expect("Postgres starts");
         let database = postgres.fresh_database();
-        let tally = EffectTable::open(&postgres).await;
+        let effect_table = EffectTable::open(&postgres).await;
         let nats = NatsServer::private();
         let dir = tempfile::tempdir().expect("a temporary directory can be created");
         // If this process is killed, no destructor ends the processes it started.
@@ -73,7 +73,7 @@ impl TestCluster {
             nodes,
             postgres,
             nats,
-            effect_table: tally,
+            effect_table,
             database,
             _watchdog: watch,
             dir,

@@ -44,8 +44,8 @@ fn fold_log(log: &[Event]) -> ExecutionState {
 }
 
 fn position_of(log: &[Event], kind: EventKind) -> usize {
-    let found = log.iter().position(|event| event.kind() == kind);
-    found.expect("the log has such an event")
+    let position = log.iter().position(|event| event.kind() == kind);
+    position.expect("the log has such an event")
 }
 
 /// Renumbers the events, so that only the intended change is invalid.
@@ -118,7 +118,7 @@ fn a_missing_event_is_a_gap() {
 }
 
 #[test]
-fn an_iteration_that_ends_twice_is_seen() {
+fn an_iteration_that_ends_twice_is_reported() {
     let mut log = sample_log();
     let at = position_of(&log, EventKind::IterationDone);
     log.insert(at, log[at].clone());
@@ -134,7 +134,7 @@ fn a_loop_that_ends_too_early_is_reported() {
 }
 
 #[test]
-fn a_second_end_is_seen() {
+fn a_second_end_is_reported() {
     let mut log = sample_log();
     let at = position_of(&log, EventKind::PlaybookFinished);
     log.insert(at, log[at].clone());
@@ -144,7 +144,7 @@ fn a_second_end_is_seen() {
 }
 
 #[test]
-fn a_log_without_an_end_is_seen() {
+fn a_log_without_an_end_is_reported() {
     let mut log = sample_log();
     log.truncate(log.len() - 3);
     assert_eq!(violation_number(checks::check_single_end(&log)), Some(10));
@@ -153,7 +153,7 @@ fn a_log_without_an_end_is_seen() {
 }
 
 #[test]
-fn a_row_left_behind_is_seen() {
+fn a_row_left_behind_is_reported() {
     let state = fold_log(&sample_log());
     for left in [
         LeftoverRows {
@@ -174,7 +174,7 @@ fn a_row_left_behind_is_seen() {
 }
 
 #[test]
-fn a_route_with_another_answer_is_reported() {
+fn a_route_with_another_response_is_reported() {
     let (log, state) = (sample_log(), fold_log(&sample_log()));
     let mut other = api_view(&log);
     other.statuses[2] = RunStatus::Running;
@@ -188,7 +188,7 @@ fn a_route_with_another_answer_is_reported() {
 }
 
 #[test]
-fn a_replay_that_folds_to_something_else_is_seen() {
+fn a_replay_that_folds_to_something_else_is_reported() {
     let (log, state) = (sample_log(), fold_log(&sample_log()));
     let mut other = api_view(&log);
     other.replayed.2["ctx"] = json!({"forged": true});
@@ -198,7 +198,7 @@ fn a_replay_that_folds_to_something_else_is_seen() {
     assert_eq!(violation_number(checks::check_replay(&state, &other)), Some(44));
 }
 
-/// The effects that a reliable witness of the log would have seen.
+/// The effects of all tasks that the log records as done, each once.
 fn effects_of(log: &[Event]) -> BTreeMap<String, u32> {
     let done = log.iter().filter(|event| matches!(event.body, EventBody::TaskDone(_)));
     done.map(|event| (pipeline::idempotency_key(event.execution_id, &event.location), 1))
@@ -242,7 +242,7 @@ fn an_effect_without_a_run_is_reported() {
 }
 
 #[test]
-fn a_projection_that_changes_when_rebuilt_is_seen() {
+fn a_projection_that_changes_when_rebuilt_is_reported() {
     let before = ["a\nb".to_owned(), String::new()];
     assert_eq!(checks::check_projections(&before, &before), Ok(()));
     let after = ["a\nc".to_owned(), String::new()];
@@ -255,15 +255,15 @@ fn a_projection_that_changes_when_rebuilt_is_seen() {
 fn a_secret_in_any_text_is_reported() {
     let clean = [("here", "nothing"), ("there", "to see")];
     assert_eq!(checks::check_secret_absent(&clean, "hunter2"), Ok(()));
-    let told = [("here", "nothing"), ("there", "password=hunter2")];
+    let leaking = [("here", "nothing"), ("there", "password=hunter2")];
     assert_eq!(
-        violation_number(checks::check_secret_absent(&told, "hunter2")),
+        violation_number(checks::check_secret_absent(&leaking, "hunter2")),
         Some(56)
     );
 }
 
 #[test]
-fn an_event_that_is_never_published_is_seen() {
+fn an_event_that_is_never_published_is_reported() {
     assert_eq!(checks::check_all_published(0), Ok(()));
     assert_eq!(violation_number(checks::check_all_published(1)), Some(48));
 }

@@ -1,4 +1,4 @@
-//! The witness: an HTTP service outside the system that records the key of every effect.
+//! The effect recorder: an HTTP service outside the system that counts the calls with each key.
 //!
 //! `/ok` succeeds, `/flaky` fails the first two calls of each key, `/broken` always fails. Each call sends its key in
 //! the `Idempotency-Key` header, or in the query for tools that do not send this header.
@@ -13,7 +13,7 @@ use crate::http::{FakeHttpServer, ReceivedRequest};
 /// Number of failures of `/flaky` for each key.
 const FAILURES_BEFORE_SUCCESS: u32 = 2;
 
-/// The service and the keys it has seen.
+/// The service and the keys of its calls.
 pub struct EffectRecorder {
     http: FakeHttpServer,
     effects: Arc<Mutex<BTreeMap<String, u32>>>,

@@ -15,16 +15,16 @@ pub struct EffectTable(TestDatabase);
 impl EffectTable {
     /// Creates the database.
     pub async fn open(postgres: &PostgresServer) -> Self {
-        let tally = Self(postgres.fresh_database());
+        let table = Self(postgres.fresh_database());
         // No key is unique here, so that duplicate effects are visible.
         let sql = format!(
             "CREATE ROLE {ROLE} LOGIN PASSWORD '{ROLE}'; GRANT ALL ON SCHEMA public TO {ROLE}; \
              CREATE TABLE tally (key text); GRANT ALL ON tally TO {ROLE}; \
              CREATE TABLE work (run text, id int, taken bool NOT NULL DEFAULT false); GRANT ALL ON work TO {ROLE}"
         );
-        let created = tally.client().await.batch_execute(&sql).await;
+        let created = table.client().await.batch_execute(&sql).await;
         created.expect("tables can be created");
-        tally
+        table
     }
 
     /// URL for the playbooks.

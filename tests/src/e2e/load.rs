@@ -29,12 +29,12 @@ pub struct StartedExecution {
     pub n: u64,
 }
 
-/// URLs of the services that see effects.
+/// URLs of the services that record effects.
 #[derive(Debug, Clone, Copy)]
 pub struct EffectUrls<'a> {
-    /// The witness.
+    /// URL of the [`EffectRecorder`](crate::e2e::EffectRecorder).
     pub recorder: &'a str,
-    /// The tally.
+    /// URL of the database of the [`EffectTable`](crate::e2e::EffectTable).
     pub table: &'a str,
 }
 
@@ -51,7 +51,7 @@ pub(crate) async fn register_playbooks(client: &Client) {
 pub async fn start_execution(client: &Client, recipe: Recipe, n: u64, urls: EffectUrls<'_>) -> StartedExecution {
     let body = json!({
         "path": recipe.path(),
-        "payload": {"witness": urls.recorder, "tally": urls.table, "n": n},
+        "payload": {"recorder": urls.recorder, "tally": urls.table, "n": n},
         "dedup": format!("load-{n}"),
     });
     let started: Result<ExecuteResponse, CallError> = post_with_retry(client, "/api/execute", &body).await;
@@ -117,7 +117,7 @@ async fn post_with_retry<B: Serialize + Sync, T: DeserializeOwned>(
     loop {
         match client.post(path, body).await {
             Err(error) if error.is_passing() => tokio::time::sleep(RETRY_DELAY).await,
-            answer => return answer,
+            response => return response,
         }
     }
 }

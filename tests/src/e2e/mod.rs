@@ -2,7 +2,7 @@
 //! checks of the API and the database afterwards.
 //!
 //! [`storm`] runs the whole test; [`Cluster`] is for tests of one invariant. Nothing here uses internals of the engine:
-//! the checks use logs, API responses, and the effects that a service outside the system has seen.
+//! the checks use logs, API responses, and the effects that a service outside the system has recorded.
 
 mod checks;
 mod cluster;

@@ -92,7 +92,7 @@ impl Nemesis {
             let _ = process.try_wait();
             process.restart();
         }
-        self.log_entry("calm");
+        self.log_entry("all faults are healed");
         (self.cluster, self.fault_log)
     }
 
@@ -122,7 +122,7 @@ impl Nemesis {
         if self.pending_heals.iter().any(|(_, open)| *open == fault) {
             return;
         }
-        let held = Duration::from_millis(match fault {
+        let duration = Duration::from_millis(match fault {
             // Longer than a worker's claims last.
             InjectedFault::StopWorker(_) if self.random.percent(50) => 18_000,
             InjectedFault::StopWorker(_) | InjectedFault::StopServer(_) => 1_000 + self.random.below(7_000),
@@ -132,7 +132,7 @@ impl Nemesis {
         let name = format!("{fault:?}");
         let kind = name.split('(').next().unwrap_or_default().to_owned();
         *self.fault_log.faults.entry(kind).or_default() += 1;
-        self.log_entry(&format!("{fault:?} for {held:?}"));
+        self.log_entry(&format!("{fault:?} for {duration:?}"));
         let cluster = &mut self.cluster;
         match fault {
             InjectedFault::KillWorker(number) => cluster.workers[number].kill(),
@@ -167,7 +167,7 @@ impl Nemesis {
                 set_refusing(&cluster.nodes[number].server_proxy, true);
             }
         }
-        self.pending_heals.push((now() + held, fault));
+        self.pending_heals.push((now() + duration, fault));
     }
 
     fn heal_due_faults(&mut self) {

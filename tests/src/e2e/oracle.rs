@@ -78,7 +78,7 @@ pub(crate) struct Oracle<'a> {
 
 impl<'a> Oracle<'a> {
     /// Creates an oracle for the database at a URL.
-    pub(crate) async fn open(client: &'a Client, database: &str, seen: BTreeMap<String, u32>) -> Self {
+    pub(crate) async fn open(client: &'a Client, database: &str, effects: BTreeMap<String, u32>) -> Self {
         let options = PostgresOptions::new(PostgresUrl::new(database));
         let store = store::PostgresStore::open(options).await;
         let connected = tokio_postgres::connect(database, NoTls).await;
@@ -88,31 +88,31 @@ impl<'a> Oracle<'a> {
             client,
             store: store.expect("the store opens"),
             sql,
-            effects: seen,
+            effects,
         }
     }
 
     /// Reads and checks everything.
     pub(crate) async fn check_all(&self, load: &[StartedExecution], output: &str, secret: &str) -> OracleReport {
-        let mut verdict = OracleReport::default();
+        let mut report = OracleReport::default();
         let summary = self.list_executions().await.expect("runs can be listed");
         let mut logs = BTreeMap::new();
         for run in &summary {
             let id = run.execution_id;
             let log = read_log(&self.store, id).await;
-            verdict.runs += 1;
-            verdict.events += log.len();
-            let begun = load.iter().find(|begun| begun.id == id);
-            if let Err(violation) = self.check_execution(run, &log, begun).await {
-                verdict.violations.push((id, violation));
+            report.runs += 1;
+            report.events += log.len();
+            let started = load.iter().find(|started| started.id == id);
+            if let Err(violation) = self.check_execution(run, &log, started).await {
+                report.violations.push((id, violation));
             }
             logs.insert(id, log);
         }
         let everywhere = ExecutionId(0);
-        let lost = load.iter().filter(|begun| !logs.contains_key(&begun.id));
-        verdict.violations.extend(lost.map(|begun| {
-            let message = format!("{:?} {} was started, but does not exist", begun.recipe, begun.n);
-            (begun.id, new_violation(4, &message))
+        let lost = load.iter().filter(|started| !logs.contains_key(&started.id));
+        report.violations.extend(lost.map(|started| {
+            let message = format!("{:?} {} was started, but does not exist", started.recipe, started.n);
+            (started.id, new_violation(4, &message))
         }));
         let whole = [
             checks::check_effect_causes(&logs, &self.effects),
@@ -121,11 +121,9 @@ impl<'a> Oracle<'a> {
             checks::check_all_published(self.count_unpublished().await),
         ];
         let whole = whole.into_iter().filter_map(Result::err);
-        verdict
-            .violations
-            .extend(whole.map(|violation| (everywhere, violation)));
-        verdict.repeated_effects = self.effects.values().filter(|count| **count > 1).count();
-        verdict
+        report.violations.extend(whole.map(|violation| (everywhere, violation)));
+        report.repeated_effects = self.effects.values().filter(|count| **count > 1).count();
+        report
     }
 
     /// Describes the state of a stuck run, for debugging.
@@ -162,9 +160,9 @@ impl<'a> Oracle<'a> {
         checks::check_single_end(log)?;
         checks::check_no_leftovers(&state, &self.leftover_rows(id).await)?;
         let unread = |error: CallError| new_violation(12, &format!("a route failed: {error}"));
-        let (shown, detail) = self.load_api_view(summary).await.map_err(unread)?;
-        checks::check_routes(&state, log, &shown)?;
-        checks::check_replay(&state, &shown)?;
+        let (api_view, detail) = self.load_api_view(summary).await.map_err(unread)?;
+        checks::check_routes(&state, log, &api_view)?;
+        checks::check_replay(&state, &api_view)?;
         checks::check_effects_recorded(log, &self.effects)?;
         match started {
             Some(started) => checks::check_end(started, &detail),
@@ -191,13 +189,13 @@ impl<'a> Oracle<'a> {
             }
             after = page.next_after_seq;
         }
-        let shown = ApiView {
+        let api_view = ApiView {
             statuses: vec![summary.status, detail.status, detail.execution.status, status.status],
             seqs: vec![summary.seq, detail.execution.seq, status.seq],
             events,
             replayed: (replayed.seq, replayed.status, replayed.state),
         };
-        Ok((shown, detail))
+        Ok((api_view, detail))
     }
 
     async fn list_executions(&self) -> Result<Vec<ExecutionSummary>, CallError> {

@@ -53,12 +53,12 @@ impl TestProcess {
         if self.child.is_some() {
             return;
         }
-        let said = File::options()
+        let stdout = File::options()
             .create(true)
             .append(true)
             .open(self.dir.join("said"))
             .expect("the directory is writable");
-        let also = said.try_clone().expect("a file can be opened twice");
+        let stderr = stdout.try_clone().expect("a file can be opened twice");
         let child = Command::new(noetl_path())
             .args(&self.args)
             .current_dir(&self.dir)
@@ -67,12 +67,12 @@ impl TestProcess {
             .env("HOME", &self.dir)
             .env("LANG", "C.UTF-8")
             .env("NO_COLOR", "1")
-            // The witness that tasks call is on this machine.
+            // The effect recorder that tasks call is on this machine.
             .env("NOETL_HTTP_ALLOW", "127.0.0.0/8,::1")
             .env("NOETL_LOG", "info")
             .stdin(Stdio::null())
-            .stdout(said)
-            .stderr(also)
+            .stdout(stdout)
+            .stderr(stderr)
             .spawn()
             .expect("the binary starts");
         // The cleanup after a crashed test finds the process by this file.

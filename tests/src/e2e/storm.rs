@@ -61,7 +61,7 @@ impl fmt::Display for StormReport {
             runs,
             events,
             repeated_effects: repeated,
-            violations: broken,
+            violations,
         } = &self.oracle_report;
         writeln!(
             f,
@@ -83,7 +83,7 @@ impl fmt::Display for StormReport {
         for (id, status) in &self.unfinished {
             writeln!(f, "STUCK {id} is {status}")?;
         }
-        for (id, violation) in broken {
+        for (id, violation) in violations {
             writeln!(f, "BROKEN {} in {id}: {}", violation.number, violation.what)?;
         }
         Ok(())
@@ -99,36 +99,36 @@ pub async fn run_storm(plan: StormPlan) -> StormReport {
     };
     let cluster = TestCluster::start(shape).await;
     let client = cluster.client();
-    let witness = Arc::new(EffectRecorder::start());
+    let recorder = Arc::new(EffectRecorder::start());
     register_playbooks(&client).await;
-    let tally = cluster.effect_table.url();
+    let table_url = cluster.effect_table.url();
     let nemesis = Nemesis::new(cluster, plan.seed);
     let time = plan.duration;
-    let raging = tokio::task::spawn_blocking(move || nemesis.inject_faults(time));
-    let begun = start_load(&client, &plan, &witness, &tally);
-    let (cluster, deeds) = raging.await.expect("the nemesis does not panic");
-    let calm = Instant::now();
-    let (load, unfinished) = wait_until_settled(&client, begun, plan.settle_timeout).await;
-    let calm_after = calm.elapsed();
-    let mut effects = witness.effects();
+    let injection = tokio::task::spawn_blocking(move || nemesis.inject_faults(time));
+    let load = start_load(&client, &plan, &recorder, &table_url);
+    let (cluster, fault_log) = injection.await.expect("the nemesis does not panic");
+    let faults_ended = Instant::now();
+    let (load, unfinished) = wait_until_settled(&client, load, plan.settle_timeout).await;
+    let settled_after = faults_ended.elapsed();
+    let mut effects = recorder.effects();
     effects.extend(cluster.effect_table.counts().await);
     let oracle = Oracle::open(&client, &cluster.database_url(), effects).await;
     let output = cluster.process_output();
-    let verdict = oracle.check_all(&load, &output, cluster.postgres.password()).await;
+    let oracle_report = oracle.check_all(&load, &output, cluster.postgres.password()).await;
     let report = StormReport {
         plan,
-        settled_after: calm_after,
+        settled_after,
         unfinished,
-        fault_log: deeds,
-        oracle_report: verdict,
+        fault_log,
+        oracle_report,
     };
     if !report.has_no_violations() {
-        let diary = report.fault_log.entries.join("\n");
+        let fault_entries = report.fault_log.entries.join("\n");
         let mut stuck = String::new();
         for (id, _) in &report.unfinished {
             stuck.push_str(&format!("{id}\n{}", oracle.describe(*id).await));
         }
-        let text = format!("{report}\n{diary}\n\n{stuck}\n{output}");
+        let text = format!("{report}\n{fault_entries}\n\n{stuck}\n{output}");
         std::fs::write(&report.plan.output_file, text).expect("the output can be written");
     }
     report
@@ -141,25 +141,25 @@ fn start_load(
     recorder: &Arc<EffectRecorder>,
     table: &str,
 ) -> JoinSet<StartedExecution> {
-    let mut begun = JoinSet::new();
+    let mut started = JoinSet::new();
     let every = plan.duration / u32::try_from(plan.runs.max(1)).expect("the number of runs fits");
     for n in 0..plan.runs {
         let recipe = Recipe::ALL[usize::try_from(n).expect("the number of runs fits") % Recipe::ALL.len()];
-        let (client, witness) = (client.clone(), recorder.clone());
-        let tally = table.to_owned();
+        let (client, recorder) = (client.clone(), recorder.clone());
+        let table_url = table.to_owned();
         let when = every * u32::try_from(n).expect("the number of runs fits");
-        begun.spawn(async move {
+        started.spawn(async move {
             tokio::time::sleep(when).await;
-            let seen = EffectUrls {
-                recorder: &witness.url(),
-                table: &tally,
+            let effect_urls = EffectUrls {
+                recorder: &recorder.url(),
+                table: &table_url,
             };
-            let begun = start_execution(&client, recipe, n, seen).await;
-            apply_recipe(&client, begun).await;
-            begun
+            let started = start_execution(&client, recipe, n, effect_urls).await;
+            apply_recipe(&client, started).await;
+            started
         });
     }
-    begun
+    started
 }
 
 /// Waits until all runs have finished or the time is up; returns the started and the unfinished runs.

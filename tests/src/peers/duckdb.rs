@@ -8,6 +8,6 @@ use super::program::environment_dir;
 pub fn duckdb() -> PathBuf {
     let folder = environment_dir().join("duckdb");
     let files = ["libduckdb.so", "libduckdb.dylib"].map(|name| folder.join(name));
-    let found = files.into_iter().find(|file| file.is_file());
-    found.expect("libduckdb not found: run `cargo xtask test`, which downloads it from npm")
+    let library = files.into_iter().find(|file| file.is_file());
+    library.expect("libduckdb not found: run `cargo xtask test`, which downloads it from npm")
 }

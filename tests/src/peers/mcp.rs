@@ -57,6 +57,6 @@ impl McpServer {
             "the Python environment of the tests does not exist: run `cargo xtask test`, which creates it"
         );
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/peers/mcp_server.py");
-        [python, script, "stdio".into()].map(|word| word.display().to_string())
+        [python, script, "stdio".into()].map(|argument| argument.display().to_string())
     }
 }

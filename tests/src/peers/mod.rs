@@ -1,6 +1,6 @@
 //! External services for tests: Postgres, NATS, object stores, and a network proxy that fails on demand.
 //!
-//! A small shell watches each service and holds a pipe from the test. When the test ends or crashes, the pipe
+//! A small shell watches each service and reads a pipe from the test. When the test ends or crashes, the pipe
 //! closes, and the shell stops the service and removes its files.
 
 mod duckdb;

@@ -150,8 +150,8 @@ mod tests {
             folder
         };
         let folders = [server("old", "2.9.10"), server("new", "2.99.0")];
-        let found = find_server(&folders);
-        assert!(!found.starts_with(&folders[0]), "{}", found.display());
+        let chosen = find_server(&folders);
+        assert!(!chosen.starts_with(&folders[0]), "{}", chosen.display());
     }
 
     fn greeting(nats: &NatsServer) -> std::io::Result<String> {
@@ -175,11 +175,11 @@ mod tests {
         greeting(&nats).expect("the server runs again");
         nats.start();
         greeting(&nats).expect("the server runs, whatever started it before");
-        let kept = nats.dir.path().join("store/kept");
+        let stored_file = nats.dir.path().join("store/kept");
         std::fs::create_dir_all(nats.dir.path().join("store")).expect("the directory can be created");
-        std::fs::write(&kept, "").expect("the file can be written");
+        std::fs::write(&stored_file, "").expect("the file can be written");
         nats.wipe();
-        assert!(!kept.exists());
+        assert!(!stored_file.exists());
         greeting(&nats).expect("the server runs once more");
     }
 }

@@ -168,8 +168,8 @@ impl TestDatabase {
 
     /// Host and port of its server, for a proxy.
     pub fn location(&self) -> String {
-        let place = self.admin_url.rsplit_once('@').map(|(_, place)| place);
-        place.unwrap_or_default().to_owned()
+        let address = self.admin_url.rsplit_once('@').map(|(_, address)| address);
+        address.unwrap_or_default().to_owned()
     }
 
     /// The URL with another port of this machine.

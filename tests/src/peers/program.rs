@@ -21,8 +21,8 @@ pub(super) fn find_programs(name: &str, folders: &[PathBuf]) -> impl Iterator<It
     let path = std::env::var_os("PATH").unwrap_or_default();
     let on_path = std::env::split_paths(&path).map(|folder| folder.join(name));
     let on_path: Vec<PathBuf> = on_path.collect();
-    let elsewhere: Vec<PathBuf> = folders.iter().map(|folder| folder.join(name)).collect();
-    let all = on_path.into_iter().chain(elsewhere);
+    let in_folders: Vec<PathBuf> = folders.iter().map(|folder| folder.join(name)).collect();
+    let all = on_path.into_iter().chain(in_folders);
     all.filter(|file| file.is_file())
 }
 

@@ -24,7 +24,7 @@ struct ProxyState {
     swallows: bool,
     delay: Duration,
     bytes_swallowed: u64,
-    bytes_answered: u64,
+    response_bytes: u64,
     /// Both ends of every connection, for cutting them.
     connections: Vec<TcpStream>,
     is_closed: bool,
@@ -95,8 +95,8 @@ impl FaultProxy {
     }
 
     /// Number of bytes of responses that it forwarded.
-    pub fn bytes_answered(&self) -> u64 {
-        self.shared.state().bytes_answered
+    pub fn response_bytes(&self) -> u64 {
+        self.shared.state().response_bytes
     }
 
     /// Blocks until a response was dropped, so that the request has been processed.
@@ -134,9 +134,9 @@ fn handle_connection(client: TcpStream, upstream: &str, shared: &Arc<ProxyShared
         // Small chunks are sent at once, as without the proxy.
         let _ = end.set_nodelay(true);
     }
-    let (requests, answers) = (Arc::clone(shared), Arc::clone(shared));
+    let (requests, responses) = (Arc::clone(shared), Arc::clone(shared));
     thread::spawn(move || copy_bytes(client, server_end, &requests, false));
-    thread::spawn(move || copy_bytes(server, client_end, &answers, true));
+    thread::spawn(move || copy_bytes(server, client_end, &responses, true));
 }
 
 fn copy_bytes(mut from: TcpStream, mut to: TcpStream, shared: &ProxyShared, is_response: bool) {
@@ -156,7 +156,7 @@ fn copy_bytes(mut from: TcpStream, mut to: TcpStream, shared: &ProxyShared, is_r
             continue;
         }
         if is_response {
-            state.bytes_answered += count as u64;
+            state.response_bytes += count as u64;
         }
         drop(state);
         if to.write_all(&buffer[..count]).is_err() {

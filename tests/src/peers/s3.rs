@@ -41,8 +41,8 @@ impl S3Server {
             _watchdog: watch,
             _dir: dir,
         };
-        let create_sql = request(port, "PUT", &format!("/{}", Self::BUCKET), &[]);
-        assert_eq!(create_sql.status, 200, "the bucket was created");
+        let created = request(port, "PUT", &format!("/{}", Self::BUCKET), &[]);
+        assert_eq!(created.status, 200, "the bucket was created");
         s3
     }
 

@@ -27,7 +27,7 @@ pub fn request(port: u16, method: &str, path: &str, body: &[u8]) -> PeerReply {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     reader.read_line(&mut line).expect("the service sends a response");
-    let status = line.split(' ').nth(1).and_then(|word| word.parse().ok());
+    let status = line.split(' ').nth(1).and_then(|status| status.parse().ok());
     while line != "\r\n" {
         line.clear();
         reader.read_line(&mut line).expect("the service sends a response");
@@ -54,9 +54,9 @@ impl PeerRequest {
     pub(super) fn read(reader: &mut BufReader<TcpStream>) -> Option<Self> {
         let mut line = String::new();
         reader.read_line(&mut line).ok()?;
-        let mut words = line.split(' ');
-        let method = words.next()?.to_owned();
-        let target = words.next()?;
+        let mut fields = line.split(' ');
+        let method = fields.next()?.to_owned();
+        let target = fields.next()?;
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let mut request = Self {
             method,
@@ -101,11 +101,11 @@ fn parse_range(text: &str) -> Option<(usize, usize)> {
 
 fn percent_decode(text: &str) -> String {
     let mut bytes = Vec::new();
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
+    let mut encoded = text.bytes();
+    while let Some(byte) = encoded.next() {
         let hex = |digit: Option<u8>| digit.and_then(|digit| char::from(digit).to_digit(16));
         if byte == b'%'
-            && let (Some(high), Some(low)) = (hex(rest.next()), hex(rest.next()))
+            && let (Some(high), Some(low)) = (hex(encoded.next()), hex(encoded.next()))
         {
             bytes.push(u8::try_from(high * 16 + low).unwrap_or(b'?'));
         } else {

@@ -36,9 +36,9 @@ pub enum Bug {
     /// An exclusive step takes every arc.
     RouteTwoArcs,
     /// An unhandled failure is dropped.
-    ForgetHeld,
+    DropFailure,
     /// An ended execution accepts inputs.
-    EndIsNoEnd,
+    AcceptAfterEnd,
     /// Tokens that meet at a join do not merge.
     NeverJoin,
     /// Commands are offered while the execution is paused.
@@ -56,11 +56,11 @@ pub enum Bug {
     /// An event is missing from a commit.
     DropEvent,
     /// The end of a child is delivered twice.
-    HearTwice,
+    RepeatChildEnd,
     /// A loop starts twice.
     StartLoopTwice,
     /// Events have no cause.
-    CauseNothing,
+    OmitCause,
     /// The end of an execution is not recorded.
     NeverEnd,
     /// The number of runs of a step is not limited.
@@ -82,8 +82,8 @@ impl Bug {
         Bug::WidenInFlight,
         Bug::ReuseEpoch,
         Bug::RouteTwoArcs,
-        Bug::ForgetHeld,
-        Bug::EndIsNoEnd,
+        Bug::DropFailure,
+        Bug::AcceptAfterEnd,
         Bug::NeverJoin,
         Bug::IgnorePause,
         Bug::IgnoreCancel,
@@ -92,9 +92,9 @@ impl Bug {
         Bug::RetryMore,
         Bug::LoseToken,
         Bug::DropEvent,
-        Bug::HearTwice,
+        Bug::RepeatChildEnd,
         Bug::StartLoopTwice,
-        Bug::CauseNothing,
+        Bug::OmitCause,
         Bug::NeverEnd,
         Bug::RunForever,
         Bug::Driver(DriverBug::OverwriteExecution),
@@ -108,18 +108,18 @@ impl Bug {
     ];
 
     /// Numbers of the invariants that the bug violates.
-    pub fn broken_checks(self) -> &'static [u32] {
+    pub fn violated_invariants(self) -> &'static [u32] {
         match self {
             Bug::DropEvent => &[2],
-            Bug::CauseNothing => &[7],
+            Bug::OmitCause => &[7],
             Bug::NeverEnd => &[11],
             Bug::LoseCtxPatch => &[24],
             Bug::RunForever => &[35],
             Bug::LoseCommand | Bug::LoseTimer => &[5],
-            Bug::EndIsNoEnd => &[10],
-            Bug::ForgetHeld => &[12],
+            Bug::AcceptAfterEnd => &[10],
+            Bug::DropFailure => &[12],
             Bug::IgnorePause | Bug::IgnoreCancel => &[14],
-            Bug::HearTwice => &[15],
+            Bug::RepeatChildEnd => &[15],
             Bug::NeverJoin => &[17],
             Bug::RouteTwoArcs => &[18],
             Bug::DuplicateBoundary => &[19],
@@ -145,7 +145,7 @@ impl Bug {
         }
     }
 
-    /// The playbook as the servers see it; the checkers see the original.
+    /// The playbook that the servers get; the checkers get the original.
     pub(crate) fn change_playbook(self, text: &str) -> String {
         match self {
             Bug::RouteTwoArcs => text.replace("mode: exclusive", "mode: inclusive"),
@@ -180,10 +180,12 @@ impl Bug {
 /// Gives every step that has no `spec` one that runs it once per token.
 fn add_missing_joins(text: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
-    let mut rest = text.lines().peekable();
-    while let Some(line) = rest.next() {
+    let mut remaining_lines = text.lines().peekable();
+    while let Some(line) = remaining_lines.next() {
         if line.trim() == "# no join" {
-            let has_spec = rest.peek().is_some_and(|next| next.starts_with("    spec: {"));
+            let has_spec = remaining_lines
+                .peek()
+                .is_some_and(|next| next.starts_with("    spec: {"));
             if !has_spec {
                 lines.push("    spec: {join: each}".to_owned());
             }
@@ -194,11 +196,11 @@ fn add_missing_joins(text: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Injects a bug into a driver, and shows the observer what the driver decides.
+/// Injects a bug into a driver, and passes the decisions of the driver to the observer.
 pub(crate) struct Mutant {
     bug: Option<Bug>,
     observer: Arc<SimObserver>,
-    /// Whether the state that the engine sees differs from the true one.
+    /// Whether the state that the engine gets differs from the true one.
     is_changed: Mutex<bool>,
 }
 
@@ -223,7 +225,7 @@ impl DriverTamper for Mutant {
         match (self.bug, input) {
             (Some(Bug::IgnorePause), _) => *is_changed = std::mem::take(&mut state.paused),
             (Some(Bug::IgnoreCancel), _) => *is_changed = state.stop.take().is_some(),
-            (Some(Bug::EndIsNoEnd), _) if state.is_ended() => {
+            (Some(Bug::AcceptAfterEnd), _) if state.is_ended() => {
                 state.phase = Phase::Live;
                 *is_changed = true;
             }
@@ -275,15 +277,15 @@ impl DriverTamper for Mutant {
             Some(Bug::DuplicateIteration) => {
                 repeat_event(decision, |body| matches!(body, EventBody::IterationDone(_)));
             }
-            Some(Bug::ForgetHeld) => forget_held(before, decision),
-            Some(Bug::HearTwice) => repeat_event(
+            Some(Bug::DropFailure) => drop_failure(before, decision),
+            Some(Bug::RepeatChildEnd) => repeat_event(
                 decision,
                 |body| matches!(body, EventBody::SignalReceived(signal) if signal.child.is_some()),
             ),
             Some(Bug::StartLoopTwice) => {
                 repeat_event(decision, |body| matches!(body, EventBody::LoopStarted(_)));
             }
-            Some(Bug::IgnorePause | Bug::IgnoreCancel | Bug::EndIsNoEnd) => {
+            Some(Bug::IgnorePause | Bug::IgnoreCancel | Bug::AcceptAfterEnd) => {
                 decision.unique_keys.clear();
                 let is_changed = std::mem::take(&mut *self.is_changed.lock().expect("no holder panics"));
                 if let Some(mut state) = before.filter(|_| is_changed).cloned() {
@@ -291,7 +293,7 @@ impl DriverTamper for Mutant {
                     decision.state = state;
                 }
             }
-            Some(Bug::CauseNothing) => {
+            Some(Bug::OmitCause) => {
                 let decided = decision.events.iter_mut().skip(1);
                 decided.for_each(|event| event.cause_seq = None);
             }
@@ -312,8 +314,8 @@ const REPEATED_EVENT: i64 = 1 << 62;
 
 /// Repeats an event at the end of a decision.
 fn repeat_event(decision: &mut Decision, is_match: impl Fn(&EventBody) -> bool) {
-    let found = decision.events.iter().find(|event| is_match(&event.body));
-    let Some(event) = found.cloned() else { return };
+    let repeated = decision.events.iter().find(|event| is_match(&event.body));
+    let Some(event) = repeated.cloned() else { return };
     let again = Event {
         event_id: EventId(event.event_id.0 | REPEATED_EVENT),
         seq: Seq(decision.state.seq.0 + 1),
@@ -337,15 +339,15 @@ fn never_end(before: Option<&ExecutionState>, decision: &mut Decision) {
     decision.state = state;
 }
 
-fn forget_held(before: Option<&ExecutionState>, decision: &mut Decision) {
-    let mut found = false;
+fn drop_failure(before: Option<&ExecutionState>, decision: &mut Decision) {
+    let mut was_held = false;
     for event in &mut decision.events {
         if let EventBody::NextEvaluated(next) = &mut event.body {
-            found |= next.held;
+            was_held |= next.held;
             next.held = false;
         }
     }
-    if let (true, Some(before)) = (found, before) {
+    if let (true, Some(before)) = (was_held, before) {
         let mut state = before.clone();
         decision.events.iter().for_each(|event| state.apply(event));
         decision.state = state;

@@ -19,9 +19,9 @@ use crate::sim::simulation::Violation;
 
 pub(crate) type CheckResult = Result<(), Violation>;
 
-/// `Ok` if the invariant holds.
-pub(crate) fn check_promise(number: u32, holds: bool, message: impl FnOnce() -> String) -> CheckResult {
-    if holds {
+/// `Ok` if the invariant with this number is fulfilled. A function that checks one is named after the number, such as `c27_…`.
+pub(crate) fn check_invariant(number: u32, is_fulfilled: bool, message: impl FnOnce() -> String) -> CheckResult {
+    if is_fulfilled {
         return Ok(());
     }
     Err(Violation {
@@ -40,7 +40,7 @@ pub(crate) struct ExecutionChecks {
     playbooks: BTreeMap<PlaybookHash, Arc<CheckedPlaybook>>,
 }
 
-/// What the store has of an execution.
+/// The rows of an execution in the store.
 pub(crate) struct StoredRows {
     pub(crate) row: Option<ExecutionRow>,
     pub(crate) open_commands: Vec<OpenCommand>,
@@ -67,7 +67,7 @@ impl ExecutionChecks {
     /// Checks an event that was written.
     pub(crate) fn check_event(&mut self, event: &Event, now: Time) -> CheckResult {
         let execution = event.execution_id;
-        self.c27_claims_are_the_received_ones(event)?;
+        self.c27_claims_are_recorded_as_received(event)?;
         let before = self.replayed.remove(&execution);
         if let EventBody::ExecutionRequested(requested) = &event.body {
             let playbook = self.playbooks.get(&requested.hash);
@@ -94,10 +94,10 @@ impl ExecutionChecks {
     pub(crate) fn check_decided(&self, decided: &ExecutionState) -> CheckResult {
         let execution = decided.execution;
         let checker = &self.checkers[&execution];
-        check_promise(24, *decided.ctx == checker.ctx, || {
+        check_invariant(24, *decided.ctx == checker.ctx, || {
             format!("ctx is {:?}, but its patches result in {:?}", decided.ctx, checker.ctx)
         })?;
-        check_promise(44, *decided == self.replayed[&execution], || {
+        check_invariant(44, *decided == self.replayed[&execution], || {
             format!(
                 "the state of {execution} at {} differs from the replay of its log",
                 decided.seq
@@ -120,7 +120,7 @@ impl ExecutionChecks {
                 *reported += 1;
                 *reported
             });
-            check_promise(15, reported <= ends, || {
+            check_invariant(15, reported <= ends, || {
                 format!(
                     "{} was reported {reported} times and ended {ends} times",
                     end.execution_id
@@ -136,22 +136,22 @@ impl ExecutionChecks {
             return Ok(());
         };
         let status = rows.row.as_ref().map(|row| row.status);
-        check_promise(12, status == Some(state.status()), || {
+        check_invariant(12, status == Some(state.status()), || {
             format!("{execution} is {:?}, but listed as {status:?}", state.status())
         })?;
         let seq = rows.row.as_ref().map_or(Seq(0), |row| row.version);
-        check_promise(2, seq == state.seq, || {
+        check_invariant(2, seq == state.seq, || {
             format!("{execution} is at {seq}, its log at {}", state.seq)
         })?;
         let open = rows.open_commands.iter();
         let open: BTreeSet<Seq> = open.map(|open| open.command.id.seq).collect();
         let live: BTreeSet<Seq> = state.commands.keys().copied().collect();
-        check_promise(5, open == live, || {
+        check_invariant(5, open == live, || {
             format!("{execution} has commands {live:?}, but the store has {open:?}")
         })?;
         let timers = self.replayed.values().flat_map(|state| state.timers.values());
         let earliest: Option<Time> = timers.map(|timer| timer.due).min();
-        check_promise(5, rows.next_timer == earliest, || {
+        check_invariant(5, rows.next_timer == earliest, || {
             let stored = rows.next_timer;
             format!("the next timer is {earliest:?}, but {stored:?} in the store")
         })?;
@@ -164,7 +164,7 @@ impl ExecutionChecks {
             let waits = state.runs.values().any(|run| !run.waits.is_empty());
             let is_under_way = !state.commands.is_empty() || !state.timers.is_empty();
             let is_moving = state.is_ended() || state.paused || is_under_way || waits;
-            check_promise(11, is_moving, || {
+            check_invariant(11, is_moving, || {
                 format!("{execution} is unfinished, but nothing can move it forward")
             })?;
         }
@@ -177,13 +177,13 @@ impl ExecutionChecks {
         let claim = (epoch, WorkerId(worker.into()));
         let before = self.claims.insert(command, claim);
         let increases = before.as_ref().is_none_or(|(before, _)| *before < epoch);
-        check_promise(26, increases, || {
+        check_invariant(26, increases, || {
             format!("{command} was claimed with {before:?}, then with {epoch:?}")
         })
     }
 
     /// A recorded claim must be that of the worker which received it.
-    fn c27_claims_are_the_received_ones(&self, event: &Event) -> CheckResult {
+    fn c27_claims_are_recorded_as_received(&self, event: &Event) -> CheckResult {
         let EventBody::CommandClaimed(recorded) = &event.body else {
             return Ok(());
         };
@@ -194,9 +194,9 @@ impl ExecutionChecks {
         let received = self.claims.get(&command);
         let received = received.filter(|(epoch, _)| *epoch == recorded.lease_epoch);
         let agrees = received.is_none_or(|(_, worker)| *worker == recorded.worker);
-        check_promise(27, agrees, || {
+        check_invariant(27, agrees, || {
             let recorded = &recorded.worker;
-            format!("{command} was claimed as {received:?}, but a report of {recorded} was taken")
+            format!("{command} was claimed as {received:?}, but a report of {recorded} was accepted")
         })
     }
 
@@ -213,9 +213,9 @@ impl ExecutionChecks {
                     what: format!("cannot write a snapshot: {error}"),
                 })?;
             }
-            let thawed: Option<ExecutionState> = ciborium::from_reader(bytes.as_slice()).ok();
-            let resumed = events[middle..].iter().fold(thawed.or(first), engine::fold);
-            check_promise(44, resumed.as_ref() == Some(state), || {
+            let restored: Option<ExecutionState> = ciborium::from_reader(bytes.as_slice()).ok();
+            let resumed = events[middle..].iter().fold(restored.or(first), engine::fold);
+            check_invariant(44, resumed.as_ref() == Some(state), || {
                 format!("a snapshot of {execution} and the events after it differ from its log")
             })?;
         }
@@ -223,7 +223,7 @@ impl ExecutionChecks {
     }
 
     pub(crate) fn event_count(&self) -> usize {
-        self.checkers.values().map(|watch| watch.events).sum()
+        self.checkers.values().map(|checker| checker.events).sum()
     }
 
     pub(crate) fn executions(&self) -> Vec<ExecutionId> {
@@ -240,17 +240,17 @@ impl ExecutionChecks {
 
     pub(crate) fn unfinished(&self) -> String {
         let live = self.replayed.values().filter(|state| !state.is_ended());
-        let shown = live.map(|state| {
+        let descriptions = live.map(|state| {
             let runs: Vec<String> = state.runs.keys().map(ToString::to_string).collect();
             format!("{} at {} with {runs:?}", state.execution, state.seq)
         });
-        shown.collect::<Vec<_>>().join("; ")
+        descriptions.collect::<Vec<_>>().join("; ")
     }
 }
 
 fn c17_tokens_are_conserved(checker: &LogChecker, state: &ExecutionState) -> CheckResult {
     let live = i64::try_from(state.tokens.len()).expect("the number of tokens fits");
-    check_promise(17, checker.tokens == live, || {
+    check_invariant(17, checker.tokens == live, || {
         format!("expected {} live tokens, found {live}", checker.tokens)
     })
 }
@@ -266,7 +266,7 @@ fn c27_reports_come_from_the_claimant(event: &Event, before: Option<&ExecutionSt
         let claimant = command.claimed.as_ref().map(|(worker, _)| worker);
         Some(&command.run) == run.as_ref() && claimant == event.worker_id.as_ref()
     });
-    check_promise(27, has_claim, || {
+    check_invariant(27, has_claim, || {
         let (seq, worker) = (event.seq, &event.worker_id);
         format!("event {seq} is a report of {worker:?}, which has no claim on {run:?}")
     })
@@ -288,7 +288,7 @@ fn c22_widths_stay_within_bounds(playbook: &CheckedPlaybook, state: &ExecutionSt
         let commands = state.commands.values().filter(|command| command.run == *id);
         let widths: u64 = commands.map(|command| u64::from(command.width)).sum();
         let used = widths + progress.suspended.len() as u64;
-        check_promise(22, used <= bound, || {
+        check_invariant(22, used <= bound, || {
             format!("{id} has {used} iterations in flight, but the limit is {bound}")
         })?;
     }
@@ -298,7 +298,7 @@ fn c22_widths_stay_within_bounds(playbook: &CheckedPlaybook, state: &ExecutionSt
 /// An execution that has ended has nothing under way.
 fn c11_nothing_is_left_at_the_end(execution: ExecutionId, state: &ExecutionState) -> CheckResult {
     let is_under_way = !state.commands.is_empty() || !state.timers.is_empty();
-    check_promise(11, !(state.is_ended() && is_under_way), || {
+    check_invariant(11, !(state.is_ended() && is_under_way), || {
         format!("{execution} has ended, but has commands or timers")
     })
 }

@@ -19,9 +19,9 @@ use crate::conformance::{AttemptQuery, OutcomeSource};
 use crate::sim::bug::{Bug, Mutant};
 use crate::sim::observer::SimObserver;
 use crate::sim::random::SeededRandom;
-use crate::sim::seeded_answers::SeededAnswers;
+use crate::sim::seeded_outcomes::SeededOutcomes;
 use crate::sim::sim_transport::{SimTransport, WorkerState};
-use crate::stack::{CallLocation, PausingStore, VirtualClock};
+use crate::stack::{CallLocation, PausingStore, VirtualClock, server_config};
 
 /// The clock of the store: virtual time, and how far it has jumped ahead.
 #[derive(Clone)]
@@ -87,16 +87,9 @@ impl SimCluster<'_> {
         let bodies = results::DirBodyStore::open(&self.dir.join("bodies"));
         let bodies: Arc<dyn results::BodyStore> = Arc::new(bodies.expect("bodies can be stored"));
         let config = server::Config {
-            store: store.clone(),
-            bodies: bodies.clone(),
             limits,
-            playbooks: language::playbook::SharedPlaybooks::default(),
-            playbook_dir: None,
-            bus: None,
             may_adopt: true,
-            keychain: server::KeychainConfig::default(),
-            retention: None,
-            cluster_secret: None,
+            ..server_config(store.clone(), bodies.clone())
         };
         let tamper = Arc::new(Mutant::new(self.bug, self.observer.clone()));
         let server = Server::start_with_tamper(config, tamper).expect("the server starts");
@@ -110,8 +103,8 @@ impl SimCluster<'_> {
         let other = (server + 1) % self.servers.len();
         let transport = Arc::new(SimTransport {
             worker: name.clone(),
-            home: self.servers[server].server.transport(),
-            other: self.servers[other].server.transport(),
+            own_server: self.servers[server].server.transport(),
+            other_server: self.servers[other].server.transport(),
             faults: Mutex::new(None),
             state: watch::Sender::new(WorkerState::Running),
             observer: self.observer.clone(),
@@ -120,7 +113,7 @@ impl SimCluster<'_> {
         let logs = worker::FileLogs::open(self.dir.join("logs")).expect("logs can be written");
         let mut tools = Registry::empty();
         let tool = SeededTool {
-            answers: Mutex::new(SeededAnswers { seed: self.seed }),
+            outcomes: Mutex::new(SeededOutcomes { seed: self.seed }),
         };
         tools.insert("noop", Arc::new(tool));
         let config = worker::Config {
@@ -145,7 +138,7 @@ impl SimCluster<'_> {
         SimWorker { transport, stop }
     }
 
-    /// Lets faults begin, drawn from this generator, or stops them.
+    /// Starts faults, drawn from this generator, or stops them.
     pub(crate) fn set_faults(&self, mut random: Option<&mut SeededRandom>) {
         let mut fork = || {
             let random = random.as_mut()?;
@@ -178,28 +171,17 @@ impl SimCluster<'_> {
 
 /// A tool whose outcomes depend on the seed.
 struct SeededTool {
-    answers: Mutex<SeededAnswers>,
+    outcomes: Mutex<SeededOutcomes>,
 }
 
 #[async_trait]
 impl Tool for SeededTool {
     async fn run(&self, call: Call, stop: &CancellationToken, _log: &dyn LogSink) -> ToolResult {
         let location = CallLocation::parse(&call.idempotency_key).expect("the key names the task");
-        let query = AttemptQuery {
-            execution: location.execution,
-            step: &location.step,
-            task: &location.task,
-            kind: call.kind.as_str(),
-            iteration: location.iteration,
-            visit: location.visit,
-            attempt: call.attempt,
-            input: &Value::Null,
-            fields: &call.fields,
-            timeout: &Value::Null,
-        };
+        let query = AttemptQuery::new(&call, &location);
         let response = {
-            let mut answers = self.answers.lock().expect("no holder panics");
-            answers.next_outcome(&query)
+            let mut outcomes = self.outcomes.lock().expect("no holder panics");
+            outcomes.next_outcome(&query)
         };
         let Some(response) = response else {
             return Ok(Outcome::ok(Value::Null));

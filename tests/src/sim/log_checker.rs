@@ -12,12 +12,12 @@ use model::playbook::{Directive, LoopMode, RouteMode};
 use model::time::Time;
 use serde_json::{Map, Value};
 
-use crate::sim::checks::{CheckResult, CheckedPlaybook, check_promise};
+use crate::sim::checks::{CheckResult, CheckedPlaybook, check_invariant};
 
 /// Maximum number of runs of one step in a simulation.
 pub(crate) const RUNS_MAX: u32 = 16;
 
-/// What one log has recorded so far.
+/// The state of the checks after the events so far.
 pub(crate) struct LogChecker {
     pub(crate) playbook: Arc<CheckedPlaybook>,
     pub(crate) ctx: Map<String, Value>,
@@ -57,7 +57,7 @@ struct PipelineChecker {
     visits: BTreeMap<Name, u32>,
     /// The open visit, and its last attempt.
     open: Option<(Name, u32, u32)>,
-    answered: u32,
+    attempts_ended: u32,
     jumps: u32,
 }
 
@@ -93,10 +93,10 @@ impl LogChecker {
     pub(crate) fn check_event(&mut self, event: &Event, before: Option<&ExecutionState>, now: Time) -> CheckResult {
         self.events += 1;
         self.c02_seqs_are_gapless(event)?;
-        c07_causes_lie_before(event)?;
+        c07_causes_precede_events(event)?;
         self.c10_nothing_follows_the_end(event)?;
-        self.c14_nothing_begins_while_stopping(event)?;
-        self.c19_runs_go_one_way(event)?;
+        self.c14_nothing_starts_while_stopping(event)?;
+        self.c19_runs_end_once(event)?;
         self.c21_iterations_end_once(event)?;
         self.c26_epochs_increase(event)?;
         self.c34_timers_fire_once_and_not_early(event, now)?;
@@ -122,7 +122,7 @@ impl LogChecker {
     fn c02_seqs_are_gapless(&mut self, event: &Event) -> CheckResult {
         let expected = self.seq.next();
         self.seq = event.seq;
-        check_promise(2, event.seq == expected, || {
+        check_invariant(2, event.seq == expected, || {
             format!("sequence number {}, expected {expected}", event.seq)
         })
     }
@@ -130,7 +130,7 @@ impl LogChecker {
     fn c10_nothing_follows_the_end(&mut self, event: &Event) -> CheckResult {
         match &event.body {
             EventBody::ExecutionRetried(retried) => {
-                check_promise(10, self.is_ended && retried.generation == self.generation + 1, || {
+                check_invariant(10, self.is_ended && retried.generation == self.generation + 1, || {
                     "retried before the execution ended".to_owned()
                 })?;
                 self.generation += 1;
@@ -142,13 +142,13 @@ impl LogChecker {
                 Ok(())
             }
             EventBody::PlaybookProcessed(_) => Ok(()),
-            _ if self.is_ended => check_promise(10, false, || format!("{} after the end", event.kind())),
+            _ if self.is_ended => check_invariant(10, false, || format!("{} after the end", event.kind())),
             EventBody::PlaybookFinished(finished) => {
                 self.is_ended = true;
                 self.ends += 1;
                 self.timers.clear();
                 let is_clean = self.failures.is_empty();
-                check_promise(12, finished.ended != EndStatus::Success || is_clean, || {
+                check_invariant(12, finished.ended != EndStatus::Success || is_clean, || {
                     "the execution succeeded despite an unhandled failure".to_owned()
                 })
             }
@@ -170,19 +170,19 @@ impl LogChecker {
         }
     }
 
-    fn c14_nothing_begins_while_stopping(&mut self, event: &Event) -> CheckResult {
+    fn c14_nothing_starts_while_stopping(&mut self, event: &Event) -> CheckResult {
         match &event.body {
             EventBody::CancelRequested(_) => self.is_stopping = true,
             EventBody::PlaybookPaused(_) => self.is_paused = true,
             EventBody::PlaybookResumed(_) => self.is_paused = false,
             EventBody::CommandIssued(_) => {
-                check_promise(14, !self.is_stopping, || {
+                check_invariant(14, !self.is_stopping, || {
                     "a command was issued after the cancel request".to_owned()
                 })?;
-                check_promise(14, !self.is_paused, || "a command was issued while paused".to_owned())?;
+                check_invariant(14, !self.is_paused, || "a command was issued while paused".to_owned())?;
             }
             EventBody::StepScheduled(_) | EventBody::NextEvaluated(_) => {
-                check_promise(14, !self.is_stopping, || {
+                check_invariant(14, !self.is_stopping, || {
                     format!("{} after the cancel request", event.kind())
                 })?;
             }
@@ -191,25 +191,25 @@ impl LogChecker {
         Ok(())
     }
 
-    fn c19_runs_go_one_way(&mut self, event: &Event) -> CheckResult {
+    fn c19_runs_end_once(&mut self, event: &Event) -> CheckResult {
         let Some(id) = event.location.step_run_id() else {
             return Ok(());
         };
         let generation = self.generation;
-        let known = self.runs.contains_key(&id);
+        let is_scheduled = self.runs.contains_key(&id);
         if let EventBody::StepScheduled(scheduled) = &event.body {
-            check_promise(19, !known, || format!("{id} was scheduled twice"))?;
-            check_promise(35, id.run <= RUNS_MAX, || format!("{id} runs too often"))?;
+            check_invariant(19, !is_scheduled, || format!("{id} was scheduled twice"))?;
+            check_invariant(35, id.run <= RUNS_MAX, || format!("{id} runs too often"))?;
             let run = self.runs.entry(id).or_default();
             run.is_final = scheduled.is_final;
             return Ok(());
         }
-        check_promise(19, known, || {
+        check_invariant(19, is_scheduled, || {
             format!("{} of {id}, which was not scheduled", event.kind())
         })?;
         let is_loop = self.step(&id).is_some_and(|step| step.loop_.is_some());
         let run = self.runs.get_mut(&id).expect("the run is known");
-        check_promise(19, !run.is_ended, || {
+        check_invariant(19, !run.is_ended, || {
             format!("{} of {id}, which has ended", event.kind())
         })?;
         if event.kind().is_boundary() {
@@ -217,27 +217,27 @@ impl LogChecker {
             let is_first = run
                 .boundary
                 .is_none_or(|(when, was_failed)| when < generation && was_failed);
-            check_promise(19, is_first, || format!("{id} ended twice"))?;
-            check_promise(20, !(is_loop && matches!(event.body, EventBody::StepDone(_))), || {
+            check_invariant(19, is_first, || format!("{id} ended twice"))?;
+            check_invariant(20, !(is_loop && matches!(event.body, EventBody::StepDone(_))), || {
                 format!("{id} is a loop, but ended with step.done")
             })?;
             run.boundary = Some((generation, failed));
             if let (EventBody::LoopDone(done), Some(total)) = (&event.body, run.total) {
                 let ended = run.iterations.values().filter(|end| end.is_some()).count() as u64;
-                check_promise(21, ended == total && done.stats.total == total, || {
+                check_invariant(21, ended == total && done.stats.total == total, || {
                     format!("{id} is done after {ended} of {total} iterations")
                 })?;
-                check_promise(21, done.stats.succeeded == run.done.len() as u64, || {
+                check_invariant(21, done.stats.succeeded == run.done.len() as u64, || {
                     format!("{id} has wrong counts")
                 })?;
             }
         }
         if let EventBody::LoopStarted(started) = &event.body {
-            check_promise(20, run.total.is_none(), || format!("{id} started its loop twice"))?;
+            check_invariant(20, run.total.is_none(), || format!("{id} started its loop twice"))?;
             run.total = Some(started.total);
         }
         if let EventBody::FrameClaimed(frame) = &event.body {
-            check_promise(20, run.total == Some(frame.from), || {
+            check_invariant(20, run.total == Some(frame.from), || {
                 format!("{id} claimed a frame that does not follow the rows before it")
             })?;
             run.total = Some(frame.from + frame.rows);
@@ -256,12 +256,12 @@ impl LogChecker {
         let total = run.total.unwrap_or(0);
         match &event.body {
             EventBody::IterationStarted(_) => {
-                check_promise(21, index < total, || format!("{id} has no iteration {index}"))?;
-                check_promise(21, !run.iterations.contains_key(&index), || {
+                check_invariant(21, index < total, || format!("{id} has no iteration {index}"))?;
+                check_invariant(21, !run.iterations.contains_key(&index), || {
                     format!("iteration {index} of {id} started twice")
                 })?;
                 let lower = (0..index).all(|lower| run.iterations.get(&lower).is_some_and(Option::is_some));
-                check_promise(22, !is_sequential || lower, || {
+                check_invariant(22, !is_sequential || lower, || {
                     format!("iteration {index} of {id} started before an earlier one")
                 })?;
                 run.iterations.insert(index, None);
@@ -269,7 +269,7 @@ impl LogChecker {
             EventBody::IterationDone(_) | EventBody::IterationFailed(_) => {
                 let end = run.iterations.entry(index).or_insert(None);
                 let is_first = end.is_none_or(|when| when < generation) && !run.done.contains(&index);
-                check_promise(21, is_first, || format!("iteration {index} of {id} ended twice"))?;
+                check_invariant(21, is_first, || format!("iteration {index} of {id} ended twice"))?;
                 *end = Some(generation);
                 if matches!(event.body, EventBody::IterationDone(_)) {
                     run.done.insert(index);
@@ -286,7 +286,7 @@ impl LogChecker {
         };
         let before = self.claimed.insert(claimed.command, claimed.lease_epoch);
         let increases = before.is_none_or(|before| before < claimed.lease_epoch);
-        check_promise(26, increases, || {
+        check_invariant(26, increases, || {
             format!("command {} was claimed twice with one epoch", claimed.command)
         })
     }
@@ -299,11 +299,11 @@ impl LogChecker {
             }
             EventBody::TimerFired(fired) => {
                 let timer = self.timers.get_mut(&fired.timer);
-                let holds = timer.is_some_and(|(due, has_fired)| {
+                let is_fulfilled = timer.is_some_and(|(due, has_fired)| {
                     let is_first = !std::mem::replace(has_fired, true);
                     is_first && *due <= now
                 });
-                check_promise(34, holds, || {
+                check_invariant(34, is_fulfilled, || {
                     format!("timer {} fired early, fired twice, or was not set", fired.timer)
                 })
             }
@@ -326,19 +326,19 @@ impl LogChecker {
         let pipeline = run.pipelines.entry(event.location.iteration).or_default();
         if claim.is_some() && matches!(event.body, EventBody::LoopStarted(_) | EventBody::FrameClaimed(_)) {
             let expected = pipeline.expects.take();
-            check_promise(33, expected == Some(ExpectedNext::End), || {
+            check_invariant(33, expected == Some(ExpectedNext::End), || {
                 format!("{id} has rows while its claim expects {expected:?}")
             })?;
         }
         let is_end = matches!(event.body, EventBody::StepDone(_) | EventBody::IterationDone(_));
         if is_end && !step.tasks.is_empty() {
-            check_promise(33, pipeline.expects == Some(ExpectedNext::End), || {
+            check_invariant(33, pipeline.expects == Some(ExpectedNext::End), || {
                 format!("{id} succeeded while it expects {:?}", pipeline.expects)
             })?;
         }
         if matches!(event.body, EventBody::IterationFailed(_)) && event.source == EventSource::Worker {
             let failed = matches!(pipeline.expects, Some(ExpectedNext::Failure(_)));
-            check_promise(33, failed, || {
+            check_invariant(33, failed, || {
                 format!("{id} failed while it expects {:?}", pipeline.expects)
             })?;
         }
@@ -372,18 +372,18 @@ impl LogChecker {
             .iter()
             .filter(|(_, token)| token.step == id.step && !token.parked);
         let left = here.filter(|(token, _)| !scheduled.tokens.contains(token)).count();
-        check_promise(17, left == 0, || format!("{id} left {left} tokens behind"))?;
+        check_invariant(17, left == 0, || format!("{id} left {left} tokens behind"))?;
         if !graph.is_join(&id.step) {
             return Ok(());
         }
         let coming = before.runs.keys().find(|run| graph.reaches(&run.step, &id.step));
-        check_promise(17, coming.is_none(), || format!("{id} did not wait for {coming:?}"))?;
+        check_invariant(17, coming.is_none(), || format!("{id} did not wait for {coming:?}"))?;
         let is_cycle = |step: &Name| graph.reaches(&id.step, step);
         let on_the_way = before
             .tokens
             .values()
             .find(|token| !token.parked && graph.reaches(&token.step, &id.step) && !is_cycle(&token.step));
-        check_promise(17, on_the_way.is_none(), || {
+        check_invariant(17, on_the_way.is_none(), || {
             format!("{id} did not wait for a token at {on_the_way:?}")
         })
     }
@@ -398,22 +398,22 @@ impl LogChecker {
         let step = plan.playbook.step(id.step.as_str());
         let run = self.runs.get_mut(&id).expect("the run is known");
         let (_, failed) = run.boundary.unwrap_or((0, false));
-        check_promise(19, run.boundary.is_some(), || {
+        check_invariant(19, run.boundary.is_some(), || {
             format!("the arcs of {id} were evaluated before its end")
         })?;
-        check_promise(19, run.routed != Some(generation), || {
+        check_invariant(19, run.routed != Some(generation), || {
             format!("the arcs of {id} were evaluated twice")
         })?;
         run.routed = Some(generation);
         run.is_ended = !next.held;
-        check_promise(12, !failed || !next.matched.is_empty() || next.held, || {
+        check_invariant(12, !failed || !next.matched.is_empty() || next.held, || {
             format!("the failure of {id} was dropped")
         })?;
         if next.held || next.error.is_some() {
             self.failures.insert(id.clone());
         }
         match step {
-            Some(step) if !run.is_final => c18_arcs_fire_as_the_mode_says(step, next),
+            Some(step) if !run.is_final => c18_arcs_match_the_mode(step, next),
             _ => Ok(()),
         }
     }
@@ -423,30 +423,30 @@ impl LogChecker {
     }
 }
 
-fn c07_causes_lie_before(event: &Event) -> CheckResult {
+fn c07_causes_precede_events(event: &Event) -> CheckResult {
     let is_root = matches!(event.body, EventBody::ExecutionRequested(_));
-    let holds = match event.cause_seq {
+    let is_fulfilled = match event.cause_seq {
         None => is_root && event.seq == Seq(1),
         Some(cause) => !is_root && cause < event.seq && cause > Seq(0),
     };
-    check_promise(7, holds, || {
+    check_invariant(7, is_fulfilled, || {
         format!("the cause of event {} is {:?}", event.seq, event.cause_seq)
     })
 }
 
-fn c18_arcs_fire_as_the_mode_says(step: &Step, next: &NextEvaluated) -> CheckResult {
-    let held = next.guards.iter().filter(|guard| **guard == Some(true)).count();
+fn c18_arcs_match_the_mode(step: &Step, next: &NextEvaluated) -> CheckResult {
+    let matching = next.guards.iter().filter(|guard| **guard == Some(true)).count();
     let fired = next.selected.len();
     match step.next.mode {
         RouteMode::Exclusive => {
             let after = next.guards.iter().skip_while(|guard| **guard != Some(true)).skip(1);
-            let rest = after.filter(|guard| guard.is_some()).count();
-            check_promise(18, fired <= 1 && rest == 0, || {
+            let later_matches = after.filter(|guard| guard.is_some()).count();
+            check_invariant(18, fired <= 1 && later_matches == 0, || {
                 format!("`{}` is exclusive, but took {fired} arcs", step.name)
             })
         }
-        RouteMode::Inclusive => check_promise(18, fired == held, || {
-            format!("`{}` took {fired} of {held} arcs", step.name)
+        RouteMode::Inclusive => check_invariant(18, fired == matching, || {
+            format!("`{}` took {fired} of {matching} arcs", step.name)
         }),
     }
 }
@@ -454,51 +454,54 @@ fn c18_arcs_fire_as_the_mode_says(step: &Step, next: &NextEvaluated) -> CheckRes
 impl PipelineChecker {
     fn check_event(&mut self, step: &Step, label: &Name, event: &Event, generation: u32) -> CheckResult {
         let (visit, attempt) = (event.location.visit, event.location.attempt);
-        let place = || format!("`{}` task `{label}` visit {visit} attempt {attempt}", step.name);
+        let describe = || format!("`{}` task `{label}` visit {visit} attempt {attempt}", step.name);
         match &event.body {
             EventBody::TaskStarted(_) if attempt > 1 => {
-                let holds = self.open == Some((label.clone(), visit, attempt - 1)) && self.answered == attempt - 1;
-                check_promise(32, holds, || format!("{} follows {:?}", place(), self.open))?;
+                let is_fulfilled =
+                    self.open == Some((label.clone(), visit, attempt - 1)) && self.attempts_ended == attempt - 1;
+                check_invariant(32, is_fulfilled, || format!("{} follows {:?}", describe(), self.open))?;
                 self.open = Some((label.clone(), visit, attempt));
             }
             EventBody::TaskStarted(_) => {
                 let first = step.tasks.first().map(|task| task.label.clone());
                 let expected = self.expects.clone().or(first.map(ExpectedNext::Task));
-                check_promise(33, expected == Some(ExpectedNext::Task(label.clone())), || {
-                    format!("{}, expected {expected:?}", place())
+                check_invariant(33, expected == Some(ExpectedNext::Task(label.clone())), || {
+                    format!("{}, expected {expected:?}", describe())
                 })?;
                 let visits = self.visits.entry(label.clone()).or_insert(0);
                 *visits += 1;
-                check_promise(33, *visits == visit, || format!("{} is entry {visits}", place()))?;
+                check_invariant(33, *visits == visit, || format!("{} is entry {visits}", describe()))?;
                 self.open = Some((label.clone(), visit, 1));
-                self.answered = 0;
+                self.attempts_ended = 0;
             }
             EventBody::AttemptStarted(_) => {
                 let tried = self.open.clone().map_or(0, |(.., attempt)| attempt);
-                check_promise(32, attempt == self.answered + 1 && attempt >= tried, || {
-                    format!("{} started after {} results", place(), self.answered)
+                check_invariant(32, attempt == self.attempts_ended + 1 && attempt >= tried, || {
+                    format!("{} started after {} results", describe(), self.attempts_ended)
                 })?;
                 // A retry of the execution allows one more attempt of a visit whose effect is unknown.
                 let bound = attempts_max(step, label) + generation - 1;
-                check_promise(32, attempt <= bound, || format!("{} is one attempt too many", place()))?;
+                check_invariant(32, attempt <= bound, || {
+                    format!("{} is one attempt too many", describe())
+                })?;
                 self.open = Some((label.clone(), visit, attempt));
             }
             EventBody::AttemptDone(_) | EventBody::AttemptFailed(_) => {
-                check_promise(32, attempt == self.answered + 1, || {
-                    format!("{} has a result after {}", place(), self.answered)
+                check_invariant(32, attempt == self.attempts_ended + 1, || {
+                    format!("{} has a result after {}", describe(), self.attempts_ended)
                 })?;
-                self.answered = attempt;
+                self.attempts_ended = attempt;
             }
             EventBody::TaskDone(ended) | EventBody::TaskFailed(ended) => {
                 let is_open = self
                     .open
                     .as_ref()
                     .is_some_and(|(open, at, _)| open == label && *at == visit);
-                check_promise(32, is_open, || {
-                    format!("{} ended while {:?} is open", place(), self.open)
+                check_invariant(32, is_open, || {
+                    format!("{} ended while {:?} is open", describe(), self.open)
                 })?;
                 self.open = None;
-                self.answered = attempt;
+                self.attempts_ended = attempt;
                 let next = || {
                     let (index, _) = step.task(label.as_str())?;
                     step.tasks.get(index + 1).map(|task| task.label.clone())
@@ -510,8 +513,8 @@ impl PipelineChecker {
                     _ => next().map_or(ExpectedNext::End, ExpectedNext::Task),
                 });
                 self.jumps += u32::from(ended.directive == Directive::Jump);
-                check_promise(35, self.jumps <= pipeline::JUMPS_MAX, || {
-                    format!("{} jumps too often", place())
+                check_invariant(35, self.jumps <= pipeline::JUMPS_MAX, || {
+                    format!("{} jumps too often", describe())
                 })?;
             }
             _ => {}

@@ -9,7 +9,7 @@ pub(crate) mod log_checker;
 mod observer;
 mod playbooks;
 pub(crate) mod random;
-mod seeded_answers;
+mod seeded_outcomes;
 mod sim_transport;
 mod simulation;
 

@@ -1,4 +1,4 @@
-//! Sees every commit of a simulation and every claim, and runs the checkers over them.
+//! Receives every commit and every claim of a simulation, and runs the checkers on them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
@@ -19,14 +19,14 @@ use crate::stack::CommitObserver;
 /// Later than any timer of a simulation.
 const FAR_FUTURE: Time = Time(i64::MAX);
 
-/// What a simulation has seen so far.
+/// Observes a simulation and checks what it observes.
 pub(crate) struct SimObserver {
     store: MemoryStore,
-    seen: Mutex<SeenCommits>,
+    state: Mutex<ObserverState>,
 }
 
 #[derive(Default)]
-struct SeenCommits {
+struct ObserverState {
     checks: ExecutionChecks,
     /// States that drivers decided on top of, by the last event of the decision.
     decided: HashMap<EventId, ExecutionState>,
@@ -42,52 +42,52 @@ impl SimObserver {
     pub(crate) fn new(store: MemoryStore) -> Self {
         Self {
             store,
-            seen: Mutex::default(),
+            state: Mutex::default(),
         }
     }
 
-    fn seen(&self) -> std::sync::MutexGuard<'_, SeenCommits> {
-        self.seen.lock().expect("no holder panics")
+    fn state(&self) -> std::sync::MutexGuard<'_, ObserverState> {
+        self.state.lock().expect("no holder panics")
     }
 
     /// Executions of this playbook are checked against this text.
     pub(crate) fn add_playbook(&self, hash: PlaybookHash, text: &str) {
-        self.seen().checks.add_playbook(hash, text);
+        self.state().checks.add_playbook(hash, text);
     }
 
     /// Records the first violation.
     pub(crate) fn fail(&self, number: u32, what: String) {
-        self.seen().fail(Violation { number, what });
+        self.state().fail(Violation { number, what });
     }
 
     /// The first violation.
     pub(crate) fn violation(&self) -> Option<Violation> {
-        self.seen().violation.clone()
+        self.state().violation.clone()
     }
 
     /// Adds a line to the trace.
     pub(crate) fn add_trace(&self, line: String) {
-        self.seen().trace.push(line);
+        self.state().trace.push(line);
     }
 
     pub(crate) fn take_trace(&self) -> Vec<String> {
-        std::mem::take(&mut self.seen().trace)
+        std::mem::take(&mut self.state().trace)
     }
 
     pub(crate) fn event_count(&self) -> usize {
-        self.seen().checks.event_count()
+        self.state().checks.event_count()
     }
 
     /// A driver has decided; this is the state in its memory after the decision.
     pub(crate) fn add_decided(&self, last_event: EventId, state: ExecutionState) {
-        self.seen().decided.insert(last_event, state);
+        self.state().decided.insert(last_event, state);
     }
 
     /// A worker received a command.
     pub(crate) fn check_claim(&self, claimed: &ClaimedCommand, worker: &str) {
-        let mut seen = self.seen();
-        let result = seen.checks.check_claim(claimed, worker);
-        seen.apply(result);
+        let mut state = self.state();
+        let result = state.checks.check_claim(claimed, worker);
+        state.apply(result);
     }
 
     /// The epoch of the current claim on a command, if it is claimed.
@@ -100,32 +100,32 @@ impl SimObserver {
 
     /// Whether an event is in a log.
     pub(crate) fn is_written(&self, event: EventId) -> bool {
-        self.seen().written.contains(&event)
+        self.state().written.contains(&event)
     }
 
     /// How often a numbered signal is in a log.
     pub(crate) fn signal_count(&self, number: u64) -> u32 {
-        self.seen().signals.get(&number).copied().unwrap_or(0)
+        self.state().signals.get(&number).copied().unwrap_or(0)
     }
 
     pub(crate) fn executions(&self) -> Vec<ExecutionId> {
-        self.seen().checks.executions()
+        self.state().checks.executions()
     }
 
     pub(crate) fn paused(&self) -> Vec<ExecutionId> {
-        self.seen().checks.paused()
+        self.state().checks.paused()
     }
 
     /// The executions that have not ended; empty if all have.
     pub(crate) fn unfinished(&self) -> String {
-        self.seen().checks.unfinished()
+        self.state().checks.unfinished()
     }
 
     /// Checks that something can move each unfinished execution forward.
     pub(crate) fn check_stuck(&self) {
-        let mut seen = self.seen();
-        let result = seen.checks.check_stuck();
-        seen.apply(result);
+        let mut state = self.state();
+        let result = state.checks.check_stuck();
+        state.apply(result);
     }
 
     /// Checks ended executions.
@@ -137,9 +137,9 @@ impl SimObserver {
             (execution, events.expect("a store in memory can be read"))
         });
         let logs: Vec<_> = logs.collect();
-        let mut seen = self.seen();
-        let result = seen.checks.check_end(&logs);
-        seen.apply(result);
+        let mut state = self.state();
+        let result = state.checks.check_end(&logs);
+        state.apply(result);
     }
 
     fn rows(&self, execution: ExecutionId) -> StoredRows {
@@ -156,7 +156,7 @@ impl SimObserver {
     }
 }
 
-impl SeenCommits {
+impl ObserverState {
     fn fail(&mut self, violation: Violation) {
         self.trace.push(format!("{violation:?}"));
         self.violation.get_or_insert(violation);
@@ -209,11 +209,11 @@ impl CommitObserver for SimObserver {
     fn on_written(&self, commits: &[(ExecutionId, Vec<Event>)], now: Time) {
         let rows = commits.iter().map(|(execution, _)| self.rows(*execution));
         let rows: Vec<StoredRows> = rows.collect();
-        let mut seen = self.seen();
-        if seen.violation.is_none()
-            && let Err(violation) = seen.check_commits(commits, &rows, now)
+        let mut state = self.state();
+        if state.violation.is_none()
+            && let Err(violation) = state.check_commits(commits, &rows, now)
         {
-            seen.fail(violation);
+            state.fail(violation);
         }
     }
 

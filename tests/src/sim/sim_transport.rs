@@ -36,10 +36,10 @@ pub(crate) enum WorkerState {
 pub(crate) struct SimTransport {
     /// Name of the worker.
     pub(crate) worker: String,
-    /// The server that the worker uses.
-    pub(crate) home: Arc<dyn Transport>,
-    /// A server that does not own the executions of the owning server.
-    pub(crate) other: Arc<dyn Transport>,
+    /// The server that the worker is connected to.
+    pub(crate) own_server: Arc<dyn Transport>,
+    /// Another server, which does not own the executions of the first.
+    pub(crate) other_server: Arc<dyn Transport>,
     /// Faults are drawn from it; `None` when faults have stopped.
     pub(crate) faults: Mutex<Option<SeededRandom>>,
     pub(crate) state: watch::Sender<WorkerState>,
@@ -51,7 +51,7 @@ pub(crate) struct SimTransport {
 enum ReportFault {
     None,
     /// The request of the worker times out after this duration; the report may have arrived.
-    GiveUpAfter(Duration),
+    TimeOutAfter(Duration),
     /// It goes to a server that does not own the execution.
     WrongServer,
     /// It arrives a second time after this time.
@@ -60,7 +60,7 @@ enum ReportFault {
 
 impl SimTransport {
     /// Waits until the worker can send something.
-    async fn pass(&self) {
+    async fn wait_until_running(&self) {
         let mut state = self.state.subscribe();
         // A dead worker never sends anything again.
         let runs = state.wait_for(|state| *state == WorkerState::Running);
@@ -76,7 +76,7 @@ impl SimTransport {
 
     fn draw_report_fault(&self) -> ReportFault {
         let fault = self.draw(|random| match random.below(100) {
-            0..=14 => ReportFault::GiveUpAfter(Duration::from_millis(random.below(30))),
+            0..=14 => ReportFault::TimeOutAfter(Duration::from_millis(random.below(30))),
             15..=19 => ReportFault::WrongServer,
             20..=27 => ReportFault::RepeatAfter(Duration::from_millis(random.below(50))),
             28..=32 => ReportFault::RepeatAfter(Duration::from_secs(random.below(LATE_MAX_SECONDS))),
@@ -101,15 +101,15 @@ impl SimTransport {
 #[async_trait]
 impl Transport for SimTransport {
     async fn claim(&self, request: &ClaimRequest) -> Result<Vec<ClaimedCommand>, Error> {
-        self.pass().await;
-        let patience = self.draw(|random| {
-            let gives_up = random.percent(25);
-            gives_up.then(|| Duration::from_millis(random.below(30)))
+        self.wait_until_running().await;
+        let timeout = self.draw(|random| {
+            let times_out = random.percent(25);
+            times_out.then(|| Duration::from_millis(random.below(30)))
         });
-        let call = self.home.claim(request);
-        let mut commands = match patience.flatten() {
-            Some(patience) => {
-                let reply = tokio::time::timeout(patience, call).await;
+        let call = self.own_server.claim(request);
+        let mut commands = match timeout.flatten() {
+            Some(timeout) => {
+                let reply = tokio::time::timeout(timeout, call).await;
                 reply.unwrap_or(Ok(Vec::new()))?
             }
             None => call.await?,
@@ -124,7 +124,7 @@ impl Transport for SimTransport {
     }
 
     async fn report(&self, report: ReportRequest) -> Result<ReportResponse, Error> {
-        self.pass().await;
+        self.wait_until_running().await;
         if self.loses(&report) {
             return Ok(ReportResponse {
                 verdict: Verdict::Proceed,
@@ -132,21 +132,21 @@ impl Transport for SimTransport {
             });
         }
         let reply = match self.draw_report_fault() {
-            ReportFault::None => self.home.report(report).await?,
-            ReportFault::WrongServer => self.other.report(report).await?,
-            ReportFault::GiveUpAfter(patience) => {
-                let call = self.home.report(report);
-                let reply = tokio::time::timeout(patience, call).await;
+            ReportFault::None => self.own_server.report(report).await?,
+            ReportFault::WrongServer => self.other_server.report(report).await?,
+            ReportFault::TimeOutAfter(timeout) => {
+                let call = self.own_server.report(report);
+                let reply = tokio::time::timeout(timeout, call).await;
                 reply.map_err(|error| Error::Unavailable(Box::new(error)))??
             }
             ReportFault::RepeatAfter(pause) => {
-                let reply = self.home.report(report.clone()).await?;
+                let reply = self.own_server.report(report.clone()).await?;
                 let repeated = ReportRequest { free: 0, ..report };
-                let home = self.home.clone();
+                let own_server = self.own_server.clone();
                 tokio::spawn(async move {
                     tokio::time::sleep(pause).await;
                     // Whether it is accepted or fenced: it must change nothing.
-                    let _ = home.report(repeated).await;
+                    let _ = own_server.report(repeated).await;
                 });
                 reply
             }
@@ -156,35 +156,35 @@ impl Transport for SimTransport {
     }
 
     async fn heartbeat(&self, request: &HeartbeatRequest) -> Result<(), Error> {
-        self.pass().await;
-        self.home.heartbeat(request).await
+        self.wait_until_running().await;
+        self.own_server.heartbeat(request).await
     }
     async fn leave(&self, worker: &WorkerId) -> Result<(), Error> {
-        self.pass().await;
-        self.home.leave(worker).await
+        self.wait_until_running().await;
+        self.own_server.leave(worker).await
     }
     async fn listen(&self, worker: &WorkerId) -> Result<Vec<CommandNotice>, Error> {
-        self.pass().await;
-        let notices = self.home.listen(worker).await?;
-        self.pass().await;
+        self.wait_until_running().await;
+        let notices = self.own_server.listen(worker).await?;
+        self.wait_until_running().await;
         Ok(notices)
     }
     async fn playbook(&self, hash: &PlaybookHash) -> Result<SourceText, Error> {
-        self.home.playbook(hash).await
+        self.own_server.playbook(hash).await
     }
     async fn events(&self, execution: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, Error> {
-        self.home.events(execution, seqs).await
+        self.own_server.events(execution, seqs).await
     }
     async fn loop_results(&self, execution: ExecutionId, pointer: &LoopPointer) -> Result<RawJson, Error> {
-        self.home.loop_results(execution, pointer).await
+        self.own_server.loop_results(execution, pointer).await
     }
     async fn manifest(&self, reference: &ResultRef) -> Result<ByteStream, Error> {
-        self.home.manifest(reference).await
+        self.own_server.manifest(reference).await
     }
     async fn secrets(&self, request: &wire::api::SecretsRequest) -> Result<Vec<wire::ResolvedSecret>, Error> {
-        self.home.secrets(request).await
+        self.own_server.secrets(request).await
     }
     async fn resolve_ref(&self, uri: &str) -> Result<ResolvedRef, Error> {
-        self.home.resolve_ref(uri).await
+        self.own_server.resolve_ref(uri).await
     }
 }

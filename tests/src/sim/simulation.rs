@@ -27,11 +27,11 @@ use crate::sim::sim_transport::WorkerState;
 
 const SERVERS: usize = 2;
 const WORKERS: usize = 3;
-/// How often the end is looked for once faults have stopped, and how long each look waits.
+/// After the faults have stopped: maximum number of checks for the end of all executions, and the time between two.
 const DRAIN_ROUNDS: u32 = 40;
 const DRAIN_PAUSE: Duration = Duration::from_secs(20);
-/// A request must have its answer this long after faults have stopped.
-const ANSWER_WAIT: Duration = Duration::from_secs(90);
+/// A request must have its response this long after faults have stopped.
+const RESPONSE_WAIT: Duration = Duration::from_secs(90);
 
 /// A violated invariant.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -265,13 +265,13 @@ impl Simulation<'_> {
         }
     }
 
-    /// Every execution must end, every request must get its answer, and nothing may be left over.
+    /// Every execution must end, every request must get its response, and nothing may be left over.
     async fn drain(&mut self) {
         let observer = self.cluster.observer.clone();
-        tokio::time::sleep(ANSWER_WAIT).await;
+        tokio::time::sleep(RESPONSE_WAIT).await;
         while self.requests.try_join_next().is_some() {}
         if !self.requests.is_empty() {
-            return observer.fail(50, "a request is not answered".to_owned());
+            return observer.fail(50, "a request has no response".to_owned());
         }
         for _ in 0..DRAIN_ROUNDS {
             if observer.violation().is_some() || observer.unfinished().is_empty() {
@@ -300,7 +300,7 @@ impl Simulation<'_> {
         observer.check_end();
     }
 
-    /// The open commands, and which workers hold them according to the store and to the servers.
+    /// The open commands, and the workers that claimed them according to the store and to the servers.
     async fn describe_claims(&self) -> String {
         let mut text = String::new();
         for execution in self.cluster.observer.executions() {
@@ -308,7 +308,7 @@ impl Simulation<'_> {
             let open = store.open_commands(execution).await;
             for open in open.expect("a store in memory can be read") {
                 let (id, worker, epoch) = (open.command.id, open.worker, open.lease_epoch);
-                text.push_str(&format!("{id} is held by {worker:?} {epoch:?}; "));
+                text.push_str(&format!("{id} is claimed by {worker:?} {epoch:?}; "));
             }
         }
         for (number, server) in self.cluster.servers.iter().enumerate() {
@@ -318,7 +318,7 @@ impl Simulation<'_> {
         text
     }
 
-    /// No worker may count as holding a command that is not open.
+    /// No worker may have a claim on a command that is not open.
     async fn check_assignments(&self) {
         let observer = &self.cluster.observer;
         for server in &self.cluster.servers {
@@ -330,7 +330,7 @@ impl Simulation<'_> {
                 let open = server.store.inner.open_commands(command.execution).await;
                 let open = open.expect("a store in memory can be read");
                 if !open.iter().any(|open| open.command.id == command) {
-                    observer.fail(26, format!("{command} has ended and still has a holder"));
+                    observer.fail(26, format!("{command} has ended and is still claimed"));
                 }
             }
         }
@@ -365,7 +365,7 @@ async fn check_control(
     }
 }
 
-/// Every event that subscribers see must be in a log.
+/// Every event that subscribers receive must be in a log.
 async fn check_notices(mut notices: broadcast::Receiver<Arc<server::CommitNotice>>, observer: Arc<SimObserver>) {
     loop {
         match notices.recv().await {

@@ -29,7 +29,7 @@ impl KillableTransport {
         tokio::select! {
             biased;
             () = self.kill_token.cancelled() => std::future::pending().await,
-            answer = call => answer,
+            output = call => output,
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A store with its writes held against virtual time, for those of SQLite happen in a thread the runtime does not know; and
-//! with faults where a test asks for them.
+//! A store that pauses virtual time during its writes, because SQLite writes on a thread outside the runtime. Optionally
+//! it injects faults into commits.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -29,15 +29,15 @@ pub struct PausingStore<S = SqliteStore> {
     pub loses_reply: AtomicBool,
     /// How often a log was loaded.
     pub loads: AtomicUsize,
-    /// What becomes of commits, by chance; none where all goes well.
+    /// Random numbers from which the faults of commits are drawn; `None` for no faults.
     pub faults: Mutex<Option<SeededRandom>>,
-    /// Whether commits take for ever.
+    /// Whether commits never return.
     pub never_replies: AtomicBool,
-    /// Sees every commit that the store really wrote, in order.
+    /// Is notified of every commit that was written, in order.
     pub observer: Option<Arc<dyn CommitObserver>>,
 }
 
-/// Sees what a store writes.
+/// Is notified of the commits of a store.
 pub trait CommitObserver: Send + Sync {
     /// Called with the events of the commits of a batch that are durable now.
     fn on_written(&self, commits: &[(ExecutionId, Vec<Event>)], now: Time);
@@ -45,7 +45,7 @@ pub trait CommitObserver: Send + Sync {
     fn on_rejected(&self, execution: ExecutionId, error: &Error);
 }
 
-/// What becomes of a commit.
+/// The delays and the outcome of a commit.
 struct CommitFault {
     before: Duration,
     after: Duration,
@@ -54,20 +54,20 @@ struct CommitFault {
 
 /// How a commit with a fault ends.
 enum FaultOutcome {
-    /// It is written, and the answer arrives.
+    /// It is written, and the reply arrives.
     Written,
-    /// It is written, and the answer is lost.
-    WrittenUnanswered,
+    /// It is written, and the reply is lost.
+    WrittenWithoutReply,
     /// It is not written, and its outcome is reported as unknown.
     Lost,
-    /// The store refuses it because the log has moved on.
+    /// The store refuses it because the log has a newer version.
     VersionConflict,
     /// The store refuses it because a claim has expired.
     Fenced,
 }
 
 impl<S> PausingStore<S> {
-    /// A store that answers as it should.
+    /// Creates a store without faults.
     pub fn new(inner: S) -> Self {
         Self {
             inner,
@@ -90,7 +90,7 @@ impl<S: Store> PausingStore<S> {
             after: Duration::from_millis(after),
             outcome: match random.below(100) {
                 0..=5 => FaultOutcome::Lost,
-                6..=11 => FaultOutcome::WrittenUnanswered,
+                6..=11 => FaultOutcome::WrittenWithoutReply,
                 12..=14 => FaultOutcome::VersionConflict,
                 15..=16 => FaultOutcome::Fenced,
                 _ => FaultOutcome::Written,
@@ -107,38 +107,38 @@ impl<S: Store> PausingStore<S> {
                 version: commit.expected,
             })),
             FaultOutcome::Fenced => Some(Ok(CommitStatus::Fenced)),
-            FaultOutcome::Written | FaultOutcome::WrittenUnanswered => None,
+            FaultOutcome::Written | FaultOutcome::WrittenWithoutReply => None,
         };
         let unwritten: Vec<_> = commits.iter().filter_map(refused).collect();
         if !unwritten.is_empty() {
             return unwritten;
         }
-        let answers = self.write_observed(commits).await;
+        let statuses = self.write_observed(commits).await;
         tokio::time::sleep(fault.after).await;
         if matches!(fault.outcome, FaultOutcome::Written) {
-            return answers;
+            return statuses;
         }
-        answers.iter().map(|_| lost()).collect()
+        statuses.iter().map(|_| lost()).collect()
     }
 
-    /// Writes commits, and shows the observer what became of them.
+    /// Writes commits, and notifies the observer of each result.
     async fn write_observed(&self, commits: Vec<Commit>) -> Vec<Result<CommitStatus, Error>> {
         let Some(observer) = &self.observer else {
             return self.inner.commit_all(commits).await;
         };
         let events = commits.iter().map(|commit| (commit.execution, commit.events.clone()));
         let events: Vec<_> = events.collect();
-        let answers = self.inner.commit_all(commits).await;
+        let statuses = self.inner.commit_all(commits).await;
         let mut written = Vec::with_capacity(events.len());
-        for (commit, answer) in events.into_iter().zip(&answers) {
-            match answer {
+        for (commit, status) in events.into_iter().zip(&statuses) {
+            match status {
                 Ok(CommitStatus::Committed) => written.push(commit),
                 Ok(_) => {}
                 Err(error) => observer.on_rejected(commit.0, error),
             }
         }
         observer.on_written(&written, self.inner.now());
-        answers
+        statuses
     }
 }
 
@@ -157,15 +157,15 @@ impl<S: Store> Store for PausingStore<S> {
         if self.never_replies.load(Ordering::Relaxed) {
             return std::future::pending().await;
         }
-        if let Some(fate) = self.draw_fault() {
-            return self.commit_with_fault(fate, commits).await;
+        if let Some(fault) = self.draw_fault() {
+            return self.commit_with_fault(fault, commits).await;
         }
-        let answers = run_with_time_stopped(self.write_observed(commits)).await;
+        let statuses = run_with_time_stopped(self.write_observed(commits)).await;
         if !self.loses_reply.swap(false, Ordering::Relaxed) {
-            return answers;
+            return statuses;
         }
         let lost = |_| Err(Error::Unavailable("the connection broke".into()));
-        answers.into_iter().map(lost).collect()
+        statuses.into_iter().map(lost).collect()
     }
     async fn load(&self, id: ExecutionId, version: u32) -> Result<Option<StoredExecution>, Error> {
         self.loads.fetch_add(1, Ordering::Relaxed);
@@ -232,8 +232,8 @@ impl<S: Store> Store for PausingStore<S> {
     async fn executions_with_permanent_bodies(&self) -> Result<Vec<ExecutionId>, Error> {
         self.inner.executions_with_permanent_bodies().await
     }
-    async fn claim_commands(&self, ask: &ClaimQuery) -> Result<Vec<CommandClaim>, Error> {
-        run_with_time_stopped(self.inner.claim_commands(ask)).await
+    async fn claim_commands(&self, query: &ClaimQuery) -> Result<Vec<CommandClaim>, Error> {
+        run_with_time_stopped(self.inner.claim_commands(query)).await
     }
     async fn release_claim(&self, command: CommandId, epoch: LeaseEpoch) -> Result<(), Error> {
         run_with_time_stopped(self.inner.release_claim(command, epoch)).await
@@ -277,8 +277,8 @@ impl<S: Store> Store for PausingStore<S> {
     async fn is_pending(&self, key: MessageKey) -> Result<bool, Error> {
         self.inner.is_pending(key).await
     }
-    async fn refuse_message(&self, key: MessageKey, answer: &str) -> Result<(), Error> {
-        run_with_time_stopped(self.inner.refuse_message(key, answer)).await
+    async fn refuse_message(&self, key: MessageKey, reply: &str) -> Result<(), Error> {
+        run_with_time_stopped(self.inner.refuse_message(key, reply)).await
     }
     async fn withdraw_message(&self, key: MessageKey) -> Result<bool, Error> {
         run_with_time_stopped(self.inner.withdraw_message(key)).await

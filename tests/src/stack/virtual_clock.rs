@@ -8,7 +8,7 @@ use model::time::Time;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// The time at which every case begins: the first second of 2026.
+/// The time at which every case starts: the first second of 2026.
 const EPOCH: Time = Time(1_767_225_600_000_000);
 
 /// The clock of one case.
@@ -18,14 +18,14 @@ pub struct VirtualClock {
 }
 
 impl VirtualClock {
-    /// A clock that begins now; the runtime's time must be paused.
+    /// A clock that starts now; the runtime's time must be paused.
     pub fn start() -> Self {
         Self {
             started_at: Instant::now(),
         }
     }
 
-    /// The time as stores take it.
+    /// The clock as a function, for a store.
     pub fn for_store(self) -> store::ClockFn {
         Arc::new(move || self.time())
     }
@@ -61,11 +61,11 @@ impl worker::Clock for VirtualClock {
 /// Waits for work of another thread while the clock does not advance: paused time advances only when no blocking task
 /// runs.
 pub async fn run_with_time_stopped<T>(work: impl Future<Output = T>) -> T {
-    let (done, over) = oneshot::channel::<()>();
-    let hold = tokio::task::spawn_blocking(move || over.blocking_recv());
+    let (done, done_signal) = oneshot::channel::<()>();
+    let blocking_task = tokio::task::spawn_blocking(move || done_signal.blocking_recv());
     let value = work.await;
     drop(done);
     // The wait ends because its sender was dropped; that is expected.
-    let _ = hold.await;
+    let _ = blocking_task.await;
     value
 }

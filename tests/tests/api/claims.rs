@@ -17,17 +17,17 @@ struct ClaimFixture {
 
 impl ClaimFixture {
     async fn start() -> Self {
-        let site = ApiFixture::guarded().await;
-        let admin = site.server.create_first_admin().await.unwrap().unwrap();
+        let fixture = ApiFixture::guarded().await;
+        let admin = fixture.server.create_first_admin().await.unwrap().unwrap();
         let admin = admin.reveal().to_owned();
-        let holder = site.create_token(&admin, "worker").await;
-        let other = site.create_token(&admin, "worker").await;
+        let holder = fixture.create_token(&admin, "worker").await;
+        let other = fixture.create_token(&admin, "worker").await;
         let request = json!({"playbook": HELLO});
-        let started = site.send(Method::POST, "/api/execute", Some(&admin), Some(&request));
+        let started = fixture.send(Method::POST, "/api/execute", Some(&admin), Some(&request));
         let started = read_response(started.await).await.body;
         Self {
             execution: started["execution_id"].as_str().unwrap().to_owned(),
-            fixture: site,
+            fixture,
             admin,
             holder_token: holder,
             other_token: other,
@@ -39,8 +39,8 @@ impl ClaimFixture {
     }
 
     async fn claim(&self) -> Value {
-        let ask = json!({"worker": "old-worker", "max": 1, "wait_ms": 5000});
-        let claimed = self.post(&self.holder_token, "/api/commands/claim", &ask).await;
+        let request = json!({"worker": "old-worker", "max": 1, "wait_ms": 5000});
+        let claimed = self.post(&self.holder_token, "/api/commands/claim", &request).await;
         claimed.body["commands"][0].clone()
     }
 
@@ -89,9 +89,9 @@ async fn another_worker_cannot_complete_a_command_by_guessing() {
     assert_eq!(refused.error_code(), "FENCED", "{:?}", refused.body);
     assert_eq!(guarded.log_length().await, before, "the log contains nothing of it");
 
-    let taken = guarded.post(&guarded.holder_token, "/api/events", &mine).await;
-    assert_eq!(taken.status, StatusCode::OK, "{:?}", taken.body);
-    assert_eq!(taken.body["status"], "recorded");
+    let response = guarded.post(&guarded.holder_token, "/api/events", &mine).await;
+    assert_eq!(response.status, StatusCode::OK, "{:?}", response.body);
+    assert_eq!(response.body["status"], "recorded");
     let path = format!("/api/executions/{}/events?limit=1000", guarded.execution);
     let page = guarded.fixture.send(Method::GET, &path, Some(&guarded.admin), None);
     let text = page.await.text().await.unwrap();
@@ -107,18 +107,18 @@ async fn a_worker_without_epochs_reports_with_the_access_token_of_its_claim() {
     done.as_object_mut().unwrap().remove("meta");
     let refused = guarded.post(&guarded.other_token, "/api/events", &done).await;
     assert_eq!(refused.error_code(), "FENCED", "{:?}", refused.body);
-    let taken = guarded.post(&guarded.holder_token, "/api/events", &done).await;
-    assert_eq!(taken.status, StatusCode::OK, "{:?}", taken.body);
-    assert!(taken.body["seq"].is_u64(), "{:?}", taken.body);
+    let response = guarded.post(&guarded.holder_token, "/api/events", &done).await;
+    assert_eq!(response.status, StatusCode::OK, "{:?}", response.body);
+    assert!(response.body["seq"].is_u64(), "{:?}", response.body);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_event_of_a_run_names_its_trace() {
-    let site = ApiFixture::open().await;
+    let fixture = ApiFixture::open().await;
     let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
     let traces = async |execution: &str| {
         let path = format!("/api/executions/{execution}/events?limit=1000");
-        let page = site.get(&path).await.body;
+        let page = fixture.get(&path).await.body;
         let events = page["events"].as_array().unwrap().clone();
         let mut traces: Vec<String> = events
             .iter()
@@ -127,27 +127,27 @@ async fn every_event_of_a_run_names_its_trace() {
         traces.dedup();
         traces
     };
-    let own = site.execute(HELLO).await;
+    let own = fixture.execute(HELLO).await;
     let made = traces(&own).await;
     assert_eq!(made.len(), 1, "{made:?}");
     assert_eq!(made[0].len(), 32, "{made:?}");
 
     let body = json!({"playbook": HELLO, "trace_id": "order-77"});
-    let named = site.post("/api/execute", &body).await.body;
+    let named = fixture.post("/api/execute", &body).await.body;
     let named = named["execution_id"].as_str().unwrap();
     assert_eq!(traces(named).await, ["order-77"]);
 
     let request = crate::fixture::http_client()
-        .post(format!("{}/api/execute", site.url))
+        .post(format!("{}/api/execute", fixture.url))
         .header("traceparent", format!("00-{trace}-00f067aa0ba902b7-01"))
         .json(&json!({"playbook": HELLO}));
     let parented = read_response(request.send().await.unwrap()).await.body;
     let parented = parented["execution_id"].as_str().unwrap();
     assert_eq!(traces(parented).await, [trace]);
-    assert!(event_names(&site, parented).await.len() > 3);
+    assert!(event_names(&fixture, parented).await.len() > 3);
 
     let body = json!({"playbook": HELLO, "trace_id": "a b"});
-    let refused = site.post("/api/execute", &body).await;
+    let refused = fixture.post("/api/execute", &body).await;
     assert_eq!(
         (refused.status.as_u16(), refused.error_code()),
         (422, "TRACE_ID_INVALID")

@@ -1,7 +1,6 @@
 //! One execution never delays another, and it can always be cancelled.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
@@ -31,41 +30,33 @@ fn wide_playbook(steps: usize) -> String {
     text + "  - {step: done, next: [{step: end}]}\n"
 }
 
-async fn run_status(site: &ApiFixture, execution: &str) -> Value {
-    let path = format!("/api/executions/{execution}/status");
-    site.get(&path).await.body
-}
-
-async fn wait_for_end(site: &ApiFixture, execution: &str) -> Value {
-    loop {
-        let run = run_status(site, execution).await;
-        if run["status"] != "RUNNING" {
-            return run;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+async fn wait_for_end(fixture: &ApiFixture, execution: &str) -> Value {
+    fixture
+        .wait_for_end(&format!("/api/executions/{execution}/status"))
+        .await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_never_ends_delays_no_other_and_can_be_cancelled() {
-    let site = ApiFixture::open().await;
-    let endless = site.execute(ENDLESS).await;
-    let small = site.execute(SMALL).await;
-    assert_eq!(wait_for_end(&site, &small).await["status"], "COMPLETED");
-    assert_eq!(run_status(&site, &endless).await["status"], "RUNNING");
+    let fixture = ApiFixture::open().await;
+    let endless = fixture.execute(ENDLESS).await;
+    let small = fixture.execute(SMALL).await;
+    assert_eq!(wait_for_end(&fixture, &small).await["status"], "COMPLETED");
+    let status = fixture.get(&format!("/api/executions/{endless}/status")).await;
+    assert_eq!(status.body["status"], "RUNNING");
     let cancel = format!("/api/executions/{endless}/cancel");
-    let response = site.post(&cancel, &json!({})).await;
+    let response = fixture.post(&cancel, &json!({})).await;
     assert_eq!(response.status, StatusCode::OK, "{:?}", response.body);
-    assert_eq!(wait_for_end(&site, &endless).await["status"], "CANCELLED");
+    assert_eq!(wait_for_end(&fixture, &endless).await["status"], "CANCELLED");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wide_net_delays_no_other_run_and_ends() {
-    let site = ApiFixture::open().await;
-    let large = site.execute(&wide_playbook(2_500)).await;
-    let small = site.execute(SMALL).await;
-    let small = wait_for_end(&site, &small).await;
-    let large = wait_for_end(&site, &large).await;
+    let fixture = ApiFixture::open().await;
+    let large = fixture.execute(&wide_playbook(2_500)).await;
+    let small = fixture.execute(SMALL).await;
+    let small = wait_for_end(&fixture, &small).await;
+    let large = wait_for_end(&fixture, &large).await;
     assert_eq!(small["status"], "COMPLETED", "{small}");
     assert_eq!(large["status"], "COMPLETED", "{large}");
     let finished = |run: &Value| run["finished_at"].as_str().unwrap().to_owned();

@@ -1,13 +1,17 @@
 //! A server with a store of its own, listening on a free port.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 use server::Server;
 use server::api::{AccessMode, ApiConfig, BoundListener};
 use tempfile::TempDir;
+use tests::stack::server_config;
 use tokio_util::sync::CancellationToken;
+
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A listening server; it stops with this value.
 pub(crate) struct ApiFixture {
@@ -54,16 +58,8 @@ impl ApiFixture {
         let bodies = results::DirBodyStore::open(dir.path()).expect("the directory is empty");
         let logs = results::FileLogs::open(dir.path().join("logs")).expect("the directory is empty");
         let server = Server::start(server::Config {
-            store: Arc::new(store),
-            bodies: Arc::new(bodies),
-            limits: engine::ExecutionLimits::default(),
-            playbooks: language::playbook::SharedPlaybooks::default(),
-            playbook_dir: None,
-            bus: None,
             may_adopt: true,
-            keychain: server::KeychainConfig::default(),
-            retention: None,
-            cluster_secret: None,
+            ..server_config(Arc::new(store), Arc::new(bodies))
         })
         .expect("a server starts");
         let listening = BoundListener::bind("127.0.0.1:0").await.expect("a free port");
@@ -103,6 +99,17 @@ impl ApiFixture {
 
     pub(crate) async fn get(&self, path: &str) -> ApiResponse {
         read_response(self.send(Method::GET, path, None, None).await).await
+    }
+
+    /// Repeats a request about a run until it has ended; returns the last response.
+    pub(crate) async fn wait_for_end(&self, path: &str) -> Value {
+        loop {
+            let run = self.get(path).await.body;
+            if run["status"] != "RUNNING" {
+                return run;
+            }
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
     }
 
     /// Creates an access token with this role.

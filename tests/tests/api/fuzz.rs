@@ -32,7 +32,7 @@ fn schemathesis_path() -> PathBuf {
 }
 
 /// Sends generated requests; returns the status of each response by path.
-async fn fuzz_statuses(site: &ApiFixture, token: Option<&str>) -> Vec<(String, u64)> {
+async fn fuzz_statuses(fixture: &ApiFixture, token: Option<&str>) -> Vec<(String, u64)> {
     let dir = tempfile::tempdir().unwrap();
     let document = dir.path().join("openapi.json");
     std::fs::write(&document, Server::api_document()).unwrap();
@@ -42,7 +42,7 @@ async fn fuzz_statuses(site: &ApiFixture, token: Option<&str>) -> Vec<(String, u
         .current_dir(dir.path())
         .arg("run")
         .arg(&document)
-        .args(["--url", &site.url, "--phases", "coverage,fuzzing", "-n", "4"])
+        .args(["--url", &fixture.url, "--phases", "coverage,fuzzing", "-n", "4"])
         .args(["--request-timeout", "20", "--exclude-path-regex", WAITING_ROUTES])
         .args([
             "--checks",
@@ -69,7 +69,7 @@ async fn fuzz_statuses(site: &ApiFixture, token: Option<&str>) -> Vec<(String, u
     let entries = report["log"]["entries"].as_array().expect("a report has entries");
     let entries = entries.iter().map(|entry| {
         let url = entry["request"]["url"].as_str().unwrap_or_default();
-        let path = url.strip_prefix(&site.url).unwrap_or(url);
+        let path = url.strip_prefix(&fixture.url).unwrap_or(url);
         let path = path.split('?').next().unwrap_or_default().to_owned();
         (path, entry["response"]["status"].as_u64().unwrap_or(0))
     });
@@ -78,8 +78,8 @@ async fn fuzz_statuses(site: &ApiFixture, token: Option<&str>) -> Vec<(String, u
 
 #[tokio::test(flavor = "multi_thread")]
 async fn generated_requests_without_a_token_get_nowhere() {
-    let site = ApiFixture::guarded().await;
-    let statuses = fuzz_statuses(&site, None).await;
+    let fixture = ApiFixture::guarded().await;
+    let statuses = fuzz_statuses(&fixture, None).await;
     assert!(statuses.len() > 200, "{} requests", statuses.len());
     for (path, status) in statuses {
         let is_open = path == "/healthz" || path == "/readyz";
@@ -89,10 +89,10 @@ async fn generated_requests_without_a_token_get_nowhere() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn generated_requests_of_a_viewer_change_nothing() {
-    let site = ApiFixture::guarded().await;
-    let admin = site.server.create_first_admin().await.unwrap().unwrap();
-    let viewer = site.create_token(admin.reveal(), "viewer").await;
-    let statuses = fuzz_statuses(&site, Some(&viewer)).await;
+    let fixture = ApiFixture::guarded().await;
+    let admin = fixture.server.create_first_admin().await.unwrap().unwrap();
+    let viewer = fixture.create_token(admin.reveal(), "viewer").await;
+    let statuses = fuzz_statuses(&fixture, Some(&viewer)).await;
     assert!(statuses.len() > 200, "{} requests", statuses.len());
     assert!(statuses.iter().any(|(_, status)| *status == 403));
     assert!(statuses.iter().any(|(_, status)| *status == 200));
@@ -100,9 +100,9 @@ async fn generated_requests_of_a_viewer_change_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn generated_requests_of_an_admin_match_the_api_document() {
-    let site = ApiFixture::guarded().await;
-    let admin = site.server.create_first_admin().await.unwrap().unwrap();
-    let statuses = fuzz_statuses(&site, Some(admin.reveal())).await;
+    let fixture = ApiFixture::guarded().await;
+    let admin = fixture.server.create_first_admin().await.unwrap().unwrap();
+    let statuses = fuzz_statuses(&fixture, Some(admin.reveal())).await;
     assert!(statuses.len() > 200, "{} requests", statuses.len());
     assert!(statuses.iter().any(|(_, status)| *status == 200));
     assert!(statuses.iter().all(|(_, status)| *status < 500), "no server errors");

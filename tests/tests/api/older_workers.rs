@@ -15,17 +15,17 @@ workflow:
     tool: {kind: noop, result: '{{ iter.n }}'}
 ";
 
-/// Loads the `loop.started` of a run as a worker that speaks this version of the protocol.
-async fn load_loop_started(site: &ApiFixture, execution: &str, version: Option<&str>) -> Value {
+/// Loads the `loop.started` of a run as a worker with this version of the protocol.
+async fn load_loop_started(fixture: &ApiFixture, execution: &str, version: Option<&str>) -> Value {
     let path = format!("/api/executions/{execution}/events?limit=100");
-    let page = site.get(&path).await;
+    let page = fixture.get(&path).await;
     let events = page.body["events"].as_array().unwrap();
     let started = events
         .iter()
         .find(|event| event["event_type"] == "loop.started")
         .unwrap();
     let body = json!({"execution_id": execution, "seqs": [started["seq"]]});
-    let url = format!("{}/api/commands/events", site.url);
+    let url = format!("{}/api/commands/events", fixture.url);
     let mut request = http_client().post(url).json(&body);
     if let Some(version) = version {
         request = request.header("x-noetl-protocol", version);
@@ -37,14 +37,14 @@ async fn load_loop_started(site: &ApiFixture, execution: &str, version: Option<&
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_of_the_first_version_gets_the_items_of_a_range() {
-    let site = ApiFixture::open().await;
-    let execution = site.execute(LOOP).await;
+    let fixture = ApiFixture::open().await;
+    let execution = fixture.execute(LOOP).await;
 
-    let old = load_loop_started(&site, &execution, None).await;
+    let old = load_loop_started(&fixture, &execution, None).await;
     assert_eq!(old["collection"], json!([2, 5, 8]), "{old}");
     assert_eq!(old["range"], Value::Null, "{old}");
 
-    let new = load_loop_started(&site, &execution, Some("2")).await;
+    let new = load_loop_started(&fixture, &execution, Some("2")).await;
     assert_eq!(new["collection"], Value::Null, "{new}");
     assert!(new["range"].is_object() || new["range"].is_array(), "{new}");
 }

@@ -24,13 +24,13 @@ struct CallerProof<'c> {
 
 impl SessionFixture {
     async fn start() -> Self {
-        let site = ApiFixture::guarded().await;
-        let admin = site.server.create_first_admin().await.unwrap().unwrap();
+        let fixture = ApiFixture::guarded().await;
+        let admin = fixture.server.create_first_admin().await.unwrap().unwrap();
         let admin = admin.reveal().to_owned();
         Self {
-            own_token: site.create_token(&admin, "worker").await,
-            other_token: site.create_token(&admin, "worker").await,
-            fixture: site,
+            own_token: fixture.create_token(&admin, "worker").await,
+            other_token: fixture.create_token(&admin, "worker").await,
+            fixture,
             admin,
         }
     }
@@ -122,13 +122,13 @@ async fn every_route_under_a_name_needs_the_secret_of_its_session() {
             assert!(is_mismatch(&response), "{path}: {response:?}");
         }
     }
-    let taken = guarded.register(&guarded.other_token).await;
+    let registration = guarded.register(&guarded.other_token).await;
     assert_eq!(
-        (taken.status, taken.error_code()),
+        (registration.status, registration.error_code()),
         (StatusCode::FORBIDDEN, "WORKER_NAME_IN_USE"),
-        "{taken:?}"
+        "{registration:?}"
     );
-    // The worker still holds the command, and each route works for the worker itself.
+    // The worker still has its claim, and each route works for the worker itself.
     for (path, body) in worker_calls(command, &claimed["lease_epoch"]) {
         if path.ends_with("/listen") {
             continue;
@@ -177,7 +177,7 @@ async fn a_killed_worker_registers_again_at_once_and_gets_its_commands() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_without_a_secret_is_known_by_its_access_token() {
+async fn a_client_without_a_secret_is_identified_by_its_access_token() {
     let guarded = SessionFixture::start().await;
     let client = |token| CallerProof { token, secret: None };
     let beat = json!({"worker": "w", "holds": []});
@@ -192,14 +192,14 @@ async fn a_client_without_a_secret_is_known_by_its_access_token() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_name_of_a_worker_inside_the_server_is_refused_over_http() {
-    let site = ApiFixture::open().await;
+    let fixture = ApiFixture::open().await;
     let request = HeartbeatRequest::new(WorkerId("inside/1".into()), Vec::new());
-    site.server.transport().heartbeat(&request).await.unwrap();
+    fixture.server.transport().heartbeat(&request).await.unwrap();
     let leave = json!({"worker": "inside/1"});
-    let refused = site.post("/api/worker/pool/deregister", &leave).await;
+    let refused = fixture.post("/api/worker/pool/deregister", &leave).await;
     assert!(is_mismatch(&refused), "{refused:?}");
     let register = json!({"worker": "inside/1", "session_secret": true});
-    let refused = site.post("/api/worker/pool/register", &register).await;
+    let refused = fixture.post("/api/worker/pool/register", &register).await;
     assert_eq!(refused.error_code(), "WORKER_NAME_IN_USE", "{refused:?}");
-    site.server.transport().heartbeat(&request).await.unwrap();
+    fixture.server.transport().heartbeat(&request).await.unwrap();
 }

@@ -27,8 +27,8 @@ async fn read_events(response: Response, enough: impl Fn(&[(u64, Value)]) -> boo
     events
 }
 
-async fn open_stream(site: &ApiFixture, path: &str, last: Option<u64>) -> Response {
-    let mut request = http_client().get(format!("{}{path}", site.url));
+async fn open_stream(fixture: &ApiFixture, path: &str, last: Option<u64>) -> Response {
+    let mut request = http_client().get(format!("{}{path}", fixture.url));
     if let Some(last) = last {
         request = request.header("last-event-id", last.to_string());
     }
@@ -39,14 +39,16 @@ async fn open_stream(site: &ApiFixture, path: &str, last: Option<u64>) -> Respon
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_resumes_after_the_last_event_of_the_reader() {
-    let site = ApiFixture::open().await;
-    let execution = site.execute(HELLO).await;
+    let fixture = ApiFixture::open().await;
+    let execution = fixture.execute(HELLO).await;
     let path = format!("/api/executions/{execution}/stream");
-    let first = read_events(open_stream(&site, &path, None).await, |events| events.len() >= 3).await;
+    let first = read_events(open_stream(&fixture, &path, None).await, |events| events.len() >= 3).await;
     let last = first[2].0;
     let cancel = json!({"reason": "enough"});
-    site.post(&format!("/api/executions/{execution}/cancel"), &cancel).await;
-    let remaining = read_events(open_stream(&site, &path, Some(last)).await, |_| false).await;
+    fixture
+        .post(&format!("/api/executions/{execution}/cancel"), &cancel)
+        .await;
+    let remaining = read_events(open_stream(&fixture, &path, Some(last)).await, |_| false).await;
     let mut seqs: Vec<u64> = first[..3].iter().chain(&remaining).map(|(id, _)| *id).collect();
     assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>());
     let ends = remaining
@@ -54,7 +56,7 @@ async fn a_stream_resumes_after_the_last_event_of_the_reader() {
         .filter(|(_, event)| event["event_type"] == "playbook.finished");
     assert_eq!(ends.count(), 1, "the stream ends with the run");
     seqs.dedup();
-    let page = site
+    let page = fixture
         .get(&format!("/api/executions/{execution}/events?limit=1000"))
         .await
         .body;
@@ -63,63 +65,63 @@ async fn a_stream_resumes_after_the_last_event_of_the_reader() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_ends_with_its_run_whenever_that_ends() {
-    let site = ApiFixture::open().await;
+    let fixture = ApiFixture::open().await;
     for _ in 0..40 {
-        let execution = site.execute(HELLO).await;
+        let execution = fixture.execute(HELLO).await;
         let path = format!("/api/executions/{execution}/stream");
         let cancel = json!({"reason": "enough"});
         let cancelling = format!("/api/executions/{execution}/cancel");
-        let following = async { read_events(open_stream(&site, &path, None).await, |_| false).await };
-        let (told, _) = tokio::join!(following, site.post(&cancelling, &cancel));
+        let following = async { read_events(open_stream(&fixture, &path, None).await, |_| false).await };
+        let (events, _) = tokio::join!(following, fixture.post(&cancelling, &cancel));
         let is_end = |(_, event): &&(u64, Value)| event["event_type"] == "playbook.finished";
-        assert_eq!(told.iter().filter(is_end).count(), 1);
+        assert_eq!(events.iter().filter(is_end).count(), 1);
         let page = format!("/api/executions/{execution}/events?limit=1000");
-        let page = site.get(&page).await.body;
-        assert_eq!(page["events"].as_array().unwrap().len(), told.len());
+        let page = fixture.get(&page).await.body;
+        assert_eq!(page["events"].as_array().unwrap().len(), events.len());
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_runs_are_followed_in_one_stream() {
-    let site = ApiFixture::open().await;
-    let first = site.execute(HELLO).await;
-    let response = open_stream(&site, "/api/executions/stream", None).await;
-    let second = site.execute(HELLO).await;
-    let seen = read_events(response, |events| {
+    let fixture = ApiFixture::open().await;
+    let first = fixture.execute(HELLO).await;
+    let response = open_stream(&fixture, "/api/executions/stream", None).await;
+    let second = fixture.execute(HELLO).await;
+    let both_runs = read_events(response, |events| {
         let ids: Vec<&str> = events
             .iter()
             .filter_map(|(_, run)| run["execution_id"].as_str())
             .collect();
         ids.contains(&first.as_str()) && ids.contains(&second.as_str())
     });
-    seen.await;
+    both_runs.await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_of_runs_and_events_meet_without_gap_or_overlap() {
-    let site = ApiFixture::open().await;
+    let fixture = ApiFixture::open().await;
     let mut started = Vec::new();
     for _ in 0..5 {
-        started.push(site.execute(HELLO).await);
+        started.push(fixture.execute(HELLO).await);
     }
-    let mut found = Vec::new();
+    let mut listed = Vec::new();
     let mut path = "/api/executions?limit=2".to_owned();
     loop {
-        let page = site.get(&path).await.body;
+        let page = fixture.get(&path).await.body;
         let runs = page["executions"].as_array().unwrap();
-        found.extend(runs.iter().map(|run| run["execution_id"].as_str().unwrap().to_owned()));
+        listed.extend(runs.iter().map(|run| run["execution_id"].as_str().unwrap().to_owned()));
         match page["next_cursor"].as_str() {
             Some(cursor) => path = format!("/api/executions?limit=2&cursor={cursor}"),
             None => break,
         }
     }
     started.reverse();
-    assert_eq!(found, started);
+    assert_eq!(listed, started);
     let mut seqs = Vec::new();
     let mut after = 0;
     loop {
         let path = format!("/api/executions/{}/events?limit=3&after_seq={after}", started[0]);
-        let page = site.get(&path).await.body;
+        let page = fixture.get(&path).await.body;
         let events = page["events"].as_array().unwrap();
         seqs.extend(events.iter().map(|event| event["seq"].as_u64().unwrap()));
         match page["next_after_seq"].as_u64() {
@@ -129,8 +131,8 @@ async fn pages_of_runs_and_events_meet_without_gap_or_overlap() {
     }
     assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>());
     let state = |seq: usize| format!("/api/replay/state?execution_id={}&as_of_seq={seq}", started[0]);
-    let full = site.get(&state(seqs.len())).await.body;
-    let part = site.get(&state(2)).await.body;
+    let full = fixture.get(&state(seqs.len())).await.body;
+    let part = fixture.get(&state(2)).await.body;
     assert_eq!((&full["seq"], &part["seq"]), (&json!(seqs.len()), &json!(2)));
     assert_ne!(full["checksum"], part["checksum"]);
 }

@@ -43,8 +43,8 @@ fn task_event(claimed: &Value, name: &str, label: Option<&str>, payload: Option<
 }
 
 /// The events of a run, without IDs and times.
-async fn recorded_events(site: &ApiFixture, execution: &str) -> Vec<Value> {
-    let page = site
+async fn recorded_events(fixture: &ApiFixture, execution: &str) -> Vec<Value> {
+    let page = fixture
         .get(&format!("/api/executions/{execution}/events?limit=1000"))
         .await;
     let events = page.body["events"].as_array().unwrap();
@@ -63,29 +63,29 @@ async fn recorded_events(site: &ApiFixture, execution: &str) -> Vec<Value> {
 
 /// Runs a playbook with these events, posted one by one or as a batch, and returns what happened.
 async fn run_with(
-    site: &ApiFixture,
+    fixture: &ApiFixture,
     playbook: &str,
     events: &dyn Fn(&Value) -> Vec<Value>,
     together: bool,
 ) -> Vec<Value> {
-    let execution = site.execute(playbook).await;
-    let claimed = claim_command(site, "old-worker").await;
+    let execution = fixture.execute(playbook).await;
+    let claimed = claim_command(fixture, "old-worker").await;
     let events = events(&claimed);
     if together {
         let batch = json!({"execution_id": execution, "events": events});
-        let response = site.post("/api/events/batch", &batch).await;
+        let response = fixture.post("/api/events/batch", &batch).await;
         assert_eq!(response.status, StatusCode::OK, "{:?}", response.body);
-        for answer in response.body["events"].as_array().unwrap() {
-            assert!(has_event_outcome(answer), "{answer}");
+        for event in response.body["events"].as_array().unwrap() {
+            assert!(has_event_outcome(event), "{event}");
         }
     } else {
         for event in events {
-            let response = site.post("/api/events", &event).await;
+            let response = fixture.post("/api/events", &event).await;
             assert_eq!(response.status, StatusCode::OK, "{event}: {:?}", response.body);
             assert!(has_event_outcome(&response.body), "{event}: {:?}", response.body);
         }
     }
-    recorded_events(site, &execution).await
+    recorded_events(fixture, &execution).await
 }
 
 fn has_event_outcome(response: &Value) -> bool {
@@ -134,7 +134,7 @@ const LEGACY_TWO: &[ExpectedEvent] = &[
 
 #[tokio::test(flavor = "multi_thread")]
 async fn single_events_give_the_same_log_as_a_batch() {
-    let site = ApiFixture::open().await;
+    let fixture = ApiFixture::open().await;
     let result = json!({"result": {"n": 1}});
     let outcome = json!({"outcome": {"status": "ok", "result": {"n": 1}}});
     let named = |names: &'static [(&'static str, Option<&'static str>)], payload: Option<&Value>| {
@@ -158,8 +158,8 @@ async fn single_events_give_the_same_log_as_a_batch() {
         (TWO, named(LEGACY_TWO, None)),
     ];
     for (index, (playbook, events)) in scripts.iter().enumerate() {
-        let apart = run_with(&site, playbook, events, false).await;
-        let together = run_with(&site, playbook, events, true).await;
+        let apart = run_with(&fixture, playbook, events, false).await;
+        let together = run_with(&fixture, playbook, events, true).await;
         assert_eq!(apart, together, "script {index}");
         let ends = |log: &[Value]| log.iter().filter(|event_row| event_row[0] == "task.done").count();
         assert_eq!(
@@ -173,29 +173,29 @@ async fn single_events_give_the_same_log_as_a_batch() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_that_the_step_does_not_have_is_refused_by_name() {
-    let site = ApiFixture::open().await;
-    let execution = site.execute(TWO).await;
-    let claimed = claim_command(&site, "old-worker").await;
-    let before = event_names(&site, &execution).await.len();
+    let fixture = ApiFixture::open().await;
+    let execution = fixture.execute(TWO).await;
+    let claimed = claim_command(&fixture, "old-worker").await;
+    let before = event_names(&fixture, &execution).await.len();
     let wrong = task_event(&claimed, "task.done", Some("c"), None);
-    let refused = site.post("/api/events", &wrong).await;
+    let refused = fixture.post("/api/events", &wrong).await;
     assert_eq!((refused.status.as_u16(), refused.error_code()), (422, "EVENT_INVALID"));
     let detail = refused.body["detail"].as_str().unwrap();
     assert!(detail.contains("`c`") && detail.contains("`a`, `b`"), "{detail}");
-    assert_eq!(event_names(&site, &execution).await.len(), before);
+    assert_eq!(event_names(&fixture, &execution).await.len(), before);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_event_for_an_unclaimed_command_is_answered_at_once() {
-    let site = ApiFixture::open().await;
-    let execution = site.execute(ONE).await;
-    let page = site.get(&format!("/api/executions/{execution}/events")).await;
+async fn an_event_for_an_unclaimed_command_gets_its_response_at_once() {
+    let fixture = ApiFixture::open().await;
+    let execution = fixture.execute(ONE).await;
+    let page = fixture.get(&format!("/api/executions/{execution}/events")).await;
     let events = page.body["events"].as_array().unwrap().clone();
     let issued = events.iter().find(|event| event["event_type"] == "command.issued");
     let command = format!("{execution}.{}", issued.unwrap()["seq"]);
     let event = json!({"execution_id": execution, "step": "work", "event_type": "step.started",
         "worker_id": "nobody", "meta": {"command_id": command}});
-    let response = tokio::time::timeout(std::time::Duration::from_secs(5), site.post("/api/events", &event));
+    let response = tokio::time::timeout(std::time::Duration::from_secs(5), fixture.post("/api/events", &event));
     let response = response.await.expect("the response arrives at once");
     assert_eq!(
         (response.status, response.error_code()),
@@ -207,9 +207,9 @@ async fn an_event_for_an_unclaimed_command_is_answered_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retry_is_done_or_failed_by_its_status() {
-    let site = ApiFixture::open().await;
-    let execution = site.execute(ONE).await;
-    let claimed = claim_command(&site, "old-worker").await;
+    let fixture = ApiFixture::open().await;
+    let execution = fixture.execute(ONE).await;
+    let claimed = claim_command(&fixture, "old-worker").await;
     let attempt = |name: &str, attempt: u32, status: &str| {
         let mut event = task_event(&claimed, name, None, None);
         event["attempt"] = json!(attempt);
@@ -224,11 +224,11 @@ async fn a_retry_is_done_or_failed_by_its_status() {
         task_event(&claimed, "tool.processed", None, None),
         task_event(&claimed, "step.exit", None, None),
     ] {
-        let response = site.post("/api/events", &event).await;
+        let response = fixture.post("/api/events", &event).await;
         assert_eq!(response.status, StatusCode::OK, "{event}: {:?}", response.body);
         assert_eq!(response.body["status"], "recorded", "{event}");
     }
-    let attempts: Vec<Value> = recorded_events(&site, &execution).await;
+    let attempts: Vec<Value> = recorded_events(&fixture, &execution).await;
     let attempts: Vec<String> = attempts
         .iter()
         .filter(|output| output[0].as_str().unwrap().starts_with("task.attempt."))
@@ -242,34 +242,36 @@ async fn a_retry_is_done_or_failed_by_its_status() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn events_without_a_log_entry_are_acknowledged() {
-    let site = ApiFixture::open().await;
-    let execution = site.execute(ONE).await;
-    let claimed = claim_command(&site, "old-worker").await;
-    let before = event_names(&site, &execution).await.len();
+    let fixture = ApiFixture::open().await;
+    let execution = fixture.execute(ONE).await;
+    let claimed = claim_command(&fixture, "old-worker").await;
+    let before = event_names(&fixture, &execution).await.len();
     for name in ["command.heartbeat", "case.started", "case.matched", "loop.done"] {
-        let response = site.post("/api/events", &task_event(&claimed, name, None, None)).await;
+        let response = fixture
+            .post("/api/events", &task_event(&claimed, name, None, None))
+            .await;
         assert_eq!(response.status, StatusCode::OK, "{name}: {:?}", response.body);
         assert_eq!(response.body["status"], "acknowledged", "{name}");
     }
-    assert_eq!(event_names(&site, &execution).await.len(), before);
+    assert_eq!(event_names(&fixture, &execution).await.len(), before);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn items_of_a_batch_inherit_its_execution_and_a_status_may_be_left_out() {
-    let site = ApiFixture::open().await;
-    let execution = site.execute(ONE).await;
-    let claimed = claim_command(&site, "old-worker").await;
+    let fixture = ApiFixture::open().await;
+    let execution = fixture.execute(ONE).await;
+    let claimed = claim_command(&fixture, "old-worker").await;
     let mut started = task_event(&claimed, "task.started", None, None);
     started.as_object_mut().unwrap().remove("execution_id");
     started["event_id"] = json!("77");
     let batch = json!({"execution_id": execution, "events": [started]});
-    let response = site.post("/api/events/batch", &batch).await;
+    let response = fixture.post("/api/events/batch", &batch).await;
     assert_eq!(response.status, StatusCode::OK, "{:?}", response.body);
-    let alone = site.post("/api/events", &started).await;
+    let alone = fixture.post("/api/events", &started).await;
     assert_eq!((alone.status.as_u16(), alone.error_code()), (422, "BODY_INVALID"));
     started["execution_id"] = json!(execution);
     started["status"] = json!("STARTED");
-    let second_response = site.post("/api/events", &started).await;
+    let second_response = fixture.post("/api/events", &started).await;
     assert_eq!(
         second_response.body["status"], "duplicate",
         "{:?}",
@@ -280,22 +282,22 @@ async fn items_of_a_batch_inherit_its_execution_and_a_status_may_be_left_out() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn results_and_errors_are_stored_in_the_shape_of_the_envelope() {
-    let site = ApiFixture::open().await;
-    let execution = site.execute(ONE).await;
-    let claimed = claim_command(&site, "old-worker").await;
+    let fixture = ApiFixture::open().await;
+    let execution = fixture.execute(ONE).await;
+    let claimed = claim_command(&fixture, "old-worker").await;
     let mut done = task_event(&claimed, "call.done", None, Some(&json!({"n": 1})));
     done["result_kind"] = json!("data");
-    assert_eq!(site.post("/api/events", &done).await.status, StatusCode::OK);
-    let run = site.get(&format!("/api/executions/{execution}")).await.body;
+    assert_eq!(fixture.post("/api/events", &done).await.status, StatusCode::OK);
+    let run = fixture.get(&format!("/api/executions/{execution}")).await.body;
     let stored = json!({"status": "COMPLETED", "context": {"n": 1}});
     assert_eq!(run["result"], stored, "{run}");
 
-    let execution = site.execute(ONE).await;
-    let claimed = claim_command(&site, "old-worker").await;
+    let execution = fixture.execute(ONE).await;
+    let claimed = claim_command(&fixture, "old-worker").await;
     let error = json!({"error": {"code": "BROKE", "message": "it broke"}});
     let failed = task_event(&claimed, "call.error", None, Some(&error));
-    assert_eq!(site.post("/api/events", &failed).await.status, StatusCode::OK);
-    let page = site
+    assert_eq!(fixture.post("/api/events", &failed).await.status, StatusCode::OK);
+    let page = fixture
         .get(&format!("/api/executions/{execution}/events?limit=1000"))
         .await;
     let events = page.body["events"].as_array().unwrap();
@@ -303,17 +305,17 @@ async fn results_and_errors_are_stored_in_the_shape_of_the_envelope() {
     let result = &end.unwrap()["result"];
     assert_eq!(result["status"], "FAILED");
     assert_eq!(result["context"]["error"]["code"], "BROKE");
-    let run = site.get(&format!("/api/executions/{execution}")).await;
+    let run = fixture.get(&format!("/api/executions/{execution}")).await;
     assert_eq!(run.body["result"], *result, "{}", run.body);
     assert_eq!(run.body["error"], result["context"]["error"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stored_result_is_taken_as_the_event_model_prints_it() {
+async fn a_stored_result_is_accepted_as_the_event_model_prints_it() {
     let playbook = ONE.replace("tool: { kind: noop }", "tool: [{ fetch_page: { kind: noop } }]");
-    let site = ApiFixture::open().await;
-    let execution = site.execute(&playbook).await;
-    let claimed = claim_command(&site, "old-worker").await;
+    let fixture = ApiFixture::open().await;
+    let execution = fixture.execute(&playbook).await;
+    let claimed = claim_command(&fixture, "old-worker").await;
     let stored = json!({
         "event_id": "4711",
         "event_type": "result.stored",
@@ -336,10 +338,10 @@ async fn a_stored_result_is_taken_as_the_event_model_prints_it() {
             "extracted": {"has_more": true, "page": 1}
         }
     });
-    let response = site.post("/api/events", &stored).await;
+    let response = fixture.post("/api/events", &stored).await;
     assert_eq!(response.status, StatusCode::OK, "{:?}", response.body);
     assert!(response.body["seq"].is_u64(), "{:?}", response.body);
-    let page = site
+    let page = fixture
         .get(&format!("/api/executions/{execution}/events?type=result.stored"))
         .await;
     let event = &page.body["events"][0];
@@ -357,49 +359,49 @@ async fn a_stored_result_is_taken_as_the_event_model_prints_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batch_that_ends_its_run_is_reported_as_completed() {
-    let site = ApiFixture::open().await;
-    let execution = site.execute(ONE).await;
-    let claimed = claim_command(&site, "old-worker").await;
+    let fixture = ApiFixture::open().await;
+    let execution = fixture.execute(ONE).await;
+    let claimed = claim_command(&fixture, "old-worker").await;
     let done = task_event(&claimed, "call.done", None, None);
     let batch = json!({"execution_id": execution, "events": [done]});
     let request = crate::fixture::http_client()
-        .post(format!("{}/api/events/batch", site.url))
+        .post(format!("{}/api/events/batch", fixture.url))
         .header("prefer", "respond-async")
         .header("idempotency-key", "batch-one")
         .json(&batch);
     let accepted = request.send().await.unwrap();
     assert_eq!(accepted.status(), StatusCode::ACCEPTED);
-    let status = crate::events::wait_for_batch(&site).await;
+    let status = crate::events::wait_for_batch(&fixture).await;
     assert_eq!(status.body["status"], "completed", "{:?}", status.body);
-    crate::events::wait_for_event(&site, &execution, "batch.completed").await;
-    let log = event_names(&site, &execution).await;
+    crate::events::wait_for_event(&fixture, &execution, "batch.completed").await;
+    let log = event_names(&fixture, &execution).await;
     assert!(log.iter().any(|name| name == "playbook.finished"), "{log:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repeated_end_is_a_duplicate_and_a_different_end_is_fenced() {
-    let site = ApiFixture::open().await;
-    let execution = site.execute(HELLO).await;
-    let claimed = claim_command(&site, "old-worker").await;
+    let fixture = ApiFixture::open().await;
+    let execution = fixture.execute(HELLO).await;
+    let claimed = claim_command(&fixture, "old-worker").await;
     let first = task_event(&claimed, "call.done", None, None);
-    let first = site.post("/api/events", &first).await;
+    let first = fixture.post("/api/events", &first).await;
     assert_eq!(first.body["status"], "recorded");
     let later = task_event(&claimed, "step.exit", None, Some(&json!({"result": 2})));
-    let later = site.post("/api/events", &later).await;
+    let later = fixture.post("/api/events", &later).await;
     assert_eq!(later.body["status"], "known", "{:?}", later.body);
     assert_eq!(later.body["seq"], first.body["seq"]);
     let second = task_event(&claimed, "step.done", None, Some(&json!({"result": 3})));
-    let second = site.post("/api/events", &second).await;
+    let second = fixture.post("/api/events", &second).await;
     assert_eq!((second.status, second.error_code()), (StatusCode::CONFLICT, "FENCED"));
 
-    let last = claim_command(&site, "old-worker").await;
-    let cancel = site
+    let last = claim_command(&fixture, "old-worker").await;
+    let cancel = fixture
         .post(&format!("/api/executions/{execution}/cancel"), &json!({}))
         .await;
     assert_eq!(cancel.status, StatusCode::OK, "{:?}", cancel.body);
-    crate::events::wait_for_event(&site, &execution, "playbook.finished").await;
+    crate::events::wait_for_event(&fixture, &execution, "playbook.finished").await;
     for name in ["step.done", "step.exit"] {
-        let late = site.post("/api/events", &task_event(&last, name, None, None)).await;
+        let late = fixture.post("/api/events", &task_event(&last, name, None, None)).await;
         assert_eq!(
             (late.status, late.error_code()),
             (StatusCode::CONFLICT, "FENCED"),
@@ -414,15 +416,15 @@ async fn a_step_that_collected_names_its_manifest_when_it_is_done() {
         "tool: { kind: noop }",
         "tool: [{ page: { kind: noop, spec: { result: { accumulate: {} } } } }]",
     );
-    let site = ApiFixture::open().await;
-    let execution = site.execute(&playbook).await;
-    let claimed = claim_command(&site, "old-worker").await;
+    let fixture = ApiFixture::open().await;
+    let execution = fixture.execute(&playbook).await;
+    let claimed = claim_command(&fixture, "old-worker").await;
     let done = task_event(&claimed, "call.done", None, Some(&json!({"result": [1]})));
-    let response = site.post("/api/events", &done).await;
+    let response = fixture.post("/api/events", &done).await;
     assert_eq!(response.status, StatusCode::OK, "{:?}", response.body);
     let one = async |name: &str| {
         let path = format!("/api/executions/{execution}/events?type={name}");
-        site.get(&path).await.body["events"][0].clone()
+        fixture.get(&path).await.body["events"][0].clone()
     };
     let manifest = one("result.manifest.updated").await;
     let manifest = &manifest["payload"]["result_ref"]["ref"];

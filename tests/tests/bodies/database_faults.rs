@@ -160,11 +160,11 @@ async fn a_log_in_the_database_is_truncated_at_its_limit_with_a_notice() {
     for _ in 0..20 {
         logs.append(std::slice::from_ref(&long)).await.unwrap();
     }
-    let ask = LogQuery {
+    let query = LogQuery {
         limit: 100,
         ..LogQuery::default()
     };
-    let page = logs.read(long.execution, &ask).await.unwrap();
+    let page = logs.read(long.execution, &query).await.unwrap();
     let last = page.lines.last().unwrap();
     assert!(last.text.contains("the log is full"), "{}", last.text.len());
     let bytes: usize = page.lines.iter().map(|line| line.text.len()).sum();

@@ -1,7 +1,7 @@
-//! Bodies keep their contract in every store, task logs in Postgres and through a server; and what only a network or a
-//! disk can get wrong.
+//! The contracts of body stores, for every store, and of task logs, in Postgres and through a server. Also tests of faults
+//! that only a network or a disk has.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails where it stands")]
+#![expect(clippy::unwrap_used, reason = "a failed `unwrap` fails the test")]
 
 mod database;
 mod database_faults;

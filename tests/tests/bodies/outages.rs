@@ -43,7 +43,7 @@ async fn a_request_to_a_bucket_is_retried_after_a_short_failure() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bucket_that_keeps_failing_is_a_retryable_error() {
+async fn a_bucket_that_always_fails_is_a_retryable_error() {
     let (gcs, dir) = (FakeGcs::private(), TempDir::new().unwrap());
     let bodies = gcs_store(&gcs, gcs.port(), &dir);
     gcs.fail_next(500, u32::MAX);
@@ -136,7 +136,7 @@ async fn nats_may_be_wiped_and_takes_bodies_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_default_store_takes_the_place_of_one_that_is_not_configured() {
+async fn the_default_store_replaces_one_that_is_not_configured() {
     let dir = TempDir::new().unwrap();
     let config = empty_config(&dir);
     for (kind, variable) in [
@@ -166,15 +166,18 @@ async fn the_default_store_takes_the_place_of_one_that_is_not_configured() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_reads_bodies_of_unreachable_stores_through_its_server() {
     let (gcs, dir) = (FakeGcs::private(), TempDir::new().unwrap());
-    let knowing = Arc::new(gcs_store(&gcs, gcs.port(), &dir).stores);
-    let wish = StorageOptions {
+    let server_stores = Arc::new(gcs_store(&gcs, gcs.port(), &dir).stores);
+    let options = StorageOptions {
         kind: StoreKind::Gcs,
         compression: Compression::With(Codec::Zstd),
     };
     let body = Bytes::from(vec![b'x'; 3 * MIB]);
-    let stored = knowing.put_with(BodySource::Bytes(body.clone()), &wish).await.unwrap();
+    let stored = server_stores
+        .put_with(BodySource::Bytes(body.clone()), &options)
+        .await
+        .unwrap();
     assert_eq!((stored.store, stored.compression), ("gcs", Some("zstd")));
-    let worker = StoreRouter::open(&empty_config(&dir), HomeStore::Server(knowing)).unwrap();
+    let worker = StoreRouter::open(&empty_config(&dir), HomeStore::Server(server_stores)).unwrap();
     assert!(worker.get(&reference_to(&stored)).await.unwrap() == body);
 }
 
@@ -280,14 +283,14 @@ async fn a_full_disk_makes_a_stream_wait() {
         let mut stream = &body[..];
         let (waits, _guard) = SpaceWaits::watch();
         let mut putting = std::pin::pin!(bodies.put(BodySource::Stream(&mut stream)));
-        let begin = async {
+        let wait_for_space = async {
             tokio::select! {
                 biased;
                 stored = &mut putting => panic!("{}, {count}: {stored:?}", kind.name()),
                 () = waits.notified() => {}
             }
         };
-        tokio::time::timeout(WAIT_MAX, begin)
+        tokio::time::timeout(WAIT_MAX, wait_for_space)
             .await
             .expect("the stream waits for space");
         drop(filler);

@@ -1,4 +1,4 @@
-//! The real binary: what a task prints and gives on a worker elsewhere is read at another server.
+//! The real binary: output and result of a task that a remote worker ran can be read at any server.
 
 use std::net::TcpListener;
 
@@ -13,7 +13,7 @@ metadata: {name: talk, path: talk}
 workflow:
   - step: start
     tool:
-      - say: {kind: shell, command: 'echo hello; echo trouble >&2'}
+      - print: {kind: shell, command: 'echo hello; echo warning >&2'}
       - much: {kind: python, code: 'result = {\"text\": \"x\" * 300000}'}
 ";
 
@@ -22,8 +22,8 @@ pub(crate) struct KillableProcess(pub(crate) Option<RunningCommand>);
 
 impl Drop for KillableProcess {
     fn drop(&mut self) {
-        if let Some(going) = self.0.take() {
-            going.kill();
+        if let Some(running) = self.0.take() {
+            running.kill();
         }
     }
 }
@@ -38,20 +38,19 @@ pub(crate) fn free_address() -> String {
     free.local_addr().unwrap().to_string()
 }
 
-/// A server and where it is.
+/// Starts a server; returns its URL, too.
 fn start_server(sandbox: &CliSandbox, store: &str) -> (String, KillableProcess) {
     let address = free_address();
     let server = start_process(sandbox, &["serve", "--store", store, "--listen", &address]);
     (format!("http://{address}"), server)
 }
 
-/// Asks until the answer fits.
-pub(crate) async fn wait_until(url: &str, path: &str, fits: impl Fn(&Value) -> bool) -> Value {
+/// Repeats a request until the response matches.
+pub(crate) async fn wait_until(url: &str, path: &str, matches: impl Fn(&Value) -> bool) -> Value {
     let client = wire::Client::new(&[url.to_owned()], None).unwrap();
     loop {
         match client.get::<Value>(path).await {
-            Ok(value) if fits(&value) => return value,
-            // Each question takes its time.
+            Ok(value) if matches(&value) => return value,
             _ => tokio::task::yield_now().await,
         }
     }
@@ -63,8 +62,8 @@ async fn output_and_result_of_a_remote_task_are_read_at_any_server() {
     let sandbox = CliSandbox::new();
     let (first_node, _first) = start_server(&sandbox, &database.url());
     wait_until(&first_node, "/readyz", |_| true).await;
-    let (two, _second) = start_server(&sandbox, &database.url());
-    wait_until(&two, "/readyz", |_| true).await;
+    let (second_node, _second) = start_server(&sandbox, &database.url());
+    wait_until(&second_node, "/readyz", |_| true).await;
     let _worker = start_process(&sandbox, &["worker", "--server", &first_node]);
     let client = wire::Client::new(std::slice::from_ref(&first_node), None).unwrap();
     let request = json!({"path": "talk", "playbook": PLAYBOOK});
@@ -72,24 +71,24 @@ async fn output_and_result_of_a_remote_task_are_read_at_any_server() {
     let id = started["execution_id"].as_str().unwrap();
     let path = format!("/api/executions/{id}/logs");
     let two_lines = |page: &Value| page["lines"].as_array().is_some_and(|lines| lines.len() == 2);
-    let page = wait_until(&two, &path, two_lines).await;
-    let mut said: Vec<(&str, &str)> = Vec::new();
+    let page = wait_until(&second_node, &path, two_lines).await;
+    let mut lines: Vec<(&str, &str)> = Vec::new();
     for line in page["lines"].as_array().unwrap() {
-        assert_eq!((&line["step"], &line["task"]), (&json!("start"), &json!("say")));
-        said.push((line["stream"].as_str().unwrap(), line["text"].as_str().unwrap()));
+        assert_eq!((&line["step"], &line["task"]), (&json!("start"), &json!("print")));
+        lines.push((line["stream"].as_str().unwrap(), line["text"].as_str().unwrap()));
     }
-    said.sort_unstable();
-    assert_eq!(said, [("stderr", "trouble"), ("stdout", "hello")]);
-    let rest = format!("{path}?after={}", page["next_after"]);
-    assert_eq!(wait_until(&two, &rest, |_| true).await["lines"], json!([]));
-    let over = |run: &Value| run["status"] == "COMPLETED";
-    wait_until(&two, &format!("/api/executions/{id}/status"), over).await;
-    assert!(!sandbox.path(".noetl/bodies").exists(), "bodies lie on a disk");
-    let list = wait_until(&two, &format!("/api/result/{id}/list"), |_| true).await;
+    lines.sort_unstable();
+    assert_eq!(lines, [("stderr", "warning"), ("stdout", "hello")]);
+    let next_page = format!("{path}?after={}", page["next_after"]);
+    assert_eq!(wait_until(&second_node, &next_page, |_| true).await["lines"], json!([]));
+    let is_completed = |run: &Value| run["status"] == "COMPLETED";
+    wait_until(&second_node, &format!("/api/executions/{id}/status"), is_completed).await;
+    assert!(!sandbox.path(".noetl/bodies").exists(), "the result is not on the disk");
+    let list = wait_until(&second_node, &format!("/api/result/{id}/list"), |_| true).await;
     let reference = &list["results"][0]["reference"];
     assert_eq!(reference["store"], "postgres");
     let uri = reference["ref"].as_str().unwrap();
     let path = format!("/api/result/resolve?ref={uri}");
-    let body = wait_until(&two, &path, |_| true).await;
+    let body = wait_until(&second_node, &path, |_| true).await;
     assert_eq!(body["text"].as_str().unwrap().len(), 300_000);
 }

@@ -9,10 +9,10 @@ use tracing::span;
 use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Metadata, Subscriber};
 
-/// What a stream logs once when it begins to wait.
+/// The message that a stream logs once when it starts to wait.
 const MESSAGE: &str = "waiting for disk space";
 
-/// A subscriber that notifies when a stream on this thread begins to wait.
+/// A subscriber that notifies when a stream on this thread starts to wait.
 pub(crate) struct SpaceWaits(Arc<Notify>);
 
 impl SpaceWaits {

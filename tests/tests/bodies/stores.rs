@@ -14,7 +14,7 @@ use results::{
 use tempfile::TempDir;
 use tests::peers::{FakeGcs, NatsServer, S3Server};
 
-/// Stores as a task with this wish sees them.
+/// The stores, with the storage options of a task.
 pub(crate) struct OptionStore {
     pub(crate) stores: StoreRouter,
     pub(crate) options: StorageOptions,
@@ -295,12 +295,12 @@ impl BodyStoreFixture for DirFixture {
     }
 
     async fn damage_body(&self, stored: &StoredBody) {
-        let (rack, rest) = stored_name(stored).split_at(2);
+        let (folder, file_name) = stored_name(stored).split_at(2);
         let root = match self.kind {
             StoreKind::Pvc => self.dir.path().join("shared"),
             _ => self.dir.path().to_owned(),
         };
-        let file = root.join("bodies").join(rack).join(rest);
+        let file = root.join("bodies").join(folder).join(file_name);
         let mut bytes = std::fs::read(&file).unwrap();
         flip_bits(&mut bytes);
         std::fs::write(file, bytes).unwrap();

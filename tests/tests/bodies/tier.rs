@@ -1,4 +1,4 @@
-//! The real binary with a cloud tier: a large result is handed on by reference, and outlives the worker's cache.
+//! The real binary with a cloud tier: a large result is passed on by reference, and outlives the worker's cache.
 
 use serde_json::{Value, json};
 use tests::cli_sandbox::{CliSandbox, RunningCommand};
@@ -88,22 +88,22 @@ workflow:
 fn a_store_that_is_not_configured_is_warned_of_and_one_that_is_takes_the_body() {
     let sandbox = CliSandbox::new();
     sandbox.write("large.yaml", LARGE);
-    let said = sandbox.run(&["validate", "large.yaml"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    let all = format!("{}{}", said.stdout, said.stderr);
+    let output = sandbox.run(&["validate", "large.yaml"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let all = format!("{}{}", output.stdout, output.stderr);
     assert!(
         all.contains("warning[W233]") && all.contains("NOETL_STORAGE_DIR"),
         "{all}"
     );
-    let said = sandbox.run(&["run", "large.yaml"]);
-    assert_eq!(said.code, Some(0), "{said:?}");
-    assert!(said.stderr.contains("1 warning"), "{said:?}");
+    let output = sandbox.run(&["run", "large.yaml"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert!(output.stderr.contains("1 warning"), "{output:?}");
     let mut command = sandbox.command(&["run", "large.yaml", "-o", "json"]);
     command.env("NOETL_STORAGE_DIR", sandbox.path("shared"));
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let packed = std::fs::read_dir(sandbox.path("shared/bodies")).unwrap();
-    assert_eq!(packed.count(), 2, "a rack with the body, and the place for drafts");
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("xxxxxxxx"), "{said}");
+    assert_eq!(packed.count(), 2, "the directory of the body, and that of drafts");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(stdout.contains("xxxxxxxx"), "{stdout}");
 }

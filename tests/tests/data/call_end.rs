@@ -12,7 +12,7 @@ use crate::fixture::{failure_error, result_writer, run_call, sql_call, success_v
 
 const ENDLESS: &str = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b WHERE a.range + b.range = 7";
 
-/// What is attached to a database besides itself.
+/// The databases that are attached to a database.
 async fn attached_databases(tools: &Registry, dir: &Path) -> Value {
     let query = "SELECT database_name AS n FROM duckdb_databases() WHERE NOT internal AND database_name <> 'near'";
     let fields = json!({"database": "near.duckdb"});
@@ -58,7 +58,7 @@ async fn databases_attached_for_a_call_are_detached_however_it_ends() {
     let other = json!({"database": "other.duckdb"});
     let make = "CREATE TABLE t AS SELECT 7 AS n";
     success_value(run_call(&tools, sql_call(dir.path(), make, other)).await);
-    // As long as somebody uses it, the database and all that is attached to it stays open.
+    // The database, with all that is attached to it, stays open while a call uses it.
     let stop = CancellationToken::new();
     let tool = tools.get("duckdb").unwrap();
     let near = sql_call(dir.path(), ENDLESS, json!({"database": "near.duckdb"}));
@@ -71,14 +71,14 @@ async fn databases_attached_for_a_call_are_detached_however_it_ends() {
         let used = run_call(&tools, sql_call(dir.path(), "USE far; SELECT n FROM t", using)).await;
         assert_eq!(success_value(used)["rows"][0]["n"], 7);
         assert_eq!(attached_databases(&tools, dir.path()).await, json!([]));
-        let begun = "BEGIN; CREATE TABLE x(n INTEGER); SELECT n FROM far.t";
-        let begun = run_call(&tools, sql_call(dir.path(), begun, with(json!({"far": far})))).await;
-        assert_eq!(failure_error(begun).code, "DUCKDB_TRANSACTION_OPEN");
+        let statements = "BEGIN; CREATE TABLE x(n INTEGER); SELECT n FROM far.t";
+        let outcome = run_call(&tools, sql_call(dir.path(), statements, with(json!({"far": far})))).await;
+        assert_eq!(failure_error(outcome).code, "DUCKDB_TRANSACTION_OPEN");
         assert_eq!(attached_databases(&tools, dir.path()).await, json!([]));
         let fields = json!({"type": "duckdb", "database": "no/such/folder.duckdb"});
-        let auth = with(json!({"far": far, "gone": fields}));
+        let auth = with(json!({"far": far, "missing": fields}));
         let failed = failure_error(run_call(&tools, sql_call(dir.path(), "SELECT 1", auth)).await);
-        assert_eq!(failed.details["alias"], "gone");
+        assert_eq!(failed.details["alias"], "missing");
         assert_eq!(attached_databases(&tools, dir.path()).await, json!([]));
         stop.cancel();
     };

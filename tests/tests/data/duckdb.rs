@@ -84,15 +84,15 @@ async fn a_file_persists_between_calls_and_two_calls_share_it() {
 }
 
 #[tokio::test]
-async fn values_are_bound_by_their_place_and_params_by_number_or_name() {
+async fn values_are_bound_by_position_and_params_by_number_or_name() {
     let dir = tempdir().unwrap();
     let tools = tool_registry(dir.path());
-    let evil = "'; DROP TABLE t; --";
+    let injected = "'; DROP TABLE t; --";
     let pieces = vec![
         Piece::Text("SELECT ".to_owned()),
-        Piece::Value(json!(evil)),
+        Piece::Value(json!(injected)),
         Piece::Text(" AS a, '<".to_owned()),
-        Piece::Value(json!(evil)),
+        Piece::Value(json!(injected)),
         Piece::Text(">' AS b, $$".to_owned()),
         Piece::Text("{{$$ AS c, n FROM range(3) r(n) WHERE n IN (".to_owned()),
         Piece::Value(json!([0, 2])),
@@ -102,7 +102,7 @@ async fn values_are_bound_by_their_place_and_params_by_number_or_name() {
     let result = success_value(run_call(&tools, command_call(dir.path(), pieces, json!({}))).await);
     assert_eq!(
         result["rows"][1],
-        json!({"a": evil, "b": format!("<{evil}>"), "c": "{{", "n": 2})
+        json!({"a": injected, "b": format!("<{injected}>"), "c": "{{", "n": 2})
     );
     for (text, params) in [
         ("SELECT $1 + $2 AS n", json!([1, 2])),
@@ -145,7 +145,7 @@ async fn several_statements_are_all_or_none() {
 }
 
 #[tokio::test]
-async fn many_rows_pass_into_the_store_and_are_not_held() {
+async fn many_rows_are_streamed_to_the_store() {
     let dir = tempdir().unwrap();
     let tools = tool_registry(dir.path());
     let mut call = sql_call(
@@ -153,15 +153,15 @@ async fn many_rows_pass_into_the_store_and_are_not_held() {
         "SELECT i, 'some text ' || i AS s FROM range(200000) r(i) ORDER BY i",
         json!({}),
     );
-    let keeper = result_writer(dir.path());
-    call.result_writer = Some(keeper.clone());
+    let result_writer = result_writer(dir.path());
+    call.result_writer = Some(result_writer.clone());
     let outcome = run_call(&tools, call).await;
     let model::outcome::Outcome::Ok(success) = outcome else {
         panic!("{outcome:?}")
     };
     let reference = success.reference.unwrap();
     assert_eq!(reference.extracted["row_count"], 200_000);
-    let body = keeper.store.get(&reference).await.unwrap();
+    let body = result_writer.store.get(&reference).await.unwrap();
     let body: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(body["rows"][199_999], json!({"i": 199_999, "s": "some text 199999"}));
     let mut broken = sql_call(
@@ -169,7 +169,7 @@ async fn many_rows_pass_into_the_store_and_are_not_held() {
         "SELECT CASE WHEN i = 190000 THEN error('no') ELSE i::VARCHAR END AS s FROM range(200000) r(i)",
         json!({}),
     );
-    broken.result_writer = Some(keeper);
+    broken.result_writer = Some(result_writer);
     let failed = failure_error(run_call(&tools, broken).await);
     assert!(failed.message.contains("no"), "{failed:?}");
 }

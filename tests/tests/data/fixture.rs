@@ -54,7 +54,7 @@ pub(crate) fn sql_call(dir: &Path, text: &str, fields: Value) -> Call {
     command_call(dir, vec![Piece::Text(text.to_owned())], fields)
 }
 
-/// A keeper with a directory of bodies.
+/// A result writer with a store in a directory.
 pub(crate) fn result_writer(dir: &Path) -> ResultWriter {
     ResultWriter {
         store: Arc::new(DirBodyStore::open(dir).unwrap()),

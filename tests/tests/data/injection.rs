@@ -68,7 +68,7 @@ impl CanaryDatabase {
         run_call(&self.tools, self.call(pieces)).await
     }
 
-    /// What is in the table, which tables there are, and whether more databases are attached.
+    /// The content of the table, the names of all tables, and the number of databases.
     async fn state(&self) -> Value {
         let state = "SELECT count(*) || ':' || sum(n) || ':' || string_agg(secret, ',' ORDER BY n) AS canary, \
             (SELECT string_agg(table_name, ',' ORDER BY table_name) FROM duckdb_tables() WHERE NOT temporary) AS tables, \
@@ -77,42 +77,45 @@ impl CanaryDatabase {
         success_value(run_call(&self.tools, call).await)["rows"][0].clone()
     }
 
-    async fn assert_untouched(&self, place: &str) {
+    async fn assert_untouched(&self, context: &str) {
         let expected = json!({"canary": "5:15:s1,s2,s3,s4,s5", "tables": "canary,kept,other", "databases": 1});
-        assert_eq!(self.state().await, expected, "{place}");
-        assert!(!Path::new("stolen.csv").exists(), "{place}");
+        assert_eq!(self.state().await, expected, "{context}");
+        assert!(!Path::new("stolen.csv").exists(), "{context}");
     }
 }
 
-/// Runs the corpus in a place, all values in one call. The last statement of each must return one of these.
+/// Runs the corpus in a context, all values in one call. The last statement of each must return one of these.
 async fn exact(before: &str, after: &str, expected: impl Fn(&str) -> Vec<String>) {
     let database = CanaryDatabase::new().await;
     let values = corpus();
-    let place = |value: &String| around(before, value, &format!("{after}\n;\n"));
-    let pieces = values.iter().flat_map(place).collect();
+    let in_context = |value: &String| around(before, value, &format!("{after}\n;\n"));
+    let pieces = values.iter().flat_map(in_context).collect();
     let outcome = database.outcome(pieces).await;
     let Outcome::Ok(success) = outcome else {
         panic!("{before}…{after}: {outcome:?}")
     };
-    let found = success.result;
+    let results = success.result;
     let statements = 1 + format!("{before}{after}").matches("; SELECT").count();
     for (at, value) in values.iter().enumerate() {
-        let answer = &found[format!("command_{}", at * statements + statements - 1)];
-        assert_eq!(answer["row_count"], 1, "{before}{value:?}{after}: {answer}");
-        let row = answer["rows"][0].as_object().unwrap();
-        let found = row.values().next().unwrap();
+        let command_result = &results[format!("command_{}", at * statements + statements - 1)];
+        assert_eq!(
+            command_result["row_count"], 1,
+            "{before}{value:?}{after}: {command_result}"
+        );
+        let row = command_result["rows"][0].as_object().unwrap();
+        let row_value = row.values().next().unwrap();
         let expected = expected(value);
         assert!(
-            expected.iter().any(|text| found == text.as_str()),
-            "{before}{value:?}{after}: {found}"
+            expected.iter().any(|text| row_value == text.as_str()),
+            "{before}{value:?}{after}: {row_value}"
         );
     }
     let count = values.len() * statements;
-    assert!(found[format!("command_{count}")].is_null(), "{before}{after}");
+    assert!(results[format!("command_{count}")].is_null(), "{before}{after}");
     database.assert_untouched(before).await;
 }
 
-/// Runs a part of the corpus in each place; most values are refused there.
+/// Runs a part of the corpus in each context; most values are refused there.
 async fn harmless(places: &[(&str, &str)]) {
     for (at, (before, after)) in places.iter().enumerate() {
         let database = CanaryDatabase::new().await;
@@ -220,11 +223,11 @@ async fn values_in_the_position_of_a_name_are_quoted_as_names() {
         .into_iter()
         .filter(|value| !value.is_empty() && !value.contains('.'))
         .collect();
-    let place = |value: &String| around("SELECT 1 AS ", value, ";\n");
-    let pieces = names.iter().flat_map(place).collect();
-    let found = success_value(database.outcome(pieces).await);
+    let in_context = |value: &String| around("SELECT 1 AS ", value, ";\n");
+    let pieces = names.iter().flat_map(in_context).collect();
+    let results = success_value(database.outcome(pieces).await);
     for (at, name) in names.iter().enumerate() {
-        assert_eq!(found[format!("command_{at}")]["columns"], json!([name]));
+        assert_eq!(results[format!("command_{at}")]["columns"], json!([name]));
     }
 }
 

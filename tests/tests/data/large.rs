@@ -78,8 +78,8 @@ async fn a_million_rows_are_transferred_in_constant_memory() {
         .unwrap();
     let mut text = String::from_utf8(child.stdout).unwrap();
     text.push_str(&String::from_utf8_lossy(&child.stderr));
-    let said = text.lines().find_map(|line| line.strip_prefix("SAID "));
-    let peak: u64 = said.unwrap_or_else(|| panic!("{text}")).parse().unwrap();
+    let peak_line = text.lines().find_map(|line| line.strip_prefix("SAID "));
+    let peak: u64 = peak_line.unwrap_or_else(|| panic!("{text}")).parse().unwrap();
     assert!(peak < PEAK_KIB_MAX, "{peak} KiB at most");
     for table in ["back", "again"] {
         let same = format!("SELECT count(*) FROM big JOIN {table} USING (id, name, price, at)");

@@ -10,7 +10,7 @@ use tools::{Call, Registry};
 
 use crate::fixture::{failure_error, new_call, run_call, success_value};
 
-/// What this process may grow by, whatever a program asks for.
+/// Maximum growth of this process, whatever a program allocates.
 const GROWTH_BYTES_MAX: u64 = 200 * 1024 * 1024;
 
 /// A text that is doubled: the shortest way to all memory.
@@ -142,16 +142,19 @@ async fn a_rhai_script_that_exceeds_its_memory_fails_without_harming_others() {
 async fn jq_processes_are_used_again_and_bounded() {
     let dir = tempdir().unwrap();
     let tools = tools_with_evaluation(dir.path());
-    let mut seen = Vec::new();
+    let mut children_per_run = Vec::new();
     for number in 0..3 {
         let program = format!("{number} + 1");
         let done = success_value(run_call(&tools, jq_call(dir.path(), &program)).await);
         assert_eq!(done, number + 1);
-        seen.push(child_processes());
+        children_per_run.push(child_processes());
     }
-    assert_eq!(seen[0].len(), 1, "{seen:?}");
-    assert!(seen.iter().all(|children| *children == seen[0]), "{seen:?}");
-    let limits = std::fs::read_to_string(format!("/proc/{}/limits", seen[0][0])).unwrap();
+    assert_eq!(children_per_run[0].len(), 1, "{children_per_run:?}");
+    assert!(
+        children_per_run.iter().all(|children| *children == children_per_run[0]),
+        "{children_per_run:?}"
+    );
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", children_per_run[0][0])).unwrap();
     let data = limits.lines().find(|line| line.starts_with("Max data size"));
     let soft = data.and_then(|line| line.split_whitespace().nth(3));
     let soft: u64 = soft.unwrap().parse().expect("a bound");
@@ -165,14 +168,14 @@ async fn jq_processes_are_used_again_and_bounded() {
 /// The processes that this one has started.
 fn child_processes() -> Vec<u32> {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-    let mut found: Vec<u32> = tasks
+    let mut ids: Vec<u32> = tasks
         .flatten()
         .filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok())
         .flat_map(|ids| ids.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
         .filter_map(|id| id.parse().ok())
         .collect();
-    found.sort_unstable();
-    found
+    ids.sort_unstable();
+    ids
 }
 
 #[tokio::test]
@@ -198,7 +201,7 @@ async fn a_sqlite_value_has_a_bound() {
         let grown = peak_bytes() - before;
         assert!(grown < 2 * GROWTH_BYTES_MAX, "{statement}: {grown} bytes");
     }
-    let kept: Value = {
+    let rows: Value = {
         let mut call = new_call("sqlite", dir.path(), json!({"database": ":memory:"}));
         let pieces = vec![vec![language::template::Piece::Text(
             "SELECT length(zeroblob(1000000)) AS n".to_owned(),
@@ -206,5 +209,5 @@ async fn a_sqlite_value_has_a_bound() {
         call.pieces.insert("command".to_owned(), pieces);
         success_value(run_call(&tools, call).await)
     };
-    assert_eq!(kept["rows"][0]["n"], 1_000_000);
+    assert_eq!(rows["rows"][0]["n"], 1_000_000);
 }

@@ -49,8 +49,8 @@ async fn check_round_trip(kind: &str, base: &str, auth: Value) {
         (&json!(1), &json!(null)),
         "{second}"
     );
-    let gone = json!({"action": "delete", "uri": format!("{base}/in/a.json")});
-    assert_eq!(success_value(run_call(&tools, make(gone)).await)["deleted"], true);
+    let delete = json!({"action": "delete", "uri": format!("{base}/in/a.json")});
+    assert_eq!(success_value(run_call(&tools, make(delete)).await)["deleted"], true);
     let missing = failure_error(run_call(&tools, make(json!({"uri": format!("{base}/in/a.json")}))).await);
     assert!(
         matches!(missing.code.as_str(), "OBJECT_NOT_FOUND" | "FILE_NOT_FOUND"),
@@ -86,8 +86,8 @@ async fn a_large_body_streams_into_a_bucket_and_back() {
         .map(|n| json!({"n": n, "text": "some more text"}))
         .collect();
     let body = json!({"data": rows}).to_string();
-    let keeper = result_writer(dir.path());
-    let reference = keeper.write(&mut body.as_bytes()).await.unwrap();
+    let writer = result_writer(dir.path());
+    let reference = writer.write(&mut body.as_bytes()).await.unwrap();
     let uri = format!("s3://{}/large.json", S3Server::BUCKET);
     let mut put = new_call(
         "s3",
@@ -95,20 +95,20 @@ async fn a_large_body_streams_into_a_bucket_and_back() {
         json!({"action": "put", "uri": uri, "source": reference, "auth": s3_auth(&s3)}),
     );
     put.access = Some(tools::ResultAccess {
-        body_store: keeper.store.clone(),
+        body_store: writer.store.clone(),
         resolver: std::sync::Arc::new(NoReferences),
         execution: model::id::ExecutionId(7),
     });
     let put = success_value(run_call(&tools, put).await);
     assert_eq!(put["size"].as_u64(), Some(body.len() as u64));
     let mut get = new_call("s3", dir.path(), json!({"uri": uri, "auth": s3_auth(&s3)}));
-    get.result_writer = Some(keeper.clone());
+    get.result_writer = Some(writer.clone());
     let Outcome::Ok(success) = run_call(&tools, get).await else {
         panic!("it comes back")
     };
-    let kept = success.reference.unwrap();
-    assert_eq!(kept.extracted["uri"], uri);
-    let back: Value = serde_json::from_slice(&keeper.store.get(&kept).await.unwrap()).unwrap();
+    let reference = success.reference.unwrap();
+    assert_eq!(reference.extracted["uri"], uri);
+    let back: Value = serde_json::from_slice(&writer.store.get(&reference).await.unwrap()).unwrap();
     assert_eq!(back["data"]["data"][399_999]["n"], 399_999);
 }
 

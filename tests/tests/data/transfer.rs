@@ -1,4 +1,4 @@
-//! `transfer` in every direction, between real peers.
+//! `transfer` in every direction, between real databases, files and servers.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
@@ -64,9 +64,9 @@ impl TransferFixture {
         let table = "CREATE TABLE t (id BIGINT PRIMARY KEY, name TEXT, price DOUBLE PRECISION)";
         query(&database, table).await;
         for kind in ["sqlite", "duckdb"] {
-            let mut create_sql = sql_call(dir.path(), table, json!({"database": format!("x.{kind}")}));
-            create_sql.kind = kind.into();
-            success_value(run_call(&tools, create_sql).await);
+            let mut create_table = sql_call(dir.path(), table, json!({"database": format!("x.{kind}")}));
+            create_table.kind = kind.into();
+            success_value(run_call(&tools, create_table).await);
         }
         Self { dir, tools, database }
     }
@@ -122,16 +122,16 @@ async fn rows_are_transferred_between_all_kinds_of_endpoints() {
     let first = "[{\"id\": 1, \"name\": \"a \\\"b\\\", é\\n\\t\\\\\", \"price\": 1.5},\n {\"id\": 2, \"name\": null, \"price\": 2}, {\"id\": 3, \"name\": \"c\", \"price\": null}]";
     std::fs::write(fixture.dir.path().join("first.json"), first).unwrap();
     let expected: Vec<Value> = serde_json::from_str(first).unwrap();
-    for place in ENDPOINT_KINDS {
+    for kind in ENDPOINT_KINDS {
         let source = json!({"kind": "file", "uri": "file://first.json"});
         let manner = json!({"mode": "replace", "chunk_size": 2});
-        let done = success_value(fixture.run_transfer(source, fixture.endpoint(place), manner).await);
-        assert_eq!(done["rows_transferred"], 3, "to {place}");
-        assert_eq!(done["columns"], json!(["id", "name", "price"]), "to {place}");
+        let done = success_value(fixture.run_transfer(source, fixture.endpoint(kind), manner).await);
+        assert_eq!(done["rows_transferred"], 3, "to {kind}");
+        assert_eq!(done["columns"], json!(["id", "name", "price"]), "to {kind}");
         assert_eq!(
-            rows_as_text(&fixture.read_rows(place).await),
+            rows_as_text(&fixture.read_rows(kind).await),
             rows_as_text(&expected),
-            "{place}"
+            "{kind}"
         );
     }
     for from in ENDPOINT_KINDS {
@@ -153,11 +153,11 @@ async fn rows_are_transferred_between_all_kinds_of_endpoints() {
 async fn upsert_replace_append_and_mapping_work_as_documented() {
     let fixture = TransferFixture::new().await;
     let file = fixture.dir.path().join("new.ndjson");
-    for place in ["postgres", "sqlite", "duckdb"] {
+    for kind in ["postgres", "sqlite", "duckdb"] {
         std::fs::write(&file, "{\"n\": 1, \"who\": \"a\"}\n{\"n\": 2, \"who\": \"b\"}\n").unwrap();
-        // A path of a JSON list keeps DuckDB from reading the file by itself.
+        // A path of a JSON list prevents DuckDB from reading the file by itself.
         let source = json!({"kind": "file", "uri": "file://new.ndjson", "path": "x"});
-        let mut target = fixture.endpoint(place);
+        let mut target = fixture.endpoint(kind);
         target["mapping"] = json!({"id": "n", "name": "who"});
         success_value(fixture.run_transfer(source.clone(), target.clone(), json!({})).await);
         std::fs::write(
@@ -169,29 +169,29 @@ async fn upsert_replace_append_and_mapping_work_as_documented() {
         let refused = failure_error(twice);
         assert!(
             refused.kind == model::outcome::ErrorKind::DbConstraint,
-            "{place}: {refused:?}"
+            "{kind}: {refused:?}"
         );
         let upsert = json!({"mode": "upsert", "key": "id"});
         success_value(fixture.run_transfer(source.clone(), target.clone(), upsert).await);
         let names: Vec<Value> = fixture
-            .read_rows(place)
+            .read_rows(kind)
             .await
             .iter()
             .map(|row| row["name"].clone())
             .collect();
-        assert_eq!(names, ["a", "B", "c"], "{place}");
+        assert_eq!(names, ["a", "B", "c"], "{kind}");
         std::fs::write(&file, "{\"n\": 9, \"who\": \"z\"}\n").unwrap();
         success_value(
             fixture
                 .run_transfer(source.clone(), target.clone(), json!({"mode": "replace"}))
                 .await,
         );
-        assert_eq!(fixture.read_rows(place).await.len(), 1, "{place}");
+        assert_eq!(fixture.read_rows(kind).await.len(), 1, "{kind}");
         target["mapping"] = json!({"id": "nothing"});
         let wrong = failure_error(fixture.run_transfer(source.clone(), target.clone(), json!({})).await);
-        assert_eq!(wrong.code, "TRANSFER_COLUMN", "{place}");
+        assert_eq!(wrong.code, "TRANSFER_COLUMN", "{kind}");
         let keyless = failure_error(fixture.run_transfer(source, target, json!({"mode": "upsert"})).await);
-        assert_eq!(keyless.code, "TOOL_INPUT", "{place}");
+        assert_eq!(keyless.code, "TOOL_INPUT", "{kind}");
     }
 }
 
@@ -199,12 +199,12 @@ async fn upsert_replace_append_and_mapping_work_as_documented() {
 async fn a_broken_row_or_a_wrong_table_leaves_the_target_as_it_was() {
     let fixture = TransferFixture::new().await;
     let file = fixture.dir.path().join("bad.csv");
-    for place in ["postgres", "sqlite", "duckdb", "ndjson"] {
+    for kind in ["postgres", "sqlite", "duckdb", "ndjson"] {
         std::fs::write(&file, "id,name\n1,a\n").unwrap();
         let source = json!({"kind": "file", "uri": "file://bad.csv", "path": "x"});
         success_value(
             fixture
-                .run_transfer(source.clone(), fixture.endpoint(place), json!({}))
+                .run_transfer(source.clone(), fixture.endpoint(kind), json!({}))
                 .await,
         );
         for text in ["id,name\n5,e\n6\n", "id,name\n5,e\n6,\"open\n"] {
@@ -213,31 +213,31 @@ async fn a_broken_row_or_a_wrong_table_leaves_the_target_as_it_was() {
                 fixture
                     .run_transfer(
                         source.clone(),
-                        fixture.endpoint(place),
+                        fixture.endpoint(kind),
                         json!({"chunk_size": 1, "mode": "replace"}),
                     )
                     .await,
             );
-            assert_eq!(broken.code, "TRANSFER_ROW", "{place}: {broken:?}");
-            assert_eq!(fixture.read_rows(place).await.len(), 1, "{place}");
+            assert_eq!(broken.code, "TRANSFER_ROW", "{kind}: {broken:?}");
+            assert_eq!(fixture.read_rows(kind).await.len(), 1, "{kind}");
         }
     }
     std::fs::write(&file, "id,name\nseven,a\n").unwrap();
-    for place in ["postgres", "duckdb"] {
+    for kind in ["postgres", "duckdb"] {
         let source = json!({"kind": "file", "uri": "file://bad.csv", "path": "x"});
         failure_error(
             fixture
-                .run_transfer(source.clone(), fixture.endpoint(place), json!({}))
+                .run_transfer(source.clone(), fixture.endpoint(kind), json!({}))
                 .await,
         );
-        let mut target = fixture.endpoint(place);
+        let mut target = fixture.endpoint(kind);
         target["table"] = "nowhere".into();
         let wrong = failure_error(fixture.run_transfer(source, target, json!({})).await);
         assert!(
             matches!(wrong.code.as_str(), "PG_42P01" | "DUCKDB_CATALOG"),
             "{wrong:?}"
         );
-        assert_eq!(fixture.read_rows(place).await.len(), 1, "{place}");
+        assert_eq!(fixture.read_rows(kind).await.len(), 1, "{kind}");
     }
     let source = json!({"kind": "file", "uri": "file://missing.csv"});
     assert_eq!(
@@ -325,9 +325,9 @@ async fn texts_of_files_are_unchanged_in_duckdb() {
             .run_transfer(source, fixture.endpoint("duckdb"), json!({"mode": "replace"}))
             .await;
         assert_eq!(success_value(done)["rows_transferred"], 6, "{name}");
-        let seen = fixture.read_rows("duckdb").await;
-        let seen: Vec<&Value> = seen.iter().map(|row| &row["name"]).collect();
-        assert_eq!(json!(seen), texts, "{name}");
+        let names = fixture.read_rows("duckdb").await;
+        let names: Vec<&Value> = names.iter().map(|row| &row["name"]).collect();
+        assert_eq!(json!(names), texts, "{name}");
     }
     for (name, text) in [
         ("bytes.csv", "id,bytes\n1,AP8=\n"),
@@ -421,7 +421,7 @@ fn start_http() -> (String, PostedBodies) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let posted = PostedBodies::default();
-    let keep = posted.clone();
+    let recorded = posted.clone();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
@@ -437,7 +437,7 @@ fn start_http() -> (String, PostedBodies) {
             }
             let mut body = vec![0; bytes];
             reader.read_exact(&mut body).unwrap();
-            keep.lock().unwrap().push(String::from_utf8(body).unwrap());
+            recorded.lock().unwrap().push(String::from_utf8(body).unwrap());
             let status = if first.contains("/missing") {
                 "404 no"
             } else {
@@ -468,7 +468,7 @@ async fn a_transfer_that_is_stopped_leaves_nothing() {
         tokio::select! {
             biased;
             outcome = &mut running => panic!("{outcome:?}"),
-            found = query(&fixture.database, busy) => if found != json!([]) { break },
+            processes = query(&fixture.database, busy) => if processes != json!([]) { break },
         }
     }
     stop.cancel();
@@ -479,20 +479,20 @@ async fn a_transfer_that_is_stopped_leaves_nothing() {
 #[tokio::test]
 async fn values_in_a_query_are_bound() {
     let fixture = TransferFixture::new().await;
-    let evil = "'; DROP TABLE t; --";
+    let injected = "'; DROP TABLE t; --";
     for kind in ["postgres", "sqlite", "duckdb"] {
         let mut source = fixture.endpoint(kind);
         source.as_object_mut().unwrap().remove("table");
         let mut call = transfer_call(fixture.dir.path(), source, json!({"uri": "file://out.json"}), json!({}));
         let pieces = vec![
             Piece::Text("SELECT 1 AS id, ".to_owned()),
-            Piece::Value(json!(evil)),
+            Piece::Value(json!(injected)),
             Piece::Text(" AS name".to_owned()),
         ];
         call.pieces.insert("source.query".to_owned(), vec![pieces]);
         success_value(run_call(&fixture.tools, call).await);
         let out = std::fs::read_to_string(fixture.dir.path().join("out.json")).unwrap();
         let out: Value = serde_json::from_str(&out).unwrap();
-        assert_eq!(out[0]["name"], evil, "{kind}");
+        assert_eq!(out[0]["name"], injected, "{kind}");
     }
 }

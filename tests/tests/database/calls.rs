@@ -54,10 +54,10 @@ async fn params_are_a_list_or_a_map_and_take_the_types_of_their_places() {
         json!({"id": 7, "name": "it's", "data": {"a": [1, null]}, "tags": ["x", "y, \"z\""]})
     );
     let select = fixture.sql_call("SELECT :name::text || :name AS twice, :id + 1 AS next, '12:30'::time AS t");
-    let found = fixture
+    let result = fixture
         .call_result(with_params(select, json!({"name": "n", "id": 4})))
         .await;
-    assert_eq!(found["rows"][0], json!({"twice": "nn", "next": 5, "t": "12:30:00"}));
+    assert_eq!(result["rows"][0], json!({"twice": "nn", "next": 5, "t": "12:30:00"}));
     let missing = with_params(fixture.sql_call("SELECT :gone"), json!({"name": 1}));
     assert_eq!(failure_error(&fixture.run_call(missing).await).code, "SQL_BIND");
     let alone = fixture.query_error("SELECT $1::int").await;
@@ -109,7 +109,7 @@ async fn the_schema_is_the_search_path_of_only_that_call() {
 }
 
 #[tokio::test]
-async fn a_transaction_of_the_authors_own_holds_and_is_never_left_open() {
+async fn a_transaction_of_the_author_is_atomic_and_never_left_open() {
     let fixture = DatabaseFixture::new();
     fixture.query(TABLE).await;
     let failed = fixture

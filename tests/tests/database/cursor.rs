@@ -53,7 +53,7 @@ async fn rows_are_claimed_until_there_is_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_whose_worker_is_killed_is_found_again() {
+async fn a_row_whose_worker_is_killed_is_claimed_again() {
     let (fixture, sandbox) = (cursor_fixture().await, CliSandbox::new());
     // The claim of the second frame waits at its commit, with its rows locked, until the process is killed.
     fixture
@@ -65,8 +65,8 @@ async fn a_claim_whose_worker_is_killed_is_found_again() {
         )
         .await;
     let (gate, eye) = (fixture.raw_client().await, fixture.raw_client().await);
-    let ask = |sql: &'static str| gate.batch_execute(sql);
-    ask("SELECT pg_advisory_lock(7)").await.expect("a lock");
+    let execute = |sql: &'static str| gate.batch_execute(sql);
+    execute("SELECT pg_advisory_lock(7)").await.expect("a lock");
     sandbox.write("cursor.yaml", &playbook(&fixture, CLAIM));
     let running = sandbox.start(&["run", "cursor.yaml", "-q"]);
     wait_until(
@@ -76,7 +76,7 @@ async fn a_claim_whose_worker_is_killed_is_found_again() {
     .await;
     tokio::task::block_in_place(|| running.kill());
     // The database notices the lost connection only after the commit.
-    ask("SELECT pg_advisory_unlock(7)").await.expect("an unlock");
+    execute("SELECT pg_advisory_unlock(7)").await.expect("an unlock");
     wait_until(&eye, "SELECT sum(taken) = 20 FROM work").await;
     let (code, _) = tokio::task::block_in_place(|| sandbox.start(&["resume", "last", "-q"]).finish());
     assert_eq!(code, Some(0));

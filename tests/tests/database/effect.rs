@@ -1,4 +1,4 @@
-//! `effect: transactional`: whatever happens between commit and answer, statements take effect once.
+//! `effect: transactional`: whatever happens between commit and response, statements take effect once.
 
 use language::playbook::Effect;
 use language::template::Piece;
@@ -91,7 +91,7 @@ async fn concurrent_attempts_take_effect_once_with_equal_outcomes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_response_lost_after_the_commit_is_found_by_the_next_attempt() {
     let fixture = tally_fixture().await;
-    // At commit the server waits for a lock that the test holds.
+    // At commit the server waits for a lock that the test has taken.
     fixture
         .query(
             "CREATE FUNCTION wait_at_commit() RETURNS trigger LANGUAGE plpgsql AS \
@@ -100,7 +100,7 @@ async fn a_response_lost_after_the_commit_is_found_by_the_next_attempt() {
              FOR EACH ROW EXECUTE FUNCTION wait_at_commit()",
         )
         .await;
-    let (gate, eye) = (fixture.raw_client().await, fixture.raw_client().await);
+    let (gate, observer) = (fixture.raw_client().await, fixture.raw_client().await);
     gate.batch_execute("SELECT pg_advisory_lock(7)").await.expect("a lock");
     let proxy = FaultProxy::start(&fixture.database.location());
     let through = || {
@@ -112,7 +112,7 @@ async fn a_response_lost_after_the_commit_is_found_by_the_next_attempt() {
     };
     let lose = async {
         wait_until(
-            &eye,
+            &observer,
             "SELECT count(*) = 1 FROM pg_stat_activity WHERE query = 'COMMIT' AND wait_event_type = 'Lock'",
         )
         .await;
@@ -136,25 +136,26 @@ async fn a_response_lost_after_the_commit_is_found_by_the_next_attempt() {
         1,
         "it was committed"
     );
-    let second_result = success_value(fixture.run_call(through()).await);
-    assert_eq!(second_result["rows"], json!([{"n": 1}]));
+    let recorded = success_value(fixture.run_call(through()).await);
+    assert_eq!(recorded["rows"], json!([{"n": 1}]));
     assert_eq!(fixture.query_value("SELECT count(*) FROM tally").await, 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_killed_before_the_commit_leaves_nothing() {
     let fixture = tally_fixture().await;
-    let eye = fixture.raw_client().await;
+    let observer = fixture.raw_client().await;
     let call = fixture.sql_call("INSERT INTO tally (n) VALUES (1); SELECT pg_sleep(63)");
     let kill = async {
         wait_until(
-            &eye,
+            &observer,
             "SELECT count(*) = 1 FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(63)' AND state = 'active'",
         )
         .await;
-        eye.batch_execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(63)'")
+        observer
+            .batch_execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(63)'")
             .await
-            .expect("an administrator may");
+            .expect("an administrator may end connections");
     };
     let (outcome, ()) = tokio::join!(fixture.run_call(with_idempotency_key(call, "a")), kill);
     assert!(failure_error(&outcome).retryable);

@@ -111,7 +111,7 @@ async fn a_violated_constraint_is_named() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deadlock_of_two_sessions_is_retryable() {
     let fixture = rows_fixture().await;
-    let (gate, other, eye) = (
+    let (gate, other, observer) = (
         fixture.raw_client().await,
         fixture.raw_client().await,
         fixture.raw_client().await,
@@ -128,10 +128,10 @@ async fn a_deadlock_of_two_sessions_is_retryable() {
     );
     let ours = fixture.run_call(call);
     let theirs = async {
-        wait_until(&eye, ONE_WAITS).await;
+        wait_until(&observer, ONE_WAITS).await;
         let second = other.batch_execute("UPDATE item SET n = 1 WHERE id = 2; COMMIT");
         let release = async {
-            wait_until(&eye, TWO_WAIT).await;
+            wait_until(&observer, TWO_WAIT).await;
             run_sql(&gate, "SELECT pg_advisory_unlock(1)").await;
         };
         let (second, ()) = tokio::join!(second, release);
@@ -152,14 +152,14 @@ async fn a_deadlock_of_two_sessions_is_retryable() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_serialization_failure_is_retryable() {
     let fixture = rows_fixture().await;
-    let (gate, eye) = (fixture.raw_client().await, fixture.raw_client().await);
+    let (gate, observer) = (fixture.raw_client().await, fixture.raw_client().await);
     run_sql(&gate, "SELECT pg_advisory_lock(1)").await;
     let call = fixture.sql_call(
         "BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT sum(n) FROM item; SELECT pg_advisory_lock(1); \
          UPDATE item SET n = n + 1; COMMIT",
     );
     let theirs = async {
-        wait_until(&eye, ONE_WAITS).await;
+        wait_until(&observer, ONE_WAITS).await;
         run_sql(&gate, "UPDATE item SET n = 50; SELECT pg_advisory_unlock(1)").await;
     };
     let (outcome, ()) = tokio::join!(fixture.run_call(call), theirs);
@@ -171,11 +171,11 @@ async fn a_serialization_failure_is_retryable() {
 #[tokio::test]
 async fn a_statement_that_takes_too_long_is_stopped_at_the_server() {
     let fixture = rows_fixture().await;
-    let asked = with_timeout(
+    let call = with_timeout(
         fixture.sql_call("UPDATE item SET n = 7; SELECT pg_sleep(60)"),
         Duration::from_millis(300),
     );
-    let outcome = fixture.run_call(asked).await;
+    let outcome = fixture.run_call(call).await;
     let slow = failure_error(&outcome);
     assert_eq!((slow.kind, slow.code.as_str()), (ErrorKind::DbTimeout, "PG_57014"));
     assert!(!slow.leaves_effect_unknown());
@@ -187,15 +187,15 @@ async fn a_statement_that_takes_too_long_is_stopped_at_the_server() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_is_ended_in_the_middle_leaves_the_effect_unknown() {
     let fixture = rows_fixture().await;
-    let eye = fixture.raw_client().await;
+    let observer = fixture.raw_client().await;
     let end = async {
         wait_until(
-            &eye,
+            &observer,
             "SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep(61)%' AND state = 'active'",
         )
         .await;
         run_sql(
-            &eye,
+            &observer,
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep(61)%'",
         )
         .await;

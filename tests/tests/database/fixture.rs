@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tools::postgres::PostgresConfig;
 use tools::{Call, Config, DiscardingLogSink, Registry, Tool};
 
-/// A fresh database and a tool that knows nothing yet.
+/// A fresh database, and a tool that has not connected to it yet.
 pub(crate) struct DatabaseFixture {
     pub(crate) database: TestDatabase,
     pub(crate) tool: Arc<dyn Tool>,
@@ -120,15 +120,15 @@ pub(crate) fn failure_error(outcome: &Outcome) -> TaskError {
     failure.unwrap_or_else(|| panic!("{outcome:?}")).clone()
 }
 
-/// Waits until a question about the database is answered with yes.
+/// Waits until a query that returns a boolean returns true.
 pub(crate) async fn wait_until(client: &Client, condition: &str) {
     let started = tokio::time::Instant::now();
     while started.elapsed() < Duration::from_secs(60) {
-        let row = client.query_one(condition, &[]).await.expect("an answer");
+        let row = client.query_one(condition, &[]).await.expect("the database responds");
         if row.get::<_, bool>(0) {
             return;
         }
         tokio::task::yield_now().await;
     }
-    panic!("never: {condition}");
+    panic!("still false: {condition}");
 }

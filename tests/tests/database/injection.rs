@@ -1,5 +1,5 @@
-//! Attempts to break out of a value's place, in every place a value can stand. Nothing may change, and what comes back
-//! is what went in.
+//! SQL injection through values, in every context in which a template can put a value. No statement may change data, and
+//! the value must be returned unchanged.
 
 use language::template::Piece;
 use model::outcome::Outcome;
@@ -8,21 +8,21 @@ use tests::injection::{around, in_quotes};
 
 use crate::fixture::{DatabaseFixture, first_row, with_params};
 
-/// What an attacker sends.
+/// The values that an attacker sends.
 fn attack_corpus() -> Vec<String> {
     tests::injection::corpus(&[])
 }
 
-/// A table that nobody may touch, and one that holds values.
+/// A table that must not change, and one for values.
 async fn injection_fixture() -> DatabaseFixture {
-    let house = DatabaseFixture::new();
-    house
+    let fixture = DatabaseFixture::new();
+    fixture
         .query(
             "CREATE TABLE canary (n int, secret text); INSERT INTO canary SELECT n, 's' || n FROM generate_series(1, 5) n; \
              CREATE TABLE kept (v text); CREATE TABLE other (v text)",
         )
         .await;
-    house
+    fixture
 }
 
 async fn assert_untouched(fixture: &DatabaseFixture, context: &str) {
@@ -32,31 +32,35 @@ async fn assert_untouched(fixture: &DatabaseFixture, context: &str) {
     assert_eq!(row.get::<_, String>(0), "5:15:s1,s2,s3,s4,s5", "{context}");
 }
 
-/// Runs the corpus in a place where the value must come back as one of these.
+/// Runs the corpus in a context where the value must be returned as one of these.
 async fn check_exact(before: &str, after: &str, expected: impl Fn(&str) -> Vec<String>) {
-    let house = injection_fixture().await;
+    let fixture = injection_fixture().await;
     for value in attack_corpus() {
-        let outcome = house.run_call(house.template_call(around(before, &value, after))).await;
+        let outcome = fixture
+            .run_call(fixture.template_call(around(before, &value, after)))
+            .await;
         let Outcome::Ok(success) = outcome else {
             panic!("{before}{value:?}{after}: {outcome:?}")
         };
-        let found = first_row(&success.result);
+        let returned = first_row(&success.result);
         let expected = expected(&value);
         assert!(
-            expected.iter().any(|text| found == text.as_str()),
-            "{before}{value:?}{after}: {found}"
+            expected.iter().any(|text| returned == text.as_str()),
+            "{before}{value:?}{after}: {returned}"
         );
     }
-    assert_untouched(&house, before).await;
+    assert_untouched(&fixture, before).await;
 }
 
 /// Runs the corpus in a place where most values are refused.
 async fn check_harmless(before: &str, after: &str) {
-    let house = injection_fixture().await;
+    let fixture = injection_fixture().await;
     for value in attack_corpus() {
-        house.run_call(house.template_call(around(before, &value, after))).await;
+        fixture
+            .run_call(fixture.template_call(around(before, &value, after)))
+            .await;
     }
-    assert_untouched(&house, before).await;
+    assert_untouched(&fixture, before).await;
 }
 
 fn unchanged(value: &str) -> Vec<String> {
@@ -166,24 +170,24 @@ async fn values_where_only_a_name_can_stand_are_only_names() {
     ] {
         check_harmless(before, after).await;
     }
-    let house = injection_fixture().await;
+    let fixture = injection_fixture().await;
     for value in attack_corpus() {
         if value.is_empty() || value.contains('.') {
             continue;
         }
         let pieces = around("SELECT 1 AS ", &value, "");
-        let result = house.call_result(house.template_call(pieces)).await;
+        let result = fixture.call_result(fixture.template_call(pieces)).await;
         // The server cuts names at 63 bytes.
         let name = result["columns"][0].as_str().unwrap_or_default();
         assert!(!name.is_empty(), "{value:?}");
         assert!(value.starts_with(name), "{value:?}: {name}");
     }
-    assert_untouched(&house, "column names").await;
+    assert_untouched(&fixture, "column names").await;
 }
 
 #[tokio::test]
 async fn values_in_programs_that_are_read_otherwise_are_refused() {
-    let house = injection_fixture().await;
+    let fixture = injection_fixture().await;
     for (before, after) in [
         ("DO 'BEGIN PERFORM ''", "''; END'"),
         ("DO $$ BEGIN EXECUTE 'SELECT ''", "'''; END $$"),
@@ -195,29 +199,31 @@ async fn values_in_programs_that_are_read_otherwise_are_refused() {
         ("CREATE FUNCTION g() RETURNS text LANGUAGE sql AS 'SELECT ''", "'''"),
     ] {
         for value in ["'; DELETE FROM canary; --", "x"] {
-            let outcome = house.run_call(house.template_call(around(before, value, after))).await;
+            let outcome = fixture
+                .run_call(fixture.template_call(around(before, value, after)))
+                .await;
             let error = outcome.failure().unwrap_or_else(|| panic!("{before}"));
             assert_eq!(error.code, "SQL_BIND", "{error:?}");
         }
     }
-    assert_untouched(&house, "programs").await;
+    assert_untouched(&fixture, "programs").await;
 }
 
 #[tokio::test]
 async fn values_right_after_a_backslash_are_refused() {
-    let house = injection_fixture().await;
+    let fixture = injection_fixture().await;
     for value in attack_corpus() {
         let pieces = around("SELECT secret FROM canary WHERE secret = E'dir\\", &value, "'");
-        let outcome = house.run_call(house.template_call(pieces)).await;
+        let outcome = fixture.run_call(fixture.template_call(pieces)).await;
         let error = outcome.failure().unwrap_or_else(|| panic!("{value:?}"));
         assert_eq!(error.code, "SQL_BIND", "{error:?}");
     }
-    assert_untouched(&house, "backslash").await;
+    assert_untouched(&fixture, "backslash").await;
 }
 
 #[tokio::test]
 async fn values_in_patterns_lists_and_documents_come_back() {
-    let house = injection_fixture().await;
+    let fixture = injection_fixture().await;
     for value in attack_corpus() {
         let text = |text: &str| Piece::Text(text.to_owned());
         let one = || Piece::Value(json!(value));
@@ -236,7 +242,7 @@ async fn values_in_patterns_lists_and_documents_come_back() {
             Piece::Value(json!([value, "y"])),
             text(") AS any"),
         ];
-        let result = house.run_call(house.template_call(pieces)).await;
+        let result = fixture.run_call(fixture.template_call(pieces)).await;
         let Outcome::Ok(success) = result else {
             panic!("{value:?}: {result:?}")
         };
@@ -248,81 +254,81 @@ async fn values_in_patterns_lists_and_documents_come_back() {
             (&json!(false), &Value::Null, &json!(true))
         );
     }
-    assert_untouched(&house, "documents").await;
+    assert_untouched(&fixture, "documents").await;
 }
 
 #[tokio::test]
 async fn names_given_as_names_are_only_names() {
-    let house = injection_fixture().await;
+    let fixture = injection_fixture().await;
     for value in attack_corpus() {
         let pieces = vec![Piece::Text("SELECT * FROM ".to_owned()), Piece::Ident(json!(value))];
-        house.run_call(house.template_call(pieces)).await;
+        fixture.run_call(fixture.template_call(pieces)).await;
     }
-    assert_untouched(&house, "names").await;
+    assert_untouched(&fixture, "names").await;
 }
 
 #[tokio::test]
 async fn values_in_statements_without_parameters_come_back() {
-    let house = injection_fixture().await;
+    let fixture = injection_fixture().await;
     for value in attack_corpus() {
         let pieces = around(
             "COMMENT ON TABLE other IS ",
             &value,
             "; SELECT obj_description('other'::regclass) AS v",
         );
-        let result = house.call_result(house.template_call(pieces)).await;
+        let result = fixture.call_result(fixture.template_call(pieces)).await;
         let expected = if value.is_empty() { Value::Null } else { json!(value) };
         assert_eq!(first_row(&result), expected, "{value:?}");
     }
-    assert_untouched(&house, "utility").await;
+    assert_untouched(&fixture, "utility").await;
 }
 
 #[tokio::test]
 async fn values_stored_and_read_are_no_more_dangerous_the_second_time() {
-    let house = injection_fixture().await;
+    let fixture = injection_fixture().await;
     for value in attack_corpus() {
-        let store = house.sql_call("INSERT INTO kept VALUES ($1) RETURNING v");
-        let stored = first_row(&house.call_result(with_params(store, json!([value]))).await);
+        let store = fixture.sql_call("INSERT INTO kept VALUES ($1) RETURNING v");
+        let stored = first_row(&fixture.call_result(with_params(store, json!([value]))).await);
         assert_eq!(stored, value.as_str());
-        let read = house.sql_call("DELETE FROM kept WHERE v = :v RETURNING v");
-        let read = first_row(&house.call_result(with_params(read, json!({"v": stored}))).await);
+        let read = fixture.sql_call("DELETE FROM kept WHERE v = :v RETURNING v");
+        let read = first_row(&fixture.call_result(with_params(read, json!({"v": stored}))).await);
         assert_eq!(read, value.as_str());
     }
-    assert_untouched(&house, "second order").await;
+    assert_untouched(&fixture, "second order").await;
 }
 
 #[tokio::test]
-async fn a_backslash_means_itself_whatever_the_session_says() {
-    let house = injection_fixture().await;
+async fn a_backslash_is_literal_whatever_the_session_sets() {
+    let fixture = injection_fixture().await;
     let off = format!(
         "ALTER DATABASE {} SET standard_conforming_strings = off",
-        house.database.name()
+        fixture.database.name()
     );
-    house
+    fixture
         .raw_client()
         .await
         .batch_execute(&off)
         .await
-        .expect("an administrator may");
-    let house = DatabaseFixture {
+        .expect("an administrator may alter the database");
+    let fixture = DatabaseFixture {
         tool: crate::fixture::postgres_tool(tools::postgres::PostgresConfig::default()),
-        ..house
+        ..fixture
     };
     for value in attack_corpus() {
         let before = "SET standard_conforming_strings = off; SELECT set_config('standard_conforming_strings', 'off', false); SELECT '";
         for before in [before, "SELECT '"] {
-            let result = house
-                .run_call(house.template_call(around(before, &value, "' AS v")))
+            let result = fixture
+                .run_call(fixture.template_call(around(before, &value, "' AS v")))
                 .await;
             let Outcome::Ok(success) = result else {
                 panic!("{value:?}: {result:?}")
             };
-            let found = first_row(&success.result);
+            let returned = first_row(&success.result);
             assert!(
-                in_quotes(&value).iter().any(|text| found == text.as_str()),
-                "{value:?}: {found}"
+                in_quotes(&value).iter().any(|text| returned == text.as_str()),
+                "{value:?}: {returned}"
             );
         }
     }
-    assert_untouched(&house, "backslashes").await;
+    assert_untouched(&fixture, "backslashes").await;
 }

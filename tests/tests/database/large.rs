@@ -29,8 +29,8 @@ fn with_result_writer(mut call: Call, bodies: &Arc<DirBodyStore>) -> Call {
 fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("a process has its status");
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
-    let words: Vec<&str> = line.expect("it says its peak").split_whitespace().collect();
-    words[1].parse().expect("a number")
+    let fields: Vec<&str> = line.expect("the process prints its peak").split_whitespace().collect();
+    fields[1].parse().expect("a number")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -57,7 +57,7 @@ async fn a_large_result_passes_through_in_bounded_memory() {
 }
 
 #[tokio::test]
-async fn a_kept_result_has_the_shape_of_a_small_one_and_a_second_try_refers_to_it() {
+async fn a_stored_result_has_the_form_of_a_small_one_and_a_second_attempt_refers_to_it() {
     let fixture = DatabaseFixture::new();
     let dir = tempfile::tempdir().expect("a folder");
     let bodies = Arc::new(DirBodyStore::open(dir.path()).expect("a store"));

@@ -26,23 +26,23 @@ fn template_call(fixture: &DatabaseFixture, source: &str, workload: Value) -> Ca
 #[tokio::test]
 async fn numbers_have_types_and_an_expression_is_one_parameter() {
     let fixture = DatabaseFixture::new();
-    let ask = async |source: &str, workload: Value| {
+    let query_rows = async |source: &str, workload: Value| {
         let call = template_call(&fixture, source, workload);
         fixture.call_result(call).await["rows"].clone()
     };
-    let product = ask("SELECT {{ a }} * {{ b }} AS n", json!({"a": 3, "b": -4})).await;
+    let product = query_rows("SELECT {{ a }} * {{ b }} AS n", json!({"a": 3, "b": -4})).await;
     assert_eq!(product, json!([{"n": -12}]));
     let grouped = "SELECT (g - 1) / {{ size }} AS bucket, count(*) AS n FROM generate_series(1, 10) g \
                    GROUP BY (g - 1) / {{ size }} ORDER BY 1";
-    let rows = ask(grouped, json!({"size": 4})).await;
+    let rows = query_rows(grouped, json!({"size": 4})).await;
     assert_eq!(rows.as_array().map(Vec::len), Some(3), "{rows}");
     let texts = "SELECT {{ k }} || g AS k, count(*) AS n FROM generate_series(1, 2) g GROUP BY {{ k }} || g ORDER BY 1";
-    let rows = ask(texts, json!({"k": "x"})).await;
+    let rows = query_rows(texts, json!({"k": "x"})).await;
     assert_eq!(rows[1], json!({"k": "x2", "n": 1}));
 }
 
 #[tokio::test]
-async fn a_value_whose_type_does_not_fit_takes_the_type_of_its_place() {
+async fn a_value_whose_type_does_not_fit_is_converted_to_the_type_of_its_context() {
     let fixture = DatabaseFixture::new();
     fixture
         .query("CREATE TABLE t (name text, data jsonb, id int); INSERT INTO t VALUES ('5', '5', 5)")
@@ -85,7 +85,7 @@ async fn an_error_points_at_the_line_of_the_playbook() {
     assert_eq!(failed.details["line"], 14);
 }
 
-/// Statements with a value in a place, and how the server shows the tree of each.
+/// Statements with a value: the text before and after it.
 const VIEWS: [(&str, &str); 6] = [
     ("SELECT ", "::text || 'x' AS a, 1 AS b"),
     ("SELECT 'p'::text || '", "' AS a, 1 AS b"),
@@ -101,22 +101,22 @@ async fn parse_tree(fixture: &DatabaseFixture, pieces: Vec<Piece>) -> Result<Str
     if let Some(error) = created.failure() {
         return Err(format!("{}: {}", error.code, error.message));
     }
-    let shown = fixture.query_value("SELECT pg_get_viewdef('made'::regclass)").await;
-    Ok(without_literals(shown.as_str().unwrap_or_default()))
+    let definition = fixture.query_value("SELECT pg_get_viewdef('made'::regclass)").await;
+    Ok(without_literals(definition.as_str().unwrap_or_default()))
 }
 
 /// A text without its quoted literals, which the server writes as `'…'` and `E'…'`.
 fn without_literals(text: &str) -> String {
-    let mut kept = String::new();
+    let mut stripped = String::new();
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
         if c != '\'' {
-            kept.push(c);
+            stripped.push(c);
             continue;
         }
-        let escapes = kept.ends_with('E');
+        let escapes = stripped.ends_with('E');
         if escapes {
-            kept.pop();
+            stripped.pop();
         }
         while let Some(inside) = chars.next() {
             match inside {
@@ -126,9 +126,9 @@ fn without_literals(text: &str) -> String {
                 _ => {}
             }
         }
-        kept.push_str("''");
+        stripped.push_str("''");
     }
-    kept
+    stripped
 }
 
 #[test]

@@ -32,8 +32,8 @@ async fn a_connection_is_used_again_and_nothing_of_the_last_call_is_left() {
         )
         .await;
     fixture.query_error("BEGIN; SELECT 1 / 0").await;
-    let eye = fixture.raw_client().await;
-    wait_until(&eye, "SELECT count(*) = 0 FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())").await;
+    let observer = fixture.raw_client().await;
+    wait_until(&observer, "SELECT count(*) = 0 FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())").await;
     let after = fixture
         .query(
             "SELECT pg_backend_pid() AS pid, current_setting('work_mem') AS mem, to_regclass('left_over') AS t, \
@@ -72,18 +72,25 @@ async fn a_broken_connection_is_replaced_and_an_idle_one_closed() {
         idle_max: Duration::from_millis(200),
         ..PostgresConfig::default()
     });
-    let eye = fixture.raw_client().await;
+    let observer = fixture.raw_client().await;
     let first = fixture.query_value(PID).await;
     let kill = format!("SELECT pg_terminate_backend({first}, 5000)");
-    eye.batch_execute(&kill).await.expect("an administrator may");
+    observer
+        .batch_execute(&kill)
+        .await
+        .expect("an administrator may end connections");
     assert_ne!(fixture.query_value(PID).await, first);
-    wait_until(&eye, &format!("SELECT count(*) = 0 FROM pg_stat_activity WHERE {OURS}")).await;
+    wait_until(
+        &observer,
+        &format!("SELECT count(*) = 0 FROM pg_stat_activity WHERE {OURS}"),
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_that_is_stopped_stops_at_the_server_and_its_connection_is_not_used_again() {
     let fixture = DatabaseFixture::new();
-    let eye = fixture.raw_client().await;
+    let observer = fixture.raw_client().await;
     let stop = CancellationToken::new();
     let call = fixture.tool.call(
         fixture.sql_call("SELECT pg_sleep(62)"),
@@ -92,19 +99,19 @@ async fn a_call_that_is_stopped_stops_at_the_server_and_its_connection_is_not_us
     );
     let stopping = async {
         wait_until(
-            &eye,
+            &observer,
             "SELECT count(*) = 1 FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(62)' AND state = 'active'",
         )
         .await;
         let sleeping = "SELECT pid FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(62)'";
-        let row = eye.query_one(sleeping, &[]).await;
+        let row = observer.query_one(sleeping, &[]).await;
         stop.cancel();
         row.expect("the statement runs").get::<_, i32>(0)
     };
     let (outcome, pid) = tokio::join!(call, stopping);
     assert_eq!(failure_error(&outcome).kind, ErrorKind::Cancelled);
     wait_until(
-        &eye,
+        &observer,
         "SELECT count(*) = 0 FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(62)'",
     )
     .await;
@@ -136,7 +143,7 @@ async fn a_stop_does_not_cancel_the_next_call_on_the_connection() {
         connections_max: 1,
         ..PostgresConfig::default()
     });
-    let eye = fixture.raw_client().await;
+    let observer = fixture.raw_client().await;
     let silent = Arc::new(SilentBodyStore(tokio::sync::Notify::new()));
     let mut large = fixture.sql_call("SELECT repeat('x', 1000) AS x FROM generate_series(1, 1000)");
     large.result_writer = Some(results::ResultWriter {
@@ -147,8 +154,11 @@ async fn a_stop_does_not_cancel_the_next_call_on_the_connection() {
         missing_paths: results::MissingPaths::default(),
     });
     let stop = CancellationToken::new();
-    let keeping = fixture.tool.call(large, stop.clone(), &DiscardingLogSink);
-    eye.batch_execute("SELECT pg_advisory_lock(7)").await.expect("a lock");
+    let storing_call = fixture.tool.call(large, stop.clone(), &DiscardingLogSink);
+    observer
+        .batch_execute("SELECT pg_advisory_lock(7)")
+        .await
+        .expect("a lock");
     let next = async {
         silent.0.notified().await;
         fixture.query_value("SELECT 5 AS n FROM pg_advisory_lock(7)").await
@@ -156,18 +166,19 @@ async fn a_stop_does_not_cancel_the_next_call_on_the_connection() {
     let stopping = async {
         let waits =
             "SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'SELECT 5%' AND wait_event_type = 'Lock'";
-        wait_until(&eye, waits).await;
+        wait_until(&observer, waits).await;
         stop.cancel();
     };
     let stopped = async {
-        let (outcome, ()) = tokio::join!(keeping, stopping);
-        eye.batch_execute("SELECT pg_advisory_unlock(7)")
+        let (outcome, ()) = tokio::join!(storing_call, stopping);
+        observer
+            .batch_execute("SELECT pg_advisory_unlock(7)")
             .await
             .expect("the lock was ours");
         outcome
     };
-    let (found, outcome) = tokio::join!(next, stopped);
-    assert_eq!(found, 5);
+    let (next_result, outcome) = tokio::join!(next, stopped);
+    assert_eq!(next_result, 5);
     assert_eq!(failure_error(&outcome).kind, ErrorKind::Cancelled);
 }
 

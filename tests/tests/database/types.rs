@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use crate::fixture::{DatabaseFixture, first_row, with_params};
 
 /// A type, a literal of it, and its JSON.
-#[expect(clippy::too_many_lines, reason = "a table")]
 fn type_table() -> Vec<(&'static str, &'static str, Value)> {
     vec![
         ("bool", "true", json!(true)),

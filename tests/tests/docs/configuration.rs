@@ -34,13 +34,13 @@ fn setting_keys(text: &str) -> Vec<SettingKey> {
         let Some((last, comment)) = lines.split_last() else {
             continue;
         };
-        let Some(found) = entry.captures(last) else {
+        let Some(captures) = entry.captures(last) else {
             continue;
         };
-        let is_example = found.get(1).is_some();
-        let default = format!("`{}`", found[3].trim_matches('"'));
+        let is_example = captures.get(1).is_some();
+        let default = format!("`{}`", captures[3].trim_matches('"'));
         keys.push(SettingKey {
-            key: found[2].to_owned(),
+            key: captures[2].to_owned(),
             default: if is_example { "none".to_owned() } else { default },
             meaning: join_comment(comment, "#"),
         });
@@ -73,14 +73,14 @@ fn variable_definitions(source: &str) -> Vec<VariableDefinition> {
     let mut section = String::new();
     let mut definitions = Vec::new();
     let mut constants = BTreeMap::new();
-    for found in block.expect("a valid pattern").captures_iter(source) {
-        if let Some(title) = found.get(1) {
+    for captures in block.expect("a valid pattern").captures_iter(source) {
+        if let Some(title) = captures.get(1) {
             title.as_str().clone_into(&mut section);
             continue;
         }
-        let names = variable_names(&found[4], &constants);
-        constants.insert(found[3].to_owned(), names[0].clone());
-        let lines: Vec<&str> = found[2].lines().collect();
+        let names = variable_names(&captures[4], &constants);
+        constants.insert(captures[3].to_owned(), names[0].clone());
+        let lines: Vec<&str> = captures[2].lines().collect();
         let is_default = |line: &&str| line.starts_with("/// Default: ");
         let (comment, default) = match lines.split_last() {
             Some((last, comment)) if is_default(last) => (comment, last.strip_prefix("/// Default: ")),
@@ -100,12 +100,12 @@ fn variable_definitions(source: &str) -> Vec<VariableDefinition> {
 fn variable_names(value: &str, constants: &BTreeMap<String, String>) -> Vec<String> {
     let name = Regex::new(r#"Variable\("(\w+)"\)|VariablePrefix\("(\w+)"\)|\b([A-Z][A-Z_]+)\b"#);
     let name = name.expect("a valid pattern");
-    let names = name.captures_iter(value).map(|found| {
-        if let Some(prefix) = found.get(2) {
+    let names = name.captures_iter(value).map(|captures| {
+        if let Some(prefix) = captures.get(2) {
             return format!("{}…", prefix.as_str());
         }
-        let constant = found.get(3).map(|constant| &constants[constant.as_str()]);
-        constant.cloned().unwrap_or_else(|| found[1].to_owned())
+        let constant = captures.get(3).map(|constant| &constants[constant.as_str()]);
+        constant.cloned().unwrap_or_else(|| captures[1].to_owned())
     });
     names.collect()
 }
@@ -128,7 +128,7 @@ fn settings_table(keys: &[SettingKey], definitions: &[VariableDefinition]) -> St
 
 fn variables_table(section: &str, definitions: &[VariableDefinition]) -> String {
     let mut table = String::from("| Variable | Default | Meaning |\n|---|---|---|\n");
-    for definition in definitions.iter().filter(|found| found.section == section) {
+    for definition in definitions.iter().filter(|definition| definition.section == section) {
         let names: Vec<String> = definition.names.iter().map(|name| format!("`{name}`")).collect();
         let names = names.join(", ");
         let default = definition.default.as_ref();
@@ -146,7 +146,7 @@ fn the_page_of_the_configuration_lists_every_setting_and_variable() {
     parts.extend(SECTIONS.map(|section| variables_table(section, &definitions)));
     assert_current("docs/reference/configuration.md", &parts);
 
-    let sections = definitions.iter().map(|found| found.section.as_str());
+    let sections = definitions.iter().map(|definition| definition.section.as_str());
     let listed = SECTIONS.into_iter().chain(["settings"]);
     assert_eq!(sections.collect::<BTreeSet<_>>(), listed.collect());
 }
@@ -159,7 +159,10 @@ fn the_default_settings_have_every_key_of_a_settings_file() {
         .expect("the type exists");
     let (fields, _) = fields.split_once('}').expect("the type ends");
     let field = Regex::new(r"(?m)^    pub\(super\) (\w+):").expect("a valid pattern");
-    let fields: BTreeSet<String> = field.captures_iter(fields).map(|found| found[1].to_owned()).collect();
+    let fields: BTreeSet<String> = field
+        .captures_iter(fields)
+        .map(|captures| captures[1].to_owned())
+        .collect();
     let keys = setting_keys(&config_source("default.toml"))
         .into_iter()
         .map(|entry| entry.key);

@@ -122,28 +122,28 @@ impl History {
         if snapshot.version != server::SNAPSHOT_VERSION {
             return Ok(());
         }
-        let place = format!("snapshot of execution {}", snapshot.execution);
-        let bytes = hex::decode(&snapshot.bytes).map_err(|error| format!("{place}: {error}"))?;
+        let name = format!("snapshot of execution {}", snapshot.execution);
+        let bytes = hex::decode(&snapshot.bytes).map_err(|error| format!("{name}: {error}"))?;
         let mut buffer = vec![0; bytes.len()];
         let state = ciborium::de::from_reader_with_buffer::<ExecutionState, _>(bytes.as_slice(), &mut buffer);
         let state =
-            state.map_err(|error| format!("{place}: {error}; increase `SNAPSHOT_VERSION` if its form changed"))?;
+            state.map_err(|error| format!("{name}: {error}; increase `SNAPSHOT_VERSION` if its form changed"))?;
         if state != self.fold(snapshot.execution, snapshot.seq)? {
-            return Err(format!("{place}: it differs from the state of its log"));
+            return Err(format!("{name}: it differs from the state of its log"));
         }
         Ok(())
     }
 
     fn executions(&self) -> Vec<ExecutionId> {
-        let mut found = Vec::new();
+        let mut executions = Vec::new();
         for line in &self.lines {
             if let HistoryLine::Row(row) = line
-                && !found.contains(&row.execution)
+                && !executions.contains(&row.execution)
             {
-                found.push(row.execution);
+                executions.push(row.execution);
             }
         }
-        found
+        executions
     }
 
     /// The state of an execution after the event `until`.

@@ -40,17 +40,17 @@ pub(crate) fn record(folder: &Path) -> History {
 }
 
 fn run_line(sandbox: &CliSandbox, line: &str) {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    match words.as_slice() {
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    match fields.as_slice() {
         ["noetl", arguments @ ..] => {
             let output = sandbox.run(arguments);
             assert_ne!(output.code, Some(2), "invalid usage: {output:?}");
         }
         ["wait", event, step @ ..] => {
             let mut follower = sandbox.start(&["events", "last", "-f", "-o", "ndjson"]);
-            let found = follower.wait_for_event(event, step.first().copied());
+            let event_line = follower.wait_for_event(event, step.first().copied());
             follower.kill();
-            assert!(found.is_some(), "the run ended before `{line}`");
+            assert!(event_line.is_some(), "the run ended before `{line}`");
         }
         _ => panic!("`{COMMANDS_FILE}` has an unknown command: {line}"),
     }

@@ -120,8 +120,8 @@ async fn a_sqlite_database_is_opened_later() {
         .check_recovers(fixture.sql("sqlite", create_sql, &database))
         .await;
     assert_eq!(result["rows"], json!([{"n": 1}]));
-    let second_result = fixture.sql("sqlite", "INSERT INTO t VALUES (2)", &database);
-    assert_eq!(fixture.check_recovers(second_result).await["affected_rows"], 1);
+    let insert = fixture.sql("sqlite", "INSERT INTO t VALUES (2)", &database);
+    assert_eq!(fixture.check_recovers(insert).await["affected_rows"], 1);
     // A database that cannot be opened for another reason stays a failure.
     let folder = fixture.sql("sqlite", "SELECT 1", &json!({"database": "."}));
     let failed = fixture.run_call(&folder).await;
@@ -139,10 +139,10 @@ async fn a_duckdb_database_is_opened_later() {
         .check_recovers(fixture.sql("duckdb", create_sql, &database))
         .await;
     assert_eq!(result["rows"], json!([{"n": 1}]));
-    // It is loaded, and opens the file itself.
-    let second_result = fixture.sql("duckdb", "INSERT INTO t VALUES (2)", &database);
-    assert_eq!(fixture.check_recovers(second_result).await["affected_rows"], 1);
-    // The library needs one for a database in memory, too.
+    // Now the library is loaded, and opens the file itself.
+    let insert = fixture.sql("duckdb", "INSERT INTO t VALUES (2)", &database);
+    assert_eq!(fixture.check_recovers(insert).await["affected_rows"], 1);
+    // The library needs a descriptor for a database in memory, too.
     let memory = fixture.sql("duckdb", "SELECT 1 AS n", &json!({}));
     assert_eq!(fixture.check_recovers(memory).await["rows"], json!([{"n": 1}]));
     // A database that cannot be opened for another reason stays a failure.

@@ -9,16 +9,7 @@ use tests::cli_sandbox::CliSandbox;
 use tests::server_process::wait_for_line;
 use tests::small_disk::{SmallDisk, read_only_command, require_mounts};
 
-use crate::disk_server::DiskServer;
-
-const WAITS: &str = r"
-apiVersion: noetl.io/v2
-kind: Playbook
-metadata: {name: waits, path: tests/waits}
-workflow:
-  - step: wait
-    tool: {kind: wait, duration: 300s}
-";
+use crate::disk_server::{WAITS, start_disk_server};
 
 const TWO_STEPS: &str = r"
 apiVersion: noetl.io/v2
@@ -34,9 +25,7 @@ workflow:
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_disk_refuses_at_once_without_effect_until_there_is_space() {
-    let sandbox = CliSandbox::new();
-    let small_disk = SmallDisk::mount(&sandbox.path(""));
-    let server = DiskServer::start(&sandbox, &small_disk);
+    let (_sandbox, small_disk, server) = start_disk_server();
     server.register(WAITS).await;
     let id = server.start_run("tests/waits").await;
 
@@ -80,9 +69,9 @@ fn a_run_reports_a_full_disk_and_continues_when_there_is_space() {
     let full = wait_for_line(&mut stderr, "STORE_FULL");
     assert!(full.contains("noetl.db"), "{full}");
     drop(filler);
-    let rest: Vec<String> = stderr.lines().map_while(Result::ok).collect();
+    let lines: Vec<String> = stderr.lines().map_while(Result::ok).collect();
     let status = child.wait().unwrap();
-    assert_eq!(status.code(), Some(0), "{rest:?}");
+    assert_eq!(status.code(), Some(0), "{lines:?}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use serde_json::json;
 use tests::cli_sandbox::CliSandbox;
 use tests::small_disk::SmallDisk;
 
-use crate::disk_server::DiskServer;
+use crate::disk_server::{DiskServer, start_disk_server};
 
 const MIB: usize = 1024 * 1024;
 
@@ -131,9 +131,7 @@ fn read_result(sandbox: &CliSandbox, small_disk: &SmallDisk, id: &str) -> serde_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_large_response_waits_for_space_and_arrives_whole() {
-    let sandbox = CliSandbox::new();
-    let small_disk = SmallDisk::mount(&sandbox.path(""));
-    let server = DiskServer::start(&sandbox, &small_disk);
+    let (sandbox, small_disk, server) = start_disk_server();
     let body = random_text(4 * MIB);
     let peer = SlowPeer::start(body.clone(), ResponseTail::Sent);
     server.register(&download("POST", peer.port)).await;
@@ -153,10 +151,8 @@ async fn a_large_response_waits_for_space_and_arrives_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_download_that_breaks_off_while_it_waits_for_space_is_begun_again_as_the_same_attempt() {
-    let sandbox = CliSandbox::new();
-    let small_disk = SmallDisk::mount(&sandbox.path(""));
-    let server = DiskServer::start(&sandbox, &small_disk);
+async fn a_download_that_is_interrupted_while_it_waits_for_space_restarts_in_the_same_attempt() {
+    let (sandbox, small_disk, server) = start_disk_server();
     let body = random_text(4 * MIB);
     let peer = SlowPeer::start(body.clone(), ResponseTail::Withheld);
     server.register(&download("GET", peer.port)).await;
@@ -173,9 +169,7 @@ async fn a_download_that_breaks_off_while_it_waits_for_space_is_begun_again_as_t
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_is_cancelled_while_its_response_waits_for_space() {
-    let sandbox = CliSandbox::new();
-    let small_disk = SmallDisk::mount(&sandbox.path(""));
-    let server = DiskServer::start(&sandbox, &small_disk);
+    let (_sandbox, small_disk, server) = start_disk_server();
     let peer = SlowPeer::start(random_text(4 * MIB), ResponseTail::Sent);
     server.register(&download("POST", peer.port)).await;
     let id = server.start_run("tests/download").await;
@@ -195,9 +189,7 @@ async fn a_run_is_cancelled_while_its_response_waits_for_space() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_finished_result_over_4_mib_waits_for_space_and_its_tasks_run_once() {
-    let sandbox = CliSandbox::new();
-    let small_disk = SmallDisk::mount(&sandbox.path(""));
-    let server = DiskServer::start(&sandbox, &small_disk);
+    let (sandbox, small_disk, server) = start_disk_server();
     server.register(LARGE_RESULT).await;
     let filler = small_disk.fill_except(LOG_BYTES);
     let id = server.start_run("tests/large").await;
@@ -212,9 +204,7 @@ async fn a_finished_result_over_4_mib_waits_for_space_and_its_tasks_run_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pause_does_not_lose_a_finished_result_that_waits_for_space() {
-    let sandbox = CliSandbox::new();
-    let small_disk = SmallDisk::mount(&sandbox.path(""));
-    let server = DiskServer::start(&sandbox, &small_disk);
+    let (sandbox, small_disk, server) = start_disk_server();
     server.register(LARGE_RESULT).await;
     let filler = small_disk.fill_except(LOG_BYTES);
     let id = server.start_run("tests/large").await;
@@ -233,9 +223,7 @@ async fn a_pause_does_not_lose_a_finished_result_that_waits_for_space() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_is_cancelled_while_its_finished_result_waits_for_space() {
-    let sandbox = CliSandbox::new();
-    let small_disk = SmallDisk::mount(&sandbox.path(""));
-    let server = DiskServer::start(&sandbox, &small_disk);
+    let (_sandbox, small_disk, server) = start_disk_server();
     server.register(LARGE_RESULT).await;
     let _filler = small_disk.fill_except(LOG_BYTES);
     let id = server.start_run("tests/large").await;
@@ -246,12 +234,12 @@ async fn a_run_is_cancelled_while_its_finished_result_waits_for_space() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_elsewhere_waits_for_space_on_its_server_and_its_tasks_run_once() {
+async fn a_remote_worker_waits_for_space_on_its_server_and_its_tasks_run_once() {
     let sandbox = CliSandbox::new();
     let small_disk = SmallDisk::mount(&sandbox.path(""));
     let server = DiskServer::start_without_slots(&sandbox, &small_disk);
-    let worker_desk = CliSandbox::new();
-    let _worker = server.start_worker(&worker_desk);
+    let worker_sandbox = CliSandbox::new();
+    let _worker = server.start_worker(&worker_sandbox);
     server.register(LARGE_RESULT).await;
     let filler = small_disk.fill_except(LOG_BYTES);
     let id = server.start_run("tests/large").await;
@@ -261,5 +249,5 @@ async fn a_worker_elsewhere_waits_for_space_on_its_server_and_its_tasks_run_once
     server.wait_for_status(&id, "COMPLETED").await;
     let parts: Vec<String> = ["a", "b", "c", "d", "e"].map(|c| c.repeat(900_000)).into();
     assert!(read_result(&sandbox, &small_disk, &id) == json!(parts));
-    assert_eq!(worker_desk.read("effects"), "x\n");
+    assert_eq!(worker_sandbox.read("effects"), "x\n");
 }

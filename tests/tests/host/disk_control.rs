@@ -8,16 +8,7 @@ use serde_json::json;
 use tests::cli_sandbox::CliSandbox;
 use tests::small_disk::SmallDisk;
 
-use crate::disk_server::DiskServer;
-
-const WAITS: &str = r"
-apiVersion: noetl.io/v2
-kind: Playbook
-metadata: {name: waits, path: tests/waits}
-workflow:
-  - step: wait
-    tool: {kind: wait, duration: 300s}
-";
+use crate::disk_server::{WAITS, start_disk_server};
 
 const PROGRAM: &str = r"
 apiVersion: noetl.io/v2
@@ -57,7 +48,7 @@ async fn process_number(sandbox: &CliSandbox) -> String {
     sandbox.read("number").trim().to_owned()
 }
 
-async fn wait_until_gone(process: &str) {
+async fn wait_for_exit(process: &str) {
     let start = tokio::time::Instant::now();
     while Path::new("/proc").join(process).exists() {
         assert!(start.elapsed() < WAIT_MAX, "{process} is still running");
@@ -67,9 +58,7 @@ async fn wait_until_gone(process: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_is_cancelled_on_a_full_disk_and_stays_so() {
-    let sandbox = CliSandbox::new();
-    let small_disk = SmallDisk::mount(&sandbox.path(""));
-    let server = DiskServer::start(&sandbox, &small_disk);
+    let (sandbox, small_disk, server) = start_disk_server();
     server.register(PROGRAM).await;
     let id = server.start_run("tests/program").await;
     let process = process_number(&sandbox).await;
@@ -79,7 +68,7 @@ async fn a_run_is_cancelled_on_a_full_disk_and_stays_so() {
     assert_eq!((status, &refused["code"]), (507, &json!("STORE_FULL")));
     let (status, cancelled) = server.cancel(&id).await;
     assert_eq!(status, 200, "{cancelled}");
-    wait_until_gone(&process).await;
+    wait_for_exit(&process).await;
     server.wait_for_status(&id, "CANCELLED").await;
     let (status, refused) = server.execute("tests/program").await;
     assert_eq!((status, &refused["code"]), (507, &json!("STORE_FULL")));
@@ -96,9 +85,7 @@ async fn a_run_is_cancelled_on_a_full_disk_and_stays_so() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_and_its_child_are_cancelled_on_a_full_disk() {
-    let sandbox = CliSandbox::new();
-    let small_disk = SmallDisk::mount(&sandbox.path(""));
-    let server = DiskServer::start(&sandbox, &small_disk);
+    let (sandbox, small_disk, server) = start_disk_server();
     server.register(PROGRAM).await;
     server.register(PARENT).await;
     let id = server.start_run("tests/parent").await;
@@ -109,7 +96,7 @@ async fn a_run_and_its_child_are_cancelled_on_a_full_disk() {
     assert_eq!(status, 507, "{refused}");
     let (status, cancelled) = server.cancel(&id).await;
     assert_eq!(status, 200, "{cancelled}");
-    wait_until_gone(&process).await;
+    wait_for_exit(&process).await;
     server.wait_for_status(&id, "CANCELLED").await;
     for run in server.list_runs().await {
         let run = run["execution_id"].as_str().unwrap().to_owned();
@@ -119,9 +106,7 @@ async fn a_run_and_its_child_are_cancelled_on_a_full_disk() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_is_paused_on_a_full_disk() {
-    let sandbox = CliSandbox::new();
-    let small_disk = SmallDisk::mount(&sandbox.path(""));
-    let server = DiskServer::start(&sandbox, &small_disk);
+    let (_sandbox, small_disk, server) = start_disk_server();
     server.register(WAITS).await;
     let id = server.start_run("tests/waits").await;
 
@@ -144,9 +129,7 @@ async fn a_run_is_paused_on_a_full_disk() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cancels_are_refused_when_the_reserve_is_used_up_until_it_is_refilled() {
-    let sandbox = CliSandbox::new();
-    let small_disk = SmallDisk::mount(&sandbox.path(""));
-    let server = DiskServer::start(&sandbox, &small_disk);
+    let (_sandbox, small_disk, server) = start_disk_server();
     server.register(WAITS).await;
     let mut ids = Vec::new();
     for _ in 0..RUNS {
@@ -205,7 +188,7 @@ async fn another_process_cancels_a_run_on_a_full_disk() {
     let cancelled = small_disk.command(&sandbox, &cancel).output().unwrap();
     let text = String::from_utf8_lossy(&cancelled.stderr);
     assert_eq!(cancelled.status.code(), Some(0), "{text}");
-    wait_until_gone(&process).await;
+    wait_for_exit(&process).await;
     let ended = run.wait().unwrap();
     assert_eq!(ended.code(), Some(CANCELLED), "{ended:?}");
 }

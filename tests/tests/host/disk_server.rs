@@ -10,6 +10,16 @@ use tests::cli_sandbox::CliSandbox;
 use tests::server_process::wait_for_line;
 use tests::small_disk::SmallDisk;
 
+/// A playbook whose runs stay open.
+pub(crate) const WAITS: &str = r"
+apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {name: waits, path: tests/waits}
+workflow:
+  - step: wait
+    tool: {kind: wait, duration: 300s}
+";
+
 /// Timeout of a request, long enough for a busy machine, so that a fault does not hang the test.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -72,6 +82,14 @@ impl Drop for DiskServer {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Starts a server on a new disk. The sandbox is deleted with its value.
+pub(crate) fn start_disk_server() -> (CliSandbox, SmallDisk, DiskServer) {
+    let sandbox = CliSandbox::new();
+    let small_disk = SmallDisk::mount(&sandbox.path(""));
+    let server = DiskServer::start(&sandbox, &small_disk);
+    (sandbox, small_disk, server)
 }
 
 impl DiskServer {
@@ -153,8 +171,8 @@ impl DiskServer {
     }
 
     pub(crate) async fn register(&self, playbook: &str) {
-        let (status, answer) = self.post("/api/catalog/register", json!({"content": playbook})).await;
-        assert!(status < 300, "{answer}");
+        let (status, body) = self.post("/api/catalog/register", json!({"content": playbook})).await;
+        assert!(status < 300, "{body}");
     }
 
     pub(crate) async fn execute(&self, path: &str) -> (u16, Value) {
@@ -185,8 +203,8 @@ impl DiskServer {
         let text = self.http.get(url).send().await.unwrap();
         let text = text.text().await.unwrap();
         let mut lines = text.lines().map(str::split_whitespace);
-        let found =
-            lines.find_map(|mut words| (words.next() == Some("noetl_store_failures_total")).then(|| words.next()));
-        found.flatten().map_or(0, |count| count.parse().unwrap())
+        let count =
+            lines.find_map(|mut fields| (fields.next() == Some("noetl_store_failures_total")).then(|| fields.next()));
+        count.flatten().map_or(0, |count| count.parse().unwrap())
     }
 }

@@ -65,7 +65,7 @@ fn a_script_that_exceeds_its_memory_fails_only_its_run() {
     let sandbox = CliSandbox::new();
     sandbox.write("hostile.yaml", HOSTILE);
     sandbox.write("harmless.yaml", HARMLESS);
-    let served = ServerProcess::with_context(&sandbox, &[]);
+    let server = ServerProcess::with_context(&sandbox, &[]);
     let hostile = sandbox.start(&["run", "hostile.yaml", "-o", "json"]);
     let harmless = sandbox.run(&["run", "harmless.yaml", "-o", "json"]);
     assert_eq!(harmless.code, Some(0), "{harmless:?}");
@@ -79,7 +79,7 @@ fn a_script_that_exceeds_its_memory_fails_only_its_run() {
     );
     let second_output = sandbox.run(&["run", "harmless.yaml", "-o", "json"]);
     assert_eq!(second_output.code, Some(0), "{second_output:?}");
-    let peak = peak_kib(served.id());
+    let peak = peak_kib(server.id());
     assert!(peak < SERVER_KIB_MAX, "{peak} KiB");
 }
 
@@ -95,14 +95,14 @@ fn patch_body(keys: std::ops::Range<u32>) -> Value {
 async fn a_ctx_with_as_many_keys_as_fit_is_written_and_read_in_bounded_time_and_memory() {
     let sandbox = CliSandbox::new();
     sandbox.write("wide.yaml", WIDE);
-    let served = ServerProcess::with_context(&sandbox, &[]);
+    let server = ServerProcess::with_context(&sandbox, &[]);
     let mut run = sandbox.start(&["run", "wide.yaml", "-o", "ndjson"]);
     let event = run.wait_for_event("task.started", Some("hold"));
     let event = event.expect("the task starts");
     let id = event["execution_id"].as_str().unwrap();
     let _ = rustls::crypto::ring::default_provider().install_default();
     let http = reqwest::Client::new();
-    let url = format!("{}/api/vars/{id}", served.url);
+    let url = format!("{}/api/vars/{id}", server.url);
     let write = async |keys: std::ops::Range<u32>| {
         let sent = http.post(&url).json(&patch_body(keys)).send().await.unwrap();
         (sent.status().as_u16(), sent.text().await.unwrap())
@@ -113,15 +113,15 @@ async fn a_ctx_with_as_many_keys_as_fit_is_written_and_read_in_bounded_time_and_
     assert!(matches!(status, 413 | 422), "{status}");
     let mut keys = 0;
     let (status, refused) = loop {
-        let answer = write(keys..keys + 10_000).await;
-        if answer.0 != 200 {
-            break answer;
+        let response = write(keys..keys + 10_000).await;
+        if response.0 != 200 {
+            break response;
         }
         keys += 10_000;
         assert!(keys < 200_000, "ctx has no limit");
     };
     assert!(keys >= 70_000, "{keys}: {status} {refused}");
-    let before = peak_kib(served.id());
+    let before = peak_kib(server.id());
     let began = tokio::time::Instant::now();
     let signalled = sandbox.run(&["signal", id, "go"]);
     assert_eq!(signalled.code, Some(0), "{signalled:?}");
@@ -130,7 +130,7 @@ async fn a_ctx_with_as_many_keys_as_fit_is_written_and_read_in_bounded_time_and_
     let took = began.elapsed();
     let result = sandbox.run_json(&["result", &format!("{id}/read"), "-o", "json"]);
     assert_eq!(result, json!(keys));
-    let grown = peak_kib(served.id()) - before;
+    let grown = peak_kib(server.id()) - before;
     println!("{keys} keys; 100 writes in {took:?}; {before} KiB, {grown} KiB more; {status} {refused}");
     assert!(took < Duration::from_secs(60), "{took:?}");
     assert!(before + grown < SERVER_KIB_MAX, "{before} + {grown} KiB");

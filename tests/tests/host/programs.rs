@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use tests::cli_sandbox::CliSandbox;
-use tests::server_process::{ServerProcess, spawn_server, wait_for_line};
+use tests::server_process::{ServerProcess, spawn_process, wait_for_line};
 
 const MANY: &str = r"
 apiVersion: noetl.io/v2
@@ -92,11 +92,11 @@ fn the_programs_of_a_step_that_is_out_of_time_end_with_it() {
 }
 
 #[test]
-fn the_programs_of_a_step_that_is_out_of_time_end_on_a_worker_elsewhere() {
+fn the_programs_of_a_step_that_times_out_end_on_a_remote_worker() {
     let sandbox = CliSandbox::new();
     sandbox.write("slow.yaml", OUT_OF_TIME);
-    let served = ServerProcess::with_context(&sandbox, &["--local-slots", "0"]);
-    let (mut worker, mut stderr) = spawn_server(&sandbox, &["worker", "--server", &served.url]);
+    let server = ServerProcess::with_context(&sandbox, &["--local-slots", "0"]);
+    let (mut worker, mut stderr) = spawn_process(&sandbox, &["worker", "--server", &server.url]);
     wait_for_line(&mut stderr, "started worker");
     let ran = sandbox.run(&["run", "slow.yaml"]);
     assert_eq!(ran.code, Some(1), "{ran:?}");

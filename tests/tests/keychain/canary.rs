@@ -89,10 +89,10 @@ fn sandbox() -> CliSandbox {
 }
 
 fn check_absent(output: impl AsRef<[u8]>, message: &str) {
-    let said = output.as_ref();
+    let output = output.as_ref();
     for secret in [SECRET, FROM_ENV] {
-        let hits = find_hits(said, secret);
-        let text = || String::from_utf8_lossy(said);
+        let hits = find_hits(output, secret);
+        let text = || String::from_utf8_lossy(output);
         assert!(hits.is_empty(), "{message} shows a secret as {hits:?}: {}", text());
     }
 }
@@ -154,30 +154,30 @@ fn no_secret_shows_in_a_local_store_or_in_the_output() {
     assert_eq!(find_hits_below(&store_dir, SECRET).len(), 1);
 }
 
-/// A server on a database.
-pub(crate) struct Served {
+/// A server that logs verbosely; a thread collects its log.
+pub(crate) struct VerboseServer {
     child: Child,
     pub(crate) url: String,
-    said: Option<std::thread::JoinHandle<String>>,
+    stderr_reader: Option<std::thread::JoinHandle<String>>,
 }
 
-impl Served {
+impl VerboseServer {
     /// Stops the server, and returns its output.
     pub(crate) fn end(&mut self) -> String {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let said = self.said.take().map(std::thread::JoinHandle::join);
-        said.and_then(Result::ok).unwrap_or_default()
+        let stderr_reader = self.stderr_reader.take().map(std::thread::JoinHandle::join);
+        stderr_reader.and_then(Result::ok).unwrap_or_default()
     }
 }
 
-impl Drop for Served {
+impl Drop for VerboseServer {
     fn drop(&mut self) {
         self.end();
     }
 }
 
-pub(crate) fn start_server(sandbox: &CliSandbox, store: &str) -> Served {
+pub(crate) fn start_server(sandbox: &CliSandbox, store: &str) -> VerboseServer {
     let args = [
         "serve",
         "--store",
@@ -200,10 +200,10 @@ pub(crate) fn start_server(sandbox: &CliSandbox, store: &str) -> Served {
         .find(|line| line.starts_with("listening on"));
     let url = ready.unwrap().split_whitespace().nth(2).unwrap().to_owned();
     let output = std::thread::spawn(move || lines.map_while(Result::ok).collect::<Vec<_>>().join("\n"));
-    Served {
+    VerboseServer {
         child,
         url,
-        said: Some(output),
+        stderr_reader: Some(output),
     }
 }
 
@@ -234,8 +234,8 @@ async fn dump_database(url: &str) -> Vec<u8> {
 async fn no_secret_shows_in_a_database_or_in_the_output_of_its_server() {
     let database = PostgresServer::shared().fresh_database();
     let sandbox = sandbox();
-    let mut served = start_server(&sandbox, &database.url());
-    let url = served.url.clone();
+    let mut server = start_server(&sandbox, &database.url());
+    let url = server.url.clone();
     let server_args = ["--server", &url];
     let set = sandbox.run(&["register", "-f", "credential.json", server_args[0], server_args[1]]);
     assert_eq!(set.code, Some(0), "{set:?}");
@@ -259,7 +259,7 @@ async fn no_secret_shows_in_a_database_or_in_the_output_of_its_server() {
         &format!("/api/executions/{id}/logs"),
         &format!("/api/vars/{id}"),
     ] {
-        let response = http.get(format!("{}{path}", served.url)).send().await.unwrap();
+        let response = http.get(format!("{}{path}", server.url)).send().await.unwrap();
         assert!(response.status().is_success(), "{path}: {}", response.status());
         check_absent(response.text().await.unwrap(), path);
     }
@@ -267,11 +267,11 @@ async fn no_secret_shows_in_a_database_or_in_the_output_of_its_server() {
     let shows = |needle: &[u8]| dump.windows(needle.len()).any(|window| window == needle);
     assert!(shows(b"api_cred") && shows(b"***"));
     check_absent(&dump, "the database");
-    check_absent(served.end(), "the output of the server");
+    check_absent(server.end(), "the output of the server");
 }
 
 #[test]
-fn a_run_whose_credential_is_missing_does_not_begin() {
+fn a_run_whose_credential_is_missing_does_not_start() {
     let sandbox = sandbox();
     let output = sandbox.run(&["run", "canary.yaml", "-j"]);
     assert_ne!(output.code, Some(0), "{output:?}");

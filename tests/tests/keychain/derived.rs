@@ -249,7 +249,7 @@ const CANARIES: &[DerivedCanary] = &[
     ),
 ];
 
-/// A program that changes the secret: this one is found, which shows that the search works.
+/// A program that changes the secret: the search finds this one, which shows that the search works.
 const CONTROL: DerivedCanary = canary(
     "| lower",
     |text| picked(&lower(text)),
@@ -334,18 +334,18 @@ impl CanarySearch {
 
     /// Searches every file of a directory tree.
     fn find_hits_below(&self, folder: &Path) -> Vec<String> {
-        let mut found = Vec::new();
+        let mut hits = Vec::new();
         for entry in std::fs::read_dir(folder).unwrap().flatten() {
             let path = entry.path();
             if path.is_dir() {
-                found.extend(self.find_hits_below(&path));
+                hits.extend(self.find_hits_below(&path));
             } else {
                 let bytes = std::fs::read(&path).unwrap();
-                let hits = self.find_hits(&bytes).into_iter();
-                found.extend(hits.map(|hit| format!("{}: {hit}", path.display())));
+                let in_file = self.find_hits(&bytes).into_iter();
+                hits.extend(in_file.map(|hit| format!("{}: {hit}", path.display())));
             }
         }
-        found
+        hits
     }
 }
 
@@ -395,10 +395,10 @@ fn texts_derived_from_a_secret_show_nowhere() {
         &["runs", "-j"],
         &["explain", id],
     ] {
-        let said = sandbox.run(verb);
-        assert_ne!(said.code, Some(2), "{verb:?}: {said:?}");
-        search.check_absent(&said.stdout, &format!("{verb:?}"));
-        search.check_absent(&said.stderr, &format!("{verb:?}"));
+        let output = sandbox.run(verb);
+        assert_ne!(output.code, Some(2), "{verb:?}: {output:?}");
+        search.check_absent(&output.stdout, &format!("{verb:?}"));
+        search.check_absent(&output.stderr, &format!("{verb:?}"));
     }
     let arguments = std::fs::read(sandbox.path("arguments.txt")).unwrap();
     assert!(!arguments.is_empty());
@@ -415,8 +415,8 @@ fn texts_derived_from_a_secret_show_nowhere() {
 #[tokio::test(flavor = "multi_thread")]
 async fn texts_derived_from_a_secret_show_in_no_response() {
     let (sandbox, search) = (sandbox(), CanarySearch::new());
-    let mut served = start_server(&sandbox, "kept");
-    let url = served.url.clone();
+    let mut server = start_server(&sandbox, "kept");
+    let url = server.url.clone();
     let server_args = ["--server", &url];
     register_playbooks(&sandbox, &server_args);
     let output = sandbox.run(&["run", "derived.yaml", "-j", server_args[0], server_args[1]]);
@@ -441,7 +441,7 @@ async fn texts_derived_from_a_secret_show_in_no_response() {
         assert!(response.status().is_success(), "{path}: {}", response.status());
         search.check_absent(response.text().await.unwrap(), path);
     }
-    search.check_absent(served.end(), "the output of the server");
-    let found = search.find_hits_below(&sandbox.path("kept"));
-    assert_eq!(found, Vec::<String>::new());
+    search.check_absent(server.end(), "the output of the server");
+    let hits = search.find_hits_below(&sandbox.path("kept"));
+    assert_eq!(hits, Vec::<String>::new());
 }

@@ -69,8 +69,8 @@ fn without_its_key_a_credential_stays_closed() {
     sandbox.write("uses.yaml", PLAYBOOK);
     set_credential(&sandbox, "door");
     std::fs::write(sandbox.path(".noetl/master.key"), "7e".repeat(32)).unwrap();
-    let said = sandbox.run(&["run", "uses.yaml", "-j"]);
-    assert!(format!("{said:?}").contains("MASTER_KEY_WRONG"), "{said:?}");
+    let output = sandbox.run(&["run", "uses.yaml", "-j"]);
+    assert!(format!("{output:?}").contains("MASTER_KEY_WRONG"), "{output:?}");
     let mut command = sandbox.command(&["secret", "list"]);
     command.env("NOETL_MASTER_KEY", "short");
     let output = command.output().unwrap();

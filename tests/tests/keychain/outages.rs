@@ -63,12 +63,12 @@ fn a_vault_and_a_token_endpoint_are_queried_once_per_run() {
     let output = run_playbook(&sandbox, &http, "vault-canary");
     assert_eq!(output.code, Some(0), "{output:?}");
     let paths: Vec<String> = http.requests().into_iter().map(|one| one.path).collect();
-    let asked = |path: &str| paths.iter().filter(|one| *one == path).count();
-    assert_eq!(asked("/v1/secret/data/team/api"), 1, "{paths:?}");
-    assert_eq!(asked("/token"), 1, "{paths:?}");
+    let request_count = |path: &str| paths.iter().filter(|one| *one == path).count();
+    assert_eq!(request_count("/v1/secret/data/team/api"), 1, "{paths:?}");
+    assert_eq!(request_count("/token"), 1, "{paths:?}");
     for secret in ["vault-canary", "client-canary", "token-canary"] {
-        let told = format!("{}{}", output.stdout, output.stderr);
-        assert!(!told.contains(secret), "{secret} in {told}");
+        let text = format!("{}{}", output.stdout, output.stderr);
+        assert!(!text.contains(secret), "{secret} in {text}");
         let below = crate::scan::find_hits_below(&sandbox.path(".noetl"), secret);
         assert_eq!(below, Vec::<String>::new());
     }
@@ -79,9 +79,9 @@ fn a_secret_manager_that_refuses_fails_the_run_by_the_entrys_name() {
     let (sandbox, http) = (CliSandbox::new(), FakeHttpServer::start(peer_reply));
     let output = run_playbook(&sandbox, &http, "wrong-canary");
     assert_ne!(output.code, Some(0), "{output:?}");
-    let told = format!("{}{}", output.stdout, output.stderr);
-    assert!(told.contains("client") && told.contains("403"), "{told}");
-    assert!(!told.contains("wrong-canary"), "{told}");
+    let text = format!("{}{}", output.stdout, output.stderr);
+    assert!(text.contains("client") && text.contains("403"), "{text}");
+    assert!(!text.contains("wrong-canary"), "{text}");
     assert!(http.requests().iter().all(|one| !one.path.starts_with("/items")));
 }
 
@@ -125,11 +125,11 @@ workflow:
 "#;
 
 #[test]
-fn a_child_whose_endpoint_hangs_holds_up_no_other_child() {
+fn a_child_whose_endpoint_hangs_does_not_block_another_child() {
     let sandbox = CliSandbox::new();
-    let (token, asked) = std::sync::mpsc::channel();
-    let (other, came) = std::sync::mpsc::channel();
-    let (asked, came) = (Mutex::new(asked), Mutex::new(came));
+    let (token, token_requested) = std::sync::mpsc::channel();
+    let (other, plain_requested) = std::sync::mpsc::channel();
+    let (token_requested, plain_requested) = (Mutex::new(token_requested), Mutex::new(plain_requested));
     let waits = |signal: &Mutex<Receiver<()>>| {
         let signal = signal.lock().unwrap();
         signal.recv_timeout(Duration::from_secs(8)).is_ok()
@@ -139,9 +139,9 @@ fn a_child_whose_endpoint_hangs_holds_up_no_other_child() {
         "/token" => {
             let _ = token.send(());
             let body = json!({"access_token": "token-canary", "expires_in": 3600});
-            (if waits(&came) { 200 } else { 403 }, body)
+            (if waits(&plain_requested) { 200 } else { 403 }, body)
         }
-        "/asked" => (if waits(&asked) { 200 } else { 404 }, json!({})),
+        "/asked" => (if waits(&token_requested) { 200 } else { 404 }, json!({})),
         "/plain" => {
             let _ = other.send(());
             (200, json!({}))

@@ -36,21 +36,21 @@ fn no_message_shows_the_password_of_a_url() {
         let mut command = sandbox.command(args);
         let output = command.env("NOETL_STORE", &store).output().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
-        assert!(!said.contains(PASSWORD), "{args:?}: {said}");
-        assert!(!said.is_empty(), "{args:?}");
+        let text = format!("{}{}", text(&output.stdout), text(&output.stderr));
+        assert!(!text.contains(PASSWORD), "{args:?}: {text}");
+        assert!(!text.is_empty(), "{args:?}");
     }
-    let said = sandbox.command(&["runs"]).env("NOETL_STORE", &store).output();
-    let said = String::from_utf8_lossy(&said.unwrap().stderr).into_owned();
-    assert!(said.contains("STORE_NEEDS_SERVER"), "{said}");
+    let output = sandbox.command(&["runs"]).env("NOETL_STORE", &store).output();
+    let stderr = String::from_utf8_lossy(&output.unwrap().stderr).into_owned();
+    assert!(stderr.contains("STORE_NEEDS_SERVER"), "{stderr}");
 
     // A configuration file sets the same store, wherever the file is.
     sandbox.write("noetl.toml", &format!("store = {store:?}\n"));
-    let said = sandbox.run(&["runs"]);
-    let said = format!("{}{}", said.stdout, said.stderr);
-    assert!(said.contains("STORE_NEEDS_SERVER"), "{said}");
-    assert!(said.contains("--server"), "{said}");
-    assert!(!said.contains(PASSWORD), "{said}");
+    let output = sandbox.run(&["runs"]);
+    let text = format!("{}{}", output.stdout, output.stderr);
+    assert!(text.contains("STORE_NEEDS_SERVER"), "{text}");
+    assert!(text.contains("--server"), "{text}");
+    assert!(!text.contains(PASSWORD), "{text}");
 }
 
 const PLAYBOOK: &str = r#"
@@ -64,20 +64,20 @@ workflow:
 
 /// Files below a directory with the permissions of their group and of other users.
 fn readable_by_others(folder: &Path) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut paths = Vec::new();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     if mode(folder) & 0o077 != 0 {
-        found.push(format!("{} {:o}", folder.display(), mode(folder)));
+        paths.push(format!("{} {:o}", folder.display(), mode(folder)));
     }
     for entry in fs::read_dir(folder).unwrap().flatten() {
         let path = entry.path();
         if path.is_dir() {
-            found.extend(readable_by_others(&path));
+            paths.extend(readable_by_others(&path));
         } else if mode(&path) & 0o077 != 0 {
-            found.push(format!("{} {:o}", path.display(), mode(&path)));
+            paths.push(format!("{} {:o}", path.display(), mode(&path)));
         }
     }
-    found
+    paths
 }
 
 #[test]
@@ -109,8 +109,8 @@ fn only_the_owner_can_read_a_store_even_if_it_was_open_before() {
 fn remedy_in(output: &str) -> String {
     let line = output.lines().find(|line| line.contains("openssl"));
     let line = line.unwrap_or_else(|| panic!("{output}"));
-    let begin = line.find('(').expect("the help contains a command in parentheses");
-    line[begin..].to_owned()
+    let start = line.find('(').expect("the help contains a command in parentheses");
+    line[start..].to_owned()
 }
 
 #[test]
@@ -128,16 +128,16 @@ fn the_advice_of_serve_about_token_files_works() {
         ];
         sandbox.run(&[&serve[..], args].concat())
     };
-    let follow = |said: &str| {
+    let follow = |output: &str| {
         let mut command = Command::new("sh");
-        command.args(["-c", &remedy_in(said)]).current_dir(sandbox.path(""));
-        assert!(command.status().unwrap().success(), "{said}");
+        command.args(["-c", &remedy_in(output)]).current_dir(sandbox.path(""));
+        assert!(command.status().unwrap().success(), "{output}");
     };
     let token = || sandbox.read("token").trim().to_owned();
-    let demands_a_token = |served: &ServerProcess, token: &str| {
-        let without = sandbox.run(&["runs", "--server", &served.url]);
+    let demands_a_token = |server: &ServerProcess, token: &str| {
+        let without = sandbox.run(&["runs", "--server", &server.url]);
         assert_eq!(without.code, Some(6), "{without:?}");
-        let mut command = sandbox.command(&["runs", "--server", &served.url]);
+        let mut command = sandbox.command(&["runs", "--server", &server.url]);
         let with = command.env("NOETL_TOKEN", token).output().unwrap();
         assert!(with.status.success(), "{with:?}");
     };

@@ -60,8 +60,8 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
     for group in bytes.chunks(3) {
         let bits = group.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte));
         let bits = bits << (8 * (3 - group.len()));
-        for place in 0..=group.len() {
-            let at = bits >> (18 - 6 * place) & 63;
+        for digit in 0..=group.len() {
+            let at = bits >> (18 - 6 * digit) & 63;
             out.push(char::from(LETTERS[at as usize]));
         }
     }
@@ -71,25 +71,25 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
 /// The encodings of a secret that some bytes contain.
 pub(crate) fn find_hits(bytes: &[u8], secret: &str) -> Vec<&'static str> {
     let is_in = |needle: &[u8]| bytes.windows(needle.len()).any(|window| window == needle);
-    let found = secret_forms(secret).into_iter().filter(|(_, needle)| is_in(needle));
-    found.map(|(name, _)| name).collect()
+    let hits = secret_forms(secret).into_iter().filter(|(_, needle)| is_in(needle));
+    hits.map(|(name, _)| name).collect()
 }
 
 /// Every file of a directory tree that contains a secret.
 pub(crate) fn find_hits_below(folder: &Path, secret: &str) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut files = Vec::new();
     for entry in fs::read_dir(folder).unwrap().flatten() {
         let path = entry.path();
         if path.is_dir() {
-            found.extend(find_hits_below(&path, secret));
+            files.extend(find_hits_below(&path, secret));
         } else if let Ok(bytes) = fs::read(&path) {
             let hits = find_hits(&bytes, secret);
             if !hits.is_empty() {
-                found.push(format!("{}: {hits:?}", path.display()));
+                files.push(format!("{}: {hits:?}", path.display()));
             }
         }
     }
-    found
+    files
 }
 
 #[test]

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 use std::time::Duration;
-use wire::api::ClaimRequest;
-use wire::api::SecretsRequest;
 
 use async_trait::async_trait;
 use model::id::{LeaseEpoch, WorkerId};
@@ -14,7 +12,8 @@ use server::{
 };
 use store::{AuditOutcome, SqliteStore, Store};
 use tempfile::TempDir;
-use wire::api::SetCredentialRequest;
+use tests::stack::server_config;
+use wire::api::{ClaimRequest, SecretsRequest, SetCredentialRequest};
 use wire::{ClaimedCommand, Error};
 
 const PLAYBOOK: &str = r#"
@@ -56,9 +55,9 @@ impl SecretFetcher for CountingEndpoint {
             Some(status) => status.parse().unwrap_or(200),
             None => 200,
         };
-        let mut asked = self.0.lock().unwrap();
-        asked.push(request.form.unwrap_or_default());
-        let body = json!({"access_token": format!("tok-canary-{}", asked.len()), "expires_in": 3600});
+        let mut requests = self.0.lock().unwrap();
+        requests.push(request.form.unwrap_or_default());
+        let body = json!({"access_token": format!("tok-canary-{}", requests.len()), "expires_in": 3600});
         Ok(FetchResponse { status, body })
     }
 }
@@ -81,15 +80,8 @@ async fn start_fixture() -> KeychainFixture {
     let dir = tempfile::tempdir().unwrap();
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(dir.path()).unwrap());
     let endpoint = Arc::new(CountingEndpoint::default());
+    let bodies = results::DirBodyStore::open(&dir.path().join("bodies")).unwrap();
     let server = Server::start(server::Config {
-        store: store.clone(),
-        bodies: Arc::new(results::DirBodyStore::open(&dir.path().join("bodies")).unwrap()),
-        limits: engine::ExecutionLimits::default(),
-        playbooks: language::playbook::SharedPlaybooks::default(),
-        playbook_dir: None,
-        bus: None,
-        may_adopt: false,
-        retention: None,
         keychain: KeychainConfig {
             keys: MasterKeys::Given {
                 current: MasterKey::generate(),
@@ -98,7 +90,7 @@ async fn start_fixture() -> KeychainFixture {
             fetcher: Some(endpoint.clone()),
             ..KeychainConfig::default()
         },
-        cluster_secret: None,
+        ..server_config(store.clone(), Arc::new(bodies))
     })
     .unwrap();
     for name in ["door", "window", "cellar"] {
@@ -216,7 +208,7 @@ async fn a_stale_claim_or_another_worker_gets_no_secret() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_that_only_a_rendering_tells_is_rendered_on_the_server() {
+async fn a_name_that_comes_from_a_template_is_rendered_on_the_server() {
     let fixture = start_fixture().await;
     let one = PLAYBOOK.find("  - step: one").unwrap();
     let two = PLAYBOOK.find("  - step: two").unwrap();
@@ -239,18 +231,18 @@ async fn a_token_is_fetched_once_and_stored_encrypted_for_its_scope() {
     let fixture = start_fixture().await;
     fixture.submit(PLAYBOOK).await.unwrap();
     fixture.submit(PLAYBOOK).await.unwrap();
-    let asked = fixture.endpoint.0.lock().unwrap().clone();
+    let requests = fixture.endpoint.0.lock().unwrap().clone();
     let expected = json!({"grant_type": "client_credentials", "client_id": "me", "client_secret": "canary-door"});
-    assert_eq!(asked, [expected]);
-    let kept = fixture
+    assert_eq!(requests, [expected]);
+    let value = fixture
         .store
         .sealed_store()
         .keychain("playbook:uses", "token")
         .await
         .unwrap();
-    let kept = kept.expect("the value is stored");
-    assert!(kept.expires_at.is_some());
-    assert!(!String::from_utf8_lossy(&kept.sealed.data).contains("canary"));
+    let value = value.expect("the value is stored");
+    assert!(value.expires_at.is_some());
+    assert!(!String::from_utf8_lossy(&value.sealed.data).contains("canary"));
     let local = PLAYBOOK.replace("scope: global, ", "");
     fixture.submit(&local).await.unwrap();
     // Values that all runs of the playbook share come first.
@@ -271,20 +263,20 @@ async fn a_cached_token_is_only_used_for_an_equal_request() {
     let fixture = start_fixture().await;
     let text = PLAYBOOK.replace("http://peer/token", "http://peer/{{ workload.which }}");
     for which in ["window", "window", "cellar", "cellar"] {
-        let begun = fixture.submit_with(&text, json!({ "which": which })).await;
-        begun.unwrap();
+        let submitted = fixture.submit_with(&text, json!({ "which": which })).await;
+        submitted.unwrap();
     }
     assert_eq!(fixture.endpoint.0.lock().unwrap().len(), 2);
     let other = text.replace("client_id: me", "client_id: you");
     let payload = json!({"which": "cellar"});
     fixture.submit_with(&other, payload).await.unwrap();
-    let asked = fixture.endpoint.0.lock().unwrap().clone();
-    assert_eq!(asked.len(), 3);
-    assert_eq!(asked[2]["client_id"], "you");
+    let requests = fixture.endpoint.0.lock().unwrap().clone();
+    assert_eq!(requests.len(), 3);
+    assert_eq!(requests[2]["client_id"], "you");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_endpoint_that_hangs_holds_up_no_other() {
+async fn an_endpoint_that_hangs_does_not_block_another() {
     let fixture = Arc::new(start_fixture().await);
     let text = PLAYBOOK.replace("http://peer/token", "http://peer/{{ workload.which }}");
     let (hanging, hangs) = (fixture.clone(), text.clone());
@@ -293,9 +285,9 @@ async fn an_endpoint_that_hangs_holds_up_no_other() {
         hanging.submit_with(&hangs, payload).await
     });
     let payload = json!({"which": "window"});
-    let begun = fixture.submit_with(&text, payload);
-    let begun = tokio::time::timeout(Duration::from_secs(30), begun).await;
-    begun.expect("the request does not wait").unwrap();
+    let submitted = fixture.submit_with(&text, payload);
+    let submitted = tokio::time::timeout(Duration::from_secs(30), submitted).await;
+    submitted.expect("the request does not wait").unwrap();
     hanging.abort();
 }
 
@@ -318,7 +310,7 @@ async fn an_unavailable_endpoint_is_distinguished_from_a_refusal() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_error_quotes_nothing_that_a_template_came_to() {
+async fn an_error_does_not_quote_rendered_values() {
     let fixture = start_fixture().await;
     for entry in [
         "kind: env, map: {a: \"{{ keychain.door.pin }}\"}",
@@ -368,7 +360,7 @@ async fn a_run_that_cannot_open_what_it_names_is_refused_by_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_entry_that_nothing_names_does_not_keep_a_run_from_beginning() {
+async fn an_unused_entry_does_not_prevent_a_run_from_starting() {
     let fixture = start_fixture().await;
     let broken = PLAYBOOK.replace("http://peer/token", "http://peer/403");
     let unused = broken.replace("auth: token", "auth: door");

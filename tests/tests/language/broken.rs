@@ -71,12 +71,12 @@ fn every_broken_playbook_has_a_diagnostic() {
 }
 
 #[test]
-fn every_code_is_shown_by_a_broken_playbook() {
-    let shown: String = case_files().iter().map(|case| render_diagnostics(case)).collect();
+fn every_code_is_reported_by_a_broken_playbook() {
+    let rendered: String = case_files().iter().map(|case| render_diagnostics(case)).collect();
     let missing: BTreeSet<&str> = CODES
         .iter()
         .map(|entry| entry.code)
-        .filter(|code| !SHOWN_ELSEWHERE.contains(code) && !shown.contains(&format!("[{code}]")))
+        .filter(|code| !SHOWN_ELSEWHERE.contains(code) && !rendered.contains(&format!("[{code}]")))
         .collect();
     assert!(missing.is_empty(), "no playbook has {missing:?}");
 }

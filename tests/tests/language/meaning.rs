@@ -96,7 +96,7 @@ fn rules_of_an_outer_layer_are_replaced_as_a_whole() {
 }
 
 #[test]
-fn a_workbook_task_is_put_in_place_with_the_callers_input_over_its_own() {
+fn a_workbook_task_is_inserted_and_the_callers_input_overrides_its_own() {
     let text = format!(
         "{HEAD}workbook:
   tasks:
@@ -116,7 +116,7 @@ workflow:
 }
 
 #[test]
-fn the_first_line_of_code_is_known() {
+fn the_first_line_of_code_is_recorded() {
     let playbook = workflow(
         "  - step: s
     tool:
@@ -141,7 +141,7 @@ fn the_first_line_of_code_is_known() {
 }
 
 #[test]
-fn code_is_text_unless_it_holds_a_template() {
+fn code_is_text_unless_it_contains_a_template() {
     let playbook = workflow(
         "  - step: s
     tool:

@@ -7,12 +7,12 @@ use regex::Regex;
 /// Parses a text that must have no errors.
 pub(crate) fn parse_valid(text: &str) -> Playbook {
     let parsed = parse("test.yaml", text.as_bytes());
-    let said: String = parsed
+    let diagnostics: String = parsed
         .diagnostics
         .iter()
         .map(|diagnostic| diagnostic.render(DiagnosticStyle::default()))
         .collect();
-    parsed.playbook.unwrap_or_else(|| panic!("{said}{text}"))
+    parsed.playbook.unwrap_or_else(|| panic!("{diagnostics}{text}"))
 }
 
 pub(crate) const HEAD: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: test}\n";
@@ -20,7 +20,7 @@ pub(crate) const HEAD: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata
 /// The content of a playbook, without positions.
 fn parsed_form(text: &str) -> String {
     let playbook = parse_valid(text);
-    let said = format!(
+    let form = format!(
         "{:?}",
         (
             &playbook.steps,
@@ -31,7 +31,7 @@ fn parsed_form(text: &str) -> String {
     );
     let places = Regex::new(r"Span \{[^}]*\}|code_line: [^,]*, |command_lines: \[[^\]]*\], |range: \d+\.\.\d+");
     let places = places.expect("the pattern is valid");
-    places.replace_all(&said, "").into_owned()
+    places.replace_all(&form, "").into_owned()
 }
 
 fn assert_same(canonical: &str, others: &[&str]) {
@@ -271,8 +271,8 @@ fn an_older_version_of_the_language_is_read_with_a_note() {
     for version in ["noetl.io/v1", "noetl.io/v10"] {
         let text = format!("apiVersion: {version}\n{flow}");
         let parsed = parse("test.yaml", text.as_bytes());
-        let found: Vec<_> = parsed.diagnostics.iter().map(|one| one.code).collect();
-        assert_eq!(found, ["N101"]);
+        let codes: Vec<_> = parsed.diagnostics.iter().map(|one| one.code).collect();
+        assert_eq!(codes, ["N101"]);
         assert!(
             parsed
                 .diagnostics
@@ -404,8 +404,8 @@ fn braces_that_are_no_template_stay_in_a_program() {
         "{HEAD}workload: {{a: 1}}\nworkflow:\n  - {{step: s, tool: {{kind: shell, command: \"docker ps --format '{{{{.Names}}}}' {{{{ a }}}}\"}}}}\n"
     );
     let parsed = parse("test.yaml", text.as_bytes());
-    let found: Vec<_> = parsed.diagnostics.iter().map(|one| one.code).collect();
-    assert_eq!(found, ["W231"]);
+    let codes: Vec<_> = parsed.diagnostics.iter().map(|one| one.code).collect();
+    assert_eq!(codes, ["W231"]);
     assert!(parsed.playbook.is_some());
 }
 

@@ -75,7 +75,7 @@ async fn memory_levels_off_over_many_worker_names() {
     let before = resident_kib();
     work(2_000..7_000).await;
     let grown = resident_kib().saturating_sub(before);
-    // Five thousand names of two kilobytes would take ten megabytes in each map that keeps them.
+    // Five thousand names of two kilobytes would take ten megabytes in each map that contains them.
     assert!(grown < 8 * 1_024, "{grown} KiB more");
 }
 

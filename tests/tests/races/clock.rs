@@ -123,8 +123,8 @@ async fn a_server_that_starts_after_a_clock_jump_adopts_the_time_of_the_others()
 
     let apart = second.store.now().0.abs_diff(first.store.now().0);
     assert!(Duration::from_micros(apart) < APART_MAX, "{apart} µs apart");
-    let seen = second.store.processes().await.expect("the servers");
-    assert!(seen.iter().all(|peer| peer.is_alive), "{seen:?}");
+    let processes = second.store.processes().await.expect("the servers");
+    assert!(processes.iter().all(|peer| peer.is_alive), "{processes:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

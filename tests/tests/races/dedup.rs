@@ -51,8 +51,8 @@ async fn check_one_run(nodes: &[&ServerNode]) {
     nodes[0].register("echo", ECHO).await;
     for round in 0..12 {
         let began = Instant::now();
-        let answers = race_requests(nodes, &format!("key {round}"), 16).await;
-        let ids: BTreeSet<_> = answers.iter().map(execution_id).collect();
+        let responses = race_requests(nodes, &format!("key {round}"), 16).await;
+        let ids: BTreeSet<_> = responses.iter().map(execution_id).collect();
         assert_eq!(ids.len(), 1, "one key is one run");
         let id = *ids.first().expect("there is one run");
         let result = nodes[0].wait_for_result(id).await;

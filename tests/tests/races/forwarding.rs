@@ -60,7 +60,7 @@ async fn events_of_older_clients_are_passed_on_without_loading_the_run() {
         assert_eq!(patched.status, 200, "{patched:?}");
     }
 
-    let before = network.bytes_answered();
+    let before = network.response_bytes();
     let response = other.post("/api/events", &legacy_event(&first, "call.done")).await;
     assert_eq!(response.body["status"], "recorded", "{response:?}");
     let second = claim_command(&other).await;
@@ -77,13 +77,13 @@ async fn events_of_older_clients_are_passed_on_without_loading_the_run() {
     later["context"]["result"] = json!(2);
     let later = other.post("/api/events", &later).await;
     assert_eq!(later.body["status"], "known", "{later:?}");
-    let read = network.bytes_answered() - before;
+    let read = network.response_bytes() - before;
     assert!(read < READ_MAX, "{read} bytes were read to pass events on");
 
     // What loading the run there would have read.
-    let before = network.bytes_answered();
+    let before = network.response_bytes();
     let loaded = other.store.load(id, server::SNAPSHOT_VERSION).await;
     assert!(loaded.is_ok_and(|loaded| loaded.is_some()));
-    let read = network.bytes_answered() - before;
+    let read = network.response_bytes() - before;
     assert!(read > READ_MAX, "loading the run reads only {read} bytes");
 }

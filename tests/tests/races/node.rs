@@ -11,6 +11,7 @@ use server::api::{AccessMode, ApiConfig, BoundListener};
 use store::{PostgresOptions, PostgresStore, PostgresUrl, Store};
 use tempfile::TempDir;
 use tests::peers;
+use tests::stack::server_config;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Interval between two checks.
@@ -101,16 +102,9 @@ pub(crate) async fn start_node_behind(fixture: &SharedStoreFixture, port: Option
     let dir = tempfile::tempdir().expect("a temporary directory can be created");
     let bodies = results::DirBodyStore::open(dir.path()).expect("the body store can be opened");
     let server = Server::start(server::Config {
-        store: store.clone(),
-        bodies: Arc::new(bodies),
-        limits: engine::ExecutionLimits::default(),
-        playbooks: language::playbook::SharedPlaybooks::default(),
-        playbook_dir: None,
-        bus: None,
         may_adopt: true,
-        keychain: server::KeychainConfig::default(),
-        retention: None,
         cluster_secret: secret.clone(),
+        ..server_config(store.clone(), Arc::new(bodies))
     });
     let server = server.expect("the server starts");
     let stop = CancellationToken::new();

@@ -132,8 +132,8 @@ async fn each_commit_of_a_run_of_plain_steps_uses_the_fast_path() {
     let mut called = 0;
     // A connection reports its function calls when it closes, or after at most ten seconds without a query.
     for _ in 0..1_200 {
-        let found = admin.query_opt(calls, &[]).await.expect("the database responds");
-        called = found.map_or(0, |row| row.get::<_, i64>(0));
+        let row = admin.query_opt(calls, &[]).await.expect("the database responds");
+        called = row.map_or(0, |row| row.get::<_, i64>(0));
         if called >= 4 {
             break;
         }

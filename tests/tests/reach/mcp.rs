@@ -16,8 +16,8 @@ struct McpFixture {
 }
 
 impl McpFixture {
-    fn http(answers: McpResponseMode) -> Self {
-        let server = McpServer::private(answers);
+    fn http(mode: McpResponseMode) -> Self {
+        let server = McpServer::private(mode);
         Self {
             tool: find_tool("mcp"),
             server_fields: json!({"server": server.url()}),
@@ -34,8 +34,8 @@ impl McpFixture {
     }
 
     fn new_call(&self, mut fields: Value) -> Call {
-        let place = self.server_fields.as_object().unwrap().clone();
-        fields.as_object_mut().unwrap().extend(place);
+        let server_fields = self.server_fields.as_object().unwrap().clone();
+        fields.as_object_mut().unwrap().extend(server_fields);
         new_call("mcp", fields)
     }
 
@@ -116,43 +116,46 @@ async fn check_errors(fixture: &McpFixture) {
 }
 
 #[tokio::test]
-async fn a_server_over_http_answers_with_events() {
-    let site = McpFixture::http(McpResponseMode::Events);
-    check_calls(&site).await;
-    check_errors(&site).await;
+async fn a_server_over_http_responds_with_events() {
+    let fixture = McpFixture::http(McpResponseMode::Events);
+    check_calls(&fixture).await;
+    check_errors(&fixture).await;
 }
 
 #[tokio::test]
-async fn a_server_over_http_answers_with_documents() {
+async fn a_server_over_http_responds_with_documents() {
     check_calls(&McpFixture::http(McpResponseMode::Json)).await;
 }
 
 #[tokio::test]
-async fn a_server_over_pipes_answers() {
-    let site = McpFixture::stdio();
-    check_calls(&site).await;
-    check_errors(&site).await;
+async fn a_server_over_pipes_responds() {
+    let fixture = McpFixture::stdio();
+    check_calls(&fixture).await;
+    check_errors(&fixture).await;
 }
 
 #[tokio::test]
 async fn a_program_gets_the_variables_it_is_given_and_no_others() {
-    let site = McpFixture::stdio();
-    let asked = |name: &str| json!({"tool": "variable", "arguments": {"name": name}, "env": {"MINE": "yes"}});
-    assert_eq!(site.call_result(asked("MINE")).await, "yes");
-    assert_eq!(site.call_result(asked("CARGO_MANIFEST_DIR")).await, "unset");
+    let fixture = McpFixture::stdio();
+    let variable_fields = |name: &str| json!({"tool": "variable", "arguments": {"name": name}, "env": {"MINE": "yes"}});
+    assert_eq!(fixture.call_result(variable_fields("MINE")).await, "yes");
+    assert_eq!(
+        fixture.call_result(variable_fields("CARGO_MANIFEST_DIR")).await,
+        "unset"
+    );
 }
 
 #[tokio::test]
-async fn a_program_has_a_folder_of_its_own_where_it_is_shut_in() {
-    let site = McpFixture::stdio();
-    let mut asked = site.new_call(json!({"tool": "variable", "arguments": {"name": "TMPDIR"}}));
-    asked.spec.insert("sandbox".to_owned(), "basic".into());
-    let told = success_value(run_call(&site.tool, asked).await);
-    assert!(told.as_str().unwrap().contains("noetl-"), "{told}");
+async fn a_sandboxed_program_has_a_folder_of_its_own() {
+    let fixture = McpFixture::stdio();
+    let mut call = fixture.new_call(json!({"tool": "variable", "arguments": {"name": "TMPDIR"}}));
+    call.spec.insert("sandbox".to_owned(), "basic".into());
+    let result = success_value(run_call(&fixture.tool, call).await);
+    assert!(result.as_str().unwrap().contains("noetl-"), "{result}");
 }
 
 #[tokio::test]
-async fn a_program_is_shut_in_as_far_as_the_deployment_demands() {
+async fn a_program_is_sandboxed_at_the_level_of_the_deployment() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "canary").unwrap();
     let script = format!("cat '{}' >&2; exit 3", file.path().display());
@@ -167,19 +170,19 @@ async fn a_program_is_shut_in_as_far_as_the_deployment_demands() {
     let shut = build_registry(config, integrations::Config::default())
         .get("mcp")
         .unwrap();
-    let told = format!("{:?}", run_call(&shut, new_call("mcp", fields)).await);
+    let outcome = format!("{:?}", run_call(&shut, new_call("mcp", fields)).await);
     // A machine that cannot sandbox the program does not start it.
-    assert!(!told.contains("canary"), "{told}");
+    assert!(!outcome.contains("canary"), "{outcome}");
     assert!(
-        told.contains("denied") || told.contains("ISOLATION_UNAVAILABLE"),
-        "{told}"
+        outcome.contains("denied") || outcome.contains("ISOLATION_UNAVAILABLE"),
+        "{outcome}"
     );
 }
 
 #[tokio::test]
-async fn a_program_that_ends_says_why() {
-    let site = McpFixture::stdio();
-    let outcome = site.run_call(json!({"tool": "die"})).await;
+async fn a_program_that_exits_is_reported_with_its_exit_code_and_output() {
+    let fixture = McpFixture::stdio();
+    let outcome = fixture.run_call(json!({"tool": "die"})).await;
     let failed = failure_error(&outcome);
     assert_eq!(
         (failed.code.as_str(), &failed.details["exit_code"]),
@@ -187,13 +190,13 @@ async fn a_program_that_ends_says_why() {
     );
     assert!(failed.details["stderr"].as_str().unwrap().contains("out of order"));
     let missing = run_call(
-        &site.tool,
+        &fixture.tool,
         new_call("mcp", json!({"command": ["/no/such/program"], "tool": "x"})),
     )
     .await;
     assert_eq!(failure_error(&missing).code, "MCP_START");
     let mute = run_call(
-        &site.tool,
+        &fixture.tool,
         new_call("mcp", json!({"command": ["/bin/echo", "hello"], "tool": "x"})),
     )
     .await;
@@ -202,13 +205,16 @@ async fn a_program_that_ends_says_why() {
 
 #[tokio::test]
 async fn a_call_has_a_deadline_and_can_be_stopped() {
-    for site in [McpFixture::http(McpResponseMode::Events), McpFixture::stdio()] {
-        let mut slow = site.new_call(json!({"tool": "sleep", "arguments": {"seconds": 60}}));
+    for fixture in [McpFixture::http(McpResponseMode::Events), McpFixture::stdio()] {
+        let mut slow = fixture.new_call(json!({"tool": "sleep", "arguments": {"seconds": 60}}));
         slow.timeout.total = Some(Duration::from_secs(5));
-        assert_eq!(failure_error(&run_call(&site.tool, slow.clone()).await).code, "TIMEOUT");
+        assert_eq!(
+            failure_error(&run_call(&fixture.tool, slow.clone()).await).code,
+            "TIMEOUT"
+        );
         let stop = CancellationToken::new();
         stop.cancel();
-        let stopped = site.tool.call(slow, stop, &DiscardingLogSink).await;
+        let stopped = fixture.tool.call(slow, stop, &DiscardingLogSink).await;
         assert_eq!(failure_error(&stopped).kind, ErrorKind::Cancelled);
     }
 }
@@ -216,16 +222,19 @@ async fn a_call_has_a_deadline_and_can_be_stopped() {
 #[tokio::test]
 async fn a_wrong_address_is_named_and_a_forbidden_one_refused() {
     let server = McpServer::private(McpResponseMode::Json);
-    let ask = |url: &str| new_call("mcp", json!({"server": url, "tool": "add"}));
-    let elsewhere = server.url().replace("/mcp", "/other");
+    let add_at = |url: &str| new_call("mcp", json!({"server": url, "tool": "add"}));
+    let unknown_path = server.url().replace("/mcp", "/other");
     let tool = find_tool("mcp");
-    assert_eq!(failure_error(&run_call(&tool, ask(&elsewhere)).await).code, "HTTP_404");
     assert_eq!(
-        failure_error(&run_call(&tool, ask("not a url")).await).code,
+        failure_error(&run_call(&tool, add_at(&unknown_path)).await).code,
+        "HTTP_404"
+    );
+    assert_eq!(
+        failure_error(&run_call(&tool, add_at("not a url")).await).code,
         "TOOL_INPUT"
     );
     assert_eq!(
-        failure_error(&run_call(&tool, ask("http://169.254.169.254/mcp")).await).code,
+        failure_error(&run_call(&tool, add_at("http://169.254.169.254/mcp")).await).code,
         "HTTP_ADDRESS_BLOCKED"
     );
     let config = tools::Config {
@@ -236,6 +245,6 @@ async fn a_wrong_address_is_named_and_a_forbidden_one_refused() {
         ..tools::Config::default()
     };
     let closed = build_registry(config, integrations::Config::default());
-    let outcome = run_call(&closed.get("mcp").unwrap(), ask(&server.url())).await;
+    let outcome = run_call(&closed.get("mcp").unwrap(), add_at(&server.url())).await;
     assert_eq!(failure_error(&outcome).code, "HTTP_ADDRESS_BLOCKED");
 }

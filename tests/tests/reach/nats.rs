@@ -39,8 +39,8 @@ impl NatsToolFixture {
         let call = self.new_call(operation, fields);
         let afterwards = call.deferred.clone();
         let outcome = run_call(&self.tool, call).await;
-        if let Some(rest) = afterwards.take() {
-            rest.await;
+        if let Some(work) = afterwards.take() {
+            work.await;
         }
         outcome
     }
@@ -68,93 +68,107 @@ impl NatsToolFixture {
 
 #[tokio::test]
 async fn keys_are_put_read_listed_and_removed() {
-    let site = NatsToolFixture::new();
+    let fixture = NatsToolFixture::new();
     assert_eq!(
-        site.error_code("kv_put", json!({"bucket": "b", "key": "k", "value": 1}))
+        fixture
+            .error_code("kv_put", json!({"bucket": "b", "key": "k", "value": 1}))
             .await,
         "NATS_BUCKET_NOT_FOUND"
     );
-    let put = site
+    let put = fixture
         .call_result(
             "kv_put",
             json!({"bucket": "b", "key": "k", "value": {"a": [1]}, "create": true}),
         )
         .await;
     assert_eq!(put, json!({"bucket": "b", "key": "k", "revision": 1, "size_bytes": 9}));
-    let got = site.call_result("kv_get", json!({"bucket": "b", "key": "k"})).await;
+    let got = fixture.call_result("kv_get", json!({"bucket": "b", "key": "k"})).await;
     assert_eq!((&got["value"], &got["revision"]), (&json!({"a": [1]}), &json!(1)));
     assert!(got["created"].as_str().unwrap().ends_with('Z'));
-    site.call_result("kv_put", json!({"bucket": "b", "key": "x.y", "value": "text"}))
+    fixture
+        .call_result("kv_put", json!({"bucket": "b", "key": "x.y", "value": "text"}))
         .await;
-    site.call_result(
-        "kv_put",
-        json!({"bucket": "b", "key": "x.z", "value": "/+8=", "encoding": "base64"}),
-    )
-    .await;
-    let bytes = site.call_result("kv_get", json!({"bucket": "b", "key": "x.z"})).await;
+    fixture
+        .call_result(
+            "kv_put",
+            json!({"bucket": "b", "key": "x.z", "value": "/+8=", "encoding": "base64"}),
+        )
+        .await;
+    let bytes = fixture
+        .call_result("kv_get", json!({"bucket": "b", "key": "x.z"}))
+        .await;
     assert_eq!(
         (&bytes["value"], &bytes["encoding"]),
         (&json!("/+8="), &json!("base64"))
     );
-    let text = site
+    let text = fixture
         .call_result("kv_get", json!({"bucket": "b", "key": "k", "encoding": "text"}))
         .await;
     assert_eq!(text["value"], "{\"a\":[1]}");
     assert_eq!(
-        site.error_code("kv_get", json!({"bucket": "b", "key": "x.y", "encoding": "json"}))
+        fixture
+            .error_code("kv_get", json!({"bucket": "b", "key": "x.y", "encoding": "json"}))
             .await,
         "NATS_JSON"
     );
-    let keys = site.call_result("kv_keys", json!({"bucket": "b"})).await;
+    let keys = fixture.call_result("kv_keys", json!({"bucket": "b"})).await;
     assert_eq!(
         (&keys["keys"], &keys["count"]),
         (&json!(["k", "x.y", "x.z"]), &json!(3))
     );
-    let some = site
+    let some = fixture
         .call_result("kv_keys", json!({"bucket": "b", "filter": "x.*"}))
         .await;
     assert_eq!(some["keys"], json!(["x.y", "x.z"]));
-    site.call_result("kv_delete", json!({"bucket": "b", "key": "k"})).await;
-    site.call_result("kv_purge", json!({"bucket": "b", "key": "x.y"})).await;
+    fixture
+        .call_result("kv_delete", json!({"bucket": "b", "key": "k"}))
+        .await;
+    fixture
+        .call_result("kv_purge", json!({"bucket": "b", "key": "x.y"}))
+        .await;
     for key in ["k", "x.y", "never"] {
         assert_eq!(
-            site.error_code("kv_get", json!({"bucket": "b", "key": key})).await,
+            fixture.error_code("kv_get", json!({"bucket": "b", "key": key})).await,
             "NATS_KEY_NOT_FOUND"
         );
     }
     assert_eq!(
-        site.error_code("kv_get", json!({"bucket": "b", "key": ".bad."})).await,
+        fixture
+            .error_code("kv_get", json!({"bucket": "b", "key": ".bad."}))
+            .await,
         "TOOL_INPUT"
     );
 }
 
 #[tokio::test]
 async fn a_write_that_expects_another_revision_is_refused() {
-    let site = NatsToolFixture::new();
+    let fixture = NatsToolFixture::new();
     let put = |value: u64, expected: u64| json!({"bucket": "b", "key": "k", "value": value, "expected_last_revision": expected, "create": true});
-    assert_eq!(site.call_result("kv_put", put(1, 0)).await["revision"], 1);
-    assert_eq!(site.error_code("kv_put", put(2, 0)).await, "NATS_WRONG_REVISION");
-    assert_eq!(site.call_result("kv_put", put(2, 1)).await["revision"], 2);
-    let outcome = site.run_call("kv_put", put(3, 1)).await;
+    assert_eq!(fixture.call_result("kv_put", put(1, 0)).await["revision"], 1);
+    assert_eq!(fixture.error_code("kv_put", put(2, 0)).await, "NATS_WRONG_REVISION");
+    assert_eq!(fixture.call_result("kv_put", put(2, 1)).await["revision"], 2);
+    let outcome = fixture.run_call("kv_put", put(3, 1)).await;
     assert_eq!(
         (failure_error(&outcome).kind, failure_error(&outcome).retryable),
         (ErrorKind::ClientError, false)
     );
     assert_eq!(
-        site.error_code(
-            "kv_delete",
-            json!({"bucket": "b", "key": "k", "expected_last_revision": 1})
-        )
-        .await,
+        fixture
+            .error_code(
+                "kv_delete",
+                json!({"bucket": "b", "key": "k", "expected_last_revision": 1})
+            )
+            .await,
         "NATS_WRONG_REVISION"
     );
-    site.call_result(
-        "kv_delete",
-        json!({"bucket": "b", "key": "k", "expected_last_revision": 2}),
-    )
-    .await;
+    fixture
+        .call_result(
+            "kv_delete",
+            json!({"bucket": "b", "key": "k", "expected_last_revision": 2}),
+        )
+        .await;
     assert_eq!(
-        site.call_result("kv_put", put(4, 0)).await["revision"],
+        fixture.call_result("kv_put", put(4, 0)).await["revision"],
         4,
         "a deleted key may be created again"
     );
@@ -162,13 +176,13 @@ async fn a_write_that_expects_another_revision_is_refused() {
 
 #[tokio::test]
 async fn objects_are_put_read_listed_and_removed() {
-    let site = NatsToolFixture::new();
+    let fixture = NatsToolFixture::new();
     let put =
         json!({"bucket": "o", "object": "a/b.json", "value": {"rows": [1, 2]}, "create": true, "description": "d"});
-    let info = site.call_result("object_put", put).await;
+    let info = fixture.call_result("object_put", put).await;
     let hash = hex::encode(Sha256::digest("{\"rows\":[1,2]}"));
     assert_eq!((&info["size_bytes"], &info["sha256"]), (&json!(14), &json!(hash)));
-    let got = site
+    let got = fixture
         .call_result("object_get", json!({"bucket": "o", "object": "a/b.json"}))
         .await;
     assert_eq!(
@@ -177,11 +191,12 @@ async fn objects_are_put_read_listed_and_removed() {
     );
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), b"\xff\x00").unwrap();
-    site.call_result(
-        "object_put",
-        json!({"bucket": "o", "object": "raw", "file": file.path()}),
-    )
-    .await;
+    fixture
+        .call_result(
+            "object_put",
+            json!({"bucket": "o", "object": "raw", "file": file.path()}),
+        )
+        .await;
     let config = tools::Config {
         forbidden_files: vec![file.path().to_owned()],
         ..tools::Config::default()
@@ -190,47 +205,50 @@ async fn objects_are_put_read_listed_and_removed() {
         .get("nats")
         .unwrap();
     let own = json!({"bucket": "o", "object": "own", "file": file.path()});
-    let refused = run_call(&guarded, site.new_call("object_put", own)).await;
+    let refused = run_call(&guarded, fixture.new_call("object_put", own)).await;
     assert_eq!(failure_error(&refused).code, "DATABASE_FORBIDDEN");
-    let raw = site
+    let raw = fixture
         .call_result("object_get", json!({"bucket": "o", "object": "raw"}))
         .await;
     assert_eq!((&raw["data"], &raw["encoding"]), (&json!("/wA="), &json!("base64")));
-    let list = site.call_result("object_list", json!({"bucket": "o"})).await;
+    let list = fixture.call_result("object_list", json!({"bucket": "o"})).await;
     assert_eq!(list["count"], 2);
     assert_eq!(
-        site.call_result("object_info", json!({"bucket": "o", "object": "raw"}))
+        fixture
+            .call_result("object_info", json!({"bucket": "o", "object": "raw"}))
             .await["chunks"],
         1
     );
-    site.call_result("object_delete", json!({"bucket": "o", "object": "raw"}))
+    fixture
+        .call_result("object_delete", json!({"bucket": "o", "object": "raw"}))
         .await;
     for operation in ["object_get", "object_info", "object_delete"] {
-        let code = site
+        let code = fixture
             .error_code(operation, json!({"bucket": "o", "object": "raw"}))
             .await;
         assert_eq!(code, "NATS_OBJECT_NOT_FOUND", "{operation}");
     }
     assert_eq!(
-        site.error_code("object_list", json!({"bucket": "none"})).await,
+        fixture.error_code("object_list", json!({"bucket": "none"})).await,
         "NATS_BUCKET_NOT_FOUND"
     );
 }
 
 #[tokio::test]
 async fn a_large_object_streams_into_the_store_of_bodies() {
-    let site = NatsToolFixture::new();
+    let fixture = NatsToolFixture::new();
     let rows: Vec<Value> = (0..200_000).map(|id| json!({"id": id, "t": "é"})).collect();
     let text = Value::from(rows).to_string();
     let bytes = text.len();
-    site.call_result(
-        "object_put",
-        json!({"bucket": "o", "object": "rows", "value": text, "create": true}),
-    )
-    .await;
+    fixture
+        .call_result(
+            "object_put",
+            json!({"bucket": "o", "object": "rows", "value": text, "create": true}),
+        )
+        .await;
     let dir = TempDir::new().unwrap();
     let bodies = Arc::new(DirBodyStore::open(dir.path()).unwrap());
-    let mut call = site.new_call("object_get", json!({"bucket": "o", "object": "rows"}));
+    let mut call = fixture.new_call("object_get", json!({"bucket": "o", "object": "rows"}));
     call.result_writer = Some(ResultWriter {
         store: bodies.clone(),
         control: ResultControl::default(),
@@ -238,7 +256,7 @@ async fn a_large_object_streams_into_the_store_of_bodies() {
         bytes_max: u64::MAX,
         missing_paths: results::MissingPaths::default(),
     });
-    let reference = match run_call(&site.tool, call).await {
+    let reference = match run_call(&fixture.tool, call).await {
         Outcome::Ok(success) => *success.reference.expect("the value is too large for memory"),
         Outcome::Error(failure) => panic!("{:?}", failure.error),
     };
@@ -250,32 +268,35 @@ async fn a_large_object_streams_into_the_store_of_bodies() {
 
 #[tokio::test]
 async fn a_publication_is_stored_once_however_often_it_is_retried() {
-    let site = NatsToolFixture::new();
-    site.create_stream("orders", "orders.>").await;
+    let fixture = NatsToolFixture::new();
+    fixture.create_stream("orders", "orders.>").await;
     let publish = |fields: Value| {
-        let mut call = site.new_call("js_publish", fields);
+        let mut call = fixture.new_call("js_publish", fields);
         call.idempotency_key = "run/step/task".into();
         call
     };
     let fields = json!({"subject": "orders.new", "value": {"n": 1}, "headers": {"X-Kind": "new"}});
-    let first = success_value(run_call(&site.tool, publish(fields.clone())).await);
+    let first = success_value(run_call(&fixture.tool, publish(fields.clone())).await);
     assert_eq!(
         first,
         json!({"stream": "orders", "subject": "orders.new", "sequence": 1, "duplicate": false})
     );
-    let second_result = success_value(run_call(&site.tool, publish(fields)).await);
+    let second_result = success_value(run_call(&fixture.tool, publish(fields)).await);
     assert_eq!(
         (&second_result["sequence"], &second_result["duplicate"]),
         (&json!(1), &json!(true))
     );
     let own = json!({"subject": "orders.new", "value": "two", "msg_id": "mine", "expected_last_sequence": 1});
-    assert_eq!(success_value(run_call(&site.tool, publish(own)).await)["sequence"], 2);
+    assert_eq!(
+        success_value(run_call(&fixture.tool, publish(own)).await)["sequence"],
+        2
+    );
     let late = json!({"subject": "orders.new", "value": "x", "msg_id": "late", "expected_last_sequence": 1});
     assert_eq!(
-        failure_error(&run_call(&site.tool, publish(late)).await).code,
+        failure_error(&run_call(&fixture.tool, publish(late)).await).code,
         "NATS_WRONG_REVISION"
     );
-    let message = site
+    let message = fixture
         .call_result("js_get_msg", json!({"stream": "orders", "sequence": 1}))
         .await;
     assert_eq!(
@@ -287,17 +308,20 @@ async fn a_publication_is_stored_once_however_often_it_is_retried() {
         (&json!("new"), &json!("run/step/task"))
     );
     assert_eq!(
-        site.call_result("js_get_msg", json!({"stream": "orders", "subject": "orders.new"}))
+        fixture
+            .call_result("js_get_msg", json!({"stream": "orders", "subject": "orders.new"}))
             .await["data"],
         "two"
     );
     assert_eq!(
-        site.error_code("js_get_msg", json!({"stream": "orders", "sequence": 9}))
+        fixture
+            .error_code("js_get_msg", json!({"stream": "orders", "sequence": 9}))
             .await,
         "NATS_MESSAGE_NOT_FOUND"
     );
     assert_eq!(
-        site.error_code("js_publish", json!({"subject": "elsewhere", "value": 1}))
+        fixture
+            .error_code("js_publish", json!({"subject": "elsewhere", "value": 1}))
             .await,
         "NATS_STREAM_NOT_FOUND"
     );
@@ -305,8 +329,8 @@ async fn a_publication_is_stored_once_however_often_it_is_retried() {
 
 #[tokio::test]
 async fn messages_are_consumed_in_batches_and_acknowledged() {
-    let site = NatsToolFixture::new();
-    let client = site.create_stream("work", "work.>").await;
+    let fixture = NatsToolFixture::new();
+    let client = fixture.create_stream("work", "work.>").await;
     for n in 0..5 {
         client.publish(format!("work.{n}"), n.to_string().into()).await.unwrap();
     }
@@ -319,43 +343,43 @@ async fn messages_are_consumed_in_batches_and_acknowledged() {
             .collect()
     };
     let fields = json!({"stream": "work", "consumer": "c", "batch": 3, "wait": "5s"});
-    let first = site.call_result("js_consume", fields.clone()).await;
+    let first = fixture.call_result("js_consume", fields.clone()).await;
     assert_eq!(numbers(&first), [0, 1, 2]);
     assert_eq!(
         (&first["messages"][2]["pending"], &first["messages"][2]["delivered"]),
         (&json!(2), &json!(1))
     );
-    let rest = site
+    let second = fixture
         .call_result("js_consume", json!({"stream": "work", "consumer": "c", "batch": 2}))
         .await;
-    assert_eq!(numbers(&rest), [3, 4]);
-    let none = site
+    assert_eq!(numbers(&second), [3, 4]);
+    let none = fixture
         .call_result("js_consume", json!({"stream": "work", "consumer": "c", "wait": 0.2}))
         .await;
     assert_eq!(none["count"], 0);
     // Without a consumer name nothing is acknowledged, and all messages stay.
-    let all = site
+    let all = fixture
         .call_result("js_consume", json!({"stream": "work", "batch": 5}))
         .await;
     assert_eq!(numbers(&all), [0, 1, 2, 3, 4]);
-    let later = site
+    let later = fixture
         .call_result("js_consume", json!({"stream": "work", "batch": 2, "sequence": 4}))
         .await;
     assert_eq!(numbers(&later), [3, 4]);
-    let one = site
+    let one = fixture
         .call_result("js_consume", json!({"stream": "work", "batch": 1, "subject": "work.3"}))
         .await;
     assert_eq!(numbers(&one), [3]);
     assert_eq!(
-        site.error_code("js_consume", json!({"stream": "none"})).await,
+        fixture.error_code("js_consume", json!({"stream": "none"})).await,
         "NATS_STREAM_NOT_FOUND"
     );
 }
 
 #[tokio::test]
 async fn messages_are_acknowledged_only_when_they_are_recorded() {
-    let site = NatsToolFixture::new();
-    let client = site.create_stream("work", "work.>").await;
+    let fixture = NatsToolFixture::new();
+    let client = fixture.create_stream("work", "work.>").await;
     for n in 0..3 {
         let text = n.to_string().into();
         client.publish(format!("work.{n}"), text).await.unwrap();
@@ -367,16 +391,16 @@ async fn messages_are_acknowledged_only_when_they_are_recorded() {
         consumer.info().await.unwrap().num_ack_pending
     };
     let fields = json!({"stream": "work", "consumer": "c", "batch": 2});
-    let call = site.new_call("js_consume", fields);
+    let call = fixture.new_call("js_consume", fields);
     let afterwards = call.deferred.clone();
-    assert_eq!(success_value(run_call(&site.tool, call).await)["count"], 2);
+    assert_eq!(success_value(run_call(&fixture.tool, call).await)["count"], 2);
     assert_eq!(open().await, 2, "nothing is acknowledged before the result is recorded");
     afterwards.take().unwrap().await;
     assert_eq!(open().await, 0);
     let fields = json!({"stream": "work", "consumer": "c", "ack": false});
-    let call = site.new_call("js_consume", fields);
+    let call = fixture.new_call("js_consume", fields);
     let afterwards = call.deferred.clone();
-    assert_eq!(success_value(run_call(&site.tool, call).await)["count"], 1);
+    assert_eq!(success_value(run_call(&fixture.tool, call).await)["count"], 1);
     assert!(
         afterwards.take().is_none(),
         "with `ack: false` the caller acknowledges them"
@@ -385,8 +409,8 @@ async fn messages_are_acknowledged_only_when_they_are_recorded() {
 
 #[tokio::test]
 async fn a_request_gets_the_reply_of_a_subscriber() {
-    let site = NatsToolFixture::new();
-    let client = async_nats::connect(site.nats.url()).await.unwrap();
+    let fixture = NatsToolFixture::new();
+    let client = async_nats::connect(fixture.nats.url()).await.unwrap();
     let mut response = client.subscribe("sum").await.unwrap();
     client.flush().await.unwrap();
     tokio::spawn(async move {
@@ -397,26 +421,30 @@ async fn a_request_gets_the_reply_of_a_subscriber() {
         }
     });
     assert_eq!(
-        site.call_result("request", json!({"subject": "sum", "value": [1, 2, 3]}))
+        fixture
+            .call_result("request", json!({"subject": "sum", "value": [1, 2, 3]}))
             .await["data"],
         6
     );
-    let nobody = site.run_call("request", json!({"subject": "nobody", "value": 1})).await;
+    let nobody = fixture
+        .run_call("request", json!({"subject": "nobody", "value": 1}))
+        .await;
     assert_eq!(failure_error(&nobody).code, "NATS_NO_RESPONDERS");
     assert!(!failure_error(&nobody).leaves_effect_unknown());
 }
 
 #[tokio::test]
 async fn a_core_nats_publication_reaches_subscribers() {
-    let site = NatsToolFixture::new();
-    let client = async_nats::connect(site.nats.url()).await.unwrap();
+    let fixture = NatsToolFixture::new();
+    let client = async_nats::connect(fixture.nats.url()).await.unwrap();
     let mut news = client.subscribe("news").await.unwrap();
     client.flush().await.unwrap();
-    site.call_result(
-        "publish",
-        json!({"subject": "news", "value": "hello", "headers": {"A": "b"}}),
-    )
-    .await;
+    fixture
+        .call_result(
+            "publish",
+            json!({"subject": "news", "value": "hello", "headers": {"A": "b"}}),
+        )
+        .await;
     let message = news.next().await.unwrap();
     assert_eq!(&message.payload[..], b"hello");
     assert_eq!(message.headers.unwrap().get("A").unwrap().as_str(), "b");
@@ -451,27 +479,27 @@ async fn the_credentials_of_a_client_are_checked() {
 
 #[tokio::test]
 async fn an_unreachable_server_is_reported_and_reconnected() {
-    let site = NatsToolFixture::new();
+    let fixture = NatsToolFixture::new();
     let fields = json!({"bucket": "b", "key": "k", "value": 1, "create": true});
-    site.call_result("kv_put", fields.clone()).await;
-    site.nats.kill();
-    let mut call = site.new_call("kv_put", fields.clone());
+    fixture.call_result("kv_put", fields.clone()).await;
+    fixture.nats.kill();
+    let mut call = fixture.new_call("kv_put", fields.clone());
     call.timeout.total = Some(Duration::from_secs(5));
-    let outcome = run_call(&site.tool, call).await;
+    let outcome = run_call(&fixture.tool, call).await;
     let failed = failure_error(&outcome);
     assert!(failed.retryable, "{failed:?}");
     assert!(
         ["NATS_CONNECT", "TIMEOUT", "NATS_FAILED"].contains(&failed.code.as_str()),
         "{failed:?}"
     );
-    assert_eq!(site.error_code("kv_put", fields.clone()).await, "NATS_CONNECT");
-    site.nats.start();
-    site.call_result("kv_put", fields).await;
+    assert_eq!(fixture.error_code("kv_put", fields.clone()).await, "NATS_CONNECT");
+    fixture.nats.start();
+    fixture.call_result("kv_put", fields).await;
 }
 
 #[tokio::test]
 async fn a_wrong_call_is_named() {
-    let site = NatsToolFixture::new();
+    let fixture = NatsToolFixture::new();
     for (operation, fields) in [
         ("kv_fly", json!({})),
         ("kv_get", json!({"bucket": "b"})),
@@ -484,11 +512,14 @@ async fn a_wrong_call_is_named() {
         ("kv_get", json!({"bucket": "b", "key": "k", "revision": "first"})),
     ] {
         assert_eq!(
-            site.error_code(operation, fields.clone()).await,
+            fixture.error_code(operation, fields.clone()).await,
             "TOOL_INPUT",
             "{operation} {fields}"
         );
     }
     let nowhere = new_call("nats", json!({"operation": "kv_get"}));
-    assert_eq!(failure_error(&run_call(&site.tool, nowhere).await).code, "TOOL_INPUT");
+    assert_eq!(
+        failure_error(&run_call(&fixture.tool, nowhere).await).code,
+        "TOOL_INPUT"
+    );
 }

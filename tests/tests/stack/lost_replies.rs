@@ -15,7 +15,7 @@ use store::Store;
 use tempfile::TempDir;
 use tests::sim::SeededRandom;
 
-use tests::stack::PausingStore;
+use tests::stack::{PausingStore, server_config};
 
 const PLAYBOOK: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: p}\n\
     workflow: [{step: start, tool: {kind: wait, signal: go}}]\n";
@@ -32,19 +32,7 @@ async fn start_fixture() -> LostReplyFixture {
     let sqlite = store::SqliteStore::open(dir.path()).expect("the store opens");
     let store = Arc::new(PausingStore::new(sqlite));
     let bodies = results::DirBodyStore::open(&dir.path().join("bodies")).expect("the bodies open");
-    let config = server::Config {
-        store: store.clone(),
-        bodies: Arc::new(bodies),
-        limits: engine::ExecutionLimits::default(),
-        playbooks: language::playbook::SharedPlaybooks::default(),
-        playbook_dir: None,
-        bus: None,
-        may_adopt: false,
-        keychain: server::KeychainConfig::default(),
-        retention: None,
-        cluster_secret: None,
-    };
-    let server = Server::start(config).expect("the server starts");
+    let server = Server::start(server_config(store.clone(), Arc::new(bodies))).expect("the server starts");
     let submission = SubmitRequest {
         name: "p".to_owned(),
         text: PLAYBOOK.to_owned(),
@@ -63,10 +51,10 @@ impl LostReplyFixture {
     /// Sends the request; the store loses the reply to the next commit.
     async fn control_with_lost_reply(&self, control: ControlRequest) {
         self.store.loses_reply.store(true, Ordering::Relaxed);
-        let said = self.server.control(self.run, control).await;
-        said.expect("it is said, for the commit happened");
+        let reply = self.server.control(self.run, control).await;
+        reply.expect("the commit happened");
         let lost = !self.store.loses_reply.load(Ordering::Relaxed);
-        assert!(lost, "the answer to a commit was lost");
+        assert!(lost, "the reply to a commit was lost");
     }
 
     async fn count_events(&self, matches: impl Fn(&Event) -> bool) -> usize {
@@ -77,7 +65,7 @@ impl LostReplyFixture {
 }
 
 #[tokio::test]
-async fn a_signal_whose_answer_is_lost_counts_once() {
+async fn a_signal_whose_reply_is_lost_counts_once() {
     let fixture = start_fixture().await;
     let signal = ControlRequest::Signal {
         name: "other".into(),
@@ -89,7 +77,7 @@ async fn a_signal_whose_answer_is_lost_counts_once() {
 }
 
 #[tokio::test]
-async fn a_patch_whose_answer_is_lost_is_applied_once() {
+async fn a_patch_whose_reply_is_lost_is_applied_once() {
     let fixture = start_fixture().await;
     let patch = RawJson::from_serializable(&json!({"n": {"$add": 1}}));
     fixture.control_with_lost_reply(ControlRequest::Patch { patch }).await;
@@ -98,7 +86,7 @@ async fn a_patch_whose_answer_is_lost_is_applied_once() {
 }
 
 #[tokio::test]
-async fn a_pause_whose_answer_is_lost_is_no_second_pause() {
+async fn a_pause_whose_reply_is_lost_is_no_second_pause() {
     let fixture = start_fixture().await;
     fixture
         .control_with_lost_reply(ControlRequest::Pause { reason: None })

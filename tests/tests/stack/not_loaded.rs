@@ -1,4 +1,4 @@
-//! What reaches a server that does not drive the run: it is not loaded there.
+//! Requests to a server that does not own the run: the server does not load the run.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,7 +7,7 @@ use model::command::ReportEnd;
 use model::id::{CommandId, LeaseEpoch, Seq, WorkerId};
 use server::{Server, SubmitRequest};
 
-use tests::stack::PausingStore;
+use tests::stack::{PausingStore, server_config};
 
 const PLAYBOOK: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: p}\n\
     workflow: [{step: start, tool: {kind: noop}}]\n";
@@ -19,18 +19,7 @@ async fn a_report_at_another_server_loads_nothing_there() {
         let sqlite = store::SqliteStore::open(dir.path()).expect("the store opens");
         let store = Arc::new(PausingStore::new(sqlite));
         let bodies = results::DirBodyStore::open(&dir.path().join("bodies")).expect("the bodies open");
-        let server = Server::start(server::Config {
-            store: store.clone(),
-            bodies: Arc::new(bodies),
-            limits: engine::ExecutionLimits::default(),
-            playbooks: language::playbook::SharedPlaybooks::default(),
-            playbook_dir: None,
-            bus: None,
-            may_adopt: false,
-            keychain: server::KeychainConfig::default(),
-            retention: None,
-            cluster_secret: None,
-        });
+        let server = Server::start(server_config(store.clone(), Arc::new(bodies)));
         (store, server.expect("the server starts"))
     };
     let (_, driver) = open();

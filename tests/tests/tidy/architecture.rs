@@ -46,11 +46,11 @@ fn find_wrong_dependency_rows(files: &[SourceFile]) -> Vec<TidyFinding> {
     let Some(page) = file(files, PAGE) else {
         return Vec::new();
     };
-    let shown = section(&page.text, "Dependencies between crates");
+    let rows = section(&page.text, "Dependencies between crates");
     let expected = ALLOWED_DEPENDENCIES
         .iter()
         .map(|(name, allowed)| dependency_row(name, allowed));
-    let is_missing = |row: &String| !shown.contains(&row.as_str());
+    let is_missing = |row: &String| !rows.contains(&row.as_str());
     expected
         .filter(is_missing)
         .map(|row| page.finding(1, format!("the table of dependencies needs the row {row}")))
@@ -101,9 +101,9 @@ fn find_missing_types(files: &[SourceFile]) -> Vec<TidyFinding> {
     let table = section(&page.text, "Data flow").join("\n");
     let names: BTreeSet<(String, Option<String>)> = pattern
         .captures_iter(&table)
-        .map(|found| {
-            let variant = found.get(2).map(|variant| variant.as_str().to_owned());
-            (found[1].to_owned(), variant)
+        .map(|captures| {
+            let variant = captures.get(2).map(|variant| variant.as_str().to_owned());
+            (captures[1].to_owned(), variant)
         })
         .collect();
     if names.is_empty() {

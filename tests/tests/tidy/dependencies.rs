@@ -62,7 +62,7 @@ fn find_forbidden_dependencies(files: &[SourceFile]) -> Vec<TidyFinding> {
     let is_ours = |name: &String| ALLOWED_DEPENDENCIES.iter().any(|(ours, _)| ours == name);
     let mut findings = Vec::new();
     for (name, manifest) in manifests(files).filter(|(name, _)| *name != "cli") {
-        let Some((_, allowed)) = ALLOWED_DEPENDENCIES.iter().find(|(known, _)| *known == name) else {
+        let Some((_, allowed)) = ALLOWED_DEPENDENCIES.iter().find(|(crate_name, _)| *crate_name == name) else {
             findings.push(manifest.finding(1, format!("`{name}` is missing from `ALLOWED_DEPENDENCIES`")));
             continue;
         };

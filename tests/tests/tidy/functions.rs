@@ -82,7 +82,7 @@ fn function_name(line: &str) -> Option<&str> {
     let (before, after) = line.trim_start().split_once("fn ")?;
     let is_declaration = before
         .split_whitespace()
-        .all(|word| word.starts_with("pub") || matches!(word, "const" | "async" | "unsafe" | "extern" | "\"C\""));
+        .all(|part| part.starts_with("pub") || matches!(part, "const" | "async" | "unsafe" | "extern" | "\"C\""));
     let name = after.split(['(', '<']).next()?;
     (is_declaration && !name.is_empty()).then_some(name)
 }
@@ -116,25 +116,25 @@ fn parameters(signature: &str) -> Vec<String> {
     let plain = signature.split_once("fn ").map_or(signature, |(_, after)| after);
     let plain = plain.replace("->", "  ");
     let mut depth = 0_i32;
-    let mut found: Vec<String> = Vec::new();
+    let mut parameters: Vec<String> = Vec::new();
     let mut is_inside = false;
     for c in plain.chars() {
         match c {
             '(' if depth == 0 && !is_inside => {
                 is_inside = true;
-                found.push(String::new());
+                parameters.push(String::new());
                 continue;
             }
             ')' if depth == 0 && is_inside => break,
             '(' | '[' | '{' | '<' => depth += 1,
             ')' | ']' | '}' | '>' => depth -= 1,
             ',' if depth == 0 && is_inside => {
-                found.push(String::new());
+                parameters.push(String::new());
                 continue;
             }
             _ => {}
         }
-        if let Some(parameter) = found.last_mut().filter(|_| is_inside) {
+        if let Some(parameter) = parameters.last_mut().filter(|_| is_inside) {
             parameter.push(c);
         }
     }
@@ -143,8 +143,8 @@ fn parameters(signature: &str) -> Vec<String> {
         let last = head.split_whitespace().next_back().unwrap_or_default();
         !last.is_empty() && last.trim_start_matches('&') != "self"
     };
-    found.retain(is_counted);
-    found
+    parameters.retain(is_counted);
+    parameters
 }
 
 /// Whether the type of a parameter is a tuple of several values.

@@ -8,6 +8,7 @@ mod dependencies;
 mod documents;
 mod folds;
 mod functions;
+mod identifiers;
 mod names;
 mod prose;
 mod purity;

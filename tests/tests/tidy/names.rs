@@ -108,13 +108,13 @@ fn find_ambiguous_type_names(files: &[SourceFile]) -> Vec<TidyFinding> {
 }
 
 fn find_banned_words_in_names(files: &[SourceFile]) -> Vec<TidyFinding> {
-    let word = Regex::new("[A-Z][a-z0-9]*").expect("the pattern is valid");
+    let name_part = Regex::new("[A-Z][a-z0-9]*").expect("the pattern is valid");
     let function =
         Regex::new(r"^\s*(?:pub(?:\([a-z: ]+\))? )?(?:const )?(?:async )?fn (\w+)").expect("the pattern is valid");
     let mut findings = Vec::new();
     for file in files.iter().filter(|file| file.is_rust()) {
         for (number, name) in declared_types(file) {
-            for part in word.find_iter(&name) {
+            for part in name_part.find_iter(&name) {
                 let banned = BANNED_WORDS.iter().find(|(banned, _)| *banned == part.as_str());
                 if let Some((banned, instead)) = banned {
                     let message = format!("`{name}`: `{banned}` does not say what the value is; use {instead}");

@@ -2,7 +2,9 @@
 
 use regex::Regex;
 
-use crate::source_files::{SourceFile, TidyFinding, assert_catches, assert_clean, assert_passes};
+use crate::source_files::{
+    COMMENTS_AND_LITERALS, SourceFile, TidyFinding, assert_catches, assert_clean, assert_passes,
+};
 
 /// Pages and directories of pages that are checked.
 const PAGES: &[&str] = &[
@@ -122,18 +124,15 @@ fn find_banned_phrases_in_code(files: &[SourceFile]) -> Vec<TidyFinding> {
 
 /// Numbered lines of comments and string literals. Literals without a space are values, not prose, and are left out.
 fn comments_and_literals(text: &str) -> Vec<(usize, &str)> {
-    // Character literals are matched first, because they may contain a quote.
-    let pattern =
-        Regex::new(r###"(?s)//[^\n]*|'(?:\\.[^'\n]*|[^\\'])'|r##".*?"##|r#".*?"#|r"[^"]*"|"(?:\\.|[^"\\])*""###)
-            .expect("the pattern is valid");
+    let pattern = Regex::new(COMMENTS_AND_LITERALS).expect("the pattern is valid");
     let mut lines = Vec::new();
     let (mut number, mut end) = (1, 0);
     for matched in pattern.find_iter(text) {
         number += text[end..matched.start()].matches('\n').count();
         end = matched.start();
         if matched.as_str().contains(' ') {
-            let found_lines = matched.as_str().lines().enumerate();
-            lines.extend(found_lines.map(|(index, line)| (number + index, line)));
+            let matched_lines = matched.as_str().lines().enumerate();
+            lines.extend(matched_lines.map(|(index, line)| (number + index, line)));
         }
     }
     lines

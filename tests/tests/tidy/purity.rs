@@ -37,8 +37,8 @@ fn deciding_code_reaches_nothing(files: &[SourceFile]) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for file in files.iter().filter(is_judged) {
         for (number, line) in file.code_lines() {
-            if let Some(found) = outside.find(line) {
-                findings.push(file.finding(number, format!("`{}` in a pure crate", found.as_str())));
+            if let Some(matched) = outside.find(line) {
+                findings.push(file.finding(number, format!("`{}` in a pure crate", matched.as_str())));
             }
         }
     }
@@ -108,7 +108,7 @@ fn unsafe_code_is_in_its_rooms() {
 }
 
 #[test]
-fn unsafe_code_elsewhere_is_caught() {
+fn unsafe_code_in_another_crate_is_caught() {
     assert_catches(
         unsafe_code_stays_in_its_rooms,
         &[
@@ -187,7 +187,7 @@ fn an_impure_dependency_is_caught() {
 }
 
 #[test]
-fn sql_elsewhere_is_caught() {
+fn sql_in_another_crate_is_caught() {
     assert_catches(
         sql_stays_with_the_databases,
         &[

@@ -76,7 +76,7 @@ fn is_module_item(item: &str) -> bool {
         return true;
     }
     let item = match item.strip_prefix("pub(") {
-        Some(rest) => rest.split_once(')').map_or("", |(_, rest)| rest.trim_start()),
+        Some(tail) => tail.split_once(')').map_or("", |(_, tail)| tail.trim_start()),
         None => item.strip_prefix("pub ").unwrap_or(item),
     };
     item.starts_with("use ") || (item.starts_with("mod ") && item.ends_with(';'))

@@ -4,6 +4,13 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
+use regex::{Captures, Regex};
+
+/// Comments, string literals and character literals. Character literals come before strings, because they may contain a
+/// quote.
+pub(crate) const COMMENTS_AND_LITERALS: &str =
+    r###"(?s)//[^\n]*|'(?:\\.[^'\n]*|[^\\'])'|r##".*?"##|r#".*?"#|r"[^"]*"|"(?:\\.|[^"\\])*""###;
+
 /// A text file: its path relative to the root, with forward slashes, and its content.
 pub(crate) struct SourceFile {
     pub(crate) path: String,
@@ -73,6 +80,17 @@ impl SourceFile {
         self.numbered_lines()
             .take_while(|(_, line)| line.trim_end() != "mod tests {")
             .filter(|(_, line)| !line.trim_start().starts_with("//"))
+    }
+
+    /// The code with comments and literals replaced by empty ones, on the same lines.
+    pub(crate) fn code_without_literals(&self) -> String {
+        let pattern = Regex::new(COMMENTS_AND_LITERALS).expect("the pattern is valid");
+        let blank = |captures: &Captures<'_>| {
+            let quote = if captures[0].starts_with("//") { "" } else { "\"\"" };
+            let line_breaks = "\n".repeat(captures[0].matches('\n').count());
+            format!("{quote}{line_breaks}")
+        };
+        pattern.replace_all(&self.text, blank).into_owned()
     }
 
     /// Lines with their numbers, from 1.

@@ -21,7 +21,7 @@ fn find_vague_type_names(files: &[SourceFile]) -> Vec<TidyFinding> {
             };
             let name = &captures[1];
             let is_empty =
-                VAGUE_WORDS.iter().any(|word| name.ends_with(word)) || (name.ends_with("Data") && name != "Data");
+                VAGUE_WORDS.iter().any(|suffix| name.ends_with(suffix)) || (name.ends_with("Data") && name != "Data");
             if is_empty {
                 findings.push(file.finding(number, format!("`{name}` does not describe the type")));
             }
@@ -139,7 +139,7 @@ fn no_code_is_disabled() {
 }
 
 #[test]
-fn no_text_tells_history() {
+fn no_text_describes_history() {
     assert_clean(find_history);
 }
 

@@ -8,11 +8,11 @@ use crate::conformance::{AttemptQuery, OutcomeSource, TimedOutcome};
 use crate::sim::random::mix_bits;
 
 /// Chooses the outcomes of tasks in a simulation.
-pub(crate) struct SeededAnswers {
+pub(crate) struct SeededOutcomes {
     pub(crate) seed: u64,
 }
 
-impl OutcomeSource for SeededAnswers {
+impl OutcomeSource for SeededOutcomes {
     fn next_outcome(&mut self, query: &AttemptQuery<'_>) -> Option<TimedOutcome> {
         if query.kind != "noop" {
             return None;
@@ -38,7 +38,7 @@ impl OutcomeSource for SeededAnswers {
     }
 }
 
-impl SeededAnswers {
+impl SeededOutcomes {
     fn task_hash(&self, query: &AttemptQuery<'_>) -> u64 {
         let text = query.step.bytes().chain(query.task.bytes());
         text.fold(self.seed, |hash, byte| mix_bits(hash ^ u64::from(byte)))
