@@ -104,7 +104,10 @@ async fn a_schema_newer_than_the_binary_is_refused_by_its_number() {
     let newer = "INSERT INTO noetl.migration (version) VALUES (99)";
     fixture.raw_client().await.batch_execute(newer).await.unwrap();
     let refused = open_error(&fixture.0.url()).await;
-    assert!(matches!(refused, Error::SchemaTooNew { found: 99, .. }), "{refused:?}");
+    assert!(
+        matches!(refused, Error::SchemaTooNew { version: 99, .. }),
+        "{refused:?}"
+    );
     assert!(refused.to_string().contains("schema version 99"), "{refused}");
 }
 

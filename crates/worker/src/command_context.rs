@@ -8,7 +8,7 @@ use language::playbook::Step;
 use language::template::{IterationView, LazyValue, LoadedValues, Scope};
 use model::command::Command;
 use model::event::{EventBody, EventLocation, EventSource, ReportedEvent};
-use model::id::{ExecutionId, Name, Seq};
+use model::id::{ExecutionId, Name};
 use model::outcome::TaskError;
 use model::playbook::LoopMode;
 use model::raw::RawJson;

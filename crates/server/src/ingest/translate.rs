@@ -441,7 +441,7 @@ impl<'s> Translation<'s> {
         ReportedEvent {
             source: EventSource::Worker,
             worker_id: Some(self.worker.clone()),
-            ..Event::new(None, self.state.execution, self.now, at, body)
+            ..ReportedEvent::new(None, self.state.execution, self.now, at, body)
         }
     }
 }
