@@ -250,11 +250,11 @@ impl Call {
     /// Error for a key with a value of the wrong type.
     pub fn wrong_type_error(&self, key: &str, wanted: &str, value: &Value) -> TaskError {
         let kind = &self.kind;
-        let found = type_name(value);
+        let actual = type_name(value);
         TaskError::new(
             ErrorKind::Schema,
             "TOOL_INPUT",
-            format!("`{key}` of a `{kind}` task must be {wanted}, not {found}"),
+            format!("`{key}` of a `{kind}` task must be {wanted}, not {actual}"),
         )
         .with_detail("key", key)
     }

@@ -60,6 +60,21 @@ struct AllowedName {
 
 const ALLOWED_NAMES: &[AllowedName] = &[
     AllowedName {
+        name: "answer",
+        paths: &[
+            "crates/integrations/src/duckdb/",
+            "crates/tools/src/postgres/",
+            "crates/tools/src/python/",
+            "crates/tools/src/sqlite/",
+        ],
+        reason: "what a statement returns, `StatementAnswer`, or an interpreter, `RunnerAnswer`",
+    },
+    AllowedName {
+        name: "answers",
+        paths: &["crates/tools/src/postgres/"],
+        reason: "what several statements return",
+    },
+    AllowedName {
         name: "held",
         paths: &["crates/engine/src/", "crates/model/src/event/", "crates/model/tests/"],
         reason: "a token is held at the end of a failed step: a term of the glossary, and a field of events and states",
@@ -71,8 +86,16 @@ const ALLOWED_NAMES: &[AllowedName] = &[
     },
     AllowedName {
         name: "word",
-        paths: &["crates/tools/src/sql/", "examples/tools/words/"],
-        reason: "a word of SQL, or of the text whose words the example counts",
+        paths: &[
+            "crates/language/src/playbook/read/",
+            "crates/language/src/yaml/scalar.rs",
+            "crates/model/src/event/kind.rs",
+            "crates/tools/src/python/context.rs",
+            "crates/tools/src/sql/",
+            "crates/worker/src/secrets/masker.rs",
+            "examples/tools/words/",
+        ],
+        reason: "a word of a text, such as SQL, YAML, Python or the name of an event",
     },
 ];
 
