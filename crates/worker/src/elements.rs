@@ -61,13 +61,14 @@ pub(crate) struct ElementCache {
 impl ElementCache {
     /// Returns the elements that a `loop.started` or `loop.frame.claimed` event defines.
     pub(crate) async fn get(&self, context: &CommandContext, started: Seq) -> Result<Arc<LoopElements>, WorkError> {
-        let cell = self.cell((context.execution(), started));
+        let cell = self.cell(context.execution(), started);
         let list = cell.get_or_try_init(|| load_elements(context, started)).await?;
         Ok(list.clone())
     }
 
     /// Returns the cache entry of a list; evicts the least recently used entry if the cache is full.
-    fn cell(&self, key: (ExecutionId, Seq)) -> ElementsCell {
+    fn cell(&self, execution: ExecutionId, started: Seq) -> ElementsCell {
+        let key = (execution, started);
         let mut entries = self.entries.lock().expect("the lock is not poisoned");
         let position = entries.iter().position(|(entry_key, _)| *entry_key == key);
         let entry = position.and_then(|index| entries.remove(index));
