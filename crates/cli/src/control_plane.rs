@@ -71,7 +71,7 @@ fn check_is_directory(store: &Path) -> Result<(), CliError> {
         store.display()
     );
     Err(CliError::new(Exit::Usage, "STORE_NEEDS_SERVER", message)
-        .help("start `noetl serve --store postgres://…`, then add --server URL to this command; or use --store DIR"))
+        .help("start `noetl serve` with this store, then add --server URL to this command; or use --store DIR"))
 }
 
 fn new_reader(app: &App, dir: &Path, store: store::SqliteStore) -> Result<RunReader, CliError> {

@@ -47,13 +47,6 @@ pub(super) struct RemoteRun<'a> {
 
 /// Starts or continues a run.
 pub(super) async fn start_run(client: &Client, start_request: StartRequest) -> Result<RemoteRun<'_>, CliError> {
-    let mut driven = RemoteRun {
-        client,
-        id: ExecutionId(0),
-        ended_since: Time::default(),
-        is_owned: true,
-        watcher: None,
-    };
     match start_request {
         StartRequest::Text { name, text, payload } => {
             let request = ExecuteRequest {
@@ -61,7 +54,8 @@ pub(super) async fn start_run(client: &Client, start_request: StartRequest) -> R
                 ..execute_request(client, payload)
             };
             let started = send_execute(client, &request).await;
-            driven.id = started.map_err(|error| playbook_error::playbook_error(&error, &name, &text))?;
+            let id = started.map_err(|error| playbook_error::playbook_error(&error, &name, &text))?;
+            Ok(RemoteRun::new(client, id))
         }
         StartRequest::Catalog { path, version, payload } => {
             let request = ExecuteRequest {
@@ -69,24 +63,21 @@ pub(super) async fn start_run(client: &Client, start_request: StartRequest) -> R
                 version,
                 ..execute_request(client, payload)
             };
-            driven.id = send_execute(client, &request).await?;
+            Ok(RemoteRun::new(client, send_execute(client, &request).await?))
         }
-        StartRequest::Resume(row) if row.status == RunStatus::Running => {
-            driven.id = row.id;
-            driven.ended_since = clock::now();
-            driven.is_owned = false;
-        }
-        StartRequest::Resume(row) => continue_run(&mut driven, row, ControlRequest::Resume).await?,
-        StartRequest::Retry(row, version) => {
-            continue_run(&mut driven, row, ControlRequest::Retry { version }).await?;
-        }
+        StartRequest::Resume(row) if row.status == RunStatus::Running => Ok(RemoteRun {
+            ended_since: clock::now(),
+            is_owned: false,
+            ..RemoteRun::new(client, row.id)
+        }),
+        StartRequest::Resume(row) => continue_run(client, row, ControlRequest::Resume).await,
+        StartRequest::Retry(row, version) => continue_run(client, row, ControlRequest::Retry { version }).await,
         StartRequest::Rerun(row, request) => {
             let path = paths::run_path(row.id, "/rerun");
             let started: ExecuteResponse = client.post(&path, &request).await?;
-            driven.id = started.execution_id;
+            Ok(RemoteRun::new(client, started.execution_id))
         }
     }
-    Ok(driven)
 }
 
 /// Builds the request for a run. With several servers it has a deduplication key, so that failover starts only one run.
@@ -105,17 +96,18 @@ async fn send_execute(client: &Client, request: &ExecuteRequest) -> Result<Execu
 }
 
 /// Resumes or retries a run. When this returns, the server has accepted the request; the event may follow later.
-async fn continue_run(run: &mut RemoteRun<'_>, row: ExecutionRow, request: ControlRequest) -> Result<(), CliError> {
-    let client = run.client;
-    run.id = row.id;
-    run.ended_since = row.finished_at.unwrap_or_else(clock::now);
+async fn continue_run(client: &Client, row: ExecutionRow, request: ControlRequest) -> Result<RemoteRun<'_>, CliError> {
+    let run = RemoteRun {
+        ended_since: row.finished_at.unwrap_or_else(clock::now),
+        ..RemoteRun::new(client, row.id)
+    };
     let is_resume = matches!(request, ControlRequest::Resume);
     let Err(mut problem) = send_control(client, row.id, request).await else {
-        return Ok(());
+        return Ok(run);
     };
     // Another client resumed the paused run first; this process follows it.
     if is_resume && matches!(&*problem.code, "NOT_PAUSED" | "EXECUTION_ENDED") {
-        return Ok(());
+        return Ok(run);
     }
     let status = row.status.name().to_ascii_lowercase();
     problem.message = format!("run {}: {}", row.id, problem.message);
@@ -152,7 +144,18 @@ pub(super) async fn send_control(
     Ok(client.post(&paths::run_path(id, &path), &body).await?)
 }
 
-impl RemoteRun<'_> {
+impl<'a> RemoteRun<'a> {
+    /// A run that this command starts or continues.
+    fn new(client: &'a Client, id: ExecutionId) -> Self {
+        Self {
+            client,
+            id,
+            ended_since: Time::default(),
+            is_owned: true,
+            watcher: None,
+        }
+    }
+
     /// Sends a GET request; retries for up to `RECONNECT_TIMEOUT`, because a server may be restarting.
     async fn get_with_retry<T: DeserializeOwned>(&self, path: &str) -> Result<T, CliError> {
         let until = tokio::time::Instant::now() + RECONNECT_TIMEOUT;
