@@ -83,7 +83,7 @@ async fn generated_requests_without_a_token_get_nowhere() {
     assert!(statuses.len() > 200, "{} requests", statuses.len());
     for (path, status) in statuses {
         let is_open = path == "/healthz" || path == "/readyz";
-        assert!(is_open || !(200..300).contains(&status), "{path} answered {status}");
+        assert!(is_open || !(200..300).contains(&status), "{path} returned {status}");
     }
 }
 
