@@ -1,4 +1,4 @@
-//! The checkers: each invariant that can be observed in a simulation, by its number in the list of invariants.
+//! The checkers: each invariant that can be observed in a simulation, by its number in `docs/contributing/invariants.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -8,6 +8,7 @@ use toml::{Table, Value};
 use crate::source_files::{SourceFile, TidyFinding, assert_clean};
 
 const REASONS_PAGE: &str = "docs/dependencies.md";
+const INVARIANTS_PAGE: &str = "docs/contributing/invariants.md";
 
 /// Every external dependency has a row with its reason, and every row is a dependency of the workspace.
 fn find_dependencies_without_reasons(files: &[SourceFile]) -> Vec<TidyFinding> {
@@ -48,6 +49,29 @@ fn first_column(page: &str) -> BTreeSet<String> {
         .filter_map(|line| line.strip_prefix("| `")?.split_once('`'))
         .map(|(name, _)| name.to_owned())
         .collect()
+}
+
+/// Every number that a checker reports is explained on the page of the invariants.
+fn find_unexplained_invariants(files: &[SourceFile]) -> Vec<TidyFinding> {
+    let page = files.iter().find(|file| file.path == INVARIANTS_PAGE);
+    let explained: BTreeSet<&str> = page
+        .iter()
+        .flat_map(|page| page.text.lines())
+        .filter_map(|line| Some(line.strip_prefix("| ")?.split_once(" |")?.0))
+        .collect();
+    let check = Regex::new(r"check_invariant\(\s*(\d+)").expect("the pattern is valid");
+    let checkers = files.iter().filter(|file| file.path.starts_with("tests/src/"));
+    let mut findings = Vec::new();
+    for file in checkers {
+        for captures in check.captures_iter(&file.text) {
+            if !explained.contains(&captures[1]) {
+                let (start, number) = (captures.get_match().start(), &captures[1]);
+                let line = file.text[..=start].lines().count();
+                findings.push(file.finding(line, format!("{INVARIANTS_PAGE} has no row for invariant {number}")));
+            }
+        }
+    }
+    findings
 }
 
 /// The target of every relative link exists.
@@ -94,6 +118,29 @@ fn every_dependency_has_a_reason() {
 #[test]
 fn every_link_targets_a_file() {
     assert_clean(find_broken_links);
+}
+
+#[test]
+fn every_invariant_is_explained() {
+    assert_clean(find_unexplained_invariants);
+}
+
+#[test]
+fn an_unexplained_invariant_is_caught() {
+    let files = [
+        SourceFile::new_seeded(
+            INVARIANTS_PAGE,
+            "| Number | Invariant |\n|---|---|\n| 2 | `seq` has no gaps. |\n",
+        ),
+        SourceFile::new_seeded(
+            "tests/src/a.rs",
+            "    check_invariant(2, a, b)?;\n    check_invariant(\n        7,\n",
+        ),
+    ];
+    let findings = find_unexplained_invariants(&files);
+    let findings: Vec<String> = findings.iter().map(ToString::to_string).collect();
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    assert!(findings[0].starts_with("tests/src/a.rs:2"), "{findings:?}");
 }
 
 #[test]

@@ -44,7 +44,7 @@ impl PlaybookReader {
         &mut self,
         node: &Node,
         max_rows: Option<Tree>,
-        around: &LoopOwner<'_>,
+        owner: &LoopOwner<'_>,
     ) -> Option<CursorClaim> {
         let Some(entries) = node.as_map() else {
             self.report_wrong_type(node, "loop.cursor", "a map with `kind`, `auth` and `claim`");
@@ -61,7 +61,7 @@ impl PlaybookReader {
         }
         let inheritance = TaskInheritance {
             inherited: None,
-            workbook: around.workbook,
+            workbook: owner.workbook,
         };
         let mut task = self.read_task(CLAIM_LABEL.into(), &cursor_to_task(node, entries), &inheritance)?;
         let has_setting = |key: &str| node.get("spec").is_some_and(|spec| spec.get(key).is_some());
@@ -74,7 +74,7 @@ impl PlaybookReader {
         let max_rows = max_rows.unwrap_or(Tree::Literal(ROWS_MAX.into()));
         Some(CursorClaim {
             step: Step {
-                name: around.name.clone(),
+                name: owner.name.clone(),
                 desc: None,
                 admission: Admission::default(),
                 is_joining: true,

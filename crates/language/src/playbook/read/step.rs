@@ -34,13 +34,13 @@ impl PlaybookReader {
         let fields = self.check_map(node, &STEP, &title);
         let name = self.read_step_name(&fields, node);
         let step_spec = self.read_step_spec(fields.get("spec"));
-        let called = name.clone().unwrap_or_else(|| "step".into());
-        let around = LoopOwner {
-            name: called.clone(),
+        let label = name.clone().unwrap_or_else(|| "step".into());
+        let owner = LoopOwner {
+            name: label.clone(),
             workbook,
         };
         let loop_ = fields.get("loop");
-        let loop_ = loop_.map(|node| self.read_loop(node, &title, &around));
+        let loop_ = loop_.map(|node| self.read_loop(node, &title, &owner));
         let inherited = task_layers(&fields, defaults);
         self.site = TemplateSite::Call;
         let input = fields.get("input").map(|input| self.read_step_input(input));
@@ -49,7 +49,7 @@ impl PlaybookReader {
             workbook,
         };
         let mut tasks = match fields.get("tool") {
-            Some(tool) => self.apply_step_output(tool, &fields, &called, &inheritance),
+            Some(tool) => self.apply_step_output(tool, &fields, &label, &inheritance),
             None => Vec::new(),
         };
         self.site = TemplateSite::Boundary;
