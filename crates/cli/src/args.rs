@@ -298,6 +298,18 @@ pub(crate) struct RunsArgs {
     /// Only runs of this playbook path
     #[arg(long)]
     pub(crate) path: Option<String>,
+    /// Only runs with this text at the start of their ID, or in their path, name, current step or error
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) search: Option<String>,
+    /// Only failed runs with this error code
+    #[arg(long, value_name = "CODE")]
+    pub(crate) error_code: Option<String>,
+    /// Only runs that took, or have been active for, at least this long, for example 30s
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub(crate) min_duration: Option<Duration>,
+    /// Only runs that took, or have been active for, at most this long
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub(crate) max_duration: Option<Duration>,
     /// Maximum number of runs to list
     #[arg(long, default_value_t = 20, value_name = "N")]
     pub(crate) limit: usize,

@@ -12,6 +12,7 @@ mod body_gc;
 mod control;
 mod driver;
 mod error;
+mod execution_graph;
 mod inbox;
 mod ingest;
 mod keychain;

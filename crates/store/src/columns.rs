@@ -11,6 +11,7 @@ use sha2::Digest as _;
 use crate::access::{AccessTokenId, AccessTokenRow, AuditRow, OutboxRow, WorkerClaim};
 use crate::commit::{Message, MessageKey};
 use crate::error::BoxError;
+use crate::execution_filter::FacetRow;
 use crate::iterations::IterationBlock;
 use crate::rows::{
     CatalogEntry, CommandClaim, ExecutionRow, LoopProgress, LoopTask, LostClaim, OpenCommand, OwnerId, ResultRow,
@@ -134,6 +135,18 @@ impl FromColumns for ExecutionRow {
             finished_at: row.optional_time(12)?,
             current: row.optional_name(13)?,
             error: row.optional_text(14)?.map(str::to_owned),
+        })
+    }
+}
+
+impl FromColumns for FacetRow {
+    fn from_columns<C: Columns>(row: &C) -> Result<Self, C::Error> {
+        let status = row.text(0)?.parse();
+        Ok(Self {
+            status: status.map_err(|error: model::status::UnknownStatusError| C::invalid(0, error))?,
+            path: row.name(1)?,
+            started_at: row.time(2)?,
+            error: row.optional_text(3)?.map(str::to_owned),
         })
     }
 }

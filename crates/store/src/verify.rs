@@ -6,8 +6,9 @@ use model::id::{ExecutionId, Seq};
 use crate::Store;
 use crate::commit::ExecutionCreation;
 use crate::error::{Error, error_chain};
+use crate::execution_filter::ExecutionFilter;
 use crate::projections::ProjectionDelta;
-use crate::rows::{ExecutionFilter, ExecutionRow};
+use crate::rows::ExecutionRow;
 
 /// Number of rows and events read at a time.
 const PAGE: usize = 1_000;

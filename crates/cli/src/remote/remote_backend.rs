@@ -211,7 +211,7 @@ impl RunBackend for RemoteBackend {
         let page: LogsResponse = self.get_json(&path).await?;
         Ok(FetchedLines {
             has_more: !page.lines.is_empty(),
-            lines: page.lines,
+            lines: page.lines.into_iter().map(|entry| entry.line).collect(),
             next_after: page.next_after,
         })
     }

@@ -6,6 +6,8 @@ mod catalog;
 mod commands;
 mod credentials;
 mod executions;
+mod facets;
+mod graph;
 mod logs;
 mod problem;
 mod tokens;
@@ -30,8 +32,13 @@ pub use executions::{
     ExecutionSummary, FinalizeRequest, LoopEntry, OutlinePage, PatchCtxRequest, ReasonRequest, ReplayResponse,
     RerunRequest, RetryRequest,
 };
-pub use logs::{AppendLogsRequest, AppendLogsResponse, LogsResponse};
+pub use facets::{ExecutionFacets, ExecutionHistogram, FacetCount, HistogramBucket};
+pub use graph::{
+    ExecutionGraph, GraphArc, GraphEvaluation, GraphLoop, GraphStatus, GraphStep, GraphStepKind, GraphTask,
+};
+pub use logs::{AppendLogsRequest, AppendLogsResponse, LogEntry, LogsResponse};
 pub use problem::Problem;
 pub use tokens::{
     AccessTokenEntry, AccessTokenList, AuditPage, CreateAccessTokenRequest, CreateAccessTokenResponse, Role,
+    SessionInfo, SignInMode, SignInRequest,
 };
