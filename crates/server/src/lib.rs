@@ -13,6 +13,7 @@ mod control;
 mod driver;
 mod error;
 mod execution_graph;
+mod failure_groups;
 mod inbox;
 mod ingest;
 mod keychain;

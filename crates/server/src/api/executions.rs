@@ -11,7 +11,7 @@ use store::ExecutionRow;
 use utoipa::IntoParams;
 use wire::api::{
     CancellationStatus, EventPage, ExecuteRequest, ExecuteResponse, ExecutionDetail, ExecutionGraph, ExecutionSummary,
-    LoopEntry, OutlinePage,
+    FailureList, LoopEntry, OutlinePage,
 };
 
 use crate::api::access::{Author, Authorized, Operate, View};
@@ -374,6 +374,18 @@ pub(crate) async fn graph(
     ExecutionPath(id): ExecutionPath,
 ) -> ApiResult<ExecutionGraph> {
     Ok(Json(api.server.execution_graph(id).await?))
+}
+
+/// Read the failed steps and iterations of a run, grouped by error.
+#[utoipa::path(get, path = "/api/executions/{id}/failures", tag = "runs", params(("id" = String, Path)),
+    responses((status = 200, description = "the failures", body = FailureList), ErrorResponses),
+    security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
+pub(crate) async fn failures(
+    State(api): State<ApiState>,
+    _may: Authorized<View>,
+    ExecutionPath(id): ExecutionPath,
+) -> ApiResult<FailureList> {
+    Ok(Json(api.server.failures(id).await?))
 }
 
 #[cfg(test)]

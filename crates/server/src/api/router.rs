@@ -96,6 +96,7 @@ fn fast_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(executions::outline))
         .routes(routes!(executions::loops))
         .routes(routes!(executions::graph))
+        .routes(routes!(executions::failures))
         .routes(routes!(logs::read))
         .routes(routes!(references::list))
         .routes(routes!(control::cancel))

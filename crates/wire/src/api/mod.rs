@@ -7,6 +7,7 @@ mod commands;
 mod credentials;
 mod executions;
 mod facets;
+mod failures;
 mod graph;
 mod logs;
 mod problem;
@@ -33,6 +34,7 @@ pub use executions::{
     RerunRequest, RetryRequest,
 };
 pub use facets::{ExecutionFacets, ExecutionHistogram, FacetCount, HistogramBucket};
+pub use failures::{FailureGroup, FailureList};
 pub use graph::{
     ExecutionGraph, GraphArc, GraphEvaluation, GraphLoop, GraphStatus, GraphStep, GraphStepKind, GraphTask,
 };
