@@ -13,7 +13,7 @@ use model::status::RunStatus;
 use serde::Deserialize;
 
 pub(crate) use self::secret::SecretVerb;
-pub(crate) use self::serve::{DoctorArgs, GcArgs, ServeArgs, WorkerArgs};
+pub(crate) use self::serve::{DEFAULT_LISTEN, DoctorArgs, GcArgs, ServeArgs, WorkerArgs};
 
 /// Run workflows written as YAML playbooks.
 #[derive(Debug, Parser)]
@@ -138,6 +138,8 @@ pub(crate) enum Verb {
     Logs(LogsArgs),
     /// Print the result of a run or of one of its steps
     Result(ResultArgs),
+    /// Open the web client in a browser
+    Open(OpenArgs),
     /// Register playbooks and credentials
     Register(RegisterArgs),
     /// List and print registered playbooks
@@ -323,6 +325,16 @@ pub(crate) struct ShowArgs {
     /// Only failed steps, with all errors in full
     #[arg(long)]
     pub(crate) failed: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OpenArgs {
+    /// Run ID, a unique prefix or suffix of one, or `last`. Default: the start page
+    #[arg(allow_negative_numbers = true)]
+    pub(crate) id: Option<String>,
+    /// Only print the URL
+    #[arg(long)]
+    pub(crate) print: bool,
 }
 
 #[derive(Debug, Args)]

@@ -107,8 +107,13 @@ pub(super) fn to_row(run: ExecutionSummary) -> ExecutionRow {
 
 #[async_trait]
 impl RunBackend for RemoteBackend {
-    fn location(&self) -> String {
-        self.client.servers().join(", ")
+    fn run_location(&self, id: ExecutionId) -> String {
+        let server = self
+            .client
+            .servers()
+            .first()
+            .map_or("", |server| server.trim_end_matches('/'));
+        format!("{server}/runs/{id}")
     }
 
     fn now(&self) -> Time {
