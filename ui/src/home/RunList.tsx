@@ -15,7 +15,7 @@ export function RunList({ runs }: { runs: Run[] }) {
               {run.path}
               <span className="muted">@{run.version}</span>
             </span>
-            <span className={`truncate grow ${run.error ? "tone-failed" : "muted"}`}>
+            <span className={`truncate grow ${run.status === "FAILED" ? "tone-failed" : "muted"}`}>
               {run.error ?? run.current_step ?? ""}
             </span>
             <span className="muted run-list-took">

@@ -24,12 +24,15 @@ export function listFields(schema: InputSchema, values: JsonObject = {}): InputF
   }));
 }
 
+const shortMax = 72;
+
 /** The text of a field at first. */
 export function draftText({ kind, value }: InputField): string {
   if (value === undefined) return "";
   if (kind === "text") return typeof value === "string" ? value : JSON.stringify(value);
   if (kind === "boolean" || kind === "number") return String(value);
-  return JSON.stringify(value, null, kind === "json" ? 2 : 0);
+  const short = JSON.stringify(value);
+  return kind === "json" && short.length > shortMax ? JSON.stringify(value, null, 2) : short;
 }
 
 /** The value that a text stands for, or what is wrong with it. */

@@ -7,7 +7,7 @@ const day = 24 * hour;
 
 /** A duration in milliseconds in two units at most: `44ms`, `1.2s`, `1m 12s`, `3h 5m`, `2d 4h`. */
 export function formatDuration(ms: number): string {
-  if (ms < 0) return "0ms";
+  if (ms <= 0) return "0ms";
   if (ms < 1) return `${Math.round(ms * 1000)}µs`;
   if (ms < second) return `${Math.round(ms)}ms`;
   if (ms < 10 * second) return `${(Math.floor(ms / 100) / 10).toFixed(1)}s`;

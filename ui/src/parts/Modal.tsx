@@ -1,6 +1,7 @@
 // A modal dialog with a title, a body and buttons.
 import * as Dialog from "@radix-ui/react-dialog";
-import { IconButton } from "./Button";
+import { Button } from "./Button";
+import { Icon } from "./Icon";
 
 interface ModalProps {
   title: string;
@@ -18,12 +19,15 @@ export function Modal({ title, description, isWide = false, onClose, foot, child
         <Dialog.Overlay className="overlay" />
         <Dialog.Content
           className={`dialog ${isWide ? "dialog-wide" : ""}`}
+          onOpenAutoFocus={focusFirstField}
           {...(description ? {} : { "aria-describedby": undefined })}
         >
           <div className="dialog-head">
             <Dialog.Title className="grow">{title}</Dialog.Title>
             <Dialog.Close asChild>
-              <IconButton icon="close" label="Close" keys="Esc" />
+              <Button look="quiet" className="button-icon" aria-label="Close">
+                <Icon name="close" />
+              </Button>
             </Dialog.Close>
           </div>
           <div className="dialog-body">
@@ -35,4 +39,15 @@ export function Modal({ title, description, isWide = false, onClose, foot, child
       </Dialog.Portal>
     </Dialog.Root>
   );
+}
+
+/** Puts the focus into the first field instead of on the button that closes the dialog. */
+function focusFirstField(event: Event) {
+  const content = event.currentTarget as HTMLElement;
+  const field = content.querySelector<HTMLElement>(
+    ".dialog-body :is(input, select, textarea), .dialog-foot .button-primary",
+  );
+  if (!field) return;
+  event.preventDefault();
+  field.focus();
 }

@@ -25,12 +25,15 @@ export function RunTable({ runs, selectedId, onSelect, onEnd, foot }: RunTablePr
   const rowHeight = useRowHeight();
   const isNarrow = useIsNarrow();
   const height = isNarrow ? narrowHeight : rowHeight;
+  const headHeight = isNarrow ? 0 : rowHeight;
   const virtual = useVirtualizer({
     count: runs.length,
     getScrollElement: () => scrollRef.current,
     estimateSize: () => height,
     getItemKey: (index) => runs[index]?.execution_id ?? index,
     overscan: 12,
+    scrollMargin: headHeight,
+    scrollPaddingStart: headHeight,
   });
   useEffect(() => virtual.measure(), [height, virtual]);
 
@@ -52,18 +55,18 @@ export function RunTable({ runs, selectedId, onSelect, onEnd, foot }: RunTablePr
 
   return (
     <div className="run-table panel" role="table" aria-label="Runs" aria-rowcount={runs.length + 1}>
-      <div role="rowgroup">
-        <div className="run-row run-head" role="row" aria-rowindex={1}>
-          <span role="columnheader">Status</span>
-          <span role="columnheader">Playbook</span>
-          <span role="columnheader">Run</span>
-          <span role="columnheader">Started</span>
-          <span role="columnheader">Took</span>
-          <span role="columnheader">Step or error</span>
+      <div className="run-scroll" ref={scrollRef} role="presentation">
+        <div role="rowgroup" className="run-head-group">
+          <div className="run-row run-head" role="row" aria-rowindex={1}>
+            <span role="columnheader">Status</span>
+            <span role="columnheader">Playbook</span>
+            <span role="columnheader">Run</span>
+            <span role="columnheader">Started</span>
+            <span role="columnheader">Took</span>
+            <span role="columnheader">Step or error</span>
+          </div>
         </div>
-      </div>
-      <div className="run-scroll" ref={scrollRef} role="rowgroup">
-        <div className="run-space" style={{ height: virtual.getTotalSize() }} role="presentation">
+        <div className="run-space" style={{ height: virtual.getTotalSize() }} role="rowgroup">
           {items.map((item) => {
             const run = runs[item.index];
             return (
@@ -72,7 +75,7 @@ export function RunTable({ runs, selectedId, onSelect, onEnd, foot }: RunTablePr
                   key={run.execution_id}
                   run={run}
                   index={item.index}
-                  style={{ height: item.size, transform: `translateY(${item.start}px)` }}
+                  style={{ height: item.size, transform: `translateY(${item.start - headHeight}px)` }}
                   isSelected={run.execution_id === selectedId}
                   onSelect={onSelect}
                 />
@@ -130,7 +133,7 @@ function RunRow({ run, index, style, isSelected, onSelect }: RunRowProps) {
       </span>
       <span
         role="cell"
-        className={`run-where truncate ${run.error ? "tone-failed" : "muted"}`}
+        className={`run-where truncate ${run.status === "FAILED" ? "tone-failed" : "muted"}`}
         title={run.error ?? undefined}
       >
         {run.error ?? run.current_step ?? ""}

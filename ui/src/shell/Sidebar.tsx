@@ -28,10 +28,12 @@ export function Sidebar({ onOpenPalette, onOpenKeys }: SidebarProps) {
         <Logo />
         <span className="sidebar-text">NoETL</span>
       </Link>
-      <button type="button" className="sidebar-search" onClick={onOpenPalette} aria-label="Search and actions">
+      <button type="button" className="sidebar-search" onClick={onOpenPalette}>
         <Icon name="search" />
         <span className="sidebar-text grow">Search</span>
-        <kbd className="sidebar-text">{navigator.platform.startsWith("Mac") ? "⌘K" : "Ctrl K"}</kbd>
+        <kbd className="sidebar-text" aria-hidden="true">
+          {navigator.platform.startsWith("Mac") ? "⌘K" : "Ctrl K"}
+        </kbd>
       </button>
       <ul className="sidebar-pages">
         {pages.map(({ to, label, icon }) => (

@@ -3,6 +3,7 @@ import { queryOptions, useQuery } from "@tanstack/react-query";
 import { readLogs } from "../../api/queries";
 import { useRun } from "../context";
 import { AnsiText } from "../logs/AnsiText";
+import { styleOf } from "../logs/LogRow";
 import { withSelection, type Selection } from "../runView";
 import { Section } from "./Section";
 
@@ -41,9 +42,8 @@ export function LogTail({ selection, attempt }: { selection: Selection; attempt:
       {lines.length > 0 ? (
         <pre className="block" tabIndex={0}>
           {lines.map((line, index) => (
-            <span key={index} className={line.stream === "stderr" ? "log-stderr" : ""}>
+            <span key={index} className={`log-tail-line ${styleOf(line)}`}>
               <AnsiText text={line.text} />
-              {"\n"}
             </span>
           ))}
         </pre>

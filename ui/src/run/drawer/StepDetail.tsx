@@ -4,9 +4,9 @@ import { useState } from "react";
 import type { GraphStep } from "../../api/additions";
 import { failuresQuery } from "../../api/queries";
 import type { LogEvent } from "../../api/types";
-import { previewJson } from "../../lib/json";
 import { formatDuration, formatUtc, millisecondsBetween } from "../../lib/time";
 import { Button } from "../../parts/Button";
+import { JsonTree } from "../../parts/JsonTree";
 import { StatusMark } from "../../parts/StatusMark";
 import { useRun } from "../context";
 import { LoopBar } from "../LoopBar";
@@ -81,7 +81,7 @@ export function StepDetail({ step, selection, taskRuns, events }: StepDetailProp
       </Section>
       {arcs && !isIteration && (
         <Section title="Arcs">
-          <pre className="block">{previewJson(arcs.payload, 600)}</pre>
+          <JsonTree value={arcs.payload} />
         </Section>
       )}
     </>

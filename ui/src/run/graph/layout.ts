@@ -11,7 +11,7 @@ export interface Box {
 
 export const nodeWidth = 216;
 const headHeight = 46;
-const loopHeight = 34;
+const loopHeight = 28;
 const tasksHeight = 24;
 const separation = { nodesep: 24, ranksep: 64, edgesep: 16 };
 

@@ -2,6 +2,7 @@
 import { formatAddress } from "../runView";
 import { formatClock } from "../../lib/time";
 import { AnsiText } from "./AnsiText";
+import type { LogLine } from "../../api/types";
 import type { NumberedLine } from "./logLines";
 
 interface LogRowProps {
@@ -40,7 +41,7 @@ export function LogRow({ ref, index, start, line, previous, isWrapped, isTarget,
       <span className="log-source muted truncate" title={source}>
         {isSame ? "" : source}
       </span>
-      <span className={`log-text ${line.stream === "stderr" ? "log-stderr" : ""}`}>
+      <span className={`log-text ${styleOf(line)}`}>
         {line.stream === "stderr" && <span className="visually-hidden">stderr: </span>}
         <AnsiText text={line.text} />
       </span>
@@ -55,4 +56,9 @@ function addressOf({ step, task, iteration, attempt }: NumberedLine): string {
     ...(iteration === undefined ? {} : { iteration }),
     ...(attempt > 1 ? { attempt } : {}),
   });
+}
+
+/** Class names for where a line was written and how serious it is. */
+export function styleOf({ stream, level }: Pick<LogLine, "stream" | "level">): string {
+  return `${stream === "stderr" ? "log-stderr" : ""} ${level === "error" ? "log-error" : ""}`;
 }
