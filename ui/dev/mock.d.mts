@@ -1,0 +1,3 @@
+import type { Connect } from "vite";
+
+export function createMock(server: string): Connect.NextHandleFunction;

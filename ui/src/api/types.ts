@@ -1,0 +1,81 @@
+// Short names for the generated types, and the types of what the schema only calls an object.
+import type { components } from "./schema";
+
+type Schemas = components["schemas"];
+
+export type Run = Schemas["ExecutionSummary"];
+export type RunDetail = Schemas["ExecutionDetail"];
+export type OutlinePage = Schemas["OutlinePage"];
+export type PlaybookEntry = Schemas["PlaybookEntry"];
+export type ReferenceEntry = Schemas["ReferenceEntry"];
+
+export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+export type JsonObject = { [key: string]: Json };
+
+/** An event of the log of a run. */
+export interface LogEvent {
+  seq: number;
+  event_id: string;
+  event_type: string;
+  entity_type: string;
+  entity_id?: string;
+  timestamp: string;
+  recorded_at: string;
+  cause_seq?: number;
+  source?: string;
+  step?: string;
+  step_run_id?: string;
+  task_label?: string;
+  task_run_id?: string;
+  iteration?: number;
+  attempt?: number;
+  page?: number;
+  status?: string;
+  duration_ms?: number;
+  worker_id?: string;
+  payload: JsonObject;
+}
+
+/** A line that a task wrote. */
+export interface LogLine {
+  time: string;
+  step: string;
+  run: number;
+  task: string;
+  iteration?: number;
+  attempt: number;
+  stream: string;
+  level?: string;
+  text: string;
+}
+
+/** An error or a warning in a playbook. */
+export interface Diagnostic {
+  severity: string;
+  code: string;
+  message: string;
+  file?: string;
+  line?: number;
+  column?: number;
+  label?: string;
+  help?: string[];
+}
+
+/** The schema of a form of inputs: the part of JSON Schema that the server writes. */
+export interface InputSchema {
+  type?: string | string[];
+  title?: string;
+  description?: string;
+  default?: Json;
+  enum?: Json[];
+  properties?: Record<string, InputSchema>;
+  required?: string[];
+  items?: InputSchema;
+}
+
+export interface InputForm {
+  path: string;
+  version: number;
+  description?: string | null;
+  schema: InputSchema;
+}

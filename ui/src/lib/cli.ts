@@ -1,0 +1,26 @@
+// Commands of the CLI that do what a view shows.
+import type { RunFilter } from "./filter";
+
+/** An argument, quoted for a shell if it has to be. */
+export function quoteArgument(text: string): string {
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+/** The command that lists the same runs; filters that the CLI does not have are left out. */
+export function listRunsCommand(filter: RunFilter): string {
+  const words = ["noetl runs"];
+  if (filter.status) words.push("--status", quoteArgument(filter.status.toLowerCase()));
+  if (filter.playbook) words.push("--path", quoteArgument(filter.playbook));
+  if (filter.since) words.push("--since", quoteArgument(filter.since));
+  return words.join(" ");
+}
+
+export function showRunCommand(id: string, onlyFailed = false): string {
+  return `noetl show ${id}${onlyFailed ? " --failed" : ""}`;
+}
+
+export function startRunCommand(path: string, version: number, inputs: Record<string, unknown>): string {
+  const text = JSON.stringify(inputs);
+  const input = text === "{}" ? "" : ` --input ${quoteArgument(text)}`;
+  return `noetl run ${quoteArgument(`${path}@${version}`)}${input}`;
+}

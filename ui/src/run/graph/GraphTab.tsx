@@ -1,0 +1,150 @@
+// The playbook of the run as a graph with the state of each step and arc. Nodes can be reached with the keyboard.
+import { useQuery } from "@tanstack/react-query";
+import {
+  Background,
+  BackgroundVariant,
+  MiniMap,
+  Panel,
+  ReactFlow,
+  ReactFlowProvider,
+  useReactFlow,
+  useStore,
+  type Node,
+} from "@xyflow/react";
+import "@xyflow/react/dist/base.css";
+import { useEffect, useMemo, useState } from "react";
+import type { RunGraph } from "../../api/additions";
+import { graphQuery } from "../../api/queries";
+import { lookOf } from "../../lib/status";
+import { IconButton } from "../../parts/Button";
+import { ProblemNote } from "../../parts/ProblemNote";
+import { useIsNarrow } from "../../parts/useMedia";
+import { useKeys } from "../../shell/keyboard";
+import { useRun } from "../context";
+import { ArcEdge, describeArc, type ArcFlowEdge } from "./ArcEdge";
+import { layoutGraph } from "./layout";
+import { describeStep, StepNode, type StepFlowNode } from "./StepNode";
+import "./graph.css";
+
+const nodeTypes = { step: StepNode };
+const edgeTypes = { arc: ArcEdge };
+const minimapFrom = 60;
+const fitOptions = { padding: 0.12, maxZoom: 1 };
+
+export default function GraphTab() {
+  const { detail } = useRun();
+  const { data, error, refetch } = useQuery(graphQuery(detail.execution_id));
+  if (error && !data) return <ProblemNote error={error} onRetry={() => void refetch()} />;
+  if (!data) return null;
+  return (
+    <ReactFlowProvider>
+      <GraphView graph={data} />
+    </ReactFlowProvider>
+  );
+}
+
+function GraphView({ graph }: { graph: RunGraph }) {
+  const { view, select } = useRun();
+  const direction = useIsNarrow() ? "TB" : "LR";
+  const [focused, setFocused] = useState<string | null>(null);
+  // The positions depend on the playbook, not on the state of the run.
+  const shape = JSON.stringify([graph.steps.map((step) => step.step), graph.arcs.map((arc) => [arc.from, arc.to])]);
+  const boxes = useMemo(() => layoutGraph(graph.steps, graph.arcs, direction), [shape, direction]);
+  const nodes = useMemo<StepFlowNode[]>(
+    () =>
+      graph.steps.map((step) => {
+        const { x = 0, y = 0, width = 0, height = 0 } = boxes.get(step.step) ?? {};
+        return {
+          id: step.step,
+          type: "step",
+          position: { x, y },
+          width,
+          height,
+          data: { step, isSelected: view.step === step.step, direction },
+          ariaLabel: describeStep(step),
+          selected: focused === step.step,
+        };
+      }),
+    [graph.steps, boxes, view.step, direction, focused],
+  );
+  const edges = useMemo<ArcFlowEdge[]>(
+    () =>
+      graph.arcs
+        .filter((arc) => boxes.has(arc.to))
+        .map((arc) => ({
+          id: `${arc.from} ${arc.index}`,
+          source: arc.from,
+          target: arc.to,
+          type: "arc",
+          data: { arc },
+          focusable: false,
+          ariaLabel: describeArc(arc),
+        })),
+    [graph.arcs, boxes],
+  );
+
+  return (
+    <div className="graph">
+      <ReactFlow<StepFlowNode, ArcFlowEdge>
+        nodes={nodes}
+        edges={edges}
+        nodeTypes={nodeTypes}
+        edgeTypes={edgeTypes}
+        fitView
+        fitViewOptions={fitOptions}
+        minZoom={0.1}
+        maxZoom={1.5}
+        nodesDraggable={false}
+        nodesConnectable={false}
+        edgesFocusable={false}
+        elevateEdgesOnSelect={false}
+        deleteKeyCode={null}
+        proOptions={{ hideAttribution: true }}
+        onNodeClick={(_event, node) => select({ step: node.id })}
+        onNodesChange={(changes) => {
+          for (const change of changes) {
+            if (change.type !== "select") continue;
+            if (change.selected) {
+              setFocused(change.id);
+              select({ step: change.id });
+            } else setFocused((current) => (current === change.id ? null : current));
+          }
+        }}
+      >
+        <Background variant={BackgroundVariant.Dots} gap={20} size={1} />
+        {graph.steps.length > minimapFrom && (
+          <MiniMap pannable zoomable ariaLabel="Overview of the graph" nodeClassName={nameMapNode} />
+        )}
+        <GraphControls selected={view.step} shape={shape + direction} />
+      </ReactFlow>
+    </div>
+  );
+}
+
+function GraphControls({ selected, shape }: { selected: string | undefined; shape: string }) {
+  const { fitView } = useReactFlow();
+  const width = useStore((state) => state.width);
+  const fit = () => void fitView(fitOptions);
+  // Fits again when the drawer opens or closes, or the window changes.
+  useEffect(() => {
+    void fitView(fitOptions);
+  }, [width, shape, fitView]);
+  useKeys("Graph", [{ keys: "f", label: "Fit the graph", run: fit }]);
+  return (
+    <Panel position="bottom-right">
+      {selected && (
+        <IconButton
+          icon="search"
+          label={`Show ${selected}`}
+          look="plain"
+          onClick={() => void fitView({ ...fitOptions, nodes: [{ id: selected }] })}
+        />
+      )}{" "}
+      <IconButton icon="fit" label="Fit the graph" keys="f" look="plain" onClick={fit} />
+    </Panel>
+  );
+}
+
+function nameMapNode(node: Node): string {
+  return `map-node map-${lookOf((node as StepFlowNode).data.step.status).mark}`;
+}

@@ -1,0 +1,49 @@
+// A menu of filters that are often wanted: times, durations, and the playbooks and errors of the runs in the list.
+import * as Menu from "@radix-ui/react-dropdown-menu";
+import type { Facets } from "../api/additions";
+import type { FilterKey, RunFilter } from "../lib/filter";
+import { Button } from "../parts/Button";
+import { Icon } from "../parts/Icon";
+
+interface FilterMenuProps {
+  filter: RunFilter;
+  facets: Facets | undefined;
+  onChange: (filter: RunFilter) => void;
+}
+
+const valuesMax = 8;
+
+export function FilterMenu({ filter, facets, onChange }: FilterMenuProps) {
+  const groups: { title: string; key: FilterKey; values: { value: string; count?: number }[] }[] = [
+    { title: "Started within", key: "since", values: ["1h", "24h", "7d", "30d"].map((value) => ({ value })) },
+    { title: "Took longer than", key: "longer", values: ["10s", "1m", "10m", "1h"].map((value) => ({ value })) },
+    { title: "Playbook", key: "playbook", values: facets?.paths.slice(0, valuesMax) ?? [] },
+    { title: "Error code", key: "code", values: facets?.error_codes.slice(0, valuesMax) ?? [] },
+  ];
+  return (
+    <Menu.Root modal={false}>
+      <Menu.Trigger asChild>
+        <Button isSmall look="quiet">
+          Add filter <Icon name="down" />
+        </Button>
+      </Menu.Trigger>
+      <Menu.Portal>
+        <Menu.Content className="menu" align="end" sideOffset={4} collisionPadding={8}>
+          {groups
+            .filter(({ values }) => values.length > 0)
+            .map(({ title, key, values }) => (
+              <Menu.Group key={key}>
+                <Menu.Label className="menu-label">{title}</Menu.Label>
+                {values.map(({ value, count }) => (
+                  <Menu.Item key={value} className="menu-item" onSelect={() => onChange({ ...filter, [key]: value })}>
+                    <span className="grow">{value}</span>
+                    {count !== undefined && <span className="muted">{count}</span>}
+                  </Menu.Item>
+                ))}
+              </Menu.Group>
+            ))}
+        </Menu.Content>
+      </Menu.Portal>
+    </Menu.Root>
+  );
+}

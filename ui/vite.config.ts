@@ -1,0 +1,51 @@
+/// <reference types="vitest/config" />
+// How the client is built and served during development. The build must work under any path prefix and under a strict
+// Content-Security-Policy: relative addresses, no inlined assets, no injected <style> elements.
+import { fileURLToPath } from "node:url";
+import react from "@vitejs/plugin-react";
+import { defineConfig, type Plugin } from "vite";
+import { createMock } from "./dev/mock.mjs";
+
+const server = process.env["NOETL_SERVER"] ?? "http://127.0.0.1:8082";
+
+/** Stands in for the server: the base of all addresses, and the routes that the server does not have yet. */
+function serverPlugin(): Plugin {
+  return {
+    name: "noetl-server",
+    apply: "serve",
+    transformIndexHtml: () => [{ tag: "base", attrs: { href: "/" }, injectTo: "head-prepend" }],
+    configureServer(vite) {
+      vite.middlewares.use(createMock(server));
+    },
+  };
+}
+
+export default defineConfig({
+  base: "./",
+  plugins: [react(), serverPlugin()],
+  resolve: {
+    alias: {
+      // Radix locks scrolling with this package, which adds a <style> element; ours uses adopted style sheets.
+      "react-style-singleton": fileURLToPath(new URL("./src/lib/styleSingleton.ts", import.meta.url)),
+    },
+  },
+  build: {
+    target: "es2022",
+    assetsInlineLimit: 0,
+    chunkSizeWarningLimit: 1200,
+  },
+  server: {
+    proxy: Object.fromEntries(
+      ["/api", "/openapi.json", "/docs", "/metrics"].map((path) => [
+        path,
+        {
+          target: server,
+          changeOrigin: true,
+          // The server refuses requests of a foreign origin.
+          configure: (proxy) => proxy.on("proxyReq", (request) => request.removeHeader("origin")),
+        },
+      ]),
+    ),
+  },
+  test: { environment: "jsdom", include: ["src/**/*.test.ts"] },
+});
