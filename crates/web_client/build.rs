@@ -18,6 +18,7 @@ const SOURCES: &[&str] = &[
     "package.json",
     "package-lock.json",
     ".npmrc",
+    "dev",
     "public",
     "src",
 ];
@@ -96,7 +97,7 @@ fn build_client(sources: &Path, output: &Path) -> Result<Vec<(String, PathBuf)>,
         copy(&sources.join(input), &work.join(input)).map_err(|error| Missing::Absent(error.to_string()))?;
     }
     install_packages(&work)?;
-    run(&work, "npm", &["run", "build"])?;
+    run(&work, "node", &["node_modules/vite/bin/vite.js", "build"])?;
     let built = work.join("dist");
     let mut files = Vec::new();
     list_files(&built, &built, &mut files);
@@ -140,7 +141,12 @@ fn install_packages(work: &Path) -> Result<(), Missing> {
 
 fn run(work: &Path, program: &str, arguments: &[&str]) -> Result<(), Missing> {
     let command = format!("{program} {}", arguments.join(" "));
-    match Command::new(program).args(arguments).current_dir(work).output() {
+    match Command::new(program)
+        .args(arguments)
+        .env("NO_COLOR", "1")
+        .current_dir(work)
+        .output()
+    {
         Ok(output) if output.status.success() => Ok(()),
         Ok(output) => {
             let text = [output.stdout, output.stderr].concat();
