@@ -88,10 +88,7 @@ pub struct PipelinePosition {
 
 /// Converts a render error of a task's input or policy into a task error.
 pub fn render_failure(error: &RenderError, step: &Step, task: &Name) -> TaskError {
-    let located = |code: &str, message: String| TaskError {
-        retryable: false,
-        ..TaskError::new(ErrorKind::Transform, code, message)
-    };
+    let transform_error = |code: &str, message: String| TaskError::permanent(ErrorKind::Transform, code, message);
     match error {
         RenderError::Failed { code, message, span } => located(code, message.clone())
             .with_detail("step", step.name.as_str())
@@ -113,14 +110,11 @@ pub fn fail_without_policy(run: &TaskAttempt<'_>, failure: &Outcome, position: &
 
 fn policy_error(error: &JumpError, step: &Step, run: &TaskAttempt<'_>) -> TaskError {
     match error {
-        JumpError::Render(render) => render_failure(render, step, &run.task.label),
-        other => TaskError {
-            retryable: false,
-            ..TaskError::new(ErrorKind::ClientError, "JUMP_TARGET", other.to_string())
-        }
-        .with_detail("step", step.name.as_str())
-        .with_detail("task", run.task.label.as_str())
-        .with_detail("line", run.task.span.line),
+        JumpError::Render(render) => render_failure(render, step, &attempt.task.label),
+        other => TaskError::permanent(ErrorKind::ClientError, "JUMP_TARGET", other.to_string())
+            .with_detail("step", step.name.as_str())
+            .with_detail("task", attempt.task.label.as_str())
+            .with_detail("line", attempt.task.span.line),
     }
 }
 
@@ -255,21 +249,15 @@ impl VisitEnd {
         } else {
             "RETRY_EXHAUSTED"
         };
-        let message = format!("task `{}` was attempted {} times", run.task.label, run.attempt);
-        let exhausted = || TaskError {
-            retryable: false,
-            ..TaskError::new(ErrorKind::Unknown, code, message)
-        };
-        self.failure = Some(outcome.failure().cloned().unwrap_or_else(exhausted));
+        let message = format!("task `{}` was attempted {} times", attempt.task.label, attempt.number);
+        let exhausted_error = || TaskError::permanent(ErrorKind::Unknown, code, message);
+        self.failure = Some(outcome.failure().cloned().unwrap_or_else(exhausted_error));
     }
 
     fn limit_jumps(&mut self, step: &Step, max: u32) {
         let message = format!("step `{}` jumped more than {max} times", step.name);
         self.action = PolicyAction::from_directive(Directive::Fail);
-        self.failure = Some(TaskError {
-            retryable: false,
-            ..TaskError::new(ErrorKind::Unknown, "LIMIT_JUMPS", message)
-        });
+        self.failure = Some(TaskError::permanent(ErrorKind::Unknown, "LIMIT_JUMPS", message));
     }
 }
 

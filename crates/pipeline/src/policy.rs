@@ -185,8 +185,5 @@ fn retry_after_delay(outcome: &Outcome) -> Duration {
 pub(crate) fn rule_failure(task: &Task) -> TaskError {
     use model::outcome::ErrorKind;
     let message = format!("a policy rule of task `{}` failed the step", task.label);
-    TaskError {
-        retryable: false,
-        ..TaskError::new(ErrorKind::Unknown, "POLICY_FAIL", message)
-    }
+    TaskError::permanent(ErrorKind::Unknown, "POLICY_FAIL", message)
 }

@@ -455,10 +455,7 @@ fn unknown_outcome(attempt: &TaskAttempt<'_>) -> TaskError {
         "task `{}` already started and may have taken effect; an `at_most_once` task is not run again",
         attempt.task.label
     );
-    TaskError {
-        retryable: false,
-        ..TaskError::new(ErrorKind::Unknown, "UNKNOWN_OUTCOME", message)
-    }
+    TaskError::permanent(ErrorKind::Unknown, "UNKNOWN_OUTCOME", message)
 }
 
 fn unreadable_event_error(seq: Seq) -> TaskError {

@@ -64,8 +64,5 @@ pub(crate) async fn last_error(context: &CommandContext, continuation: &Continua
         }
     }
     let message = "a policy rule failed the step";
-    Ok(TaskError {
-        retryable: false,
-        ..TaskError::new(ErrorKind::Unknown, "POLICY_FAIL", message)
-    })
+    Ok(TaskError::permanent(ErrorKind::Unknown, "POLICY_FAIL", message))
 }

@@ -53,10 +53,7 @@ pub(crate) async fn store_large_result(
             "the result of task `{}` exceeds `max_payload_bytes` ({payload_max} bytes)",
             task.label
         );
-        let error = TaskError {
-            retryable: false,
-            ..TaskError::new(ErrorKind::Storage, "LIMIT_PAYLOAD", message)
-        };
+        let error = TaskError::permanent(ErrorKind::Storage, "LIMIT_PAYLOAD", message);
         return Ok(Outcome::error(error));
     }
     let value = std::mem::take(&mut success.result);

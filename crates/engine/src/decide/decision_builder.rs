@@ -7,7 +7,6 @@ use language::template::LoadedValues;
 use model::command::{Fence, TimerChange};
 use model::event::{Event, EventBody, EventLocation, ReportedEvent, UniqueKey};
 use model::id::{Seq, StepRunId};
-use model::outcome::{ErrorKind, TaskError};
 
 use crate::decide::PlaybookNet;
 use crate::decide::scope::ScopeCache;
@@ -237,12 +236,4 @@ impl<'n> DecisionBuilder<'n> {
 /// The location of a step run.
 pub(super) fn run_location(run: &StepRunId) -> EventLocation {
     EventLocation::of_step_run(run)
-}
-
-/// A non-retryable error.
-pub(super) fn fatal_error(kind: ErrorKind, code: &str, message: impl Into<String>) -> TaskError {
-    TaskError {
-        retryable: false,
-        ..TaskError::new(kind, code, message)
-    }
 }

@@ -6,7 +6,7 @@ use model::event::{EventBody, EventLocation, FrameClaimed, IterationScheduled, L
 use model::id::StepRunId;
 use model::manifest::{self, is_pipeline_outcome, outcome_from_event};
 use model::number_range::{NumberRange, RANGE_ITEMS_MAX};
-use model::outcome::ErrorKind;
+use model::outcome::{ErrorKind, TaskError};
 use model::playbook::{FailureMode, LoopMode};
 use model::raw::RawJson;
 use model::result_ref::{INLINE_BYTES_MAX, ResultRef};
@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use crate::decide::DecideError;
 use crate::decide::bodies::sha256;
-use crate::decide::decision_builder::{DecisionBuilder, fatal_error, run_location};
+use crate::decide::decision_builder::{DecisionBuilder, run_location};
 use crate::decide::scope::EvalError;
 use crate::state::{LoopRun, StateIndex, StepRun};
 
@@ -100,8 +100,8 @@ impl DecisionBuilder<'_> {
             other => {
                 let kind = model::raw::json_type_name(&other);
                 let message = format!("`loop.in` of step `{}` is {kind}, not a list", step.name);
-                let error =
-                    fatal_error(ErrorKind::Schema, "LOOP_NOT_A_LIST", message).with_detail("line", loop_.span.line);
+                let error = TaskError::permanent(ErrorKind::Schema, "LOOP_NOT_A_LIST", message)
+                    .with_detail("line", loop_.span.line);
                 self.fail_run(id, error);
                 return Ok(true);
             }
@@ -263,11 +263,7 @@ impl DecisionBuilder<'_> {
     }
 
     /// Combines the patches of all iterations into one; the order of their arrival does not matter.
-    fn apply_iteration_patches(
-        &mut self,
-        progress: &crate::state::LoopRun,
-        step: &Step,
-    ) -> Result<(), Box<model::outcome::TaskError>> {
+    fn apply_iteration_patches(&mut self, progress: &LoopRun, step: &Step) -> Result<(), Box<TaskError>> {
         let mut patches = progress.patches.clone();
         for (index, patch) in &progress.broken_patches {
             patches.add(*index, patch);
@@ -275,8 +271,12 @@ impl DecisionBuilder<'_> {
         if patches.is_empty() {
             return Ok(());
         }
-        let conflict = |error: model::ctx::PatchConflict| {
-            Box::new(fatal_error(ErrorKind::Schema, "CTX_CONFLICT", error.to_string()))
+        let conflict_error = |error: model::ctx::PatchConflict| {
+            Box::new(TaskError::permanent(
+                ErrorKind::Schema,
+                "CTX_CONFLICT",
+                error.to_string(),
+            ))
         };
         let patches = patches.resolve().map_err(conflict)?;
         let mut ctx = (*self.state.ctx).clone();

@@ -199,10 +199,7 @@ pub enum Refusal {
 impl Refusal {
     /// The error of a task whose child execution was refused.
     pub fn to_task_error(&self) -> TaskError {
-        TaskError {
-            retryable: false,
-            ..TaskError::new(ErrorKind::ClientError, self.code(), self.to_string())
-        }
+        TaskError::permanent(ErrorKind::ClientError, self.code(), self.to_string())
     }
 
     /// The stable error code.

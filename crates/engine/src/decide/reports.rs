@@ -11,7 +11,7 @@ use model::playbook::{Directive, LoopMode};
 use model::raw::RawJson;
 
 use crate::decide::coverage::EventCoverage;
-use crate::decide::decision_builder::{DecisionBuilder, fatal_error, run_location};
+use crate::decide::decision_builder::{DecisionBuilder, run_location};
 use crate::decide::{DecideError, Refusal};
 use crate::input::CommandReport;
 use crate::state::LiveCommand;
@@ -208,9 +208,12 @@ impl DecisionBuilder<'_> {
         let Some(live) = self.state.commands.get(&command) else {
             return;
         };
-        let at = run_location(&live.run);
-        let error = fatal_error(ErrorKind::Cancelled, "CANCELLED", "the work was stopped");
-        self.emit(at, EventBody::CommandFailed(Box::new(CommandFailed { command, error })));
+        let location = run_location(&live.run);
+        let error = TaskError::permanent(ErrorKind::Cancelled, "CANCELLED", "the work was stopped");
+        self.emit(
+            location,
+            EventBody::CommandFailed(Box::new(CommandFailed { command, error })),
+        );
     }
 
     /// Withdraws all remaining commands after the stop grace period.
@@ -259,7 +262,7 @@ impl DecisionBuilder<'_> {
             && strikes >= self.net.limits.strikes_max
         {
             let message = format!("{strikes} workers died while running step `{}`", live.run.step);
-            let error = fatal_error(ErrorKind::Unknown, "DEAD_LETTER", message);
+            let error = TaskError::permanent(ErrorKind::Unknown, "DEAD_LETTER", message);
             self.fail_dead_letter(command, &live, iteration, error);
         }
         Ok(())

@@ -14,7 +14,7 @@ use model::size::size_error;
 use serde_json::Map;
 
 use crate::decide::DecideError;
-use crate::decide::decision_builder::{DecisionBuilder, fatal_error, run_location};
+use crate::decide::decision_builder::{DecisionBuilder, run_location};
 use crate::decide::scope::EvalError;
 use crate::state::BoundaryKind;
 
@@ -167,7 +167,7 @@ impl DecisionBuilder<'_> {
             return Ok(());
         };
         let message = format!("cannot apply a reducer to `ctx.{key}`: its value is over 4 KiB and stored separately");
-        Err(Box::new(fatal_error(ErrorKind::Schema, "CTX_BODY", message)))
+        Err(Box::new(TaskError::permanent(ErrorKind::Schema, "CTX_BODY", message)))
     }
 
     /// Patches `ctx` if it stays within `ctx_bytes_max`.
@@ -186,7 +186,7 @@ impl DecisionBuilder<'_> {
         let limit = self.net.limits.ctx_bytes_max;
         if self.state.ctx_bytes_after(patch) > limit {
             let message = format!("`ctx` exceeds its limit of {limit} bytes");
-            return Err(Box::new(fatal_error(ErrorKind::Unknown, "LIMIT_CTX", message)));
+            return Err(Box::new(TaskError::permanent(ErrorKind::Unknown, "LIMIT_CTX", message)));
         }
         self.emit(at, EventBody::CtxPatched(CtxPatched { patch: patch_text }));
         Ok(())
@@ -195,11 +195,11 @@ impl DecisionBuilder<'_> {
     fn record_route(&mut self, id: &StepRunId, route: RoutingResult, failure: Option<TaskError>) {
         let playbook = &self.net.playbook;
         let step = playbook.step(id.step.as_str());
-        let dead_end = failure.is_none() && route.matched.is_empty() && !route.guards.is_empty();
-        let own = step.and_then(|step| step.next.no_match_is_error);
-        let is_error = own.unwrap_or(playbook.executor.no_next_is_error);
-        let no_next = (dead_end && is_error).then(|| {
-            fatal_error(
+        let has_no_match = failure.is_none() && route.matched.is_empty() && !route.guards.is_empty();
+        let step_setting = step.and_then(|step| step.next.no_match_is_error);
+        let is_error = step_setting.unwrap_or(playbook.executor.no_next_is_error);
+        let no_next_error = (has_no_match && is_error).then(|| {
+            TaskError::permanent(
                 ErrorKind::Unknown,
                 "NO_NEXT",
                 format!("no arc of step `{}` matched", id.step),

@@ -11,7 +11,7 @@ use model::outcome::{ErrorKind, TaskError};
 use model::raw::RawJson;
 
 use crate::decide::DecideError;
-use crate::decide::decision_builder::{DecisionBuilder, fatal_error};
+use crate::decide::decision_builder::DecisionBuilder;
 use crate::state::{Boundary, BoundaryKind};
 
 type StepEnvelopes = Arc<BTreeMap<Name, Envelope>>;
@@ -103,7 +103,7 @@ impl DecisionBuilder<'_> {
                     if needs.iter().any(|need| matches!(need, Need::File(_))) {
                         let message = "cannot read `_file` here: the server renders this template, \
                                        and the file is on a worker; use it in a task";
-                        let error = fatal_error(ErrorKind::Transform, "TEMPLATE_ERROR", message.to_owned());
+                        let error = TaskError::permanent(ErrorKind::Transform, "TEMPLATE_ERROR", message.to_owned());
                         return Err(EvalError::Failed(Box::new(error.with_detail("step", step.as_str()))));
                     }
                     if let Some(Need::Body(reference)) = needs.iter().find(|need| is_too_large(need)) {
@@ -112,7 +112,7 @@ impl DecisionBuilder<'_> {
                             "a condition reads `{uri}` ({bytes} bytes, limit 1 MiB); \
                              extract the fields it needs with `spec.result.select`"
                         );
-                        let error = fatal_error(ErrorKind::Storage, "BODY_TOO_LARGE", message);
+                        let error = TaskError::permanent(ErrorKind::Storage, "BODY_TOO_LARGE", message);
                         return Err(EvalError::TooLarge(Box::new(error)));
                     }
                     let needs = needs.into_iter();
@@ -122,7 +122,7 @@ impl DecisionBuilder<'_> {
                     }
                 }
                 Err(RenderError::Failed { code, message, span }) => {
-                    let error = fatal_error(ErrorKind::Transform, code, message)
+                    let error = TaskError::permanent(ErrorKind::Transform, code, message)
                         .with_detail("step", step.as_str())
                         .with_detail("line", span.line)
                         .with_detail("column", span.column);

@@ -156,10 +156,7 @@ impl PipelineRun<'_> {
                  itself, not to one of its fields",
                 attempt.task.label
             );
-            let error = TaskError {
-                retryable: false,
-                ..TaskError::new(ErrorKind::Auth, "AUTH_UNRESOLVED", message)
-            };
+            let error = TaskError::permanent(ErrorKind::Auth, "AUTH_UNRESOLVED", message);
             return Err(error.into());
         }
         Ok(())
