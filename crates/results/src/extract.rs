@@ -167,7 +167,7 @@ fn json_text_bytes(text: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use model::playbook::Select;
+    use model::playbook::SelectEntry;
     use serde_json::json;
 
     use super::*;
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn the_row_count_is_extracted_in_addition_to_the_selection() {
         let select = |path: &str| ResultControl {
-            select: vec![Select {
+            select: vec![SelectEntry {
                 path: path.to_owned(),
                 name: "x".into(),
             }],
