@@ -94,7 +94,7 @@ impl ManifestRule {
         serde_json::from_value(Value::Object(reference.meta.location.clone())).ok()
     }
 
-    /// The reference to the parts recorded at `at`; `bytes` is the total size of their bodies.
+    /// The reference to the parts recorded at `location`; `bytes` is the total size of their bodies.
     pub fn to_reference(
         &self,
         execution: ExecutionId,

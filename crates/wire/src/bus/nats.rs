@@ -120,8 +120,8 @@ impl Bus for NatsBus {
     }
 
     async fn notify_pool(&self, pool: &Name) {
-        let subject = format!("{HINT_SUBJECT}.{}", subject_token(pool));
-        // A lost notification is harmless: `offered` also returns after `HINT_WAIT_MAX`.
+        let subject = format!("{NOTIFICATION_SUBJECT}.{}", subject_token(pool));
+        // A lost notification is harmless: `wait_for_notification` also returns after `NOTIFICATION_WAIT_MAX`.
         let _ = self.client.publish(subject, bytes::Bytes::new()).await;
     }
 
