@@ -43,15 +43,15 @@ fn top_level_scalars(body: &Value) -> Map<String, Value> {
     let Value::Object(body) = body else {
         return Map::new();
     };
-    let due = ALWAYS_EXTRACTED.iter().filter(|name| body.contains_key(**name)).count();
-    let is_due = |name: &str| ALWAYS_EXTRACTED.contains(&name);
-    let mut bytes_left = FIELDS_MAX - due;
+    let reserved = ALWAYS_EXTRACTED.iter().filter(|name| body.contains_key(**name)).count();
+    let is_reserved = |name: &str| ALWAYS_EXTRACTED.contains(&name);
+    let mut fields_left = FIELDS_MAX - reserved;
     let mut fields = Map::new();
     for (name, value) in body.iter().filter(|(_, value)| is_small(value)) {
-        if is_due(name) {
+        if is_reserved(name) {
             fields.insert(name.clone(), value.clone());
-        } else if bytes_left > 0 {
-            bytes_left -= 1;
+        } else if fields_left > 0 {
+            fields_left -= 1;
             fields.insert(name.clone(), value.clone());
         }
     }
