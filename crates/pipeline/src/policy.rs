@@ -163,7 +163,7 @@ fn parse_seconds(value: &Value) -> f64 {
         Value::String(text) => text.trim().parse().ok(),
         _ => None,
     };
-    let text = || model::duration::parse(value).map(|span| span.as_secs_f64());
+    let text = || model::duration::parse(value).map(|duration| duration.as_secs_f64());
     number.or_else(text).unwrap_or(0.0)
 }
 

@@ -33,7 +33,7 @@ impl PipelineRun<'_> {
         let took = elapsed_millis(self.context.now(), start);
         let meta = outcome.meta_mut();
         meta.entry("duration_ms").or_insert_with(|| took.into());
-        meta.entry("attempt").or_insert_with(|| attempt.attempt.into());
+        meta.entry("attempt").or_insert_with(|| attempt.number.into());
         let outcome = store_results::store_large_result(self.context, attempt.task, &at, outcome).await?;
         self.scope.loaded = self.context.loaded_values();
         let (mut record, mut outcome) = self.apply_policy(attempt, outcome).await?;

@@ -1,7 +1,7 @@
 //! Runs a pipeline: determines the next task, runs it and applies its policy, until the pipeline ends, waits or must
 //! stop.
 //!
-//! Enters: a continuation and the template scope. Leaves: events, in order, and how the pipeline ended. Only folding
+//! Input: a continuation and the template scope. Output: events, in order, and how the pipeline ended. Only folding
 //! these events moves the position; the events of a task with side effects are durable before the next task starts.
 
 use std::sync::Arc;
@@ -134,12 +134,12 @@ impl<'h> PipelineRun<'h> {
                     }
                     self.run_deferred().await?;
                 }
-                NextAction::Answered {
+                NextAction::EndWait {
                     attempt,
-                    awaited_seq: by,
-                    started_seq: since,
+                    awaited_seq,
+                    started_seq,
                 } => {
-                    let outcome = self.load_awaited_outcome(by, since).await?;
+                    let outcome = self.load_awaited_outcome(awaited_seq, started_seq).await?;
                     self.finish_attempt(&attempt, outcome).await?;
                 }
                 NextAction::WaitUntil(due) => {
@@ -201,7 +201,7 @@ impl<'h> PipelineRun<'h> {
             self.started_at = now;
         }
         self.scope.task = Some(attempt.task.label.clone());
-        self.scope.attempt = Some(attempt.attempt);
+        self.scope.attempt = Some(attempt.number);
         self.scope.now = Some(now);
         self.scope.input = LazyValue::default();
         let key = pipeline::idempotency_key(self.context.execution(), &location);
@@ -349,7 +349,7 @@ impl<'h> PipelineRun<'h> {
                 // Only `task.started` records what the task waits for, so each attempt needs one.
                 let event = self.context.event(location.clone(), EventBody::TaskStarted(started));
                 self.record_event(event);
-                self.continuation.attempt = attempt.attempt;
+                self.continuation.attempt = attempt.number;
                 AttemptEnd::Suspended
             }
         }
@@ -377,7 +377,7 @@ impl<'h> PipelineRun<'h> {
         EventLocation {
             task: Some(attempt.task.label.clone()),
             visit: attempt.visit,
-            attempt: attempt.attempt,
+            attempt: attempt.number,
             ..self.location.clone()
         }
     }
@@ -395,17 +395,17 @@ impl<'h> PipelineRun<'h> {
     }
 
     /// Loads the outcome of a suspended task from the event that answers it.
-    async fn load_awaited_outcome(&mut self, by: Seq, since: Seq) -> Result<Outcome, WorkError> {
-        let events = load::load_events(self.context, &[since, by]).await?;
+    async fn load_awaited_outcome(&mut self, awaited_seq: Seq, started_seq: Seq) -> Result<Outcome, WorkError> {
+        let events = load::load_events(self.context, &[started_seq, awaited_seq]).await?;
         let find = |seq: Seq| events.iter().find(|event| event.seq == seq);
-        let started = find(since).map(|event| (&event.body, event.timestamp));
+        let started = find(started_seq).map(|event| (&event.body, event.timestamp));
         let Some((EventBody::TaskStarted(started), timestamp)) = started else {
-            return Ok(Outcome::error(unreadable_event_error(since)));
+            return Ok(Outcome::error(unreadable_event_error(started_seq)));
         };
         self.started_at = timestamp;
-        match (&started.awaits, find(by)) {
+        match (&started.awaits, find(awaited_seq)) {
             (Some(awaits), Some(event)) => Ok(pipeline::awaited_outcome(awaits, event)),
-            _ => Ok(Outcome::error(unreadable_event_error(by))),
+            _ => Ok(Outcome::error(unreadable_event_error(awaited_seq))),
         }
     }
 

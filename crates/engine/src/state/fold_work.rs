@@ -399,7 +399,7 @@ fn end_wait(state: &mut ExecutionState, id: &StepRunId, iteration: Option<u64>, 
     let waiting = run.waits.remove(&iteration);
     if let Some(continuation) = run.continuation_mut(iteration) {
         let since = waiting.map_or(by, |waiting| waiting.since);
-        continuation.stage = PipelineStage::Answered { by, since };
+        continuation.stage = PipelineStage::WaitEnded { by, since };
     }
     wake_iteration(run.loop_.as_mut(), iteration);
     let of_pipeline = |timer: &LiveTimer| timer.run.as_ref() == Some(id) && timer.iteration == iteration;

@@ -466,7 +466,7 @@ fn is_task_running(continuation: &Continuation, at: &EventLocation) -> bool {
         continuation.stage,
         PipelineStage::Started
             | PipelineStage::Retrying { .. }
-            | PipelineStage::Answered { .. }
+            | PipelineStage::WaitEnded { .. }
             | PipelineStage::Awaiting { .. }
     );
     is_here && has_started && visit == at.visit
