@@ -122,7 +122,7 @@ pub(crate) fn for_test(name: &str) -> Option<&'static str> {
 /// Charges the reading of a whole value.
 pub(crate) fn charge_deep(value: &Native, depth: usize) -> Result<(), Error> {
     if depth > DEPTH_MAX {
-        return Err(budget::exceeded("a value is nested too deeply"));
+        return Err(budget::limit_error("a value is nested too deeply"));
     }
     session::charge_work(ITEM_WORK)?;
     match value.kind() {

@@ -155,7 +155,7 @@ pub(crate) fn to_json(value: &Native) -> Result<Value, Error> {
 
 fn to_json_at_depth(value: &Native, depth: usize) -> Result<Value, Error> {
     if depth > DEPTH_MAX {
-        return Err(budget::exceeded("a value is nested too deeply"));
+        return Err(budget::limit_error("a value is nested too deeply"));
     }
     session::charge_result(ITEM_BYTES)?;
     let value = &envelope::unwrap_view(value);

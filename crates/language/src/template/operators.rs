@@ -252,7 +252,7 @@ pub(crate) fn to_text(value: &Native) -> Result<Cow<'_, str>, Error> {
         return Ok(Cow::Borrowed(text));
     }
     let mut text = BoundedText(String::new());
-    fmt::write(&mut text, format_args!("{value}")).map_err(|_| budget::exceeded("a value's text is too long"))?;
+    fmt::write(&mut text, format_args!("{value}")).map_err(|_| budget::limit_error("a value's text is too long"))?;
     Ok(Cow::Owned(text.0))
 }
 
@@ -262,7 +262,7 @@ pub(crate) fn printed_bytes(value: &Native) -> Result<usize, Error> {
         return Ok(text.len());
     }
     let mut bytes = Measured(0);
-    fmt::write(&mut bytes, format_args!("{value}")).map_err(|_| budget::exceeded("a value's text is too long"))?;
+    fmt::write(&mut bytes, format_args!("{value}")).map_err(|_| budget::limit_error("a value's text is too long"))?;
     Ok(bytes.0)
 }
 

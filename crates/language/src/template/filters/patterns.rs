@@ -59,12 +59,12 @@ fn compile_pattern(text: &str, subject: &str, kwargs: &Kwargs) -> Result<Compile
 /// Compiles a pattern and caches it.
 fn compile(text: &str, ignore_case: bool, multiline: bool) -> Result<CompiledPattern, Error> {
     if text.len() > PATTERN_TEXT_BYTES_MAX {
-        return Err(budget::exceeded("a pattern is longer than 8 KiB"));
+        return Err(budget::limit_error("a pattern is longer than 8 KiB"));
     }
     session::charge_work(COMPILE_WORK + text.len() * COMPILE_WORK_OF_CHARACTER)?;
     let work = PatternWork::of(text, ignore_case, multiline);
     if work.groups() > GROUPS_MAX {
-        return Err(budget::exceeded("a pattern has more than 63 groups"));
+        return Err(budget::limit_error("a pattern has more than 63 groups"));
     }
     session::charge_work(work.compiling())?;
     session::charge_allocation(work.memory())?;
