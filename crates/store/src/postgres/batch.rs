@@ -111,7 +111,7 @@ impl AppendBatch {
         self.add_member(commit, &delta.patch);
         match created {
             Some(row) => self.created.push(CreatedRow::from_execution(member, row)),
-            None if !delta.patch.is_plain() => {
+            None if !delta.patch.changes_only_current_step() => {
                 self.patches.push(PatchRow::from_patch(member, &delta.patch));
             }
             None => {}
@@ -131,7 +131,7 @@ impl AppendBatch {
     }
 
     /// The key that a verdict of the database refers to.
-    pub(super) fn conflict(&self, verdict: i32, nth: i64) -> Option<UniqueKey> {
+    pub(super) fn conflicting_key(&self, verdict: i32, nth: i64) -> Option<UniqueKey> {
         let index = usize::try_from(nth).ok()?.checked_sub(1)?;
         match verdict {
             3 => self.keys.key.get(index).cloned(),

@@ -126,7 +126,7 @@ impl CommitJob {
         if commit.expected == Seq(0) {
             return self.insert_execution(db);
         }
-        if !self.delta.patch.is_plain() {
+        if !self.delta.patch.changes_only_current_step() {
             return self.update_execution(db);
         }
         let current = self.delta.patch.current.as_ref().and_then(CurrentStep::name);
