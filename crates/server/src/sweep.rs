@@ -69,8 +69,8 @@ pub(crate) fn spawn_tasks(shared: &Arc<ServerShared>) -> Vec<BackgroundTask> {
     if let Some(bus) = &shared.bus {
         let publishing = publish::run_publisher(shared.clone(), bus.clone());
         parts.push(BackgroundTask::spawn("event publisher", shared, publishing));
-        let hint_forwarding = publish::forward_hints(shared.clone(), bus.clone());
-        parts.push(BackgroundTask::spawn("bus listener", shared, hint_forwarding));
+        let notification_forwarding = publish::forward_notifications(shared.clone(), bus.clone());
+        parts.push(BackgroundTask::spawn("bus listener", shared, notification_forwarding));
     }
     let offers = watch_offers(shared.clone());
     parts.push(BackgroundTask::spawn("offer sweep", shared, offers));
