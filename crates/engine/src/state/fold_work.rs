@@ -381,10 +381,11 @@ fn find_parent(state: &ExecutionState, child: ExecutionId) -> Option<(StepRunId,
 
 /// The pipeline that has waited longest among those that match.
 fn find_waiter(state: &ExecutionState, matches: impl Fn(&PendingWait) -> bool) -> Option<(StepRunId, Option<u64>)> {
-    let waits = state
-        .runs
-        .iter()
-        .flat_map(|(id, run)| run.waits.iter().map(move |(at, waiting)| (id, *at, waiting)));
+    let waits = state.runs.iter().flat_map(|(id, run)| {
+        run.waits
+            .iter()
+            .map(move |(iteration, waiting)| (id, *iteration, waiting))
+    });
     let oldest = waits
         .filter(|(.., waiting)| matches(waiting))
         .min_by_key(|(.., waiting)| waiting.since);
