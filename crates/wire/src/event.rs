@@ -1,6 +1,6 @@
 //! An event on the wire: the envelope of `POST /api/events`, with all accepted aliases of its fields.
 //!
-//! Enters: JSON from any client, IDs as integers or decimal strings. Leaves: the log's own [`Event`]. Workers use the
+//! Input: JSON from any client, IDs as integers or decimal strings. Output: the log's own [`Event`]. Workers use the
 //! opposite conversion; a round trip changes nothing.
 
 use model::event::{

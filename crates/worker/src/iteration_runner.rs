@@ -1,6 +1,6 @@
 //! Runs the iterations of a loop, sequentially or several at once.
 //!
-//! Enters: the indices that a command covers. Leaves: the events of each iteration; reports are delayed briefly, so
+//! Input: the indices that a command covers. Output: the events of each iteration; reports are delayed briefly, so
 //! that one covers many iterations. A suspended iteration still counts toward the concurrency limit.
 
 use std::collections::{HashMap, HashSet, VecDeque};

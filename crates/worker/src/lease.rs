@@ -1,6 +1,6 @@
 //! The worker's side of a claim: the events to report for a command, and what the worker may still do for it.
 //!
-//! Enters: events, in order. Leaves: reports, one at a time; events that pipelines push while a report is in flight go
+//! Input: events, in order. Output: reports, one at a time; events that pipelines push while a report is in flight go
 //! into the next one. While the server is unavailable, reports are retried; no event is dropped before the server
 //! responds.
 

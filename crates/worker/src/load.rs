@@ -1,6 +1,6 @@
 //! Loads data that templates read and that is not in memory.
 //!
-//! Enters: the needs of a rendering. Leaves: the same scope with more loaded values. An unavailable server or store is
+//! Input: the needs of a rendering. Output: the same scope with more loaded values. An unavailable server or store is
 //! retried; missing data fails the task.
 
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Renders a call: evaluates a task's keys, input, knobs and timeout.
 //!
-//! Enters: a step, one of its tasks and the template scope. Leaves: values, or a list of everything that must be loaded
+//! Input: a step, one of its tasks and the template scope. Output: values, or a list of everything that must be loaded
 //! first.
 
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Builds `request` of `task.started`: what a call sends to which target, with `***` in place of secrets.
 //!
-//! Enters: a rendered call. Leaves: the keys that describe the request, masked and then truncated. Calls without such
+//! Input: a rendered call. Output: the keys that describe the request, masked and then truncated. Calls without such
 //! keys (`noop`, `python`) have no `request`.
 
 use language::template::Piece;
