@@ -142,10 +142,10 @@ mod tests {
             ..ResultControl::default()
         };
         let bodies = DirBodyStore::open(dir.path()).unwrap();
-        let at = test_location();
+        let location = test_location();
         let origin = ResultOrigin {
             execution: ExecutionId(42),
-            location: &at,
+            location: &location,
             now: Time(1_000_000),
         };
         let large = LargeResult::new(&result, &control).unwrap();

@@ -132,7 +132,7 @@ pub enum Error {
     Refused(String),
 }
 
-/// Chunks of a text, in order. After an error the rest is unavailable.
+/// Chunks of a text, in order. After an error, the following chunks are unavailable.
 pub type ByteStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
 /// Connection of a worker to its server.

@@ -139,7 +139,7 @@ impl BodyStore for CachedBodyStore {
     }
 }
 
-async fn collect_chunks(pieces: crate::ByteStream) -> std::io::Result<Bytes> {
-    let body: bytes::BytesMut = pieces.try_collect().await?;
+async fn collect_chunks(chunks: crate::ByteStream) -> std::io::Result<Bytes> {
+    let body: bytes::BytesMut = chunks.try_collect().await?;
     Ok(body.freeze())
 }

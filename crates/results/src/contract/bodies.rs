@@ -132,8 +132,8 @@ async fn put_bytes(bodies: &dyn BodyStore, bytes: &Bytes) -> ResultRef {
 
 /// Returns all bytes of a reading and the number of chunks.
 async fn read_all(reading: BodyStream) -> (Vec<u8>, usize) {
-    let pieces: Vec<Bytes> = reading.chunks.try_collect().await.expect("no chunk fails");
-    (pieces.concat(), pieces.len())
+    let chunks: Vec<Bytes> = reading.chunks.try_collect().await.expect("no chunk fails");
+    (chunks.concat(), chunks.len())
 }
 
 async fn read_range(bodies: &dyn BodyStore, reference: &ResultRef, range: Range<u64>) -> (Range<u64>, Vec<u8>) {
@@ -168,9 +168,9 @@ pub async fn a_large_body_passes_in_and_out_in_pieces(site: &dyn BodyStoreFixtur
     assert_eq!(expect_ok(bodies.get(&reference).await), body);
     let reading = expect_ok(bodies.read(&reference, None).await);
     assert_eq!((reading.bytes, reading.range.clone()), (large as u64, 0..large as u64));
-    let (read, pieces) = read_all(reading).await;
+    let (read, chunk_count) = read_all(reading).await;
     assert!(read == body, "the chunks differ from the body");
-    assert!(large < LARGE_BODY_BYTES || pieces > 4, "{pieces} chunks");
+    assert!(large < LARGE_BODY_BYTES || chunk_count > 4, "{chunk_count} chunks");
 }
 
 /// Bytes and streams are stored alike.
@@ -202,12 +202,12 @@ pub async fn a_range_returns_its_bytes(site: &dyn BodyStoreFixture) {
     let large = site.bytes_max();
     let body = noise_bytes(large);
     let reference = put_bytes(&*bodies, &body).await;
-    let (end, piece) = (large as u64, large.min(4 * 1024 * 1024) / 4);
+    let (end, quarter) = (large as u64, large.min(4 * 1024 * 1024) / 4);
     let ranges = [
         0..1,
         5..5,
-        piece - 1..piece + 1,
-        piece..3 * piece,
+        quarter - 1..quarter + 1,
+        quarter..3 * quarter,
         large - 3..large,
         7..large,
     ];
@@ -306,8 +306,8 @@ impl AsyncRead for FailingBodyReader {
             return Poll::Ready(Err(ErrorKind::ConnectionReset.into()));
         }
         let count = buffer.remaining().min(self.remaining.len());
-        let piece = self.remaining.split_to(count);
-        buffer.put_slice(&piece);
+        let chunk = self.remaining.split_to(count);
+        buffer.put_slice(&chunk);
         Poll::Ready(Ok(()))
     }
 }
