@@ -15,7 +15,7 @@ use crate::commit::{Commit, CommitStatus};
 use crate::error::Error;
 use crate::postgres::append_one::{APPEND_ONE, APPEND_ONE_WITH_ITERATIONS, is_written};
 use crate::postgres::batch::AppendBatch;
-use crate::postgres::clock::instant;
+use crate::postgres::clock::monotonic_now;
 use crate::postgres::pool::SessionPool;
 use crate::postgres::query_error::IntoStoreError as _;
 use crate::postgres::rows::to_i64;
@@ -120,7 +120,7 @@ async fn write(
         statement = APPEND_WITH_ITERATIONS;
         values.push(&iterations);
     }
-    let started_at = instant();
+    let started_at = monotonic_now();
     loop {
         let error = match pool.query_once(statement, &values).await {
             Ok(rows) => {

@@ -80,7 +80,7 @@ impl ClockState {
     clippy::disallowed_methods,
     reason = "measures how long the database takes to respond"
 )]
-pub(super) fn instant() -> Instant {
+pub(super) fn monotonic_now() -> Instant {
     Instant::now()
 }
 
