@@ -242,7 +242,7 @@ fn collect_needs<T>(needs: &mut Vec<Need>, rendered: Result<T, RenderError>) -> 
 /// Returns the reference if a template names a body, otherwise the value.
 fn render_reference(tree: &Tree, scope: &Scope) -> Result<Rendered, RenderError> {
     match tree.body_path(scope)? {
-        Some(body_path) => Ok(Rendered::clean(Call::body_path_field(&body_path))),
+        Some(body_path) => Ok(Rendered::without_secrets(Call::body_path_field(&body_path))),
         None => tree.render(scope),
     }
 }

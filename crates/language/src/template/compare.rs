@@ -121,7 +121,7 @@ fn contains(item: &Native, list: &Native) -> Result<bool, Error> {
         }
         ValueKind::Map => {
             let item = envelope::unwrap_view(item);
-            charges::scan(&item)?;
+            charges::charge_scan(&item)?;
             Ok(list.as_object().is_some_and(|map| map.get_value(&item).is_some()))
         }
         ValueKind::Seq | ValueKind::Iterable => {

@@ -179,7 +179,7 @@ fn truncate(
         return Ok(text.into_owned());
     }
     let length = length.saturating_sub(end.chars().count());
-    let bytes = text.char_indices().nth(length).map_or(text.len(), |at| at.0);
+    let bytes = text.char_indices().nth(length).map_or(text.len(), |offset| offset.0);
     let prefix = text.get(..bytes).unwrap_or_default();
     let shortened = if killwords {
         prefix
