@@ -56,7 +56,7 @@ pub(crate) trait Columns {
     fn bytes(&self, column: usize) -> Result<Vec<u8>, Self::Error>;
 
     /// The error for a column with an invalid value.
-    fn invalid(column: usize, error: impl Into<BoxError>) -> Self::Error;
+    fn invalid_column_error(column: usize, error: impl Into<BoxError>) -> Self::Error;
 
     fn seq(&self, column: usize) -> Result<Seq, Self::Error> {
         self.unsigned(column).map(Seq)
@@ -91,22 +91,22 @@ pub(crate) trait Columns {
     }
 
     fn json<T: DeserializeOwned>(&self, column: usize) -> Result<T, Self::Error> {
-        serde_json::from_str(self.text(column)?).map_err(|error| Self::invalid(column, error))
+        serde_json::from_str(self.text(column)?).map_err(|error| Self::invalid_column_error(column, error))
     }
 
     fn optional_json(&self, column: usize) -> Result<Option<RawJson>, Self::Error> {
         let raw = self.optional_text(column)?.map(serde_json::from_str).transpose();
-        raw.map_err(|error| Self::invalid(column, error))
+        raw.map_err(|error| Self::invalid_column_error(column, error))
     }
 
     fn event_status(&self, column: usize) -> Result<EventStatus, Self::Error> {
         let quoted = format!("\"{}\"", self.text(column)?);
-        serde_json::from_str(&quoted).map_err(|error| Self::invalid(column, error))
+        serde_json::from_str(&quoted).map_err(|error| Self::invalid_column_error(column, error))
     }
 
     fn hash(&self, column: usize) -> Result<[u8; 32], Self::Error> {
         let hash = self.bytes(column)?.try_into();
-        hash.map_err(|_| Self::invalid(column, "a stored hash does not have 32 bytes"))
+        hash.map_err(|_| Self::invalid_column_error(column, "a stored hash does not have 32 bytes"))
     }
 }
 
@@ -121,7 +121,7 @@ impl FromColumns for ExecutionRow {
         Ok(Self {
             id: row.execution_id(0)?,
             version: row.seq(1)?,
-            status: status.map_err(|error: model::status::UnknownStatusError| C::invalid(2, error))?,
+            status: status.map_err(|error: model::status::UnknownStatusError| C::invalid_column_error(2, error))?,
             cancelling: row.flag(3)?,
             generation: row.count(4)?,
             name: row.name(5)?,
@@ -183,7 +183,7 @@ impl FromColumns for CatalogEntry {
         };
         if !entry.matches_hash() {
             let message = format!("playbook `{}` does not match its hash", entry.path);
-            return Err(C::invalid(3, message));
+            return Err(C::invalid_column_error(3, message));
         }
         Ok(entry)
     }

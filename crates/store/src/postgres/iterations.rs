@@ -177,7 +177,7 @@ pub(super) async fn iteration_events(
     run: &StepRunId,
     iterations: Range<u64>,
 ) -> Result<Vec<Event>, Error> {
-    let blocks = blocks(pool, id, run, &iterations).await?;
+    let blocks = read_index_rows(pool, id, run, &iterations).await?;
     let blocks = blocks.iter().filter(|block| block.has_any(&iterations));
     let seqs: Vec<i64> = blocks.map(|block| to_i64(block.seq.0)).collect();
     let appends = query_rows(pool, APPENDS_AT, &[&id.0, &seqs], |row| {
@@ -196,7 +196,7 @@ pub(super) async fn iteration_outcomes(
     range: &OutcomeRange,
 ) -> Result<IterationOutcomes, Error> {
     let mut collector = OutcomeCollector::new(run, range);
-    let blocks = blocks(pool, id, run, &range.iterations).await?;
+    let blocks = read_index_rows(pool, id, run, &range.iterations).await?;
     for blocks in blocks.chunks(APPENDS_AT_ONCE) {
         let is_selected = |block: &&IterationBlock| block.has_any(collector.iterations());
         let selected_blocks = blocks.iter().filter(is_selected);
@@ -231,7 +231,7 @@ pub(super) async fn loop_task(
 }
 
 /// The rows of the index for these iterations, by seq.
-async fn blocks(
+async fn read_index_rows(
     pool: &SessionPool,
     id: ExecutionId,
     run: &StepRunId,
