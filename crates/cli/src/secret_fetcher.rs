@@ -97,7 +97,7 @@ fn to_fetch_response(outcome: Outcome) -> Result<FetchResponse, FetchError> {
                 }),
                 None => Err(FetchError {
                     why: format!("request to the endpoint failed ({})", failure.error.code),
-                    is_passing: failure.error.retryable,
+                    is_transient: failure.error.retryable,
                 }),
             }
         }

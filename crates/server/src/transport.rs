@@ -318,7 +318,7 @@ fn from_secrets_error(command: CommandId, denied: SecretsError) -> wire::Error {
         SecretsError::Keychain(error) => wire::Error::SecretsRefused {
             code: error.code().to_owned(),
             detail: error.message_with_remedy(),
-            is_passing: error.is_passing(),
+            is_transient: error.is_transient(),
         },
     }
 }

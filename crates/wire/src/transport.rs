@@ -125,7 +125,7 @@ pub enum Error {
         /// Cause and remedy.
         detail: String,
         /// Whether the error is transient.
-        is_passing: bool,
+        is_transient: bool,
     },
     /// The server rejected the call as invalid; repeating it does not help.
     #[error("the server rejected the request: {0}")]

@@ -91,7 +91,7 @@ impl SseListener {
                         pause = RETRY_DELAY;
                     }
                 }
-                Err(error) if error.is_passing() => {}
+                Err(error) if error.is_transient() => {}
                 Err(error) => return self.send_update(Err(error.into())).await,
             }
             if !std::mem::replace(&mut has_notified, true) {

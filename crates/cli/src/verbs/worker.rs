@@ -123,7 +123,7 @@ async fn register_worker(
 
 fn is_retryable(error: &CallError, started_at: Instant) -> bool {
     let is_name_in_use = error.code() == Some("WORKER_NAME_IN_USE");
-    error.is_passing() || (is_name_in_use && started_at.elapsed() < NAME_TIMEOUT)
+    error.is_transient() || (is_name_in_use && started_at.elapsed() < NAME_TIMEOUT)
 }
 
 /// Returns a name that is unique for each start of a worker.

@@ -196,10 +196,10 @@ impl DriverMachine {
                 tracing::debug!(%execution, %error, "commit was not written");
                 CommitError::StoreUnwritable(error)
             }
-            Err(error) if error.is_passing() && self.has_bug(DriverBug::TrustUnknownCommit) => {
+            Err(error) if error.is_transient() && self.has_bug(DriverBug::TrustUnknownCommit) => {
                 return self.publish_commit(execution, decided, post_commit);
             }
-            Err(error) if error.is_passing() => {
+            Err(error) if error.is_transient() => {
                 tracing::warn!(%execution, %error, "commit outcome unknown; retrying");
                 let unconfirmed = mark_unconfirmed(&mut decided, &post_commit);
                 recovery.unconfirmed.push(unconfirmed);

@@ -64,7 +64,7 @@ pub struct FetchError {
     /// Cause.
     pub why: String,
     /// Whether the error is transient.
-    pub is_passing: bool,
+    pub is_transient: bool,
 }
 
 /// Sends requests under the rules of the http tool. The server must not send them itself, because playbook authors

@@ -110,7 +110,7 @@ impl Error {
     }
 
     /// Whether the error is transient: the same request may succeed later.
-    pub(crate) fn is_passing(&self) -> bool {
+    pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Store(error) => error.is_transient(),
             Self::Unavailable { .. } => true,
@@ -120,7 +120,7 @@ impl Error {
 
     /// The task error that the failure causes.
     pub(crate) fn to_task_error(&self) -> TaskError {
-        let retryable = self.is_passing();
+        let retryable = self.is_transient();
         let kind = if retryable {
             ErrorKind::Connection
         } else {

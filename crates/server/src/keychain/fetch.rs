@@ -76,7 +76,7 @@ impl EntryResolver<'_> {
         };
         let response = fetch.fetch(request).await;
         let FetchResponse { status, body } = response.map_err(|error| {
-            if error.is_passing {
+            if error.is_transient {
                 unavailable(name, error.why)
             } else {
                 unresolved_error(name, error.why)

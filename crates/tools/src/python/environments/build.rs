@@ -93,8 +93,8 @@ impl BuildError {
         match self {
             Self::Task(error) => error,
             Self::ProgramFailed(output) => {
-                let is_passing = TRANSIENT_MESSAGES.iter().any(|message| output.contains(message));
-                let kind = if is_passing {
+                let is_transient = TRANSIENT_MESSAGES.iter().any(|message| output.contains(message));
+                let kind = if is_transient {
                     ErrorKind::Connection
                 } else {
                     ErrorKind::ClientError
