@@ -54,7 +54,7 @@ impl ServerProcess {
         Self::listen(sandbox, &address, &[])
     }
 
-    /// The server process.
+    /// Process ID of the server.
     pub fn id(&self) -> u32 {
         self.child.id()
     }

@@ -93,9 +93,9 @@ impl Graph {
         start.cycle != end.cycle && self.before[end.cycle].contains(start.number)
     }
 
-    /// Whether one of `others` leads to `step`, no path leads back, and `matches` is true for it. Searches the
-    /// predecessors of `step` or `others`, whichever are fewer. `matches` must be false for any step that is not in
-    /// `others`.
+    /// Whether the step of one of `other_tokens` leads to `step`, no path leads back, and `matches` is true for it.
+    /// Searches the predecessors of `step` or these steps, whichever are fewer. `matches` must be false for any step
+    /// without such a token.
     pub(crate) fn any_before(
         &self,
         step: &Name,

@@ -54,7 +54,7 @@ pub fn idempotency_key(execution: ExecutionId, at: &EventLocation) -> String {
     }
 }
 
-/// Applies the task's policy to an outcome. `place` names the pipeline and counts its jumps so far.
+/// Applies the task's policy to an outcome. `position` names the pipeline and counts its jumps so far.
 ///
 /// Returns only `RenderError::Needs` as an error. Any other error in a rule or write fails the task and is not
 /// retryable.

@@ -93,7 +93,8 @@ pub trait BodyStore: Send + Sync {
     /// Deletes a body; a missing body is not an error. The caller ensures that nothing refers to it any more.
     async fn delete(&self, reference: &ResultRef) -> Result<(), Error>;
 
-    /// Returns bodies that were last stored before a time, sorted by hash. A store that does not support this returns none, so none of its bodies are collected.
+    /// Returns bodies that were last stored before a time, sorted by hash. A store that does not support this returns
+    /// none, so none of its bodies are collected.
     async fn stored_before(&self, _query: &OldBodyQuery<'_>) -> Result<Vec<BodyEntry>, Error> {
         Ok(Vec::new())
     }

@@ -97,7 +97,7 @@ pub fn build_preview(body: &Value, body_bytes: usize, bytes_max: usize) -> Previ
     }
 }
 
-/// Returns as much of the value as fits into `room` bytes of JSON; `None` if its brackets do not fit.
+/// Returns as much of the value as fits into `bytes_left` bytes of JSON; `None` if its brackets do not fit.
 fn truncate_value(value: &Value, bytes_left: &mut usize) -> Option<Value> {
     match value {
         Value::Array(items) => {

@@ -27,7 +27,7 @@ pub(crate) fn file_chunks(file: File, range: Range<u64>) -> ByteStream {
     Box::pin(stream::unfold(FileChunks { file, range }, FileChunks::next_chunk))
 }
 
-/// Like `pieces`, but reads the first chunk at once; for callers on the blocking pool.
+/// Like `file_chunks`, but reads the first chunk at once; for callers on the blocking pool.
 pub(crate) fn prefetched_chunks(file: File, range: Range<u64>) -> ByteStream {
     if range.is_empty() {
         return Box::pin(stream::empty());

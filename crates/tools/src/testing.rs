@@ -1,4 +1,4 @@
-//! Shared test helpers: calls built from JSON, and a log sink that records its lines.
+//! Shared test helpers: calls built from JSON, and log sinks that record lines or react to them.
 
 #![cfg_attr(
     not(test),

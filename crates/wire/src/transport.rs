@@ -138,7 +138,7 @@ pub type ByteStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 /// Connection of a worker to its server.
 #[async_trait]
 pub trait Transport: Send + Sync {
-    /// Claims up to `max` commands; waits up to `wait_ms` for the first one.
+    /// Claims up to `request.max` commands; waits up to `request.wait_ms` for the first one.
     async fn claim(&self, request: &ClaimRequest) -> Result<Vec<ClaimedCommand>, Error>;
 
     /// Sends a report; returns when the report is durable.

@@ -93,7 +93,7 @@ impl CommandLease {
         }
     }
 
-    /// Restricts the lease; an earlier, stricter order remains in effect.
+    /// Restricts the lease; a stricter state that was set earlier remains in effect.
     pub(crate) fn restrict(&self, state: LeaseState) {
         self.state.fetch_max(state as u8, Ordering::AcqRel);
         if state >= LeaseState::Yielding {

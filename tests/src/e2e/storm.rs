@@ -33,7 +33,7 @@ pub struct StormPlan {
     pub runs: u64,
     /// How long the last runs may take after the last fault.
     pub settle_timeout: Duration,
-    /// Directory for the output of the processes if an invariant is violated.
+    /// File for the output of the processes if an invariant is violated.
     pub output_file: PathBuf,
 }
 

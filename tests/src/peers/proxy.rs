@@ -54,7 +54,7 @@ impl FaultProxy {
         Self { port, shared }
     }
 
-    /// Its address on the loopback interface.
+    /// Its port on the loopback interface.
     pub fn port(&self) -> u16 {
         self.port
     }

@@ -61,7 +61,7 @@ impl Settings {
         self.server.as_ref().filter(|_| !self.is_local)
     }
 
-    /// Loads the effective settings for the working directory `here`.
+    /// Loads the effective settings for the working directory `current_dir`.
     pub(crate) fn load(flags: &GlobalArgs, environment: &Environment, current_dir: &Path) -> Result<Self, CliError> {
         let defaults = ConfigFile::parse(DEFAULT_CONFIG, "default.toml")?;
         let own = environment.user_config_file();

@@ -11,7 +11,7 @@ use crate::decide::decision_builder::DecisionBuilder;
 use crate::decision::BodyToStore;
 
 impl DecisionBuilder<'_> {
-    /// Stores a text as a body of this execution. `place` is its unique path within the execution.
+    /// Stores a text as a body of this execution. `origin` is its unique path within the execution.
     pub(super) fn store_body(&mut self, origin: &str, text: RawJson) -> ResultRef {
         let reference = ResultRef {
             kind: RefKind::Result,

@@ -144,7 +144,7 @@ fn covered_range(work: CommandWork) -> Option<(u64, u64)> {
     }
 }
 
-/// The ranges without the parts that `others` cover.
+/// The ranges without the parts that `removed` covers.
 fn subtract_ranges(ranges: Vec<(u64, u64)>, removed: &[(u64, u64)]) -> Vec<(u64, u64)> {
     removed.iter().fold(ranges, |ranges, (from, to)| {
         let remainders = |range: (u64, u64)| [(range.0, range.1.min(*from)), (range.0.max(*to), range.1)];

@@ -218,7 +218,7 @@ pub(super) struct SourceFile<'a> {
     pub(super) format: FileFormat,
 }
 
-/// Lets DuckDB read a file into a table; upserts use `write`.
+/// Lets DuckDB read a file into a table; for upserts, use `write_table`.
 pub(super) fn copy_in(
     endpoint: &DuckdbEndpoint,
     source_file: SourceFile<'_>,

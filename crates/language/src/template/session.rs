@@ -1,7 +1,7 @@
 //! State of one rendering: what it may read, and what it has read so far.
 //!
 //! Values are shared between renderings, so the state of a rendering (loaded bodies, taint, budget) cannot be part of
-//! the values. It is kept per thread, from `enter` until the guard is dropped.
+//! the values. It is kept per thread, from the start of the rendering until its guard is dropped.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

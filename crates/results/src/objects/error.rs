@@ -7,7 +7,7 @@ use object_store::Error as Fault;
 
 use crate::Error;
 
-/// Converts an error of a bucket at `place`; `uri` is the requested body, if any.
+/// Converts an error of a bucket at `location`; `uri` is the requested body, if any.
 pub(super) fn into_store_error(error: Fault, location: &str, uri: Option<&str>) -> Error {
     let file = PathBuf::from(location);
     match (error, uri) {

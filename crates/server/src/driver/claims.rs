@@ -175,7 +175,7 @@ impl DriverMachine {
         self.assign_offers(pool);
     }
 
-    /// Assigns offers commands to waiting workers; the assignment is part of the execution's next commit.
+    /// Assigns offered commands to waiting workers; the assignment is part of the execution's next commit.
     fn assign_offers(&mut self, pool: &Name) {
         let Some(mut offers) = self.claim_table.offers.remove(pool) else {
             return;

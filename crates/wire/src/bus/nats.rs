@@ -121,7 +121,7 @@ impl Bus for NatsBus {
 
     async fn notify_pool(&self, pool: &Name) {
         let subject = format!("{HINT_SUBJECT}.{}", subject_token(pool));
-        // A lost notification is harmless: `offered` also returns after `HINT_WAIT_MAX`.
+        // A lost notification is harmless: `wait_for_hint` also returns after `HINT_WAIT_MAX`.
         let _ = self.client.publish(subject, bytes::Bytes::new()).await;
     }
 

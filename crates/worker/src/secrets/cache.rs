@@ -86,7 +86,7 @@ impl SecretCache {
 }
 
 impl ExecutionSecrets {
-    /// Returns the masks for the secrets.
+    /// Returns the masker for the secrets.
     pub(super) fn masker(&self) -> Option<Arc<SecretMasker>> {
         let mut cached = self.cached();
         cached.used_at = Instant::now();
@@ -123,7 +123,7 @@ impl ExecutionSecrets {
     }
 
     /// Also masks texts that the templates of a call derived from secrets. The oldest texts of earlier calls are
-    /// evicted. The returned masks cover all texts of this call as long as the caller holds them.
+    /// evicted. The returned masker covers all texts of this call as long as the caller holds them.
     pub(super) fn add_derived_texts(&self, texts: &[String]) -> Option<Arc<SecretMasker>> {
         let mut cached = self.cached();
         cached.used_at = Instant::now();

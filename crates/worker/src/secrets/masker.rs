@@ -62,7 +62,7 @@ impl SecretMasker {
         self.longest_bytes
     }
 
-    /// Masks matches that start before `cut`; returns the masked bytes and the number of bytes consumed.
+    /// Masks matches that start before `end_max`; returns the masked bytes and the number of bytes consumed.
     pub(super) fn mask_bytes(&self, bytes: &[u8], end_max: usize) -> (Vec<u8>, usize) {
         self.mask_bytes_with(bytes, end_max, mask_match)
     }

@@ -19,7 +19,7 @@ use crate::render::RenderedCall;
 use crate::secrets::{ExecutionSecrets, SecretMasker, strip_userinfo};
 
 impl CommandContext {
-    /// Returns the masks for the secrets of the execution; `None` if it has none.
+    /// Returns the masker for the secrets of the execution; `None` if it has none.
     pub(crate) fn masker(&self) -> Option<Arc<SecretMasker>> {
         self.execution_secrets()?.masker()
     }
