@@ -30,7 +30,7 @@ pub(crate) async fn measure(scale: Scale) -> anyhow::Result<Vec<Figure>> {
     client.batch_execute(&sql).await?;
     let (raw_out, raw_in) = measure_raw_copy(&client, &connect(&database).await?, rows).await?;
     let dir = tempfile::tempdir()?;
-    let tools = tools_with_table(dir.path()).await?;
+    let tools = create_tools_with_table(dir.path()).await?;
     let auth = json!({"dsn": database.url(), "sslmode": "disable"});
     let postgres = |table: &str| json!({"kind": "postgres", "table": table, "auth": auth});
     let duckdb = json!({"kind": "duckdb", "database": "x.duckdb", "table": "t"});
@@ -87,7 +87,7 @@ pub(crate) async fn measure(scale: Scale) -> anyhow::Result<Vec<Figure>> {
 }
 
 /// Creates the tools, and a table in `DuckDB` for them to fill.
-async fn tools_with_table(dir: &Path) -> anyhow::Result<Registry> {
+async fn create_tools_with_table(dir: &Path) -> anyhow::Result<Registry> {
     let config = tools::Config {
         scratch_dir: dir.to_owned(),
         ..tools::Config::default()

@@ -14,7 +14,7 @@ const RUNS_SEARCHED_MAX: usize = 2_000;
 /// Returns the run that `text` identifies.
 pub(crate) async fn find_run(backend: &dyn RunBackend, text: &str) -> Result<ExecutionRow, CliError> {
     if matches!(text, "last" | "-1") {
-        return latest_run(backend).await;
+        return find_latest_run(backend).await;
     }
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(CliError::usage(format!("invalid run ID `{text}`"))
@@ -35,7 +35,7 @@ pub(crate) async fn find_run(backend: &dyn RunBackend, text: &str) -> Result<Exe
     Ok(matching_row.expect("`matching` returns the ID of one of these rows"))
 }
 
-async fn latest_run(backend: &dyn RunBackend) -> Result<ExecutionRow, CliError> {
+async fn find_latest_run(backend: &dyn RunBackend) -> Result<ExecutionRow, CliError> {
     let filter = ExecutionFilter {
         limit: 50,
         ..ExecutionFilter::default()

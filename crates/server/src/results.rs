@@ -148,7 +148,7 @@ impl Server {
         let Some(EnvelopeContent::Loop(pointer)) = latest.map(|latest| Envelope::from(latest).content) else {
             return Ok(None);
         };
-        let (source, pointer) = loading::loop_source(&*self.shared.store, id, &pointer).await?;
+        let (source, pointer) = loading::locate_loop_results(&*self.shared.store, id, &pointer).await?;
         let done = [pointer.done];
         let events = self.shared.store.events_at(source, &done).await?;
         let counts = events.first().and_then(|event| match &event.body {

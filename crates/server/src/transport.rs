@@ -164,7 +164,7 @@ impl InProcessTransport {
     }
 
     /// Reads notices for a worker from the store; other servers may have written them.
-    async fn notices_from_store(&self, worker: &WorkerId) -> Vec<CommandNotice> {
+    async fn read_notices_from_store(&self, worker: &WorkerId) -> Vec<CommandNotice> {
         loop {
             tokio::select! {
                 () = tokio::time::sleep(POLL_INTERVAL) => {}
@@ -255,7 +255,7 @@ impl Transport for InProcessTransport {
         }
         tokio::select! {
             notices = response => notices.map_err(|_| unavailable(Error::Stopping)),
-            notices = self.notices_from_store(worker) => Ok(notices),
+            notices = self.read_notices_from_store(worker) => Ok(notices),
         }
     }
 

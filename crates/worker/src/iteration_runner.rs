@@ -201,7 +201,7 @@ impl<'h> IterationRunner<'h> {
     async fn run_iteration(&self, index: u64, resume: Option<ResumePoint>) -> IterationEnd {
         let start = self.context.now();
         let location = self.location.clone().with_iteration(Some(index));
-        let (scope, mut restored) = match self.iteration_scope(index).await {
+        let (scope, mut restored) = match self.load_iteration_scope(index).await {
             Ok(scope) => (scope, Ok(())),
             Err(work_error) => (self.scope.clone(), Err(work_error)),
         };
@@ -249,7 +249,7 @@ impl<'h> IterationRunner<'h> {
     }
 
     /// Returns the template scope of one iteration.
-    async fn iteration_scope(&self, index: u64) -> Result<Scope, WorkError> {
+    async fn load_iteration_scope(&self, index: u64) -> Result<Scope, WorkError> {
         let element = self.elements.element(self.context, &self.window, index).await?;
         let values = Map::from_iter([(self.iterator.to_string(), element)]);
         let mut scope = self.scope.clone();

@@ -413,7 +413,7 @@ impl<'h> PipelineRun<'h> {
     async fn failure_error(&mut self) -> Result<TaskError, WorkError> {
         let error = match self.failure.take() {
             Some(error) => error,
-            None => restore::last_error(self.context, &self.continuation).await?,
+            None => restore::load_last_error(self.context, &self.continuation).await?,
         };
         let label = self.continuation.last.as_ref();
         let task = label.and_then(|label| self.step.task(label.as_str()));

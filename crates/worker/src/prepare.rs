@@ -119,7 +119,9 @@ async fn locate_in_body(
             range,
             list: Some(offsets),
             ..
-        }) => elements_reference(context, reference, range, offsets).await.map(Some),
+        }) => build_elements_reference(context, reference, range, offsets)
+            .await
+            .map(Some),
         _ => Ok(None),
     }
 }
@@ -146,7 +148,7 @@ async fn find_addressed_body(
 
 /// Returns the reference to the elements for the log. Copies a body that may expire before the execution ends, that
 /// belongs to another execution, or that is compressed: each range read would decompress it from the start.
-async fn elements_reference(
+async fn build_elements_reference(
     context: &CommandContext,
     source: &ResultRef,
     range: std::ops::Range<u64>,

@@ -75,7 +75,7 @@ pub(crate) async fn run_job(
     Ok(match ended {
         JobEnd::Complete => Outcome::ok(success_result(&job_details(spec), &output, "")),
         JobEnd::Failed { reason, message } => {
-            let error = job_error(cli, spec, &reason, &message).await;
+            let error = read_job_error(cli, spec, &reason, &message).await;
             let output = text_tail(&output, TAIL_BYTES_MAX);
             Outcome::error(
                 error
@@ -284,7 +284,7 @@ async fn read_log(cli: &RuntimeCli, spec: &ContainerSpec) -> String {
 }
 
 /// Error of a failed Job: the exit code of its container, else the Job's reason.
-async fn job_error(cli: &RuntimeCli, spec: &ContainerSpec, reason: &str, message: &str) -> TaskError {
+async fn read_job_error(cli: &RuntimeCli, spec: &ContainerSpec, reason: &str, message: &str) -> TaskError {
     if reason == "DeadlineExceeded" {
         return TaskError::new(ErrorKind::Timeout, "TIMEOUT", "the Job exceeded its timeout");
     }

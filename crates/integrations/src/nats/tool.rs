@@ -11,7 +11,7 @@ use model::outcome::{ErrorKind, Outcome, TaskError};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 use tools::objects::ObjectAccess;
-use tools::{Call, LogSink, Tool, ToolResult, within_limit};
+use tools::{Call, LogSink, Tool, ToolResult, run_within_limit};
 
 use crate::nats::connection::{NatsConnections, NatsLogin};
 use crate::nats::failure::{message_too_large_error, no_response_error, peer_error, with_version};
@@ -180,7 +180,7 @@ impl NatsCall<'_> {
 #[async_trait]
 impl Tool for NatsTool {
     async fn run(&self, call: Call, stop: &CancellationToken, _log: &dyn LogSink) -> ToolResult {
-        within_limit(
+        run_within_limit(
             Some(call.timeout.total.unwrap_or(TOTAL_TIMEOUT)),
             stop,
             Box::pin(self.run_call(&call)),

@@ -167,7 +167,7 @@ async fn check_claim(api: &ApiState, caller: &WorkerCaller, request: &mut BatchR
     }
     let may_omit = match &request.worker_id {
         None => api.access == AccessMode::Open,
-        Some(worker) => match api.session_owner(caller, worker).await? {
+        Some(worker) => match api.find_session_owner(caller, worker).await? {
             SessionOwner::Caller => true,
             SessionOwner::Nobody => api.access == AccessMode::Open,
             SessionOwner::Another => false,

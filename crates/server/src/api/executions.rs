@@ -100,7 +100,7 @@ async fn start_execution(
     }
     let (path, version) = resolve_playbook(api, &request).await?;
     let execution = match &request.dedup {
-        Some(key) => deduplicated_id(api, key).await?,
+        Some(key) => find_or_create_id(api, key).await?,
         None => api.server.new_execution_id(),
     };
     if request.dedup.is_some() && api.store().execution(execution).await?.is_some() {
@@ -142,7 +142,7 @@ async fn resolve_playbook(api: &ApiState, request: &ExecuteRequest) -> Result<(S
 }
 
 /// ID of the run that the first request with this `dedup` key started, or a new one.
-async fn deduplicated_id(api: &ApiState, request_key: &str) -> Result<ExecutionId, ApiError> {
+async fn find_or_create_id(api: &ApiState, request_key: &str) -> Result<ExecutionId, ApiError> {
     let new_id = api.server.new_execution_id().to_string();
     let key = format!("{}{request_key}", store::DEDUP_PREFIX);
     let first = api.store().set_setting_once(&key, &new_id).await?;

@@ -148,14 +148,14 @@ impl ApiState {
         caller: &WorkerCaller,
         worker: &WorkerId,
     ) -> Result<SessionHolder, ApiError> {
-        match self.session_owner(caller, worker).await? {
+        match self.find_session_owner(caller, worker).await? {
             SessionOwner::Caller | SessionOwner::Nobody => self.session_holder(caller, worker).await,
             SessionOwner::Another => Err(session_mismatch(worker)),
         }
     }
 
     /// Owner of the session under a name. An expired session still belongs to its holder.
-    pub(crate) async fn session_owner(
+    pub(crate) async fn find_session_owner(
         &self,
         caller: &WorkerCaller,
         worker: &WorkerId,

@@ -132,7 +132,7 @@ pub(crate) async fn ingest_batch(
         let foreign = ids.filter_map(|(event, hash)| Some((event.event_id?, *hash)));
         let claim = claim?;
         if row.status.is_terminal() {
-            dispositions_after_end(shared, &claim, &unrecorded).await?
+            classify_after_end(shared, &claim, &unrecorded).await?
         } else {
             check_owner(shared, row.owner)?;
             report_events(shared, claim, &unrecorded, foreign.collect()).await?
@@ -315,7 +315,7 @@ fn check_owner(shared: &ServerShared, owner: Option<OwnerId>) -> Result<(), Inge
 }
 
 /// Handles new events of a command that has ended; nothing is recorded.
-async fn dispositions_after_end(
+async fn classify_after_end(
     shared: &ServerShared,
     claim: &ReportedClaim,
     unrecorded: &[NewEvent<'_>],

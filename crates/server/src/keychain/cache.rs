@@ -80,16 +80,16 @@ fn playbook_scope(path: &str) -> String {
 
 impl Keychain {
     /// Cache scope of an entry.
-    pub(super) async fn scope_key(&self, owner: &EntryOwner, scope: KeychainScope) -> Result<String, Error> {
+    pub(super) async fn find_scope_key(&self, owner: &EntryOwner, scope: KeychainScope) -> Result<String, Error> {
         Ok(match scope {
             KeychainScope::Local => format!("run:{}", owner.execution),
             KeychainScope::Global => playbook_scope(&owner.path),
-            KeychainScope::Shared => format!("tree:{}", self.root_execution(owner).await?),
+            KeychainScope::Shared => format!("tree:{}", self.find_root_execution(owner).await?),
         })
     }
 
     /// Finds the root of the tree of executions.
-    async fn root_execution(&self, owner: &EntryOwner) -> Result<ExecutionId, Error> {
+    async fn find_root_execution(&self, owner: &EntryOwner) -> Result<ExecutionId, Error> {
         let mut top = owner.execution;
         let mut above = owner.parent;
         for _ in 0..DEPTH_MAX {

@@ -30,7 +30,7 @@ impl EntryResolver<'_> {
     ) -> Result<CachedValue, Error> {
         let name = entry.name.as_str();
         let fetch_key = FetchKey {
-            scope: self.keychain.scope_key(&self.owner, entry.scope).await?,
+            scope: self.keychain.find_scope_key(&self.owner, entry.scope).await?,
             name: name.to_owned(),
             request_digest: self.request_digest(entry, fields),
         };

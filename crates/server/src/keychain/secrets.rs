@@ -77,7 +77,7 @@ pub(crate) async fn resolve_secrets(
     };
     let workload = needs_workload(&declared, &request.names);
     let scope = if workload {
-        command_scope(shared, &command).await?
+        load_command_scope(shared, &command).await?
     } else {
         Scope::default()
     };
@@ -131,7 +131,7 @@ async fn claimed_command(shared: &ServerShared, request: &SecretsRequest) -> Res
 }
 
 /// The data that templates of the command's step see on the server.
-async fn command_scope(shared: &ServerShared, command: &Command) -> Result<Scope, SecretsError> {
+async fn load_command_scope(shared: &ServerShared, command: &Command) -> Result<Scope, SecretsError> {
     let state = loading::load_state(&*shared.store, command.id.execution).await?;
     let state = state.ok_or(SecretsError::Fenced)?;
     let ctx = state.ctx_of(&command.run);
@@ -158,7 +158,7 @@ async fn check_declared(
         return Ok(());
     }
     let scope = if declared.has_rendered_names(step) {
-        command_scope(shared, command).await?
+        load_command_scope(shared, command).await?
     } else {
         Scope::default()
     };

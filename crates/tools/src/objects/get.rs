@@ -83,7 +83,7 @@ pub(super) async fn get_object(
             let chunk = chunk.map_err(|error| broken_object_error(&summary.uri, &error))?;
             spool.append(chunk, STREAMED_BYTES_MAX).await?;
         }
-        return spooled_result(spool, format, body_type, before, writer).await;
+        return store_spooled_result(spool, format, body_type, before, writer).await;
     }
     buffered_result(&buffer, format, body_type, before)
 }
@@ -111,7 +111,7 @@ fn buffered_result(
     Ok(Outcome::ok(Value::Object(result)))
 }
 
-async fn spooled_result(
+async fn store_spooled_result(
     spool: SpooledBody,
     format: BodyFormat,
     body_type: BodyType,

@@ -41,12 +41,12 @@ pub(super) async fn read_content(call: &Call, access: &ObjectAccess) -> Result<O
         Some(Value::String(text)) if text.starts_with(SCHEME) => {
             let access = call.access.as_ref().ok_or_else(no_access_error)?;
             match access.resolver.resolve(text).await? {
-                ResolvedRef::Body(reference) => body_content(call, &BodyPath::whole_body(*reference)).await,
+                ResolvedRef::Body(reference) => open_body_content(call, &BodyPath::whole_body(*reference)).await,
                 ResolvedRef::Value(value) => Ok(value_content(&value.to_value())),
             }
         }
         Some(Value::Object(map)) => match body_path(map) {
-            Some(bound) => body_content(call, &bound).await,
+            Some(bound) => open_body_content(call, &bound).await,
             None => Ok(value_content(&Value::Object(map.clone()))),
         },
         Some(other) => Ok(value_content(other)),
@@ -65,7 +65,7 @@ fn value_content(data: &Value) -> ObjectContent {
 }
 
 /// A stored result, or a value inside it; only that value is loaded.
-async fn body_content(call: &Call, bound: &BodyPath) -> Result<ObjectContent, TaskError> {
+async fn open_body_content(call: &Call, bound: &BodyPath) -> Result<ObjectContent, TaskError> {
     let access = call.access.as_ref().ok_or_else(no_access_error)?;
     let reference = &bound.reference;
     let failed = |error: results::Error| read_error(&error, reference);

@@ -62,7 +62,7 @@ pub(crate) struct FactsCache(Mutex<HashMap<PathBuf, Arc<InterpreterFacts>>>);
 
 impl FactsCache {
     /// Returns the properties of an interpreter; the query runs in the given sandbox.
-    pub(crate) async fn facts_of(
+    pub(crate) async fn load_facts(
         &self,
         python: &Path,
         env: &BTreeMap<String, String>,

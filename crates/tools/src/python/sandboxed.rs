@@ -70,7 +70,7 @@ impl InterpreterFinder<'_> {
     ) -> Result<(Option<Arc<InterpreterFacts>>, SandboxedPython), TaskError> {
         if self.is_deployment_python {
             let free = SandboxRules::default();
-            let facts = self.facts_cache.facts_of(python, self.env, &free).await?;
+            let facts = self.facts_cache.load_facts(python, self.env, &free).await?;
             let sandboxed = SandboxedPython {
                 python: facts.executable.clone(),
                 read_dirs: facts.read_dirs(),
@@ -85,7 +85,7 @@ impl InterpreterFinder<'_> {
             return Ok((None, sandboxed));
         }
         let rules = (self.rules_for)(&sandboxed.read_dirs);
-        let facts = self.facts_cache.facts_of(python, self.env, &rules).await?;
+        let facts = self.facts_cache.load_facts(python, self.env, &rules).await?;
         Ok((Some(facts), sandboxed))
     }
 }

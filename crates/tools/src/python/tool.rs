@@ -89,7 +89,7 @@ impl PythonTool {
             return Ok(homeless(python));
         }
         let free = SandboxRules::default();
-        let facts = self.facts_cache.facts_of(&python, self.pool.env(), &free).await?;
+        let facts = self.facts_cache.load_facts(&python, self.pool.env(), &free).await?;
         let needs = needs.reduce_for(&facts)?;
         if needs.requirements.is_empty() {
             return Ok(homeless(python));
