@@ -2,16 +2,13 @@
 //!
 //! Calls for an execution that another server owns are forwarded to it, once.
 
-use model::command::ClaimId;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::api::ClaimRequest;
-use wire::api::HeartbeatRequest;
-use wire::api::SecretsRequest;
 
 use async_trait::async_trait;
 use engine::Refusal;
+use model::command::ClaimId;
 use model::event::Event;
 use model::id::{CommandId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
 use model::raw::RawJson;
@@ -20,18 +17,17 @@ use model::source::SourceText;
 use model::step_pointer::LoopPointer;
 use store::{Priority, SessionHolder};
 use tokio::sync::oneshot;
+use wire::api::{ClaimRequest, HeartbeatRequest, SecretsRequest};
 use wire::{
     ByteStream, ClaimedCommand, CommandNotice, ReportRequest, ReportResponse, ResolvedSecret, Transport, Verdict,
 };
 
-use crate::ServerShared;
-use crate::control;
 use crate::driver::{DriverRequest, InputAttachments, InputError, PendingClaim, WorkerCapacity};
 use crate::error::Error;
 use crate::keychain::{self, SecretsError};
 use crate::peers::{self, OwnerStatus};
 use crate::result_reader::LocatedResult;
-use crate::sessions;
+use crate::{ServerShared, control, sessions};
 
 /// How long a worker's session lives without a heartbeat.
 pub(crate) const SESSION_TTL: Duration = Duration::from_secs(15);

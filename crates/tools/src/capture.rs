@@ -5,8 +5,9 @@
 
 use std::collections::VecDeque;
 
-use crate::call::{LogSink, OutputMask};
 use model::task_log::LogStream;
+
+use crate::call::{LogSink, OutputMask};
 
 /// Maximum size of the head, and of the tail.
 const HALF_BYTES_MAX: usize = 512 * 1024;

@@ -1,6 +1,5 @@
 //! The protocol between worker and server: claim, report, listen, load.
 
-use crate::api::{ClaimRequest, HeartbeatRequest, SecretsRequest};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,6 +16,7 @@ use model::source::SourceText;
 use model::step_pointer::LoopPointer;
 use serde::{Deserialize, Serialize};
 
+use crate::api::{ClaimRequest, HeartbeatRequest, SecretsRequest};
 use crate::context::ExecutionContext;
 use crate::secret::ResolvedSecret;
 

@@ -4,11 +4,10 @@
 //! into the next one. While the server is unavailable, reports are retried; no event is dropped before the server
 //! responds.
 
-use model::command::ClaimId;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use model::command::ReportEnd;
+use model::command::{ClaimId, ReportEnd};
 use model::event::{EventBody, EventLocation, FailurePayload, ReportedEvent};
 use model::id::{CommandId, LeaseEpoch};
 use model::outcome::{ErrorKind, TaskError};

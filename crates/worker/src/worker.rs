@@ -1,6 +1,5 @@
 //! The worker: its configuration and the state that its parts share.
 
-use model::command::ClaimId;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,6 +8,7 @@ use std::time::Duration;
 
 use language::playbook::SharedPlaybooks;
 use language::template::LazyValue;
+use model::command::ClaimId;
 use model::id::{CommandId, Name, WorkerId};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;

@@ -1,6 +1,6 @@
 //! Reports: the events that a worker sends for a claimed command, and the decisions that follow immediately.
 
-use model::command::{Fence, PipelineStage, ReportEnd};
+use model::command::{CommandWork, Fence, PipelineStage, ReportEnd};
 use model::event::{
     AwaitTarget, CommandClaimed, CommandExpired, CommandFailed, Event, EventBody, FailurePayload, ReportedEvent,
     TimerPurpose,
@@ -15,7 +15,6 @@ use crate::decide::decision_builder::{DecisionBuilder, fatal_error, run_location
 use crate::decide::{DecideError, Refusal};
 use crate::input::CommandReport;
 use crate::state::LiveCommand;
-use model::command::CommandWork;
 
 /// The work that may have crashed a worker.
 #[derive(Debug, Clone, Copy)]

@@ -3,22 +3,21 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::api::SecretsRequest;
 
 use language::template::{LazyValue, Scope};
 use model::command::Command;
 use serde_json::json;
 use store::AuditOutcome;
+use wire::api::SecretsRequest;
 use wire::{ResolvedSecret, SecretValue};
 
-use crate::ServerShared;
 use crate::access_tokens::Actor;
 use crate::keychain::cache::{CachedValue, EntryOwner};
 use crate::keychain::credentials::AuditRecord;
 use crate::keychain::declared::DeclaredSecrets;
 use crate::keychain::entries::EntryResolver;
 use crate::keychain::error::Error;
-use crate::loading;
+use crate::{ServerShared, loading};
 
 /// Maximum validity of a value in a worker, so that a changed credential takes effect within this time.
 const VALID_MAX: Duration = Duration::from_secs(60);

@@ -5,12 +5,12 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
 
 use model::outcome::TaskError;
+use model::task_log::LogStream;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::call::LogSink;
 use crate::evaluation::request::{Evaluation, Language};
-use model::task_log::LogStream;
 
 /// Dropping a long chain of closures recurses once per closure. Unused stack takes address space but no memory.
 pub(crate) const STACK_BYTES: usize = 1 << 30;

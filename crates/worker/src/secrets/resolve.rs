@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use wire::api::SecretsRequest;
 
 use language::playbook::credentials::{self, CredentialUses};
 use language::template::LazyValue;
@@ -11,6 +10,7 @@ use model::raw::RawJson;
 use pipeline::TaskAttempt;
 use serde_json::{Map, Value};
 use wire::SecretValue;
+use wire::api::SecretsRequest;
 
 use crate::command_context::{CommandContext, WorkError};
 use crate::load;
