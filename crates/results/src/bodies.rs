@@ -7,7 +7,7 @@ use std::pin::Pin;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{Stream, stream};
-use model::result_ref::ResultRef;
+use model::result_ref::{BodyMeta, BodyScope, RefKind, ResultRef};
 use model::time::Time;
 use serde_json::{Map, Value};
 use tokio::io::AsyncRead;
@@ -39,6 +39,29 @@ pub struct StoredBody {
     pub location: Map<String, Value>,
 }
 
+impl StoredBody {
+    /// Builds the reference to a JSON body, without extracted fields and preview.
+    pub fn into_reference(self, uri: String, scope: BodyScope) -> ResultRef {
+        ResultRef {
+            kind: RefKind::Result,
+            uri,
+            store: self.store.to_owned(),
+            scope,
+            expires_at: None,
+            meta: BodyMeta {
+                content_type: "application/json".to_owned(),
+                bytes: self.bytes,
+                sha256: self.sha256,
+                compression: self.compression.map(str::to_owned),
+                location: self.location,
+            },
+            extracted: Map::new(),
+            keys: Vec::new(),
+            preview: None,
+        }
+    }
+}
+
 /// Chunks of a body, in order. After an error the rest is unavailable.
 pub type ByteStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
@@ -64,7 +87,7 @@ pub trait BodyStore: Send + Sync {
     }
 
     /// Stores a body with the options of its task; a store without options ignores them.
-    async fn put_with(&self, body: BodySource<'_>, _wish: &StorageOptions) -> Result<StoredBody, Error> {
+    async fn put_with(&self, body: BodySource<'_>, _options: &StorageOptions) -> Result<StoredBody, Error> {
         self.put(body).await
     }
 
