@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::outcome::{ErrorKind, Outcome};
+use model::task_log::LogStream;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{ExternalTool, KindManifest, load_manifests};
-use crate::call::{Call, DiscardingLogSink, LogSink, Tool};
+use crate::call::{Call, DiscardingLogSink, Tool};
 use crate::process_marker::MARKER_VARIABLE;
-use crate::testing::{RecordedLogLines, build_call, expect_error, expect_result, run_tool};
-use model::task_log::LogStream;
+use crate::testing::{RecordedLogLines, StopAtFirstLine, build_call, expect_error, expect_result, run_tool};
 
 /// A program that handles each call as its field `do` requests.
 const PROGRAM: &str = r#"
@@ -75,11 +75,11 @@ async fn a_call_is_sent_with_all_its_fields_and_its_process_is_reused() {
     call.attempt = 2;
     call.timeout.total = Some(Duration::from_secs(30));
     let first = expect_result(run_tool(&tool, call).await);
-    let wanted = json!({
+    let expected = json!({
         "kind": "x-test", "fields": {"do": "echo"}, "input": {"a": 1}, "timeout_s": 30.0,
         "idempotency_key": "key", "attempt": 2, "base_dir": "/tmp",
     });
-    assert_eq!(first["call"], wanted);
+    assert_eq!(first["call"], expected);
     assert_eq!(
         expect_result(run_tool(&tool, call_doing("echo")).await)["pid"],
         first["pid"]
@@ -112,14 +112,14 @@ async fn a_failed_call_returns_the_error_of_the_process() {
 #[tokio::test]
 async fn every_missing_response_has_a_code_and_the_next_call_works() {
     let tool = external_tool();
-    for (what, wanted) in [
+    for (what, expected) in [
         ("die", "TOOL_DIED"),
         ("babble", "TOOL_PROTOCOL"),
         ("stray", "TOOL_PROTOCOL"),
         ("mute", "TOOL_PROTOCOL"),
     ] {
         let outcome = run_tool(&tool, call_doing(what)).await;
-        assert_eq!(expect_error(&outcome).code, wanted, "{what}");
+        assert_eq!(expect_error(&outcome).code, expected, "{what}");
         expect_result(run_tool(&tool, call_doing("echo")).await);
     }
     let mut slow = call_doing("wait");
@@ -137,14 +137,6 @@ async fn every_missing_response_has_a_code_and_the_next_call_works() {
         expect_error(&run_tool(&missing, call_doing("echo")).await).code,
         "TOOL_START"
     );
-}
-
-struct StopAtFirstLine(CancellationToken);
-
-impl LogSink for StopAtFirstLine {
-    fn write_line(&self, _stream: LogStream, _text: &str) {
-        self.0.cancel();
-    }
 }
 
 async fn run_stopped(tool: &ExternalTool, what: &str) -> Outcome {
