@@ -148,12 +148,13 @@ impl InProcessTransport {
         for row in self.shared.store.worker_claims(worker).await? {
             self.release_claim(row.claim.command, row.claim.lease_epoch).await?;
         }
-        let ended = self.shared.store.renew_session(worker, holder, Duration::ZERO);
-        ended.await?;
+        let end_session = self.shared.store.renew_session(worker, holder, Duration::ZERO);
+        end_session.await?;
         Ok(())
     }
 
-    async fn release_claim(&self, command: CommandId, epoch: LeaseEpoch) -> Result<(), Error> {
+    /// Releases a claim; other workers can claim the command at once.
+    pub(crate) async fn release_claim(&self, command: CommandId, epoch: LeaseEpoch) -> Result<(), Error> {
         self.shared.store.release_claim(command, epoch).await?;
         self.shared.driver.send(DriverRequest::ForgetHolder(command)).await?;
         self.shared.driver.send(DriverRequest::RecheckOffers).await
@@ -204,11 +205,11 @@ impl InProcessTransport {
 impl Transport for InProcessTransport {
     async fn claim(&self, request: &ClaimRequest) -> Result<Vec<ClaimedCommand>, wire::Error> {
         let (reply, response) = oneshot::channel();
-        let order = DriverRequest::Claim(PendingClaim {
+        let driver_request = DriverRequest::Claim(PendingClaim {
             request: request.clone(),
             reply,
         });
-        self.shared.driver.send(order).await.map_err(unavailable)?;
+        self.shared.driver.send(driver_request).await.map_err(unavailable)?;
         match tokio::time::timeout(request.wait(), response).await {
             Ok(Ok(claims)) => claims.map_err(unavailable),
             Ok(Err(_)) => Err(unavailable(Error::Stopping)),
@@ -241,11 +242,11 @@ impl Transport for InProcessTransport {
 
     async fn listen(&self, worker: &WorkerId) -> Result<Vec<CommandNotice>, wire::Error> {
         let (reply, response) = oneshot::channel();
-        let order = DriverRequest::Listen {
+        let driver_request = DriverRequest::Listen {
             worker: worker.clone(),
             reply,
         };
-        self.shared.driver.send(order).await.map_err(unavailable)?;
+        self.shared.driver.send(driver_request).await.map_err(unavailable)?;
         if self.shared.peer_clients.is_none() {
             return response.await.map_err(|_| unavailable(Error::Stopping));
         }

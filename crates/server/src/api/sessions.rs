@@ -31,11 +31,11 @@ impl FromRequestParts<ApiState> for WorkerCaller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, api: &ApiState) -> Result<Self, ApiError> {
-        let may = Authorized::<Work>::from_request_parts(parts, api).await?;
+        let caller = Authorized::<Work>::from_request_parts(parts, api).await?;
         let secret = parts.headers.get(SESSION_HEADER);
         let secret = secret.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
         Ok(Self {
-            principal: may.principal,
+            principal: caller.principal,
             secret,
         })
     }
