@@ -82,7 +82,7 @@ fn assign_job(language: Language, mut job: ThreadJob) -> Result<(), TaskError> {
         }
     }
     let (sender, jobs) = channel::<ThreadJob>();
-    let own = sender.clone();
+    let own_sender = sender.clone();
     std::thread::Builder::new()
         .name("evaluation".to_owned())
         .stack_size(STACK_BYTES)
@@ -93,7 +93,7 @@ fn assign_job(language: Language, mut job: ThreadJob) -> Result<(), TaskError> {
                 if afterwards == ThreadReuse::End || idle.len() >= IDLE_MAX {
                     return;
                 }
-                idle.push(own.clone());
+                idle.push(own_sender.clone());
             }
         })
         .map_err(|error| language.interrupted_error(&format!("cannot start its thread: {error}")))?;

@@ -56,7 +56,7 @@ impl ReceivedResponse {
                 self.store_spooled_outcome(spool, options, writer).await
             }
             (Ok(ReceivedBody::Spooled(_)), None) => {
-                unreachable!("a body is only spooled if there is a keeper")
+                unreachable!("a body is only spooled if there is a result writer")
             }
         };
         outcome.unwrap_or_else(Outcome::error).with_facets(facets)

@@ -104,9 +104,9 @@ async fn list_objects(call: &Call, location: &ObjectLocation) -> Result<Value, T
     let limit = match call.field("limit") {
         None => LISTED_DEFAULT,
         Some(value) => {
-            let wanted = format!("a number from 1 to {LISTED_MAX}");
+            let expected = format!("a number from 1 to {LISTED_MAX}");
             let limit = value.as_u64().filter(|limit| (1..=LISTED_MAX).contains(limit));
-            limit.ok_or_else(|| call.wrong_type_error("limit", &wanted, value))?
+            limit.ok_or_else(|| call.wrong_type_error("limit", &expected, value))?
         }
     };
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
