@@ -55,13 +55,15 @@ struct IterationEnd {
 }
 
 impl PendingIterations {
-    /// Creates the list of indices in `from..to` without the finished ones in `over`.
-    pub(crate) fn new(from: u64, to: u64, over: &[u64], resume: Vec<ResumePoint>) -> Self {
-        let over: HashSet<u64> = over.iter().copied().collect();
-        let resumes = resume.into_iter();
+    /// Creates the list of indices in `from..to` without the finished ones.
+    pub(crate) fn new(from: u64, to: u64, finished: &[u64], resume_points: Vec<ResumePoint>) -> Self {
+        let finished: HashSet<u64> = finished.iter().copied().collect();
+        let resume_points = resume_points.into_iter();
         Self {
-            remaining: (from..to).filter(|index| !over.contains(index)).collect(),
-            resume_points: resumes.filter_map(|resume| Some((resume.iteration?, resume))).collect(),
+            remaining: (from..to).filter(|index| !finished.contains(index)).collect(),
+            resume_points: resume_points
+                .filter_map(|point| Some((point.iteration?, point)))
+                .collect(),
         }
     }
 

@@ -141,7 +141,7 @@ impl CommandLease {
     /// Sends a report if necessary. Returns when all events pushed so far are durable.
     pub(crate) async fn flush(&self) -> Result<(), LeaseLost> {
         let target = self.outbox.lock().expect("the lock is not poisoned").pushed_count;
-        let _turn = self.sending.lock().await;
+        let _sending = self.sending.lock().await;
         if self.sent_count.load(Ordering::Acquire) >= target {
             return if self.state() == LeaseState::Lost {
                 Err(LeaseLost)
@@ -154,7 +154,7 @@ impl CommandLease {
 
     /// Sends the final report of the command and returns the commands that the server assigned in its reply.
     pub(crate) async fn finish(&self, end: ReportEnd) -> Vec<ClaimedCommand> {
-        let _turn = self.sending.lock().await;
+        let _sending = self.sending.lock().await;
         let end = match self.state() {
             LeaseState::Lost => return Vec::new(),
             LeaseState::Stopped => ReportEnd::Stopped,
@@ -164,13 +164,13 @@ impl CommandLease {
     }
 
     async fn deliver(&self, end: ReportEnd) -> Result<Vec<ClaimedCommand>, LeaseLost> {
-        let (events, upto) = {
+        let (events, pushed_count) = {
             let mut outbox = self.outbox.lock().expect("the lock is not poisoned");
             (std::mem::take(&mut outbox.pending), outbox.pushed_count)
         };
-        let next = self.send_report(self.build_report(events, end)).await?;
-        self.sent_count.store(upto, Ordering::Release);
-        Ok(next)
+        let next_commands = self.send_report(self.build_report(events, end)).await?;
+        self.sent_count.store(pushed_count, Ordering::Release);
+        Ok(next_commands)
     }
 
     fn build_report(&self, events: Vec<ReportedEvent>, end: ReportEnd) -> ReportRequest {
