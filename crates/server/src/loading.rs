@@ -271,9 +271,9 @@ pub(crate) async fn load_events(store: &dyn Store, execution: ExecutionId, seqs:
         let other_events = store.events_at(other, &seqs).await?;
         for (seq, index) in indices {
             if let Some(source) = other_events.iter().find(|event| event.seq == seq) {
-                let own = events[index].seq;
+                let own_seq = events[index].seq;
                 events[index] = Event {
-                    seq: own,
+                    seq: own_seq,
                     ..source.clone()
                 };
             }

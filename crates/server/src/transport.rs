@@ -336,7 +336,7 @@ pub(crate) fn notice_for(worker_claim: &store::WorkerClaim) -> Option<CommandNot
 fn from_input_error(command: CommandId, error: InputError) -> wire::Error {
     match error {
         InputError::Refused(Refusal::Fenced | Refusal::ExecutionEnded) => {
-            metrics::counter!(crate::metrics::FENCED).increment(1);
+            metrics::counter!(crate::metrics::REPORTS_FENCED).increment(1);
             wire::Error::Fenced(command)
         }
         InputError::Refused(refusal) => wire::Error::Refused(refusal.to_string()),

@@ -48,7 +48,7 @@ impl SecretFetcher for CountingEndpoint {
                 let reason = "timed out".to_owned();
                 let is_transient = true;
                 return Err(FetchError {
-                    why: reason,
+                    reason,
                     is_transient,
                 });
             }

@@ -189,10 +189,10 @@ impl Server {
     pub(crate) async fn forget_keychain_entry(&self, entry: SharedEntry<'_>, actor: Actor) -> Result<bool, Error> {
         let scope = playbook_scope(entry.path);
         let store = self.shared.store.sealed_store();
-        let was_there = store.remove_keychain(&scope, entry.name).await?;
-        let done = audit_record("keychain.remove", &entry);
-        self.shared.keychain.audit(actor, done).await?;
-        Ok(was_there)
+        let was_removed = store.remove_keychain(&scope, entry.name).await?;
+        let record = audit_record("keychain.remove", &entry);
+        self.shared.keychain.audit(actor, record).await?;
+        Ok(was_removed)
     }
 }
 

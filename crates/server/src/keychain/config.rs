@@ -59,10 +59,10 @@ pub struct FetchResponse {
 
 /// Why there is no response; contains no value of the request.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("{why}")]
+#[error("{reason}")]
 pub struct FetchError {
     /// Cause.
-    pub why: String,
+    pub reason: String,
     /// Whether the error is transient.
     pub is_transient: bool,
 }

@@ -37,20 +37,20 @@ pub enum Error {
     #[error("credential `{0}` not found")]
     NotFound(String),
     /// An entry of the keychain cannot be resolved.
-    #[error("cannot resolve keychain entry `{name}`: {why}")]
+    #[error("cannot resolve keychain entry `{name}`: {reason}")]
     Unresolved {
         /// Name of the entry.
         name: String,
         /// Cause, without any value.
-        why: String,
+        reason: String,
     },
     /// An endpoint or a secret manager is temporarily unavailable.
-    #[error("cannot resolve keychain entry `{name}` now: {why}")]
+    #[error("cannot resolve keychain entry `{name}` now: {reason}")]
     Unavailable {
         /// Name of the entry.
         name: String,
         /// Cause, without any value.
-        why: String,
+        reason: String,
     },
     /// The value was changed concurrently.
     #[error("{0} was changed concurrently; set it again")]

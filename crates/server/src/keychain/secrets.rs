@@ -100,11 +100,11 @@ fn needs_workload(declared: &DeclaredSecrets, names: &[String]) -> bool {
 
 fn to_resolved_secret(shared: &ServerShared, name: &str, cached: CachedValue) -> ResolvedSecret {
     let now = shared.store.now();
-    let left = cached.expires_at.map(|expires| expires.since(now));
+    let remaining = cached.expires_at.map(|expires| expires.since(now));
     ResolvedSecret {
         name: name.to_owned(),
         value: SecretValue::new(cached.value),
-        valid_for: left.unwrap_or(VALID_MAX).min(VALID_MAX),
+        valid_for: remaining.unwrap_or(VALID_MAX).min(VALID_MAX),
     }
 }
 
@@ -165,9 +165,9 @@ async fn check_declared(
         if declared.is_rendered_name(step, name, &scope) {
             continue;
         }
-        let refused = Err(Error::NotDeclared { step: step.to_string() });
-        audit_use(shared, request, UNDECLARED, &refused).await?;
-        return refused.map_err(SecretsError::from);
+        let refusal = Err(Error::NotDeclared { step: step.to_string() });
+        audit_use(shared, request, UNDECLARED, &refusal).await?;
+        return refusal.map_err(SecretsError::from);
     }
     Ok(())
 }
@@ -184,7 +184,7 @@ async fn audit_use<T>(
         Err(error @ Error::NotDeclared { .. }) => (AuditOutcome::Denied, Some(error.code())),
         Err(error) => (AuditOutcome::Failed, Some(error.code())),
     };
-    let done = AuditRecord {
+    let record = AuditRecord {
         action: "credential.use",
         resource: name,
         outcome,
@@ -194,6 +194,6 @@ async fn audit_use<T>(
         name: format!("worker {}", request.worker.0),
         source: None,
     };
-    shared.keychain.audit(actor, done).await?;
+    shared.keychain.audit(actor, record).await?;
     Ok(())
 }

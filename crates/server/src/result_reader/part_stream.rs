@@ -204,8 +204,8 @@ impl PartStream {
                 Ok(PartContent::Elements(elements.iter().map(to_json_bytes).collect()))
             }
             (_, Some(reference)) => {
-                let reading = self.reader.bodies.read(reference, None).await?;
-                Ok(PartContent::Stream(reading.chunks))
+                let body = self.reader.bodies.read(reference, None).await?;
+                Ok(PartContent::Stream(body.chunks))
             }
             _ => Ok(PartContent::Elements(vec![self.reader.load_text(located).await?])),
         }
@@ -231,8 +231,8 @@ async fn stream_elements(
         }) => range.start + 1..range.end - 1,
         Some(LocatedValue { range, .. }) => range,
     };
-    let reading = bodies.read(reference, Some(range)).await?;
-    Ok(PartContent::Stream(reading.chunks))
+    let body = bodies.read(reference, Some(range)).await?;
+    Ok(PartContent::Stream(body.chunks))
 }
 
 /// The content that a part adds.
