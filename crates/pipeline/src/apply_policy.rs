@@ -45,12 +45,12 @@ pub struct OutcomeRecord {
 }
 
 /// The idempotency key of a task run: the same for every attempt and redelivery, but different for every visit.
-pub fn idempotency_key(execution: ExecutionId, at: &EventLocation) -> String {
-    let step = at.step.as_ref().map_or("", Name::as_str);
-    let task = at.task.as_ref().map_or("", Name::as_str);
-    match at.iteration {
-        Some(index) => format!("{execution}/{step}:{}/{index}/{task}:{}", at.run, at.visit),
-        None => format!("{execution}/{step}:{}/{task}:{}", at.run, at.visit),
+pub fn idempotency_key(execution: ExecutionId, location: &EventLocation) -> String {
+    let step = location.step.as_ref().map_or("", Name::as_str);
+    let task = location.task.as_ref().map_or("", Name::as_str);
+    match location.iteration {
+        Some(index) => format!("{execution}/{step}:{}/{index}/{task}:{}", location.run, location.visit),
+        None => format!("{execution}/{step}:{}/{task}:{}", location.run, location.visit),
     }
 }
 
@@ -66,7 +66,7 @@ pub fn apply_policy(
     position: &PipelinePosition,
 ) -> Result<OutcomeRecord, RenderError> {
     match apply_action(step, run, outcome, scope, position) {
-        Ok(settled) => Ok(settled),
+        Ok(record) => Ok(record),
         Err(JumpError::Render(needs @ RenderError::Needs(_))) => Err(needs),
         Err(error) => {
             let failure = Outcome::error(policy_error(&error, step, run));
@@ -131,7 +131,7 @@ fn apply_action(
     scope: &Scope,
     position: &PipelinePosition,
 ) -> Result<OutcomeRecord, JumpError> {
-    let at = task_location(run, position, page_of(run, outcome, scope, position));
+    let location = task_location(run, position, page_of(run, outcome, scope, position));
     let mut scope = scope.clone();
     let mut writes = RenderedWrites::default();
     let verdict = evaluate_policy(run, outcome, &mut scope, &mut writes)?;
@@ -153,7 +153,7 @@ fn apply_action(
                     return Ok(record_retry(
                         run,
                         outcome,
-                        at,
+                        location,
                         VisitEnd {
                             action,
                             writes: render_rule_writes(rule, &scope)?,
@@ -182,7 +182,7 @@ fn apply_action(
         let own = || policy::rule_failure(run.task);
         verdict_end.failure = Some(outcome.failure().cloned().unwrap_or_else(own));
     }
-    Ok(record_end(run, outcome, at, verdict_end))
+    Ok(record_end(run, outcome, location, verdict_end))
 }
 
 /// Evaluates the policy, and renders the task's `set` if the pipeline continues. After a success, `set` is rendered
@@ -274,23 +274,23 @@ impl VisitEnd {
 }
 
 /// Returns the events of an attempt that is retried.
-fn record_retry(run: &TaskAttempt<'_>, outcome: &Outcome, at: EventLocation, ending: VisitEnd) -> OutcomeRecord {
+fn record_retry(run: &TaskAttempt<'_>, outcome: &Outcome, location: EventLocation, ending: VisitEnd) -> OutcomeRecord {
     let mut events = Vec::with_capacity(3);
     if run.attempt == 1 {
         events.push(EventDraft {
             location: EventLocation {
                 page: None,
-                ..at.clone()
+                ..location.clone()
             },
             body: EventBody::AttemptStarted(EmptyPayload {}),
         });
     }
     events.push(EventDraft {
-        location: at.clone(),
+        location: location.clone(),
         body: attempt_body(outcome),
     });
     events.push(EventDraft {
-        location: at,
+        location,
         body: policy_body(&ending),
     });
     OutcomeRecord {
@@ -302,12 +302,12 @@ fn record_retry(run: &TaskAttempt<'_>, outcome: &Outcome, at: EventLocation, end
 }
 
 /// Returns the events that end a visit.
-fn record_end(run: &TaskAttempt<'_>, outcome: &Outcome, at: EventLocation, ending: VisitEnd) -> OutcomeRecord {
-    let part = outcome.is_ok().then(|| at.page.unwrap_or(at.visit.into()));
+fn record_end(run: &TaskAttempt<'_>, outcome: &Outcome, location: EventLocation, ending: VisitEnd) -> OutcomeRecord {
+    let part = outcome.is_ok().then(|| location.page.unwrap_or(location.visit.into()));
     let mut events = Vec::with_capacity(3);
     if run.attempt > 1 {
         events.push(EventDraft {
-            location: at.clone(),
+            location: location.clone(),
             body: attempt_body(outcome),
         });
     }
@@ -332,12 +332,12 @@ fn record_end(run: &TaskAttempt<'_>, outcome: &Outcome, at: EventLocation, endin
         EventBody::TaskFailed(body)
     };
     events.push(EventDraft {
-        location: at.clone(),
+        location: location.clone(),
         body,
     });
     if !is_plain {
         events.push(EventDraft {
-            location: at,
+            location,
             body: policy_body(&ending),
         });
     }

@@ -162,16 +162,16 @@ impl IterationDelta {
             Some(RecordedResult::TaskFailed(_)) => false,
             Some(RecordedResult::Attempt(_)) | None => return,
         };
-        let at = &event.location;
-        let (Some(_), Some(task), Some(step)) = (at.iteration, &at.task, &at.step) else {
+        let location = &event.location;
+        let (Some(_), Some(task), Some(step)) = (location.iteration, &location.task, &location.step) else {
             return;
         };
-        let is_same = |ends: &TaskEnds| ends.task == *task && ends.run.run == at.run && ends.run.step == *step;
+        let is_same = |ends: &TaskEnds| ends.task == *task && ends.run.run == location.run && ends.run.step == *step;
         let index = self.tasks.iter().position(is_same).unwrap_or_else(|| {
             self.tasks.push(TaskEnds {
                 run: StepRunId {
                     step: step.clone(),
-                    run: at.run,
+                    run: location.run,
                 },
                 task: task.clone(),
                 succeeded: None,

@@ -18,11 +18,11 @@ impl DecisionBuilder<'_> {
     pub(super) fn apply_reuse(&mut self, reused: ReusedState) -> Result<(), Refusal> {
         for step in reused.steps {
             for (label, source, ok) in step.tasks {
-                let at = EventLocation {
+                let location = EventLocation {
                     task: Some(label),
                     ..EventLocation::of_step(&step.name)
                 };
-                self.record_reused(at, source, ReusedPart::Task { ok })?;
+                self.record_reused(location, source, ReusedPart::Task { ok })?;
             }
             self.record_reused(
                 EventLocation::of_step(&step.name),
@@ -48,7 +48,7 @@ impl DecisionBuilder<'_> {
 
     fn record_reused(
         &mut self,
-        at: EventLocation,
+        location: EventLocation,
         event: crate::reuse::EventRef,
         part: ReusedPart,
     ) -> Result<(), Refusal> {
@@ -59,7 +59,7 @@ impl DecisionBuilder<'_> {
             part,
         }));
         self.check_event_size(&body)?;
-        self.emit(at, body);
+        self.emit(location, body);
         Ok(())
     }
 

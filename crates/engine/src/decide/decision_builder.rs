@@ -90,12 +90,12 @@ impl<'n> DecisionBuilder<'n> {
     }
 
     /// Records an event of the server and folds it.
-    pub(super) fn emit(&mut self, at: EventLocation, body: EventBody) -> Seq {
+    pub(super) fn emit(&mut self, location: EventLocation, body: EventBody) -> Seq {
         let id = self.stamp.ids.next_event_id();
         let event = Event {
             seq: self.state.seq.next(),
             cause_seq: self.cause,
-            ..Event::new(id, self.state.execution, self.stamp.now, at, body)
+            ..Event::new(id, self.state.execution, self.stamp.now, location, body)
         };
         self.record(event)
     }
@@ -144,9 +144,9 @@ impl<'n> DecisionBuilder<'n> {
 
     /// The events from index `from` on that admission rules may read.
     pub(super) fn readable_changes(&self, from: usize) -> impl Iterator<Item = &Event> {
-        let first = self.readable_changes.partition_point(|at| *at < from);
+        let first = self.readable_changes.partition_point(|index| *index < from);
         let changes = self.readable_changes[first..].iter();
-        changes.map(|at| &self.events[*at])
+        changes.map(|index| &self.events[*index])
     }
 
     /// Marks the current state of the turn.
@@ -166,7 +166,7 @@ impl<'n> DecisionBuilder<'n> {
     pub(super) fn roll_back_to(&mut self, mark: Checkpoint) {
         self.state = mark.state;
         self.events.truncate(mark.events);
-        self.readable_changes.retain(|at| *at < mark.events);
+        self.readable_changes.retain(|index| *index < mark.events);
         self.unique_keys.truncate(mark.keys);
         self.bodies.truncate(mark.bodies);
         self.stamp = mark.stamp;

@@ -286,11 +286,11 @@ impl DecisionBuilder<'_> {
         }
         let keys = patches.iter().flat_map(Map::keys);
         let combined: Map<String, Value> = keys.map(|key| (key.clone(), ctx[key].clone())).collect();
-        let at = EventLocation {
+        let location = EventLocation {
             step: Some(step.name.clone()),
             ..EventLocation::default()
         };
-        self.patch_ctx(at, &combined)
+        self.patch_ctx(location, &combined)
     }
 
     /// The results in index order, or `None` if they do not fit inline.

@@ -105,14 +105,14 @@ impl DecisionBuilder<'_> {
         };
         let claimed_epoch = live.claimed.as_ref().map(|(_, epoch)| *epoch);
         if claimed_epoch.is_none_or(|claimed_epoch| claimed_epoch < lease_epoch) {
-            let at = run_location(&live.run);
+            let location = run_location(&live.run);
             self.set_cause(command);
             let claimed = CommandClaimed {
                 command,
                 worker: worker.clone(),
                 lease_epoch,
             };
-            self.emit(at, EventBody::CommandClaimed(claimed));
+            self.emit(location, EventBody::CommandClaimed(claimed));
         }
     }
 
@@ -167,12 +167,12 @@ impl DecisionBuilder<'_> {
     /// A write to `ctx` takes effect when its report is appended, even if the step fails later.
     fn apply_task_patch(&mut self, run: &StepRunId, event: &Event, patch: &RawJson) {
         let map = patch.parse_as().unwrap_or_default();
-        let at = model::event::EventLocation {
+        let location = model::event::EventLocation {
             attempt: 0,
             page: None,
             ..event.location.clone()
         };
-        if let Err(error) = self.patch_ctx(at, &map) {
+        if let Err(error) = self.patch_ctx(location, &map) {
             self.fail_run(run, *error);
         }
     }
@@ -187,7 +187,7 @@ impl DecisionBuilder<'_> {
         let Some(live) = self.state.commands.get(&command).cloned() else {
             return;
         };
-        let at = run_location(&live.run);
+        let location = run_location(&live.run);
         match end {
             ReportEnd::Open => {}
             ReportEnd::Finished | ReportEnd::Released => {
@@ -197,7 +197,7 @@ impl DecisionBuilder<'_> {
                     strikes: live.strikes,
                     released: true,
                 };
-                self.emit(at, EventBody::CommandExpired(expired));
+                self.emit(location, EventBody::CommandExpired(expired));
             }
             ReportEnd::Stopped => self.withdraw_command(command),
         }
@@ -207,9 +207,12 @@ impl DecisionBuilder<'_> {
         let Some(live) = self.state.commands.get(&command) else {
             return;
         };
-        let at = run_location(&live.run);
+        let location = run_location(&live.run);
         let error = fatal_error(ErrorKind::Cancelled, "CANCELLED", "the work was stopped");
-        self.emit(at, EventBody::CommandFailed(Box::new(CommandFailed { command, error })));
+        self.emit(
+            location,
+            EventBody::CommandFailed(Box::new(CommandFailed { command, error })),
+        );
     }
 
     /// Withdraws all remaining commands after the stop grace period.
@@ -244,7 +247,7 @@ impl DecisionBuilder<'_> {
             Suspect::OneOfSeveral => live.strikes.max(1),
             Suspect::None => live.strikes,
         };
-        let at = run_location(&live.run);
+        let location = run_location(&live.run);
         let expired = CommandExpired {
             command,
             lease_epoch,
@@ -252,7 +255,7 @@ impl DecisionBuilder<'_> {
             released: false,
         };
         self.set_cause(command);
-        let seq = self.emit(at, EventBody::CommandExpired(expired));
+        let seq = self.emit(location, EventBody::CommandExpired(expired));
         self.set_cause(seq);
         if let Suspect::Task(iteration) = suspect
             && strikes >= self.net.limits.strikes_max
@@ -304,17 +307,17 @@ impl DecisionBuilder<'_> {
     }
 
     fn fail_dead_letter(&mut self, command: Seq, live: &LiveCommand, iteration: Option<u64>, error: TaskError) {
-        let at = run_location(&live.run);
+        let location = run_location(&live.run);
         let failed = CommandFailed {
             command,
             error: error.clone(),
         };
-        self.emit(at.clone(), EventBody::CommandFailed(Box::new(failed)));
+        self.emit(location.clone(), EventBody::CommandFailed(Box::new(failed)));
         match iteration {
             Some(index) => {
                 let failed = FailurePayload { error, set_ctx: None };
                 self.emit(
-                    at.with_iteration(Some(index)),
+                    location.with_iteration(Some(index)),
                     EventBody::IterationFailed(Box::new(failed)),
                 );
             }

@@ -148,12 +148,12 @@ impl DecisionBuilder<'_> {
             let rendered = self.render(scope, &step.name, |scope| write.value.render(scope))?;
             patch.insert(write.key.to_string(), rendered.value);
         }
-        let at = model::event::EventLocation {
+        let location = model::event::EventLocation {
             step: Some(step.name.clone()),
             ..Default::default()
         };
         self.store_large_values(&mut patch);
-        self.patch_ctx(at, &patch).map_err(|error| {
+        self.patch_ctx(location, &patch).map_err(|error| {
             let error = error.with_detail("line", writes[0].span.line);
             EvalError::Failed(Box::new(error))
         })?;
@@ -173,7 +173,7 @@ impl DecisionBuilder<'_> {
     /// Patches `ctx` if it stays within `ctx_bytes_max`.
     pub(super) fn patch_ctx(
         &mut self,
-        at: model::event::EventLocation,
+        location: model::event::EventLocation,
         patch: &Map<String, serde_json::Value>,
     ) -> Result<(), Box<TaskError>> {
         self.check_value_inline(patch)?;
@@ -188,7 +188,7 @@ impl DecisionBuilder<'_> {
             let message = format!("`ctx` exceeds its limit of {limit} bytes");
             return Err(Box::new(fatal_error(ErrorKind::Unknown, "LIMIT_CTX", message)));
         }
-        self.emit(at, EventBody::CtxPatched(CtxPatched { patch: patch_text }));
+        self.emit(location, EventBody::CtxPatched(CtxPatched { patch: patch_text }));
         Ok(())
     }
 

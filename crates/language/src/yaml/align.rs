@@ -35,8 +35,8 @@ impl Node {
         span_at(text, start, end)
     }
 
-    /// Returns the byte offset at which the visible character number `wanted` starts or ends.
-    fn source_offset(&self, text: &str, style: ScalarQuoting, line: usize, end: bool) -> Option<usize> {
+    /// Returns the byte offset at which visible character `number` starts, or ends if `is_end` is true.
+    fn source_offset(&self, text: &str, style: ScalarQuoting, number: usize, is_end: bool) -> Option<usize> {
         let bounds = self.span.start as usize..self.span.end as usize;
         let body = text.get(bounds)?;
         let skipped = match style {
@@ -51,9 +51,9 @@ impl Node {
                 (ScalarQuoting::SingleQuoted, '\'') => (2, true),
                 _ => (first.len_utf8(), !first.is_whitespace()),
             };
-            let at = self.span.start as usize + body.len() - remaining.len();
-            if visible && count == line {
-                return Some(if end { at + width } else { at });
+            let offset = self.span.start as usize + body.len() - remaining.len();
+            if visible && count == number {
+                return Some(if is_end { offset + width } else { offset });
             }
             count += usize::from(visible);
             remaining = remaining.get(width..)?;

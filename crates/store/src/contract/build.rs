@@ -66,10 +66,10 @@ fn commit_after(
     let now = store.now();
     let seqs = expected.0 + 1..;
     seqs.zip(bodies)
-        .map(|(seq, (at, body))| Event {
+        .map(|(seq, (location, body))| Event {
             seq: Seq(seq),
             cause_seq: Some(Seq(seq - 1)),
-            ..Event::new(ids.next_event_id(), execution, now, at, body)
+            ..Event::new(ids.next_event_id(), execution, now, location, body)
         })
         .collect()
 }
@@ -128,10 +128,10 @@ impl PlainStep {
             dispatch: 1,
             pool: "default".into(),
         };
-        let at = EventLocation::of_step_run(&self.run);
+        let location = EventLocation::of_step_run(&self.run);
         let bodies = vec![
-            (at.clone(), EventBody::StepScheduled(Box::new(scheduled))),
-            (at, EventBody::CommandIssued(issued)),
+            (location.clone(), EventBody::StepScheduled(Box::new(scheduled))),
+            (location, EventBody::CommandIssued(issued)),
         ];
         let mut commit = next_commit(store, execution, expected, bodies);
         commit.commands.push(CommandChange::Issue(Box::new(IssuedCommand {
@@ -164,16 +164,16 @@ impl PlainStep {
                 Directive::Continue,
             )
         };
-        let at = EventLocation::of_step_run(&self.run);
+        let location = EventLocation::of_step_run(&self.run);
         let task = EventLocation {
             task: Some(Name::from("fetch")),
             visit: 1,
             attempt: 1,
-            ..at.clone()
+            ..location.clone()
         };
         let bodies = vec![
             (task, EventBody::TaskDone(Box::new(ended))),
-            (at, EventBody::StepDone(StepDone::default())),
+            (location, EventBody::StepDone(StepDone::default())),
         ];
         next_commit(store, execution, expected, bodies)
     }

@@ -164,7 +164,7 @@ pub async fn the_row_follows_the_log_through_a_life(site: &dyn StoreFixture) {
     let id = first.execution;
     expect_ok(store.commit(first).await);
     let note = || ControlNote { reason: None };
-    let at = model::event::EventLocation::default;
+    let location = model::event::EventLocation::default;
     let turns = [
         (EventBody::PlaybookPaused(note()), RunStatus::Paused, 1),
         (EventBody::PlaybookResumed(note()), RunStatus::Running, 1),
@@ -179,7 +179,7 @@ pub async fn the_row_follows_the_log_through_a_life(site: &dyn StoreFixture) {
     for (seq, (body, status, generation)) in (2..).zip(turns) {
         expect_ok(
             store
-                .commit(next_commit(&*store, id, Seq(seq), vec![(at(), body)]))
+                .commit(next_commit(&*store, id, Seq(seq), vec![(location(), body)]))
                 .await,
         );
         let row = expect_ok(store.execution(id).await).expect("the execution exists");
