@@ -323,8 +323,8 @@ async fn a_connection_whose_login_gets_no_reply_is_replaced() {
     proxy.set_dropping_responses(true);
     proxy.cut_connections();
     let reading = tokio::spawn(async move { store.events(id, Seq(0), 99).await });
-    let swallowing = Arc::clone(&proxy);
-    tokio::task::spawn_blocking(move || swallowing.wait_until_response_dropped())
+    let proxy_clone = Arc::clone(&proxy);
+    tokio::task::spawn_blocking(move || proxy_clone.wait_until_response_dropped())
         .await
         .unwrap();
     // The connection stays open: only its client can detect that no reply will arrive.

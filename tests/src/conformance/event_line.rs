@@ -29,18 +29,18 @@ pub(crate) fn event_line(event: &Event) -> String {
 }
 
 fn event_name(event: &Event) -> String {
-    let at = &event.location;
+    let location = &event.location;
     let mut text = event.kind().name().to_owned();
-    if let Some(task) = &at.task {
+    if let Some(task) = &location.task {
         text.push(' ');
         text.push_str(task.as_str());
-        if at.visit > 1 {
-            let _ = write!(text, "#{}", at.visit);
+        if location.visit > 1 {
+            let _ = write!(text, "#{}", location.visit);
         }
-        if at.attempt > 1 {
-            let _ = write!(text, " attempt {}", at.attempt);
+        if location.attempt > 1 {
+            let _ = write!(text, " attempt {}", location.attempt);
         }
-        if let Some(page) = at.page {
+        if let Some(page) = location.page {
             let _ = write!(text, " page {page}");
         }
     }
