@@ -239,10 +239,10 @@ impl CaseRun {
     async fn apply_due_input(&mut self) -> Result<bool, String> {
         let log = self.read_log(self.root).await?;
         let elapsed = self.clock.elapsed();
-        let Some(what) = self.schedule.take_due(elapsed, &log) else {
+        let Some(input) = self.schedule.take_due(elapsed, &log) else {
             return Ok(false);
         };
-        let control = match what {
+        let control = match input {
             ExternalInput::Cancel { cascade } => ControlRequest::Cancel(StopRequest {
                 cascade,
                 ..StopRequest::default()

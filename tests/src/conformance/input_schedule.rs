@@ -133,7 +133,7 @@ pub(crate) fn parse_input(value: &Value) -> Result<ScheduledInput, CaseError> {
         _ => return Err(invalid()),
     };
     let has = |key: &str| value.get(key).is_some();
-    let what = match value.get("signal") {
+    let input = match value.get("signal") {
         Some(Value::String(name)) => ExternalInput::Signal(name.as_str().into(), value.get("payload").cloned()),
         _ if has("cancel") => {
             let cascade = value["cancel"].get("cascade").and_then(Value::as_bool);
@@ -152,7 +152,7 @@ pub(crate) fn parse_input(value: &Value) -> Result<ScheduledInput, CaseError> {
         _ if has("crash") => ExternalInput::Crash,
         _ => ExternalInput::Patch(value.get("patch").cloned().ok_or_else(invalid)?),
     };
-    Ok(ScheduledInput { trigger, input: what })
+    Ok(ScheduledInput { trigger, input })
 }
 
 fn parse_value<T: DeserializeOwned>(value: &Value) -> Option<T> {

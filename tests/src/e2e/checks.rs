@@ -205,7 +205,7 @@ pub(crate) fn check_all_published(waiting: i64) -> CheckResult {
 pub(crate) fn new_violation(number: u32, message: &str) -> Violation {
     Violation {
         number,
-        what: message.to_owned(),
+        description: message.to_owned(),
     }
 }
 

@@ -84,7 +84,7 @@ impl fmt::Display for StormReport {
             writeln!(f, "STUCK {id} is {status}")?;
         }
         for (id, violation) in violations {
-            writeln!(f, "BROKEN {} in {id}: {}", violation.number, violation.what)?;
+            writeln!(f, "BROKEN {} in {id}: {}", violation.number, violation.description)?;
         }
         Ok(())
     }

@@ -47,10 +47,7 @@ impl SecretFetcher for CountingEndpoint {
             Some("late") => {
                 let reason = "timed out".to_owned();
                 let is_transient = true;
-                return Err(FetchError {
-                    reason,
-                    is_transient,
-                });
+                return Err(FetchError { reason, is_transient });
             }
             Some(status) => status.parse().unwrap_or(200),
             None => 200,
