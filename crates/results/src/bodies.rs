@@ -7,7 +7,7 @@ use std::pin::Pin;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{Stream, stream};
-use model::result_ref::ResultRef;
+use model::result_ref::{BodyMeta, BodyScope, RefKind, ResultRef};
 use model::time::Time;
 use serde_json::{Map, Value};
 use tokio::io::AsyncRead;
@@ -37,6 +37,29 @@ pub struct StoredBody {
     pub compression: Option<&'static str>,
     /// Data that the store needs to find the body.
     pub location: Map<String, Value>,
+}
+
+impl StoredBody {
+    /// Builds the reference to a JSON body, without extracted fields and preview.
+    pub fn into_reference(self, uri: String, scope: BodyScope) -> ResultRef {
+        ResultRef {
+            kind: RefKind::Result,
+            uri,
+            store: self.store.to_owned(),
+            scope,
+            expires_at: None,
+            meta: BodyMeta {
+                content_type: "application/json".to_owned(),
+                bytes: self.bytes,
+                sha256: self.sha256,
+                compression: self.compression.map(str::to_owned),
+                location: self.location,
+            },
+            extracted: Map::new(),
+            keys: Vec::new(),
+            preview: None,
+        }
+    }
 }
 
 /// Chunks of a body, in order. After an error, the following chunks are unavailable.

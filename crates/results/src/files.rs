@@ -110,11 +110,11 @@ pub(crate) async fn run_disk_io<T: Send + 'static>(
 
 /// Like `run_disk_io`, for work with any return type.
 pub(crate) async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
-    let turn = DISK_PERMITS.acquire().await.expect("the semaphore is never closed");
+    let permit = DISK_PERMITS.acquire().await.expect("the semaphore is never closed");
     let work = move || {
-        let done = work();
-        drop(turn);
-        done
+        let result = work();
+        drop(permit);
+        result
     };
     spawn_blocking(work).await
 }

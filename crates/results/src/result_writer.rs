@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::extract::{ALWAYS_EXTRACTED, build_preview, extract_fields, listed_keys};
 use crate::json::{ExtractedFields, JsonExtractor, SELECTED_BYTES_MAX, SelectedValue, parse_plain_path};
-use crate::large_result::{PREVIEW_BYTES_MAX, body_reference, saturating_usize};
+use crate::large_result::{PREVIEW_BYTES_MAX, saturating_usize};
 use crate::{BodySource, BodyStore, Error, JsonScanError, StorageOptions};
 
 /// Limits of the text from which a preview is cut; markup and whitespace need additional space.
@@ -102,7 +102,7 @@ impl ResultWriter {
             extracted,
             keys,
             preview: Some(preview),
-            ..body_reference(stored, self.uri.clone(), &self.control)
+            ..stored.into_reference(self.uri.clone(), self.control.scope.unwrap_or_default())
         })
     }
 

@@ -27,7 +27,7 @@ use crate::secrets::SecretMasker;
 use crate::{call, restore};
 
 /// Events are reported before a wait of at least this length.
-const WAIT_TO_REPORT: Duration = Duration::from_secs(1);
+const REPORTED_WAIT_MIN: Duration = Duration::from_secs(1);
 
 /// One running pipeline.
 pub(crate) struct PipelineRun<'h> {
@@ -165,7 +165,7 @@ impl<'h> PipelineRun<'h> {
 
     /// Reports the position before a longer wait, so that a worker crash during the wait does not count against a task.
     async fn report_before_wait(&mut self, due: Time) -> Result<(), WorkError> {
-        if due.since(self.context.now()) >= WAIT_TO_REPORT {
+        if due.since(self.context.now()) >= REPORTED_WAIT_MIN {
             return self.report().await;
         }
         self.report_effects().await
@@ -218,12 +218,12 @@ impl<'h> PipelineRun<'h> {
                 .substitute_credentials(attempt, rendered_call)
                 .await
                 .map_err(ResolveError::from),
-            Err(unresolved) => Err(unresolved),
+            Err(error) => Err(error),
         };
         let rendered_call = match rendered_call {
             Ok(rendered_call) => rendered_call,
-            Err(unresolved) => {
-                let outcome = self.render_failure_outcome(attempt, unresolved)?;
+            Err(error) => {
+                let outcome = self.render_failure_outcome(attempt, error)?;
                 let started = TaskStarted {
                     inputs: None,
                     request: None,
@@ -260,7 +260,7 @@ impl<'h> PipelineRun<'h> {
         let is_recorded =
             attempt.kind == AttemptKind::First || !matches!(plan.tasks[index].binding, ToolBinding::Tool(_));
         let started = TaskStarted {
-            inputs: rendered_call.inputs.clone().filter(|_| is_recorded),
+            inputs: rendered_call.recorded_input.clone().filter(|_| is_recorded),
             request: is_recorded.then(|| self.rendered_request(&rendered_call)).flatten(),
             awaits: None,
         };
@@ -394,7 +394,7 @@ impl<'h> PipelineRun<'h> {
         }
     }
 
-    /// Loads the outcome of a suspended task from the event that answers it.
+    /// Loads the outcome of a suspended task from the event that ended its wait.
     async fn load_awaited_outcome(&mut self, awaited_seq: Seq, started_seq: Seq) -> Result<Outcome, WorkError> {
         let events = load::load_events(self.context, &[started_seq, awaited_seq]).await?;
         let find = |seq: Seq| events.iter().find(|event| event.seq == seq);
@@ -413,7 +413,7 @@ impl<'h> PipelineRun<'h> {
     async fn failure_error(&mut self) -> Result<TaskError, WorkError> {
         let error = match self.failure.take() {
             Some(error) => error,
-            None => restore::last_error(self.context, &self.continuation).await?,
+            None => restore::load_last_error(self.context, &self.continuation).await?,
         };
         let label = self.continuation.last.as_ref();
         let task = label.and_then(|label| self.step.task(label.as_str()));

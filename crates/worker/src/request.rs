@@ -33,8 +33,8 @@ impl PipelineRun<'_> {
             return None;
         }
         let mut request = Value::Object(entries);
-        for masks in self.call_masker.iter().chain(&self.context.masker()) {
-            masks.mask_value(&mut request);
+        for masker in self.call_masker.iter().chain(&self.context.masker()) {
+            masker.mask_value(&mut request);
         }
         strip_value(&mut request);
         truncate_texts(&mut request);

@@ -112,7 +112,7 @@ pub(crate) fn result_writer(context: &CommandContext, task: &Task, location: &Ev
 pub(crate) fn tool_body_store(context: &CommandContext) -> Arc<dyn BodyStore> {
     let bodies = context.shared.config.bodies.clone();
     match context.masker() {
-        Some(masks) => Arc::new(MaskingBodyStore { bodies, masker: masks }),
+        Some(masker) => Arc::new(MaskingBodyStore { bodies, masker }),
         None => bodies,
     }
 }

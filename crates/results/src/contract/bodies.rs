@@ -11,9 +11,8 @@ use std::task::{Context, Poll};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::TryStreamExt as _;
-use model::result_ref::{BodyMeta, BodyScope, RefKind, ResultRef};
+use model::result_ref::{BodyScope, ResultRef};
 use model::time::Time;
-use serde_json::Map;
 use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::{BodyEntry, BodySource, BodyStore, BodyStream, Error, OldBodyQuery, StoredBody, sha256};
@@ -79,23 +78,8 @@ macro_rules! contract_suite {
 
 /// Builds a reference to a body.
 pub fn reference_to(stored: &StoredBody) -> ResultRef {
-    ResultRef {
-        kind: RefKind::Result,
-        uri: "noetl://execution/1/step/a/task/b/run/1.1/attempt/1".to_owned(),
-        store: stored.store.to_owned(),
-        scope: BodyScope::Execution,
-        expires_at: None,
-        meta: BodyMeta {
-            content_type: "application/json".to_owned(),
-            bytes: stored.bytes,
-            sha256: stored.sha256.clone(),
-            compression: stored.compression.map(str::to_owned),
-            location: stored.location.clone(),
-        },
-        extracted: Map::new(),
-        keys: Vec::new(),
-        preview: None,
-    }
+    let uri = "noetl://execution/1/step/a/task/b/run/1.1/attempt/1";
+    stored.clone().into_reference(uri.to_owned(), BodyScope::Execution)
 }
 
 /// Changes the hash of a reference, whether or not the body is compressed.
@@ -137,8 +121,8 @@ async fn read_all(reading: BodyStream) -> (Vec<u8>, usize) {
 }
 
 async fn read_range(bodies: &dyn BodyStore, reference: &ResultRef, range: Range<u64>) -> (Range<u64>, Vec<u8>) {
-    let reading = expect_ok(bodies.read(reference, Some(range)).await);
-    (reading.range.clone(), read_all(reading).await.0)
+    let stream = expect_ok(bodies.read(reference, Some(range)).await);
+    (stream.range.clone(), read_all(stream).await.0)
 }
 
 /// A stored body can be read by any process.
@@ -155,8 +139,8 @@ pub async fn an_empty_body_is_a_body(site: &dyn BodyStoreFixture) {
     let bodies = site.open_store().await;
     let reference = put_bytes(&*bodies, &Bytes::new()).await;
     assert_eq!(expect_ok(bodies.get(&reference).await), "");
-    let reading = expect_ok(bodies.read(&reference, None).await);
-    assert_eq!((reading.bytes, read_all(reading).await.0), (0, Vec::new()));
+    let stream = expect_ok(bodies.read(&reference, None).await);
+    assert_eq!((stream.bytes, read_all(stream).await.0), (0, Vec::new()));
 }
 
 /// A large body is read in several chunks, so that no caller must hold it in memory.

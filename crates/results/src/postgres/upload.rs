@@ -187,13 +187,13 @@ impl<'p> BodyUpload<'p> {
             (&CHUNK_BYTES_COLUMN as _, Type::INT4),
         ];
         let finished = !self.pool.query(INSERT_BODY, &values).await?.is_empty();
-        let spare = if finished {
+        let unused_draft = if finished {
             None
         } else {
             self.resolve_conflict(&hash).await?
         };
-        if let Some(spare) = spare {
-            discard_draft(self.pool, spare).await;
+        if let Some(unused_draft) = unused_draft {
+            discard_draft(self.pool, unused_draft).await;
         }
         Ok((hash, self.bytes))
     }
@@ -245,10 +245,10 @@ async fn discard_draft(pool: &StatementPool, draft: i64) {
 }
 
 async fn delete_draft(pool: &StatementPool, draft: i64) -> Result<(), Error> {
-    let which = [(&draft as _, Type::INT8)];
-    pool.query(MARK_DRAFT_DEAD, &which).await?;
-    while !pool.query(DELETE_CHUNKS, &which).await?.is_empty() {}
-    pool.query(DELETE_DRAFT, &which).await?;
+    let params = [(&draft as _, Type::INT8)];
+    pool.query(MARK_DRAFT_DEAD, &params).await?;
+    while !pool.query(DELETE_CHUNKS, &params).await?.is_empty() {}
+    pool.query(DELETE_DRAFT, &params).await?;
     Ok(())
 }
 

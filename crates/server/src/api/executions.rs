@@ -42,13 +42,13 @@ const TRACE_MAX: usize = 128;
     security(("token" = [])), extensions(("x-role" = json!("operator"))))]
 pub(crate) async fn execute(
     State(api): State<ApiState>,
-    may: Authorized<Operate>,
+    caller: Authorized<Operate>,
     headers: HeaderMap,
     JsonBody(request): JsonBody<ExecuteRequest>,
 ) -> ApiResult<ExecuteResponse> {
     if request.playbook.is_some() {
         // The text is registered in the catalog, and workers run its code.
-        may.check_also::<Author>()?;
+        caller.check_also::<Author>()?;
     }
     let trace_id = find_trace_id(&request, &headers)?;
     let execution_id = start_execution(&api, request, trace_id).await?;
@@ -100,7 +100,7 @@ async fn start_execution(
     }
     let (path, version) = resolve_playbook(api, &request).await?;
     let execution = match &request.dedup {
-        Some(key) => deduplicated_id(api, key).await?,
+        Some(key) => find_or_create_id(api, key).await?,
         None => api.server.new_execution_id(),
     };
     if request.dedup.is_some() && api.store().execution(execution).await?.is_some() {
@@ -142,7 +142,7 @@ async fn resolve_playbook(api: &ApiState, request: &ExecuteRequest) -> Result<(S
 }
 
 /// ID of the run that the first request with this `dedup` key started, or a new one.
-async fn deduplicated_id(api: &ApiState, request_key: &str) -> Result<ExecutionId, ApiError> {
+async fn find_or_create_id(api: &ApiState, request_key: &str) -> Result<ExecutionId, ApiError> {
     let new_id = api.server.new_execution_id().to_string();
     let key = format!("{}{request_key}", store::DEDUP_PREFIX);
     let first = api.store().set_setting_once(&key, &new_id).await?;
@@ -180,7 +180,7 @@ pub(crate) struct ListExecutionsParams {
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn list(
     State(api): State<ApiState>,
-    _may: Authorized<View>,
+    _caller: Authorized<View>,
     QueryParams(params): QueryParams<ListExecutionsParams>,
 ) -> ApiResult<ExecutionPage> {
     let limit = page_limit(params.limit)?;
@@ -250,7 +250,7 @@ pub(crate) async fn find_row(api: &ApiState, id: ExecutionId) -> Result<Executio
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn show(
     State(api): State<ApiState>,
-    _may: Authorized<View>,
+    _caller: Authorized<View>,
     ExecutionPath(id): ExecutionPath,
 ) -> ApiResult<ExecutionDetail> {
     let execution = to_summary(find_row(&api, id).await?);
@@ -272,7 +272,7 @@ pub(crate) async fn show(
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn status(
     State(api): State<ApiState>,
-    _may: Authorized<View>,
+    _caller: Authorized<View>,
     ExecutionPath(id): ExecutionPath,
 ) -> ApiResult<ExecutionSummary> {
     Ok(Json(to_summary(find_row(&api, id).await?)))
@@ -285,7 +285,7 @@ pub(crate) async fn status(
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn cancellation(
     State(api): State<ApiState>,
-    _may: Authorized<View>,
+    _caller: Authorized<View>,
     ExecutionPath(id): ExecutionPath,
 ) -> ApiResult<CancellationStatus> {
     let row = find_row(&api, id).await?;
@@ -317,7 +317,7 @@ pub(crate) struct EventParams {
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn events(
     State(api): State<ApiState>,
-    _may: Authorized<View>,
+    _caller: Authorized<View>,
     ExecutionPath(id): ExecutionPath,
     QueryParams(params): QueryParams<EventParams>,
 ) -> ApiResult<EventPage> {
@@ -377,7 +377,7 @@ pub(crate) struct OutlineParams {
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn outline(
     State(api): State<ApiState>,
-    _may: Authorized<View>,
+    _caller: Authorized<View>,
     ExecutionPath(id): ExecutionPath,
     QueryParams(params): QueryParams<OutlineParams>,
 ) -> ApiResult<OutlinePage> {
@@ -410,7 +410,7 @@ pub(crate) async fn outline(
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn loops(
     State(api): State<ApiState>,
-    _may: Authorized<View>,
+    _caller: Authorized<View>,
     ExecutionSubPath(id, step): ExecutionSubPath,
 ) -> ApiResult<Value> {
     find_row(&api, id).await?;
@@ -427,7 +427,7 @@ pub(crate) async fn loops(
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn graph(
     State(api): State<ApiState>,
-    _may: Authorized<View>,
+    _caller: Authorized<View>,
     ExecutionPath(id): ExecutionPath,
 ) -> ApiResult<Value> {
     let row = find_row(&api, id).await?;

@@ -1,6 +1,6 @@
 //! Tests of the log: versions, keys, snapshots, lists and projections.
 
-use model::event::{ControlNote, EndStatus, EventBody, ExecutionRetried};
+use model::event::{ControlNote, EndStatus, EventBody, ExecutionRetried, UniqueKey};
 use model::id::{EventId, Seq};
 use model::result_ref::BodyScope;
 use model::status::RunStatus;
@@ -8,7 +8,6 @@ use model::status::RunStatus;
 use super::build::{PlainStep, creation_commit, execution_finished, next_commit, start_execution};
 use super::{StoreFixture, expect_ok};
 use crate::{CommitStatus, Error, ExecutionFilter, ExternalEventKey, Snapshot};
-use model::event::UniqueKey;
 
 /// Events are read back as written, by range and by sequence number.
 pub async fn a_commit_is_read_back_as_it_was_written(site: &dyn StoreFixture) {

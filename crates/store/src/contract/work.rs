@@ -3,16 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::event::{ControlNote, EventBody, EventLocation, StopRequest};
+use model::command::{Fence, TimerChange};
+use model::event::{ControlNote, EventBody, EventLocation, StopRequest, UniqueKey};
 use model::id::{LeaseEpoch, Seq, WorkerId};
 
 use super::build::{PlainStep, create_offered_command, creation_commit, next_commit, start_execution};
 use super::{StoreFixture, expect_ok};
-use model::command::TimerChange;
-
 use crate::{ClaimQuery, CommandChange, CommitStatus, Error, SessionHolder, Store};
-use model::command::Fence;
-use model::event::UniqueKey;
 
 const LONG_TTL: Duration = Duration::from_secs(3600);
 

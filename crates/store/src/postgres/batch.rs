@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use model::command::TimerChange;
-use model::event::{EventBody, EventStatus, pack};
+use model::event::{EventBody, EventStatus, UniqueKey, pack};
 use model::id::{Name, Seq};
 use model::raw::RawJson;
 use tokio_postgres::types::{Json, ToSql};
@@ -20,7 +20,6 @@ use crate::postgres::json_params::{AssignRow, ConsumedRow, CreatedRow, IndexRow,
 use crate::postgres::rows::{to_i32, to_i64};
 use crate::projections::{CurrentStep, ExecutionPatch, ProjectionDelta};
 use crate::rows::ExecutionRow;
-use model::event::UniqueKey;
 
 type Column<T> = Vec<T>;
 

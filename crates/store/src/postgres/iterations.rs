@@ -318,9 +318,9 @@ pub(super) async fn outline(
         let is_page = to_i64(appends.len() as u64) == PAGE;
         let last = appends.last().and_then(|append| append.last());
         let last = last.map(|event| event.seq);
-        let news = appends.into_iter().flatten();
+        let page_events = appends.into_iter().flatten();
         let limit_left = limit - events.len();
-        events.extend(news.filter(|event| event.seq > after).take(limit_left));
+        events.extend(page_events.filter(|event| event.seq > after).take(limit_left));
         position = match (last.filter(|_| is_page), span) {
             (Some(last), _) | (None, Some((_, last))) => last,
             (None, None) => break,

@@ -106,8 +106,8 @@ pub(super) async fn events_between(
                 .map_err(|damage| QueryError::BadRow(damage.into()));
             ended.map_err(|error| error.into_store_error(pool.target()))?;
         }
-        let news = appends.into_iter().flatten().filter(|event| event.seq > after);
-        events.extend(news.take(limit_left));
+        let later_events = appends.into_iter().flatten().filter(|event| event.seq > after);
+        events.extend(later_events.take(limit_left));
         match events.last() {
             Some(event) if !is_end => last = event.seq,
             _ => break,

@@ -275,8 +275,8 @@ pub(super) fn outline(db: &Connection, id: ExecutionId, after: Seq, limit: usize
         {
             let unpacked = queries::read_append(&mut reading, id, row)?;
             let limit_left = limit - events.len();
-            let news = unpacked.into_iter().filter(|event| event.seq > after);
-            events.extend(news.take(limit_left));
+            let later_events = unpacked.into_iter().filter(|event| event.seq > after);
+            events.extend(later_events.take(limit_left));
         }
         match span {
             Some((_, last)) if events.len() < limit => position = Seq(last),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use model::event::{Event, EventHead};
+use model::event::{Event, EventHead, UniqueKey};
 use model::id::{CommandId, EventId, ExecutionId, PlaybookHash, Seq, WorkerId};
 use model::time::Time;
 use rusqlite::types::Value;
@@ -19,7 +19,6 @@ use crate::rows::{
 use crate::sqlite::owner_locks::OwnerLocks;
 use crate::sqlite::rows::{self, EXECUTION_COLUMNS, query_row, query_rows, read_row, to_i64};
 use crate::verify::Damage;
-use model::event::UniqueKey;
 
 /// Why a read failed.
 #[derive(Debug)]
