@@ -32,7 +32,7 @@ pub(crate) struct BenchCluster {
     pub(crate) ready_after: Duration,
     /// The database, if the cluster has one.
     database: Option<(PostgresServer, TestDatabase)>,
-    server: u32,
+    server_pid: u32,
     processes: Vec<Child>,
     dir: TempDir,
 }
@@ -68,7 +68,7 @@ impl BenchCluster {
     }
 
     /// Starts one server on an embedded store.
-    pub(crate) async fn embedded() -> anyhow::Result<Self> {
+    pub(crate) async fn start_embedded() -> anyhow::Result<Self> {
         Self::serve(&[], None).await
     }
 
@@ -88,7 +88,7 @@ impl BenchCluster {
             client,
             ready_after: started_at.elapsed(),
             database,
-            server: server.id(),
+            server_pid: server.id(),
             processes: vec![server],
             dir,
         })
@@ -166,9 +166,9 @@ impl BenchCluster {
             .get(&format!("/api/executions?status=COMPLETED&limit={}", ids.len()))
             .await?;
         let ended = ended["executions"].as_array();
-        let is_there =
+        let is_complete =
             |id: &String| ended.is_some_and(|ended| ended.iter().any(|run| run["execution_id"] == id.as_str()));
-        anyhow::ensure!(ids.iter().all(is_there), "a run did not complete");
+        anyhow::ensure!(ids.iter().all(is_complete), "a run did not complete");
         Ok(())
     }
 
@@ -180,7 +180,7 @@ impl BenchCluster {
 
     /// Resident memory of the server.
     pub(crate) fn server_megabytes(&self) -> anyhow::Result<f64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.server))?;
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.server_pid))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let kilobytes = line.and_then(|line| line.split_whitespace().next());
         let kilobytes: f64 = kilobytes.context("cannot read the memory of the server")?.parse()?;

@@ -53,7 +53,7 @@ pub(crate) async fn measure(selected: &[&str], scale: Scale) -> anyhow::Result<V
 }
 
 async fn measure_start_up() -> anyhow::Result<Vec<Figure>> {
-    let embedded = BenchCluster::embedded().await?;
+    let embedded = BenchCluster::start_embedded().await?;
     let figure = |work: &str, value, unit, reach| Figure {
         workload: work.to_owned(),
         value,

@@ -138,11 +138,11 @@ async fn measure_small(count: u32) -> anyhow::Result<Figure> {
     let local = open_stores(&dir, None)?;
     let parts: Vec<Bytes> = (0..count).map(|number| random_bytes(SMALL_BYTES, number)).collect();
     let start = now();
-    let alone = count.min(500);
-    for (number, body) in parts.iter().take(alone as usize).enumerate() {
+    let raw_count = count.min(500);
+    for (number, body) in parts.iter().take(raw_count as usize).enumerate() {
         copy_part(body, &dir.path().join(format!("raw-{number}")))?;
     }
-    let raw = f64::from(alone) / start.elapsed().as_secs_f64();
+    let raw = f64::from(raw_count) / start.elapsed().as_secs_f64();
     let start = now();
     let clients = (0..CONCURRENT_MAX).map(|client| {
         let (local, parts) = (&local, &parts);

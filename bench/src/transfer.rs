@@ -28,9 +28,9 @@ pub(crate) async fn measure(scale: Scale) -> anyhow::Result<Vec<Figure>> {
          CREATE TABLE raw (LIKE big); CREATE TABLE back (LIKE big); CREATE TABLE again (LIKE big)"
     );
     client.batch_execute(&sql).await?;
-    let (raw_out, raw_in) = measure_raw_copy(&client, &connect(&database).await?, rows).await?;
+    let (raw_copy_out, raw_copy_in) = measure_raw_copy(&client, &connect(&database).await?, rows).await?;
     let dir = tempfile::tempdir()?;
-    let tools = tools_with_table(dir.path()).await?;
+    let tools = create_tools_with_table(dir.path()).await?;
     let auth = json!({"dsn": database.url(), "sslmode": "disable"});
     let postgres = |table: &str| json!({"kind": "postgres", "table": table, "auth": auth});
     let duckdb = json!({"kind": "duckdb", "database": "x.duckdb", "table": "t"});
@@ -41,25 +41,25 @@ pub(crate) async fn measure(scale: Scale) -> anyhow::Result<Vec<Figure>> {
             "Postgres to DuckDB, next to raw COPY TO",
             postgres("big"),
             duckdb.clone(),
-            raw_out,
+            raw_copy_out,
         ),
         (
             "Postgres to Parquet, next to raw COPY TO",
             postgres("big"),
             parquet.clone(),
-            raw_out,
+            raw_copy_out,
         ),
         (
             "DuckDB to Postgres, next to raw COPY FROM",
             duckdb,
             postgres("back"),
-            raw_in,
+            raw_copy_in,
         ),
         (
             "Parquet to Postgres, next to raw COPY FROM",
             parquet,
             postgres("again"),
-            raw_in,
+            raw_copy_in,
         ),
     ] {
         let start = now();
@@ -87,7 +87,7 @@ pub(crate) async fn measure(scale: Scale) -> anyhow::Result<Vec<Figure>> {
 }
 
 /// Creates the tools, and a table in `DuckDB` for them to fill.
-async fn tools_with_table(dir: &Path) -> anyhow::Result<Registry> {
+async fn create_tools_with_table(dir: &Path) -> anyhow::Result<Registry> {
     let config = tools::Config {
         scratch_dir: dir.to_owned(),
         ..tools::Config::default()
@@ -103,13 +103,13 @@ async fn tools_with_table(dir: &Path) -> anyhow::Result<Registry> {
             ..integrations::Config::default()
         },
     );
-    let mut make = Call::new("duckdb");
-    dir.clone_into(&mut make.site.base_dir);
-    make.fields = into_map(json!({"database": "x.duckdb"}));
+    let mut create_table = Call::new("duckdb");
+    dir.clone_into(&mut create_table.site.base_dir);
+    create_table.fields = into_map(json!({"database": "x.duckdb"}));
     let table = "CREATE TABLE t (id BIGINT, name TEXT, price DOUBLE, \"at\" TIMESTAMP)".to_owned();
     let pieces = vec![vec![language::template::Piece::Text(table)]];
-    make.pieces.insert("command".to_owned(), pieces);
-    run_call(&tools, make).await?;
+    create_table.pieces.insert("command".to_owned(), pieces);
+    run_call(&tools, create_table).await?;
     Ok(tools)
 }
 
@@ -138,9 +138,9 @@ async fn run_transfer(tools: &Registry, dir: &Path, source: Value, target: Value
     let mut call = Call::new("transfer");
     call.site.base_dir = dir.to_owned();
     call.fields = into_map(json!({"source": source, "target": target}));
-    let done = run_call(tools, call).await?;
-    let rows = done["rows_transferred"].as_u64();
-    rows.ok_or_else(|| anyhow::anyhow!("{done}"))
+    let result = run_call(tools, call).await?;
+    let rows = result["rows_transferred"].as_u64();
+    rows.ok_or_else(|| anyhow::anyhow!("{result}"))
 }
 
 async fn run_call(tools: &Registry, call: Call) -> anyhow::Result<Value> {

@@ -157,7 +157,7 @@ fn measure_burst(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>>
 
 fn measure_loops(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>> {
     let mut figures = Vec::new();
-    let mut walls = Vec::new();
+    let mut wall_seconds = Vec::new();
     let sizes = [1_000, 10_000, 100_000].map(|size| scale.scaled(size));
     for n in sizes {
         let (seconds, bytes, fold) = runtime.block_on(async {
@@ -178,7 +178,7 @@ fn measure_loops(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>>
             stack.stop().await?;
             anyhow::Ok((seconds, bytes, fold))
         })?;
-        walls.push(seconds);
+        wall_seconds.push(seconds);
         figures.push(Figure {
             workload: format!("parallel loop of {n}, 50 in flight"),
             value: f64::from(n) / seconds,
@@ -205,7 +205,7 @@ fn measure_loops(runtime: &Runtime, scale: Scale) -> anyhow::Result<Vec<Figure>>
     }
     figures.push(Figure {
         workload: format!("loop of {} relative to one of {}: wall time", sizes[2], sizes[1]),
-        value: walls[2] / walls[1],
+        value: wall_seconds[2] / wall_seconds[1],
         unit: "times",
         target: "at most 12",
         raw_limit: None,

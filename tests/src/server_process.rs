@@ -17,16 +17,16 @@ pub struct ServerProcess {
 impl ServerProcess {
     /// Starts a server with its store in the directory, on a free port.
     pub fn start(sandbox: &CliSandbox, args: &[&str]) -> Self {
-        Self::listen(sandbox, "127.0.0.1:0", args)
+        Self::start_on_address(sandbox, "127.0.0.1:0", args)
     }
 
-    /// Starts it on this address.
-    pub fn listen(sandbox: &CliSandbox, address: &str, args: &[&str]) -> Self {
-        Self::on_store(sandbox, "kept", &[&["--listen", address], args].concat())
+    /// Starts a server on this address.
+    pub fn start_on_address(sandbox: &CliSandbox, address: &str, args: &[&str]) -> Self {
+        Self::start_on_store(sandbox, "kept", &[&["--listen", address], args].concat())
     }
 
     /// Starts a server on this store.
-    pub fn on_store(sandbox: &CliSandbox, store: &str, args: &[&str]) -> Self {
+    pub fn start_on_store(sandbox: &CliSandbox, store: &str, args: &[&str]) -> Self {
         let serve = ["serve", "--store", store];
         let (child, mut stderr) = spawn_process(sandbox, &[&serve[..], args].concat());
         let ready = wait_for_line(&mut stderr, "listening on");
@@ -38,11 +38,11 @@ impl ServerProcess {
         }
     }
 
-    /// A sandbox whose context is this server.
-    pub fn with_context(sandbox: &CliSandbox, args: &[&str]) -> Self {
+    /// Starts a server and makes it the context of the sandbox.
+    pub fn start_as_context(sandbox: &CliSandbox, args: &[&str]) -> Self {
         let server = Self::start(sandbox, args);
-        let added = sandbox.run(&["context", "add", "here", "--server", &server.url]);
-        assert_eq!(added.code, Some(0), "{added:?}");
+        let context_added = sandbox.run(&["context", "add", "here", "--server", &server.url]);
+        assert_eq!(context_added.code, Some(0), "{context_added:?}");
         server
     }
 
@@ -51,10 +51,10 @@ impl ServerProcess {
     pub fn restart(mut self, sandbox: &CliSandbox) -> Self {
         self.kill();
         let address = self.url.trim_start_matches("http://").to_owned();
-        Self::listen(sandbox, &address, &[])
+        Self::start_on_address(sandbox, &address, &[])
     }
 
-    /// The server process.
+    /// Process ID of the server.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -82,12 +82,12 @@ pub fn spawn_process(sandbox: &CliSandbox, args: &[&str]) -> (Child, BufReader<C
 
 /// Reads until a line has this prefix.
 pub fn wait_for_line(stderr: &mut BufReader<ChildStderr>, prefix: &str) -> String {
-    let mut before = String::new();
+    let mut output = String::new();
     for line in stderr.lines().map_while(Result::ok) {
         if line.starts_with(prefix) {
             return line;
         }
-        before.push_str(&line);
+        output.push_str(&line);
     }
-    panic!("the process exited without printing `{prefix}`: {before}");
+    panic!("the process exited without printing `{prefix}`: {output}");
 }

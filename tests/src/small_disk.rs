@@ -39,12 +39,12 @@ pub fn read_only_command(sandbox: &CliSandbox, args: &[&str]) -> Command {
 
 /// The sandbox's program with these arguments, as arguments of another program.
 fn append_program(mut command: Command, sandbox: &CliSandbox, args: &[&str]) -> Command {
-    let plain = sandbox.command(args);
-    command.arg(plain.get_program()).args(plain.get_args());
+    let program = sandbox.command(args);
+    command.arg(program.get_program()).args(program.get_args());
     command.current_dir(sandbox.path(""));
     command.env_clear();
-    let set = plain.get_envs();
-    command.envs(set.filter_map(|(name, value)| Some((name, value?))));
+    let env = program.get_envs();
+    command.envs(env.filter_map(|(name, value)| Some((name, value?))));
     command.stdin(Stdio::null());
     command
 }
@@ -70,8 +70,8 @@ impl SmallDisk {
         let mut mount_process = command.spawn().expect("`unshare` starts");
         let stdout = mount_process.stdout.take().expect("its output is piped");
         let mut line = String::new();
-        let read = BufReader::new(stdout).read_line(&mut line);
-        read.expect("its output can be read");
+        let result = BufReader::new(stdout).read_line(&mut line);
+        result.expect("its output can be read");
         assert_eq!(line, "mounted\n", "cannot mount the disk");
         let folder = folder.to_owned();
         Self { mount_process, folder }
@@ -101,13 +101,13 @@ impl SmallDisk {
 
     /// Fills the disk except for this number of bytes.
     pub fn fill_except(&self, bytes: usize) -> DiskFiller {
-        let (spare, file) = (self.path("spare"), self.path("filler"));
-        fs::write(&spare, vec![0; bytes]).expect("the disk has this much space");
+        let (reserve, file) = (self.path("spare"), self.path("filler"));
+        fs::write(&reserve, vec![0; bytes]).expect("the disk has this much space");
         let mut filler = File::create(&file).expect("the disk accepts a file");
         for piece in [64 * 1024, 1024, 1] {
             while filler.write_all(&vec![0; piece]).is_ok() {}
         }
-        fs::remove_file(spare).expect("a file of the disk can be removed");
+        fs::remove_file(reserve).expect("a file of the disk can be removed");
         DiskFiller(file)
     }
 }

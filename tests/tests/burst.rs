@@ -125,6 +125,6 @@ async fn a_burst_of_runs_leaves_no_memory_behind_on_postgres() {
     let database = peers::PostgresServer::shared().fresh_database();
     let sandbox = CliSandbox::new();
     let args = ["--listen", "127.0.0.1:0", "--local-slots", "8"];
-    let server = ServerProcess::on_store(&sandbox, &database.url(), &args);
+    let server = ServerProcess::start_on_store(&sandbox, &database.url(), &args);
     BurstFixture::new(server).await.check_memory_returned().await;
 }

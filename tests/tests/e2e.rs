@@ -55,7 +55,7 @@ async fn execute(client: &Client, body: &Value) -> ExecutionId {
         let started: Result<ExecuteResponse, CallError> = client.post("/api/execute", body).await;
         match started {
             Ok(started) => return started.execution_id,
-            Err(error) if error.is_passing() => tokio::time::sleep(POLL_INTERVAL).await,
+            Err(error) if error.is_transient() => tokio::time::sleep(POLL_INTERVAL).await,
             Err(error) => panic!("{error}"),
         }
     }

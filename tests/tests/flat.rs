@@ -66,7 +66,7 @@ fn two_gigabytes_pass_through_flat_memory_and_leave_a_small_log() {
     });
     let sandbox = CliSandbox::new();
     sandbox.write("flat.yaml", PLAYBOOK);
-    let server = ServerProcess::with_context(&sandbox, &["--local-slots", "0"]);
+    let server = ServerProcess::start_as_context(&sandbox, &["--local-slots", "0"]);
     let (mut worker, mut stderr) = spawn_process(&sandbox, &["worker", "--server", &server.url]);
     wait_for_line(&mut stderr, "started worker");
     let idle = peak_bytes(server.id());

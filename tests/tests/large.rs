@@ -117,7 +117,7 @@ fn a_million_iterations_over_a_range_survive_a_kill_in_bounded_memory() {
     let count = 1_000_000;
     let sandbox = CliSandbox::new();
     sandbox.write("million.yaml", MILLION);
-    let server = ServerProcess::with_context(&sandbox, &[]);
+    let server = ServerProcess::start_as_context(&sandbox, &[]);
     let run = sandbox.run_json(&["run", "million.yaml", "--detach", "-o", "json"]);
     let id = run["execution_id"].as_str().expect("a run has an id");
     let started = wait_for_event(&sandbox, id, 0, "loop.started");

@@ -276,13 +276,13 @@ async fn a_commit_whose_reply_is_lost_is_found_in_the_log() {
         lease_epoch: LeaseEpoch(1),
     });
     report.commands.push(CommandChange::Close { seq: Seq(4) });
-    proxy.set_swallowing(true);
+    proxy.set_dropping_responses(true);
     let cutting = {
         let proxy = Arc::clone(&proxy);
         tokio::task::spawn_blocking(move || {
-            proxy.wait_until_swallowed();
+            proxy.wait_until_response_dropped();
             proxy.cut_connections();
-            proxy.set_swallowing(false);
+            proxy.set_dropping_responses(false);
         })
     };
     assert_eq!(store.commit(report).await.unwrap(), CommitStatus::Committed);
@@ -300,13 +300,13 @@ async fn a_lost_reply_does_not_hide_that_another_commit_won() {
     let rival = PlainStep::new("b", 1).schedule(&*there, id, Seq(2));
     there.commit(rival).await.unwrap();
     let mine = PlainStep::new("a", 1).schedule(&*store, id, Seq(2));
-    proxy.set_swallowing(true);
+    proxy.set_dropping_responses(true);
     let cutting = {
         let proxy = Arc::clone(&proxy);
         tokio::task::spawn_blocking(move || {
-            proxy.wait_until_swallowed();
+            proxy.wait_until_response_dropped();
             proxy.cut_connections();
-            proxy.set_swallowing(false);
+            proxy.set_dropping_responses(false);
         })
     };
     let status = store.commit(mine).await.unwrap();
@@ -320,15 +320,15 @@ async fn a_connection_whose_login_gets_no_reply_is_replaced() {
     let proxy = Arc::new(start_proxy(&fixture));
     let store = store_behind(&proxy, &fixture);
     let id = start_commit(&*store).await.execution;
-    proxy.set_swallowing(true);
+    proxy.set_dropping_responses(true);
     proxy.cut_connections();
     let reading = tokio::spawn(async move { store.events(id, Seq(0), 99).await });
-    let swallowing = Arc::clone(&proxy);
-    tokio::task::spawn_blocking(move || swallowing.wait_until_swallowed())
+    let proxy_clone = Arc::clone(&proxy);
+    tokio::task::spawn_blocking(move || proxy_clone.wait_until_response_dropped())
         .await
         .unwrap();
     // The connection stays open: only its client can detect that no reply will arrive.
-    proxy.set_swallowing(false);
+    proxy.set_dropping_responses(false);
     let bound = Duration::from_secs(40);
     let read = tokio::time::timeout(bound, reading).await;
     let events = read.expect("the read ends").unwrap().unwrap();

@@ -140,7 +140,7 @@ fn the_same_playbook_prints_the_same_here_and_there() {
 #[test]
 fn a_run_on_a_server_is_followed_displayed_and_signalled() {
     let sandbox = sandbox();
-    let _server = ServerProcess::with_context(&sandbox, &[]);
+    let _server = ServerProcess::start_as_context(&sandbox, &[]);
     let (run, id) = start_waiting(&sandbox);
     let mut follower = sandbox.start(&["events", &id, "-f", "-o", "ndjson"]);
     assert!(follower.wait_for_event("task.started", Some("hold")).is_some());
@@ -168,7 +168,7 @@ fn a_run_on_a_server_is_followed_displayed_and_signalled() {
 #[test]
 fn a_run_on_a_server_is_paused_resumed_and_cancelled() {
     let sandbox = sandbox();
-    let _server = ServerProcess::with_context(&sandbox, &[]);
+    let _server = ServerProcess::start_as_context(&sandbox, &[]);
     let (run, id) = start_waiting(&sandbox);
     assert_eq!(sandbox.run(&["pause", &id]).code, Some(0));
     assert_eq!(run.finish().0, Some(10));
@@ -193,7 +193,7 @@ fn a_run_on_a_server_is_paused_resumed_and_cancelled() {
 #[test]
 fn a_run_on_a_server_is_done_again_from_a_step_and_shows_what_it_printed() {
     let sandbox = sandbox();
-    let _server = ServerProcess::with_context(&sandbox, &[]);
+    let _server = ServerProcess::start_as_context(&sandbox, &[]);
     sandbox.write("answer.txt", "forty-two");
     let first = sandbox.run_json(&["run", "counting.yaml", "-o", "json"]);
     assert_eq!(first["status"], "COMPLETED", "{first}");
@@ -212,7 +212,7 @@ fn a_run_on_a_server_is_done_again_from_a_step_and_shows_what_it_printed() {
 #[test]
 fn the_keyboard_cancels_a_run_on_a_server() {
     let sandbox = sandbox();
-    let _server = ServerProcess::with_context(&sandbox, &[]);
+    let _server = ServerProcess::start_as_context(&sandbox, &[]);
     let (run, id) = start_waiting(&sandbox);
     let signal = Command::new("kill").args(["-INT", &run.id().to_string()]).status();
     assert!(signal.expect("the `kill` command exists").success());
@@ -223,7 +223,7 @@ fn the_keyboard_cancels_a_run_on_a_server() {
 #[test]
 fn nobody_has_to_wait_for_a_run_on_a_server() {
     let sandbox = sandbox();
-    let _server = ServerProcess::with_context(&sandbox, &[]);
+    let _server = ServerProcess::start_as_context(&sandbox, &[]);
     let detached = sandbox.run(&["run", "waiting.yaml", "--detach"]);
     assert_eq!(detached.code, Some(0), "{detached:?}");
     let timed = sandbox.run(&["run", "waiting.yaml", "--timeout", "200ms", "-o", "json"]);
@@ -240,7 +240,7 @@ fn nobody_has_to_wait_for_a_run_on_a_server() {
 #[test]
 fn a_worker_that_was_killed_comes_back_under_its_name_at_once() {
     let sandbox = sandbox();
-    let server = ServerProcess::with_context(&sandbox, &["--local-slots", "0"]);
+    let server = ServerProcess::start_as_context(&sandbox, &["--local-slots", "0"]);
     let url = server.url.as_str();
     let args = ["worker", "--server", url, "--store", "scratch", "--name", "fixed"];
     let (mut killed, mut lines) = spawn_process(&sandbox, &args);
@@ -267,7 +267,7 @@ fn a_worker_that_was_killed_comes_back_under_its_name_at_once() {
 #[test]
 fn a_remote_worker_runs_the_tasks_of_a_server_without_slots() {
     let sandbox = sandbox();
-    let server = ServerProcess::with_context(&sandbox, &["--local-slots", "0"]);
+    let server = ServerProcess::start_as_context(&sandbox, &["--local-slots", "0"]);
     let id = sandbox
         .run(&["run", "counting.yaml", "--detach"])
         .stdout
@@ -291,7 +291,7 @@ fn a_remote_worker_runs_the_tasks_of_a_server_without_slots() {
 #[test]
 fn following_outlives_a_server_that_is_killed_and_comes_back() {
     let sandbox = sandbox();
-    let server = ServerProcess::with_context(&sandbox, &[]);
+    let server = ServerProcess::start_as_context(&sandbox, &[]);
     let mut command = sandbox.command(&["run", "waiting.yaml", "-o", "ndjson"]);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut run = command.spawn().expect("the binary starts");
@@ -331,7 +331,7 @@ fn following_outlives_a_server_that_is_killed_and_comes_back() {
 #[test]
 fn a_server_that_requires_tokens_accepts_a_valid_one() {
     let sandbox = sandbox();
-    let server = ServerProcess::with_context(&sandbox, &["--token-file", "admin"]);
+    let server = ServerProcess::start_as_context(&sandbox, &["--token-file", "admin"]);
     check_denied(&sandbox.run(&["runs"]), "UNAUTHENTICATED");
     check_denied(&sandbox.run(&["run", "counting.yaml"]), "UNAUTHENTICATED");
     sandbox.write("wrong", "noetl_pat_0000000000000000000000000000000000000000");
@@ -398,7 +398,7 @@ fn a_token_made_on_the_store_opens_the_server_on_it() {
 #[test]
 fn playbooks_are_registered_on_a_server_and_run_by_path() {
     let sandbox = sandbox();
-    let _server = ServerProcess::with_context(&sandbox, &[]);
+    let _server = ServerProcess::start_as_context(&sandbox, &[]);
     std::fs::create_dir(sandbox.path("books")).expect("the directory is writable");
     sandbox.write("books/a.yaml", COUNTING);
     sandbox.write("books/typo.yaml", &WAITING.replace("    tool:\n", "    tol:\n"));

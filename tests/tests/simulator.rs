@@ -15,7 +15,7 @@ fn check_seeds(part: u64) {
         if let Some(violation) = report.violation {
             panic!(
                 "seed {seed} violates invariant {}: {}",
-                violation.number, violation.what
+                violation.number, violation.description
             );
         }
     }
@@ -46,7 +46,7 @@ fn first_catching_seed(bug: Bug) -> Result<u64, BTreeMap<u32, String>> {
             if bug.violated_invariants().contains(&violation.number) {
                 return Ok(seed);
             }
-            let message = format!("seed {seed}: {}", violation.what);
+            let message = format!("seed {seed}: {}", violation.description);
             others.entry(violation.number).or_insert(message);
         }
     }

@@ -86,7 +86,7 @@ fn a_result_of_many_rows_is_printed_as_it_is_read() {
 async fn a_run_is_described_without_its_large_result() {
     let sandbox = CliSandbox::new();
     sandbox.write("loop.yaml", LOOP);
-    let server = ServerProcess::with_context(&sandbox, &[]);
+    let server = ServerProcess::start_as_context(&sandbox, &[]);
     for (count, is_small) in [(1_000, true), (3_000, false)] {
         let count_is = format!("count={count}");
         let ran = sandbox.run(&["run", "loop.yaml", "--set", &count_is, "-o", "json"]);

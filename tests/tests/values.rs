@@ -151,7 +151,7 @@ fn a_server_without_slots_renders_defaults_with_the_variables_that_are_allowed()
         let sandbox = CliSandbox::new();
         sandbox.write("locale.yaml", LOCALE);
         let args = [&["--local-slots", "0"], more].concat();
-        let _server = ServerProcess::with_context(&sandbox, &args);
+        let _server = ServerProcess::start_as_context(&sandbox, &args);
         let started = sandbox.run(&["run", "locale.yaml", "--detach"]);
         assert_eq!(started.code, Some(0), "{started:?}");
         let events = json!(sandbox.events("last")).to_string();

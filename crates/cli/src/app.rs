@@ -50,8 +50,8 @@ pub(crate) fn run(cli: Cli) -> Exit {
         output: out,
         playbooks: SharedPlaybooks::default(),
     };
-    let ended = run_verb(&app, cli.verb);
-    let exit = ended.unwrap_or_else(|problem| {
+    let result = run_verb(&app, cli.verb);
+    let exit = result.unwrap_or_else(|problem| {
         let problem = remote::add_context_help(problem, app.settings.server.as_ref());
         app.output.print_error(&problem);
         problem.exit
@@ -109,8 +109,8 @@ fn run_on(threads: &mut Builder, verb: impl Future<Output = VerbResult>) -> Verb
         let message = format!("cannot start threads: {error}");
         CliError::new(Exit::NotAllowed, "NO_THREADS", message)
     })?;
-    let ended = runtime.block_on(verb);
+    let result = runtime.block_on(verb);
     // A pending read of standard input must not keep the process alive.
     runtime.shutdown_background();
-    ended
+    result
 }

@@ -140,12 +140,12 @@ pub(crate) async fn open_store(app: &App, address: &str, publishes: bool) -> Res
             };
             let store = store::PostgresStore::open(options).await?;
             let connector = Connector::from_url(url).map_err(store::Error::from)?;
-            let own = results::PostgresBodyStore::open(connector).await?;
+            let body_store = results::PostgresBodyStore::open(connector).await?;
             Ok(OpenStore {
-                logs: Arc::new(own.logs()),
+                logs: Arc::new(body_store.logs()),
                 reader: RunReader {
                     store: Arc::new(store),
-                    bodies: open_body_stores(settings, own)?,
+                    bodies: open_body_stores(settings, body_store)?,
                     keychain: settings.keychain.config.clone(),
                     playbooks: app.playbooks.clone(),
                 },
@@ -267,7 +267,7 @@ impl ControlPlane {
             None => Arc::new(open_file_logs(task_logs_dir(settings))?),
         };
         let owner = self.reader.store.owner()?;
-        let hired = WorkerSetup {
+        let setup = WorkerSetup {
             worker: WorkerId(format!("{owner}/1").into()),
             pool: DEFAULT_POOL,
             kinds,
@@ -278,7 +278,7 @@ impl ControlPlane {
             network_access: self.network_access.clone(),
         };
         let stop = CancellationToken::new();
-        let worker = Worker::new(hired.config(app), self.server.transport());
+        let worker = Worker::new(setup.config(app), self.server.transport());
         let task = tokio::spawn(worker.run(stop.clone()));
         self.worker = Some((stop, task));
         Ok(())

@@ -22,25 +22,25 @@ pub(crate) fn parse_playbook(name: &str, bytes: &[u8], settings: &Settings, loca
     let Some(playbook) = &parsed.playbook else {
         return parsed;
     };
-    let findings = check_playbook(playbook, settings, location);
-    if findings.iter().any(Diagnostic::is_error) {
+    let diagnostics = check_playbook(playbook, settings, location);
+    if diagnostics.iter().any(Diagnostic::is_error) {
         parsed.playbook = None;
     }
-    parsed.diagnostics.extend(findings);
-    parsed.diagnostics.sort_by_key(|findings| findings.span.start);
+    parsed.diagnostics.extend(diagnostics);
+    parsed.diagnostics.sort_by_key(|diagnostics| diagnostics.span.start);
     parsed
 }
 
 fn check_playbook(playbook: &Playbook, settings: &Settings, location: RunLocation) -> Vec<Diagnostic> {
     let tasks = playbook.steps.iter().flat_map(language::playbook::Step::all_tasks);
-    let mut findings = Vec::new();
+    let mut diagnostics = Vec::new();
     for task in tasks {
         if is_external(task.kind.as_str()) {
-            findings.extend(check_external_task(playbook, task, settings, location));
+            diagnostics.extend(check_external_task(playbook, task, settings, location));
         }
-        findings.extend(missing_store(playbook, task, settings));
+        diagnostics.extend(missing_store(playbook, task, settings));
     }
-    findings
+    diagnostics
 }
 
 /// Returns a warning if the result store of a task is not configured here.
@@ -56,9 +56,9 @@ fn missing_store(playbook: &Playbook, task: &Task, settings: &Settings) -> Optio
         kind => settings.storage.configuration_remedy(kind)?,
     };
     let message = format!("store `{store}` of task `{}` is not configured here", task.label);
-    let finding = Diagnostic::new("W233", message, task.span, &playbook.source);
-    let finding = finding.with_label("the default store is used");
-    Some(finding.with_help(format!("{remedy}   noetl explain W233")))
+    let diagnostic = Diagnostic::new("W233", message, task.span, &playbook.source);
+    let diagnostic = diagnostic.with_label("the default store is used");
+    Some(diagnostic.with_help(format!("{remedy}   noetl explain W233")))
 }
 
 fn check_external_task(
@@ -68,18 +68,18 @@ fn check_external_task(
     location: RunLocation,
 ) -> Vec<Diagnostic> {
     let kind = task.kind.as_str();
-    let finding = |code, message| Diagnostic::new(code, message, task.span, &playbook.source);
+    let diagnostic = |code, message| Diagnostic::new(code, message, task.span, &playbook.source);
     let manifest = settings.external.iter().find(|manifest| manifest.name == kind);
     let Some(manifest) = manifest else {
         return vec![match location {
-            RunLocation::Local => finding("E0108", format!("unknown tool kind `{kind}`"))
+            RunLocation::Local => diagnostic("E0108", format!("unknown tool kind `{kind}`"))
                 .with_label("set the directory of its manifest with --tools DIR or NOETL_TOOLS_DIR"),
-            RunLocation::Remote => finding("W219", format!("no manifest for tool kind `{kind}`"))
+            RunLocation::Remote => diagnostic("W219", format!("no manifest for tool kind `{kind}`"))
                 .with_label("its keys are not checked; add the manifest with --tools DIR"),
         }];
     };
     let faults = manifest.find_problems(task).into_iter();
     faults
-        .map(|problem| finding("E0127", problem).with_label("required by the tool manifest"))
+        .map(|problem| diagnostic("E0127", problem).with_label("required by the tool manifest"))
         .collect()
 }

@@ -14,7 +14,7 @@ const RUNS_SEARCHED_MAX: usize = 2_000;
 /// Returns the run that `text` identifies.
 pub(crate) async fn find_run(backend: &dyn RunBackend, text: &str) -> Result<ExecutionRow, CliError> {
     if matches!(text, "last" | "-1") {
-        return latest_run(backend).await;
+        return find_latest_run(backend).await;
     }
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(CliError::usage(format!("invalid run ID `{text}`"))
@@ -35,15 +35,15 @@ pub(crate) async fn find_run(backend: &dyn RunBackend, text: &str) -> Result<Exe
     Ok(matching_row.expect("`matching` returns the ID of one of these rows"))
 }
 
-async fn latest_run(backend: &dyn RunBackend) -> Result<ExecutionRow, CliError> {
+async fn find_latest_run(backend: &dyn RunBackend) -> Result<ExecutionRow, CliError> {
     let filter = ExecutionFilter {
         limit: 50,
         ..ExecutionFilter::default()
     };
     let rows = backend.list_runs(&filter).await?;
     // The user means the run they started, not its child runs.
-    let own = rows.iter().position(|row| row.parent.is_none()).unwrap_or(0);
-    rows.into_iter().nth(own).ok_or_else(|| {
+    let newest_own = rows.iter().position(|row| row.parent.is_none()).unwrap_or(0);
+    rows.into_iter().nth(newest_own).ok_or_else(|| {
         CliError::new(Exit::NotFound, "RUN_NOT_FOUND", "no runs found").help("start a run with `noetl run FILE`")
     })
 }
@@ -71,11 +71,11 @@ pub(crate) async fn load_view(backend: &dyn RunBackend, id: ExecutionId) -> Resu
 
 /// Returns the only ID that starts or ends with `part`.
 fn match_id(ids: impl Iterator<Item = ExecutionId>, part: &str) -> Result<ExecutionId, CliError> {
-    let fits = |id: &ExecutionId| {
+    let matches_part = |id: &ExecutionId| {
         let id = id.to_string();
         id.starts_with(part) || id.ends_with(part)
     };
-    let matching_ids: Vec<ExecutionId> = ids.filter(fits).take(6).collect();
+    let matching_ids: Vec<ExecutionId> = ids.filter(matches_part).take(6).collect();
     match &matching_ids[..] {
         [one] => Ok(*one),
         [] => Err(CliError::new(

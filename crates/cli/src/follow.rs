@@ -90,8 +90,8 @@ impl RunFollower<'_> {
         })?;
         let mut ticks = interval(DRAW_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut looks = interval(POLL_INTERVAL);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut polls = interval(POLL_INTERVAL);
+        polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let deadline = sleep(drive_args.timeout.unwrap_or(NEVER));
         tokio::pin!(deadline);
         let mut interrupts = 0;
@@ -114,7 +114,7 @@ impl RunFollower<'_> {
                     progress.update(view, &self.description, self.backend.now(), &self.app.output);
                     self.report_store_error(&mut store_error, progress);
                 }
-                _ = looks.tick(), if !self.run.is_owned() => self.run.poll().await?,
+                _ = polls.tick(), if !self.run.is_owned() => self.run.poll().await?,
                 _ = keyboard.recv() => {
                     interrupts += 1;
                     if self.handle_interrupt(interrupts, progress).await? {
@@ -275,10 +275,10 @@ pub(crate) async fn start_and_follow(
     start_request: StartRequest,
     drive_args: &DriveArgs,
 ) -> VerbResult {
-    let driven = backend.start_run(start_request, drive_args).await?;
-    let id = driven.id();
+    let run = backend.start_run(start_request, drive_args).await?;
+    let id = run.id();
     if drive_args.detach {
-        driven.detach().await?;
+        run.detach().await?;
         app.output.print_data(&id.to_string());
         return Ok(Exit::Done);
     }
@@ -288,7 +288,7 @@ pub(crate) async fn start_and_follow(
     let follow = RunFollower {
         app,
         backend,
-        run: driven,
+        run,
         description: describe_run(backend, id, row.name.to_string(), playbook),
     };
     follow.follow_to_end(drive_args).await

@@ -39,23 +39,23 @@ pub(crate) fn write_template(dir: &Path, template: InitTemplate) -> Result<Vec<&
         return Err(problem.help("choose another directory, or another --template"));
     }
     write_new_file(dir, template.file_name(), template.text())?;
-    let mut written = vec![template.file_name()];
+    let mut written_files = vec![template.file_name()];
     for (name, text) in [
         ("noetl.toml", commented_defaults()),
         (".gitignore", ".noetl/\n".to_owned()),
     ] {
         if !dir.join(name).exists() {
             write_new_file(dir, name, &text)?;
-            written.push(name);
+            written_files.push(name);
         }
     }
-    Ok(written)
+    Ok(written_files)
 }
 
 fn write_new_file(dir: &Path, name: &str, text: &str) -> Result<(), CliError> {
     let path = dir.join(name);
-    let written = fs::File::create_new(&path).and_then(|mut file| file.write_all(text.as_bytes()));
-    written.map_err(|error| CliError::write_error(&path.display().to_string(), &error))
+    let result = fs::File::create_new(&path).and_then(|mut file| file.write_all(text.as_bytes()));
+    result.map_err(|error| CliError::write_error(&path.display().to_string(), &error))
 }
 
 /// Returns the default settings commented out, so that new defaults of later versions apply.

@@ -22,16 +22,16 @@ pub(crate) struct Output {
     pub(crate) stdout: TerminalStyle,
     /// What standard error can display.
     pub(crate) stderr: TerminalStyle,
-    quiet: bool,
+    is_quiet: bool,
     data: io::Stdout,
     messages: io::Stderr,
-    closed: AtomicBool,
-    failed: AtomicBool,
+    is_closed: AtomicBool,
+    has_failed: AtomicBool,
 }
 
 impl Output {
     /// Creates the streams from flags and environment.
-    pub(crate) fn new(format: OutputFormat, color: ColorWhen, quiet: bool, environment: &Environment) -> Self {
+    pub(crate) fn new(format: OutputFormat, color: ColorWhen, is_quiet: bool, environment: &Environment) -> Self {
         let style = |is_terminal: bool, columns: Option<usize>| TerminalStyle {
             has_color: match color {
                 ColorWhen::Always => true,
@@ -46,11 +46,11 @@ impl Output {
             format,
             stdout: style(io::stdout().is_terminal(), terminal_columns(io::stdout())),
             stderr: style(io::stderr().is_terminal(), terminal_columns(io::stderr())),
-            quiet,
+            is_quiet,
             data: io::stdout(),
             messages: io::stderr(),
-            closed: AtomicBool::new(false),
-            failed: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
+            has_failed: AtomicBool::new(false),
         }
     }
 
@@ -60,7 +60,7 @@ impl Output {
             return;
         }
         let mut stdout = self.data.lock();
-        let written = stdout
+        let result = stdout
             .write_all(text.as_bytes())
             .and_then(|()| {
                 if text.ends_with('\n') {
@@ -71,15 +71,15 @@ impl Output {
             })
             .and_then(|()| stdout.flush());
         drop(stdout);
-        self.record_write_result(written);
+        self.record_write_result(result);
     }
 
     /// Records a failed write; a closed pipe is not an error.
-    fn record_write_result(&self, written: io::Result<()>) {
-        if let Err(error) = written {
-            self.closed.store(true, Ordering::Relaxed);
+    fn record_write_result(&self, result: io::Result<()>) {
+        if let Err(error) = result {
+            self.is_closed.store(true, Ordering::Relaxed);
             if error.kind() != io::ErrorKind::BrokenPipe {
-                self.failed.store(true, Ordering::Relaxed);
+                self.has_failed.store(true, Ordering::Relaxed);
                 self.error(&format!("cannot write to standard output: {error}"));
             }
         }
@@ -91,9 +91,9 @@ impl Output {
             return;
         }
         let mut stdout = self.data.lock();
-        let written = stdout.write_all(bytes).and_then(|()| stdout.flush());
+        let result = stdout.write_all(bytes).and_then(|()| stdout.flush());
         drop(stdout);
-        self.record_write_result(written);
+        self.record_write_result(result);
     }
 
     /// Prints a value as indented JSON, or on one line for `ndjson`.
@@ -115,7 +115,7 @@ impl Output {
 
     /// Prints a message to standard error, except with `--quiet`.
     pub(crate) fn info(&self, text: &str) {
-        if !self.quiet {
+        if !self.is_quiet {
             self.error(text);
         }
     }
@@ -132,8 +132,8 @@ impl Output {
     /// Prints the error of a command.
     pub(crate) fn print_error(&self, error: &CliError) {
         let style = self.stderr;
-        for finding in &error.diagnostics {
-            self.error(&finding.render(style.diagnostic_style()));
+        for diagnostic in &error.diagnostics {
+            self.error(&diagnostic.render(style.diagnostic_style()));
         }
         let head = style.bad(&format!("error[{}]", error.code));
         let mut text = format!("{head}: {}\n", error.message);
@@ -150,17 +150,17 @@ impl Output {
 
     /// Returns whether `--quiet` is set.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.quiet
+        self.is_quiet
     }
 
     /// Returns whether standard output is closed.
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Relaxed)
+        self.is_closed.load(Ordering::Relaxed)
     }
 
     /// Returns whether data was lost for another reason than a closed pipe.
     pub(crate) fn has_failed(&self) -> bool {
-        self.failed.load(Ordering::Relaxed)
+        self.has_failed.load(Ordering::Relaxed)
     }
 }
 

@@ -96,8 +96,8 @@ fn to_fetch_response(outcome: Outcome) -> Result<FetchResponse, FetchError> {
                     body: Value::Null,
                 }),
                 None => Err(FetchError {
-                    why: format!("request to the endpoint failed ({})", failure.error.code),
-                    is_passing: failure.error.retryable,
+                    reason: format!("request to the endpoint failed ({})", failure.error.code),
+                    is_transient: failure.error.retryable,
                 }),
             }
         }

@@ -74,7 +74,7 @@ impl TerminalStyle {
         self.bad(self.choose("✗", "x"))
     }
 
-    /// Draws a progress bar, filled to `part` of `whole`.
+    /// Draws a progress bar, filled to `part` of `total`.
     pub(crate) fn progress_bar(self, part: u64, total: u64, cells: usize) -> String {
         let eighths = cells as u64 * 8;
         let full = (part.min(total) * eighths).checked_div(total).unwrap_or(eighths);

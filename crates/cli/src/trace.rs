@@ -44,20 +44,20 @@ const ENGINE_CRATES: &[&str] = &[
 
 /// Builds a filter: `level` for the engine's own crates, `info` for everything else.
 fn engine_filter(level: &str) -> String {
-    let own = ENGINE_CRATES.iter().map(|name| format!(",{name}={level}"));
-    format!("info{}", own.collect::<String>())
+    let levels = ENGINE_CRATES.iter().map(|name| format!(",{name}={level}"));
+    format!("info{}", levels.collect::<String>())
 }
 
 /// Starts logging if `-v` or `NOETL_LOG` is set.
 pub(crate) fn start_tracing(verbose: u8, environment: &Environment, color: bool) {
-    let wanted = environment.get(variables::LOG).map(str::to_owned);
-    let wanted = wanted.or(match verbose {
+    let filter = environment.get(variables::LOG).map(str::to_owned);
+    let filter = filter.or(match verbose {
         0 => None,
         1 => Some("info".to_owned()),
         2 => Some(engine_filter("debug")),
         _ => Some(engine_filter("trace")),
     });
-    let Some(filter) = wanted else { return };
+    let Some(filter) = filter else { return };
     let filter = EnvFilter::builder().parse_lossy(filter);
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)

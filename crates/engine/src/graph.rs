@@ -93,25 +93,25 @@ impl Graph {
         start.cycle != end.cycle && self.before[end.cycle].contains(start.number)
     }
 
-    /// Whether one of `others` leads to `step`, no path leads back, and `matches` is true for it. Searches the
-    /// predecessors of `step` or `others`, whichever are fewer. `matches` must be false for any step that is not in
-    /// `others`.
+    /// Whether one of `token_steps` leads to `step`, no path leads back, and `matches` is true for it. Searches the
+    /// predecessors of `step` or `token_steps`, whichever are fewer. `matches` must be false for any step that is not in
+    /// `token_steps`.
     pub(crate) fn any_before(
         &self,
         step: &Name,
-        other_tokens: &SharedMap<TokenId, Name>,
+        token_steps: &SharedMap<TokenId, Name>,
         matches: impl Fn(&Name) -> bool,
     ) -> bool {
         let Some(position) = self.steps.get(step) else {
             return false;
         };
         let before = &self.before[position.cycle];
-        if before.len() < other_tokens.len() as u64 {
+        if before.len() < token_steps.len() as u64 {
             let names = before.iter().map(|number| &self.names[number as usize]);
             return names.into_iter().any(matches);
         }
-        let mut other_tokens = other_tokens.values();
-        other_tokens.any(|other| self.precedes(other, step) && matches(other))
+        let mut others = token_steps.values();
+        others.any(|other| self.precedes(other, step) && matches(other))
     }
 }
 

@@ -59,16 +59,16 @@ pub enum Input {
     Resume,
     /// Retries failed work, in a new generation.
     Retry {
-        /// The version to continue with, which `PlaybookNet` already contains; `None` keeps the current version.
+        /// The version to continue with, which `PlaybookNet` already contains; `None` means the current version.
         switch: Option<Box<PlaybookSwitch>>,
     },
     /// Patches `ctx` from outside.
     Patch(RawJson),
-    /// The worker that held a command is lost.
+    /// The worker that claimed a command is lost.
     ClaimLost {
         /// The command.
         command: Seq,
-        /// The worker that held it.
+        /// The worker that claimed it.
         worker: WorkerId,
         /// The claim that ended.
         lease_epoch: LeaseEpoch,
@@ -98,7 +98,7 @@ pub enum ControlRequest {
     Resume,
     /// Retries failed work.
     Retry {
-        /// Version of the playbook to continue with; `None` keeps the current one.
+        /// Version of the playbook to continue with; `None` means the current one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         version: Option<u32>,
     },
@@ -117,7 +117,7 @@ pub enum ControlRequest {
 }
 
 impl From<ControlRequest> for Input {
-    /// A retry keeps the current version: the caller looks up another one and adds the switch.
+    /// A retry continues with the current version: the caller looks up another one and adds the switch.
     fn from(request: ControlRequest) -> Self {
         match request {
             ControlRequest::Cancel(request) => Self::Cancel(request),

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::event::{
-    Event, EventBody, EventKind, InitialToken, LoopStarted, RerunOrigin, ReusedIterationSet, ReusedIterations,
-    ReusedPart, ReusedRecord, ReusedStep, TokenOrigin,
+    Event, EventBody, InitialToken, LoopStarted, RerunOrigin, ReusedIterationSet, ReusedIterations, ReusedPart,
+    ReusedRecord, ReusedStep, TokenOrigin,
 };
 use model::events;
 use model::id::{ExecutionId, Name, Seq, StepRunId};
@@ -16,7 +16,7 @@ use model::step_pointer::StepPointer;
 use serde_json::{Map, Value};
 
 use crate::decide::Refusal;
-use crate::state::{BoundaryKind, ExecutionState, Token, fold};
+use crate::state::{ExecutionState, Token, fold};
 
 /// An event of another execution's log.
 pub(crate) type EventRef = (ExecutionId, Seq);
@@ -48,7 +48,7 @@ pub(crate) struct ReusedStepEnd {
     pub(crate) name: Name,
     pub(crate) tasks: Vec<(Name, EventRef, bool)>,
     pub(crate) event: EventRef,
-    pub(crate) ended: ReusedStep,
+    pub(crate) end: ReusedStep,
 }
 
 impl ReusePlan {
@@ -74,8 +74,8 @@ pub struct ReusePlanner {
     reused: BTreeMap<Seq, ReusedRecord>,
     /// The tokens that each step run in progress consumed.
     consumed_tokens: BTreeMap<StepRunId, Vec<Token>>,
-    /// The first run of the given step, once it is found.
-    run: Option<StepRunId>,
+    /// The first run of `from_step`, once it is found: the cut.
+    first_run: Option<StepRunId>,
     loop_progress: RerunLoopProgress,
 }
 
@@ -100,14 +100,14 @@ impl ReusePlanner {
             pins: BTreeSet::new(),
             reused: BTreeMap::new(),
             consumed_tokens: BTreeMap::new(),
-            run: None,
+            first_run: None,
             loop_progress: RerunLoopProgress::default(),
         }
     }
 
     /// Whether the remaining events make no difference.
     pub fn is_complete(&self) -> bool {
-        let is_cut = self.from_step.is_none() || self.run.is_some();
+        let is_cut = self.from_step.is_none() || self.first_run.is_some();
         self.state.is_some() && is_cut && self.from_iteration.is_none()
     }
 
@@ -116,12 +116,12 @@ impl ReusePlanner {
         if self.is_complete() {
             return;
         }
-        if self.run.is_some() {
+        if self.first_run.is_some() {
             self.read_loop(event);
             return;
         }
-        if self.is_first_rerun(event) {
-            self.run = event.location.step_run_id();
+        if self.schedules_from_step(event) {
+            self.first_run = event.location.step_run_id();
             return;
         }
         self.collect_origins(event);
@@ -133,8 +133,8 @@ impl ReusePlanner {
         }
     }
 
-    /// Whether the step from which the rerun starts is scheduled for the first time.
-    fn is_first_rerun(&self, event: &Event) -> bool {
+    /// Whether the event schedules the step from which the rerun starts.
+    fn schedules_from_step(&self, event: &Event) -> bool {
         matches!(event.body, EventBody::StepScheduled(_))
             && event.location.step.is_some()
             && event.location.step == self.from_step
@@ -172,11 +172,11 @@ impl ReusePlanner {
     }
 
     fn read_loop(&mut self, event: &Event) {
-        if event.location.step_run_id() != self.run {
+        if event.location.step_run_id() != self.first_run {
             return;
         }
-        let before = self.from_iteration.unwrap_or(0);
-        let index = event.location.iteration.filter(|index| *index < before);
+        let from_iteration = self.from_iteration.unwrap_or(0);
+        let index = event.location.iteration.filter(|index| *index < from_iteration);
         match &event.body {
             EventBody::LoopStarted(started) => {
                 self.loop_progress.started = Some((event.seq, (**started).clone()));
@@ -210,7 +210,7 @@ impl ReusePlanner {
     /// Returns what the rerun reuses.
     pub fn into_plan(mut self) -> Result<ReusePlan, Refusal> {
         let state = self.state.take().ok_or(Refusal::StillRunning)?;
-        let rerun = RerunOrigin {
+        let origin = RerunOrigin {
             execution_id: state.execution,
             from_step: self.from_step.clone(),
             from_iteration: self.from_iteration,
@@ -222,17 +222,17 @@ impl ReusePlanner {
                 return Err(Refusal::NotALoop);
             }
             return Ok(ReusePlan {
-                origin: rerun,
+                origin,
                 workload,
                 reused_state: None,
             });
         };
-        if self.run.is_none() {
+        if self.first_run.is_none() {
             return Err(Refusal::StepNeverRan(from_step));
         }
         let mut ctx = (*state.ctx).clone();
         let iterations = match self.from_iteration {
-            Some(before) => Some(self.reused_iterations(&state, &from_step, before, &mut ctx)?),
+            Some(from_iteration) => Some(self.reused_iterations(&state, &from_step, from_iteration, &mut ctx)?),
             None => None,
         };
         let steps = self.reused_steps(&state);
@@ -246,7 +246,7 @@ impl ReusePlanner {
             from_step,
         };
         Ok(ReusePlan {
-            origin: RerunOrigin { pins, ..rerun },
+            origin: RerunOrigin { pins, ..origin },
             workload,
             reused_state: Some(Box::new(reused)),
         })
@@ -254,17 +254,17 @@ impl ReusePlanner {
 
     /// All ended steps, in the order of their latest ends.
     fn reused_steps(&self, state: &ExecutionState) -> Vec<ReusedStepEnd> {
-        let ended = state.steps.iter();
-        let ended = ended.filter_map(|(name, step)| Some((name, step.latest.as_ref()?)));
-        let mut ended: Vec<(&Name, &StepPointer)> = ended.collect();
-        ended.sort_by_key(|(_, latest)| latest.boundary);
-        let steps = ended.into_iter().map(|(name, latest)| {
-            let source = |seq: Seq| self.event_ref(state.execution, seq);
+        let steps = state.steps.iter();
+        let ended_steps = steps.filter_map(|(name, step)| Some((name, step.latest.as_ref()?)));
+        let mut ended_steps: Vec<(&Name, &StepPointer)> = ended_steps.collect();
+        ended_steps.sort_by_key(|(_, latest)| latest.boundary);
+        let reused_steps = ended_steps.into_iter().map(|(name, latest)| {
+            let origin_of = |seq: Seq| self.event_ref(state.execution, seq);
             let tasks = latest.tasks.iter();
-            let tasks = tasks.map(|(label, seq, ok)| (label.clone(), source(*seq), *ok));
+            let tasks = tasks.map(|(label, seq, ok)| (label.clone(), origin_of(*seq), *ok));
             let reused_part = self.reused.get(&latest.boundary).map(|reused| &reused.part);
-            let ended = match reused_part {
-                Some(ReusedPart::Step(ended)) => ended.clone(),
+            let end = match reused_part {
+                Some(ReusedPart::Step(end)) => end.clone(),
                 _ => ReusedStep {
                     ok: latest.ok,
                     last: latest.last.clone(),
@@ -275,11 +275,11 @@ impl ReusePlanner {
             ReusedStepEnd {
                 name: name.clone(),
                 tasks: tasks.collect(),
-                event: source(latest.boundary),
-                ended,
+                event: origin_of(latest.boundary),
+                end,
             }
         });
-        steps.collect()
+        reused_steps.collect()
     }
 
     /// The event that originally produced the result of an event in this log.
@@ -305,7 +305,7 @@ impl ReusePlanner {
         &self,
         state: &ExecutionState,
         step: &Name,
-        before: u64,
+        from_iteration: u64,
         ctx: &mut Map<String, Value>,
     ) -> Result<(EventRef, ReusedIterations), Refusal> {
         let Some((seq, started)) = &self.loop_progress.started else {
@@ -315,16 +315,15 @@ impl ReusePlanner {
             return Err(Refusal::CursorLoop);
         }
         let total = started.total;
-        if before >= total {
-            let index = before;
+        if from_iteration >= total {
+            let index = from_iteration;
             return Err(Refusal::IterationOutOfRange { index, total });
         }
         let inherited = state.reusing.get(step).filter(|_| started.reused.is_some());
         let inherited = inherited.map(|(_, inherited)| inherited);
         // The `ctx` writes of inherited iterations cannot be separated any more.
-        let is_inherited = |end: u64| end > before;
         let mut ranges = inherited.iter().flat_map(|inherited| inherited.ranges());
-        if ranges.any(|(_, to)| is_inherited(to)) {
+        if ranges.any(|(_, to)| to > from_iteration) {
             return Err(Refusal::IterationsReused);
         }
         for (index, patch) in &self.loop_progress.patches {
@@ -332,14 +331,14 @@ impl ReusePlanner {
                 model::ctx::apply_patch(ctx, patch);
             }
         }
-        let mut items: Vec<ReusedIterationSet> = inherited.map_or_else(Vec::new, |it| it.items.clone());
+        let mut items: Vec<ReusedIterationSet> = inherited.map_or_else(Vec::new, |inherited| inherited.items.clone());
         items.push(ReusedIterationSet {
             execution_id: state.execution,
             started: *seq,
             until: self.loop_progress.until,
             ranges: to_ranges(&self.loop_progress.done),
         });
-        let mut set_ctx = inherited.map_or_else(Vec::new, |it| it.set_ctx.clone());
+        let mut set_ctx = inherited.map_or_else(Vec::new, |inherited| inherited.set_ctx.clone());
         set_ctx.extend(self.loop_progress.set_ctx.iter().cloned());
         let reused = ReusedIterations {
             total,
@@ -370,11 +369,7 @@ fn to_initial_token(token: &Token) -> InitialToken {
     let from = token.boundary.as_ref().map(|boundary| TokenOrigin {
         step: boundary.step.clone(),
         seq: boundary.seq,
-        event: match boundary.end {
-            BoundaryKind::Done => EventKind::StepDone,
-            BoundaryKind::Failed => EventKind::StepFailed,
-            BoundaryKind::LoopDone => EventKind::LoopDone,
-        },
+        event: boundary.end.event_kind(),
         timestamp: boundary.timestamp,
     });
     InitialToken {

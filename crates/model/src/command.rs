@@ -220,7 +220,8 @@ pub enum PipelineStage {
         since: Seq,
     },
     /// The task's wait has ended.
-    Answered {
+    #[serde(rename = "answered")]
+    WaitEnded {
         /// The event that ended the wait.
         by: Seq,
         /// The `task.started` event that records what it waited for.

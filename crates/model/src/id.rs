@@ -200,9 +200,9 @@ impl FromStr for StepRunId {
             text: text.to_owned(),
             expected: "a step run id",
         };
-        let number = text.strip_prefix("step:").ok_or_else(invalid)?;
+        let name_and_run = text.strip_prefix("step:").ok_or_else(invalid)?;
         // A step's name may contain colons; the run number is last.
-        let (step, run) = number.rsplit_once(":run:").ok_or_else(invalid)?;
+        let (step, run) = name_and_run.rsplit_once(":run:").ok_or_else(invalid)?;
         Ok(Self {
             step: step.into(),
             run: run.parse().map_err(|_| invalid())?,

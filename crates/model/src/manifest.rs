@@ -94,21 +94,21 @@ impl ManifestRule {
         serde_json::from_value(Value::Object(reference.meta.location.clone())).ok()
     }
 
-    /// The reference to the parts recorded at `at`; `bytes` is the total size of their bodies.
+    /// The reference to the parts recorded at `location`; `bytes` is the total size of their bodies.
     pub fn to_reference(
         &self,
         execution: ExecutionId,
-        at: &EventLocation,
+        location: &EventLocation,
         bytes: u64,
         control: Option<&ResultControl>,
     ) -> ResultRef {
-        let location = serde_json::to_value(self).expect("a rule is plain data");
-        let Value::Object(location) = location else {
+        let rule = serde_json::to_value(self).expect("a rule is plain data");
+        let Value::Object(rule_fields) = rule else {
             unreachable!("a rule is a map")
         };
         ResultRef {
             kind: RefKind::Manifest,
-            uri: manifest_uri(execution, at),
+            uri: manifest_uri(execution, location),
             store: MANIFEST_STORE.to_owned(),
             scope: control.and_then(|control| control.scope).unwrap_or_default(),
             expires_at: None,
@@ -117,7 +117,7 @@ impl ManifestRule {
                 bytes,
                 sha256: String::new(),
                 compression: None,
-                location,
+                location: rule_fields,
             },
             extracted: Map::new(),
             keys: Vec::new(),
@@ -138,13 +138,13 @@ pub fn execution_of_uri(uri: &str) -> Option<ExecutionId> {
 }
 
 /// The address of a manifest of a task's pages or of a loop's iterations.
-pub fn manifest_uri(execution: ExecutionId, at: &EventLocation) -> String {
-    let step = at.step.as_ref().map_or("", Name::as_str);
-    let run = match at.iteration {
-        Some(index) => format!("{}.{index}", at.run),
-        None => at.run.to_string(),
+pub fn manifest_uri(execution: ExecutionId, location: &EventLocation) -> String {
+    let step = location.step.as_ref().map_or("", Name::as_str);
+    let run = match location.iteration {
+        Some(index) => format!("{}.{index}", location.run),
+        None => location.run.to_string(),
     };
-    match &at.task {
+    match &location.task {
         Some(task) => {
             format!("noetl://execution/{execution}/step/{step}/task/{task}/run/{run}/manifest")
         }
@@ -328,14 +328,14 @@ mod tests {
             is_result: true,
             ends_pipeline: true,
         };
-        let at = EventLocation {
+        let location = EventLocation {
             step: Some("fetch".into()),
             run: 2,
             iteration: Some(4),
             task: Some("page".into()),
             ..EventLocation::default()
         };
-        let reference = rule.to_reference(ExecutionId(9), &at, 100, None);
+        let reference = rule.to_reference(ExecutionId(9), &location, 100, None);
         let uri = "noetl://execution/9/step/fetch/task/page/run/2.4/manifest";
         assert_eq!(reference.uri, uri);
         assert_eq!(execution_of_uri(uri), Some(ExecutionId(9)));

@@ -155,6 +155,14 @@ impl TaskError {
         }
     }
 
+    /// Creates an error that is not retryable, whatever its kind.
+    pub fn permanent(kind: ErrorKind, code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            retryable: false,
+            ..Self::new(kind, code, message)
+        }
+    }
+
     /// Whether the call may have had its effect although it failed, because the response was lost.
     ///
     /// This is so after a timeout, a broken connection, a cancellation during the call, and `UNKNOWN_OUTCOME`. If

@@ -25,7 +25,7 @@ impl RawJson {
 
     /// Parses the text as a value.
     pub fn to_value(&self) -> Value {
-        serde_json::from_str(self.text()).expect("a Raw holds valid JSON")
+        serde_json::from_str(self.text()).expect("a `RawJson` contains valid JSON")
     }
 
     /// Parses the text as a typed value.

@@ -108,8 +108,8 @@ impl ResultRef {
         }
         let (store, key, sha256) = (text("store")?, text("key")?, text("checksum")?);
         let bytes = map.get("size").and_then(Value::as_u64)?;
-        let is_named = |key: &String| ["store", "key", "range", "size", "checksum"].contains(&&**key);
-        let is_short = STORES.contains(&store) && is_sha256(sha256) && map.keys().all(is_named);
+        let is_short_form_key = |key: &String| ["store", "key", "range", "size", "checksum"].contains(&&**key);
+        let is_short = STORES.contains(&store) && is_sha256(sha256) && map.keys().all(is_short_form_key);
         is_short.then(|| Self {
             kind: RefKind::Result,
             uri: key.to_owned(),
@@ -128,9 +128,7 @@ impl ResultRef {
             preview: None,
         })
     }
-}
 
-impl ResultRef {
     /// Whether the body has a top-level key that is not in `extracted`; `None` if this is unknown without the body.
     pub fn has_key(&self, name: &str) -> Option<bool> {
         if let Some(rule) = ManifestRule::from_reference(self) {
@@ -139,8 +137,9 @@ impl ResultRef {
         if self.keys.iter().any(|key| key == name) {
             return Some(true);
         }
-        let is_listed = ENVELOPE_WORDS.contains(&name) || (self.keys.len() < KEYS_MAX && name.len() <= KEY_BYTES_MAX);
-        is_listed.then_some(false)
+        let would_be_listed =
+            ENVELOPE_WORDS.contains(&name) || (self.keys.len() < KEYS_MAX && name.len() <= KEY_BYTES_MAX);
+        would_be_listed.then_some(false)
     }
 
     /// The hashes under which its body may be stored: of the body, and of the compressed body.

@@ -37,13 +37,10 @@ pub fn fits_json_bytes(value: &Value, max: usize) -> bool {
 
 /// Returns an error if data does not fit into one event of `max` bytes.
 pub fn size_error(subject: &str, bytes: usize, max: usize) -> Option<TaskError> {
-    let bytes_left = max.saturating_sub(ENVELOPE_BYTES);
-    (bytes > bytes_left).then(|| {
-        let message = format!("{subject} takes more than the {bytes_left} bytes that one event holds");
-        TaskError {
-            retryable: false,
-            ..TaskError::new(ErrorKind::Schema, "LIMIT_EVENT", message)
-        }
+    let data_bytes_max = max.saturating_sub(ENVELOPE_BYTES);
+    (bytes > data_bytes_max).then(|| {
+        let message = format!("{subject} takes more than the {data_bytes_max} bytes that one event holds");
+        TaskError::permanent(ErrorKind::Schema, "LIMIT_EVENT", message)
     })
 }
 

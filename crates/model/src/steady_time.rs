@@ -18,42 +18,43 @@ const SLEW_DIVISOR: u32 = 100;
 #[derive(Debug, Clone, Copy)]
 pub struct SteadyTime {
     time: Time,
-    elapsed: Duration,
+    /// The monotonic reading at `time`.
+    monotonic: Duration,
 }
 
 impl SteadyTime {
     /// Starts at the wall clock's time and this monotonic reading.
-    pub fn new(wall: Time, elapsed: Duration) -> Self {
-        Self { time: wall, elapsed }
+    pub fn new(wall: Time, monotonic: Duration) -> Self {
+        Self { time: wall, monotonic }
     }
 
     /// Returns the time at this monotonic reading, without a correction by the wall clock.
-    pub fn time_at(&self, counted: Duration) -> Time {
-        self.time.after(counted.saturating_sub(self.elapsed))
+    pub fn time_at(&self, monotonic: Duration) -> Time {
+        self.time.after(monotonic.saturating_sub(self.monotonic))
     }
 
     /// Returns the time at these readings of the wall clock and the monotonic clock, and corrects the difference.
-    pub fn advance_to(&mut self, wall: Time, counted: Duration) -> Time {
-        let passed = counted.saturating_sub(self.elapsed);
+    pub fn advance_to(&mut self, wall: Time, monotonic: Duration) -> Time {
+        let passed = monotonic.saturating_sub(self.monotonic);
         // Fractions of a microsecond count at the next reading.
         let passed = Duration::from_micros(u64::try_from(passed.as_micros()).unwrap_or(u64::MAX));
-        let counted_time = self.time.after(passed);
-        let difference = wall.0.saturating_sub(counted_time.0);
+        let uncorrected = self.time.after(passed);
+        let difference = wall.0.saturating_sub(uncorrected.0);
         let correction_max = micros(CORRECTION_MAX);
-        let followed = if (-correction_max..=correction_max).contains(&difference) {
+        let correction = if (-correction_max..=correction_max).contains(&difference) {
             difference
         } else {
-            let most = micros(passed / SLEW_DIVISOR);
-            difference.clamp(-most, most)
+            let slew_max = micros(passed / SLEW_DIVISOR);
+            difference.clamp(-slew_max, slew_max)
         };
-        self.time = Time(counted_time.0.saturating_add(followed));
-        self.elapsed += passed;
+        self.time = Time(uncorrected.0.saturating_add(correction));
+        self.monotonic += passed;
         self.time
     }
 }
 
-fn micros(span: Duration) -> i64 {
-    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
+fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -65,10 +66,10 @@ mod tests {
 
     /// Reads the clock every 100 ms for the time `long`, with the wall clock `off` microseconds off.
     fn pass_time(steady: &mut SteadyTime, from: Duration, long: Duration, off: i64) -> Time {
-        let (mut counted, mut time) = (from, START);
-        while counted < from + long {
-            counted += Duration::from_millis(100);
-            time = steady.advance_to(Time(START.after(counted).0 + off), counted);
+        let (mut monotonic, mut time) = (from, START);
+        while monotonic < from + long {
+            monotonic += Duration::from_millis(100);
+            time = steady.advance_to(Time(START.after(monotonic).0 + off), monotonic);
         }
         time
     }

@@ -10,21 +10,21 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 pub struct Time(pub i64);
 
 impl Time {
-    /// Returns this instant plus `span`; saturates at the maximum.
+    /// Returns this instant plus `duration`; saturates at the maximum.
     #[must_use]
-    pub fn after(self, span: Duration) -> Self {
-        let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+    pub fn after(self, duration: Duration) -> Self {
+        let micros = i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
         Self(self.0.saturating_add(micros))
     }
 
-    /// Returns this instant minus `span`.
+    /// Returns this instant minus `duration`.
     #[must_use]
-    pub fn before(self, span: Duration) -> Self {
-        let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+    pub fn before(self, duration: Duration) -> Self {
+        let micros = i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
         Self(self.0.saturating_sub(micros))
     }
 
-    /// The time from `earlier` to this instant; zero if the clock went back.
+    /// The duration from `earlier` to this instant; zero if the clock went back.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }

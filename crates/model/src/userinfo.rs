@@ -8,8 +8,8 @@ pub fn without_userinfo(text: &str) -> Option<String> {
     let mut out = String::new();
     let mut remaining = text;
     let mut is_changed = false;
-    while let Some(at) = remaining.find("://") {
-        let (before, after) = remaining.split_at(at + 3);
+    while let Some(start) = remaining.find("://") {
+        let (before, after) = remaining.split_at(start + 3);
         out.push_str(before);
         let ends = |c: char| "\"'`<>\\".contains(c) || c.is_whitespace();
         let (url, behind) = after.split_at(after.find(ends).unwrap_or(after.len()));
@@ -35,8 +35,8 @@ pub fn without_userinfo(text: &str) -> Option<String> {
 fn push_without_password(tail: &str, out: &mut String) -> bool {
     let mut remaining = tail;
     let mut is_changed = false;
-    while let Some(at) = remaining.find(PASSWORD_PARAMETER) {
-        let (before, value) = remaining.split_at(at + PASSWORD_PARAMETER.len());
+    while let Some(start) = remaining.find(PASSWORD_PARAMETER) {
+        let (before, value) = remaining.split_at(start + PASSWORD_PARAMETER.len());
         out.push_str(before);
         out.push_str("***");
         is_changed = true;

@@ -15,13 +15,13 @@ use serde_json::{Map, Value, json};
 
 const RUN: ExecutionId = ExecutionId(612_489_550_732_353_536);
 
-fn event(time: &str, source: EventSource, at: EventLocation, body: EventBody) -> Event {
+fn event(time: &str, source: EventSource, location: EventLocation, body: EventBody) -> Event {
     let id = EventId(612_489_550_732_353_601);
     Event {
         seq: Seq(41),
         cause_seq: Some(Seq(40)),
         source,
-        ..Event::new(id, RUN, Time::parse(time).unwrap(), at, body)
+        ..Event::new(id, RUN, Time::parse(time).unwrap(), location, body)
     }
 }
 

@@ -45,32 +45,32 @@ pub struct OutcomeRecord {
 }
 
 /// The idempotency key of a task run: the same for every attempt and redelivery, but different for every visit.
-pub fn idempotency_key(execution: ExecutionId, at: &EventLocation) -> String {
-    let step = at.step.as_ref().map_or("", Name::as_str);
-    let task = at.task.as_ref().map_or("", Name::as_str);
-    match at.iteration {
-        Some(index) => format!("{execution}/{step}:{}/{index}/{task}:{}", at.run, at.visit),
-        None => format!("{execution}/{step}:{}/{task}:{}", at.run, at.visit),
+pub fn idempotency_key(execution: ExecutionId, location: &EventLocation) -> String {
+    let step = location.step.as_ref().map_or("", Name::as_str);
+    let task = location.task.as_ref().map_or("", Name::as_str);
+    match location.iteration {
+        Some(index) => format!("{execution}/{step}:{}/{index}/{task}:{}", location.run, location.visit),
+        None => format!("{execution}/{step}:{}/{task}:{}", location.run, location.visit),
     }
 }
 
-/// Applies the task's policy to an outcome. `place` names the pipeline and counts its jumps so far.
+/// Applies the task's policy to an outcome.
 ///
 /// Returns only `RenderError::Needs` as an error. Any other error in a rule or write fails the task and is not
 /// retryable.
 pub fn apply_policy(
     step: &Step,
-    run: &TaskAttempt<'_>,
+    attempt: &TaskAttempt<'_>,
     outcome: &Outcome,
     scope: &Scope,
     position: &PipelinePosition,
 ) -> Result<OutcomeRecord, RenderError> {
-    match apply_action(step, run, outcome, scope, position) {
-        Ok(settled) => Ok(settled),
+    match apply_action(step, attempt, outcome, scope, position) {
+        Ok(record) => Ok(record),
         Err(JumpError::Render(needs @ RenderError::Needs(_))) => Err(needs),
         Err(error) => {
-            let failure = Outcome::error(policy_error(&error, step, run));
-            Ok(fail_without_policy(run, &failure, position))
+            let failure = Outcome::error(policy_error(&error, step, attempt));
+            Ok(fail_without_policy(attempt, &failure, position))
         }
     }
 }
@@ -88,17 +88,14 @@ pub struct PipelinePosition {
 
 /// Converts a render error of a task's input or policy into a task error.
 pub fn render_failure(error: &RenderError, step: &Step, task: &Name) -> TaskError {
-    let located = |code: &str, message: String| TaskError {
-        retryable: false,
-        ..TaskError::new(ErrorKind::Transform, code, message)
-    };
+    let transform_error = |code: &str, message: String| TaskError::permanent(ErrorKind::Transform, code, message);
     match error {
-        RenderError::Failed { code, message, span } => located(code, message.clone())
+        RenderError::Failed { code, message, span } => transform_error(code, message.clone())
             .with_detail("step", step.name.as_str())
             .with_detail("task", task.as_str())
             .with_detail("line", span.line)
             .with_detail("column", span.column),
-        RenderError::Needs(_) => located(
+        RenderError::Needs(_) => transform_error(
             "REFERENCE_NOT_AVAILABLE",
             "cannot load a stored result that a template reads".to_owned(),
         ),
@@ -106,42 +103,44 @@ pub fn render_failure(error: &RenderError, step: &Step, task: &Name) -> TaskErro
 }
 
 /// Ends a task whose outcome and writes cannot be recorded: the task fails without evaluating its policy.
-pub fn fail_without_policy(run: &TaskAttempt<'_>, failure: &Outcome, position: &PipelinePosition) -> OutcomeRecord {
-    let page = visit_page(run, position);
-    record_end(run, failure, task_location(run, position, page), VisitEnd::failing())
+pub fn fail_without_policy(attempt: &TaskAttempt<'_>, failure: &Outcome, position: &PipelinePosition) -> OutcomeRecord {
+    let page = visit_page(attempt, position);
+    record_end(
+        attempt,
+        failure,
+        task_location(attempt, position, page),
+        VisitEnd::failing(),
+    )
 }
 
-fn policy_error(error: &JumpError, step: &Step, run: &TaskAttempt<'_>) -> TaskError {
+fn policy_error(error: &JumpError, step: &Step, attempt: &TaskAttempt<'_>) -> TaskError {
     match error {
-        JumpError::Render(render) => render_failure(render, step, &run.task.label),
-        other => TaskError {
-            retryable: false,
-            ..TaskError::new(ErrorKind::ClientError, "JUMP_TARGET", other.to_string())
-        }
-        .with_detail("step", step.name.as_str())
-        .with_detail("task", run.task.label.as_str())
-        .with_detail("line", run.task.span.line),
+        JumpError::Render(render) => render_failure(render, step, &attempt.task.label),
+        other => TaskError::permanent(ErrorKind::ClientError, "JUMP_TARGET", other.to_string())
+            .with_detail("step", step.name.as_str())
+            .with_detail("task", attempt.task.label.as_str())
+            .with_detail("line", attempt.task.span.line),
     }
 }
 
 fn apply_action(
     step: &Step,
-    run: &TaskAttempt<'_>,
+    attempt: &TaskAttempt<'_>,
     outcome: &Outcome,
     scope: &Scope,
     position: &PipelinePosition,
 ) -> Result<OutcomeRecord, JumpError> {
-    let at = task_location(run, position, page_of(run, outcome, scope, position));
+    let location = task_location(attempt, position, page_of(attempt, outcome, scope, position));
     let mut scope = scope.clone();
     let mut writes = RenderedWrites::default();
-    let verdict = evaluate_policy(run, outcome, &mut scope, &mut writes)?;
-    let mut verdict_end = VisitEnd {
-        matched_rule: verdict.matched.map(|(index, _)| index),
-        ..VisitEnd::continuing(verdict.action)
+    let policy_match = evaluate_policy(attempt, outcome, &mut scope, &mut writes)?;
+    let mut end = VisitEnd {
+        matched_rule: policy_match.matched.map(|(index, _)| index),
+        ..VisitEnd::from_action(policy_match.action)
     };
-    if let Some((_, rule)) = verdict.matched {
+    if let Some((_, rule)) = policy_match.matched {
         if rule.action.directive == Directive::Retry {
-            match policy::decide_retry(&rule.action.retry, run.attempt, outcome, &scope)? {
+            match policy::decide_retry(&rule.action.retry, attempt.number, outcome, &scope)? {
                 RetryDecision::Retry { delay, attempts } => {
                     let action = PolicyAction {
                         attempts: Some(attempts),
@@ -151,45 +150,45 @@ fn apply_action(
                         ..PolicyAction::from_directive(Directive::Retry)
                     };
                     return Ok(record_retry(
-                        run,
+                        attempt,
                         outcome,
-                        at,
+                        location,
                         VisitEnd {
                             action,
                             writes: render_rule_writes(rule, &scope)?,
-                            ..verdict_end
+                            ..end
                         },
                     ));
                 }
                 RetryDecision::Exhausted { attempts } => {
-                    verdict_end.set_exhausted(run, outcome, attempts);
+                    end.set_exhausted(attempt, outcome, attempts);
                 }
             }
         }
-        let own = render_rule_writes(rule, &scope)?;
-        writes.iter.extend(own.iter);
-        writes.ctx.extend(own.ctx);
-        writes.local.extend(own.local);
+        let rule_writes = render_rule_writes(rule, &scope)?;
+        writes.iter.extend(rule_writes.iter);
+        writes.ctx.extend(rule_writes.ctx);
+        writes.local.extend(rule_writes.local);
         if let (Directive::Jump, Some(jump)) = (rule.action.directive, &rule.action.to) {
-            verdict_end.action.to = Some(policy::resolve_jump(jump, step, run.task, &scope)?);
+            end.action.to = Some(policy::resolve_jump(jump, step, attempt.task, &scope)?);
             if position.jumps >= position.jumps_max {
-                verdict_end.limit_jumps(step, position.jumps_max);
+                end.set_too_many_jumps(step, position.jumps_max);
             }
         }
     }
-    verdict_end.writes = writes;
-    if verdict_end.action.directive == Directive::Fail && verdict_end.failure.is_none() {
-        let own = || policy::rule_failure(run.task);
-        verdict_end.failure = Some(outcome.failure().cloned().unwrap_or_else(own));
+    end.writes = writes;
+    if end.action.directive == Directive::Fail && end.failure.is_none() {
+        let rule_failure = || policy::rule_failure(attempt.task);
+        end.failure = Some(outcome.failure().cloned().unwrap_or_else(rule_failure));
     }
-    Ok(record_end(run, outcome, at, verdict_end))
+    Ok(record_end(attempt, outcome, location, end))
 }
 
 /// Evaluates the policy, and renders the task's `set` if the pipeline continues. After a success, `set` is rendered
 /// first and the rules see its values. After an error, the rules are evaluated first, because they decide whether the
 /// pipeline continues.
 fn evaluate_policy<'p>(
-    run: &TaskAttempt<'p>,
+    attempt: &TaskAttempt<'p>,
     outcome: &Outcome,
     scope: &mut Scope,
     writes: &mut RenderedWrites,
@@ -197,27 +196,27 @@ fn evaluate_policy<'p>(
     let envelope = Envelope::from_outcome(outcome.clone().into());
     let is_ok = outcome.is_ok();
     if is_ok {
-        render_set(scope, run, &envelope, writes)?;
+        render_set(scope, attempt, &envelope, writes)?;
     }
     scope.outcome = Some(envelope.clone());
-    let verdict = policy::match_rule(&run.task.policy, outcome, scope)?;
-    let directive = verdict.action.directive;
+    let policy_match = policy::match_rule(&attempt.task.policy, outcome, scope)?;
+    let directive = policy_match.action.directive;
     if !is_ok && matches!(directive, Directive::Continue | Directive::Jump) {
-        render_set(scope, run, &envelope, writes)?;
+        render_set(scope, attempt, &envelope, writes)?;
         scope.outcome = Some(envelope);
     }
-    Ok(verdict)
+    Ok(policy_match)
 }
 
 /// Renders the task's `set` and makes the values visible to later templates.
 fn render_set(
     scope: &mut Scope,
-    run: &TaskAttempt<'_>,
+    attempt: &TaskAttempt<'_>,
     envelope: &Envelope,
     writes: &mut RenderedWrites,
 ) -> Result<(), RenderError> {
     scope.outcome = Some(envelope.clone().with_status());
-    writes.add_rendered(&run.task.set, scope)?;
+    writes.add_rendered(&attempt.task.set, scope)?;
     crate::writes::apply_writes(scope, writes);
     Ok(())
 }
@@ -231,7 +230,7 @@ struct VisitEnd {
 }
 
 impl VisitEnd {
-    fn continuing(action: PolicyAction) -> Self {
+    fn from_action(action: PolicyAction) -> Self {
         Self {
             matched_rule: None,
             action,
@@ -241,11 +240,11 @@ impl VisitEnd {
     }
 
     fn failing() -> Self {
-        Self::continuing(PolicyAction::from_directive(Directive::Fail))
+        Self::from_action(PolicyAction::from_directive(Directive::Fail))
     }
 
     /// Fails the task: the rule requests a retry, but the maximum number of attempts is reached.
-    fn set_exhausted(&mut self, run: &TaskAttempt<'_>, outcome: &Outcome, attempts: u32) {
+    fn set_exhausted(&mut self, attempt: &TaskAttempt<'_>, outcome: &Outcome, attempts: u32) {
         self.action = PolicyAction {
             attempts: Some(attempts),
             ..PolicyAction::from_directive(Directive::Fail)
@@ -255,59 +254,54 @@ impl VisitEnd {
         } else {
             "RETRY_EXHAUSTED"
         };
-        let message = format!("task `{}` was attempted {} times", run.task.label, run.attempt);
-        let exhausted = || TaskError {
-            retryable: false,
-            ..TaskError::new(ErrorKind::Unknown, code, message)
-        };
-        self.failure = Some(outcome.failure().cloned().unwrap_or_else(exhausted));
+        let message = format!("task `{}` was attempted {} times", attempt.task.label, attempt.number);
+        let exhausted_error = || TaskError::permanent(ErrorKind::Unknown, code, message);
+        self.failure = Some(outcome.failure().cloned().unwrap_or_else(exhausted_error));
     }
 
-    fn limit_jumps(&mut self, step: &Step, max: u32) {
+    /// Fails the task: the pipeline jumped too often.
+    fn set_too_many_jumps(&mut self, step: &Step, max: u32) {
         let message = format!("step `{}` jumped more than {max} times", step.name);
         self.action = PolicyAction::from_directive(Directive::Fail);
-        self.failure = Some(TaskError {
-            retryable: false,
-            ..TaskError::new(ErrorKind::Unknown, "LIMIT_JUMPS", message)
-        });
+        self.failure = Some(TaskError::permanent(ErrorKind::Unknown, "LIMIT_JUMPS", message));
     }
 }
 
 /// Returns the events of an attempt that is retried.
-fn record_retry(run: &TaskAttempt<'_>, outcome: &Outcome, at: EventLocation, ending: VisitEnd) -> OutcomeRecord {
+fn record_retry(attempt: &TaskAttempt<'_>, outcome: &Outcome, location: EventLocation, end: VisitEnd) -> OutcomeRecord {
     let mut events = Vec::with_capacity(3);
-    if run.attempt == 1 {
+    if attempt.number == 1 {
         events.push(EventDraft {
             location: EventLocation {
                 page: None,
-                ..at.clone()
+                ..location.clone()
             },
             body: EventBody::AttemptStarted(EmptyPayload {}),
         });
     }
     events.push(EventDraft {
-        location: at.clone(),
+        location: location.clone(),
         body: attempt_body(outcome),
     });
     events.push(EventDraft {
-        location: at,
-        body: policy_body(&ending),
+        location,
+        body: policy_body(&end),
     });
     OutcomeRecord {
         events,
-        writes: ending.writes,
+        writes: end.writes,
         failure: None,
         page: None,
     }
 }
 
 /// Returns the events that end a visit.
-fn record_end(run: &TaskAttempt<'_>, outcome: &Outcome, at: EventLocation, ending: VisitEnd) -> OutcomeRecord {
-    let part = outcome.is_ok().then(|| at.page.unwrap_or(at.visit.into()));
+fn record_end(attempt: &TaskAttempt<'_>, outcome: &Outcome, location: EventLocation, end: VisitEnd) -> OutcomeRecord {
+    let page = outcome.is_ok().then(|| location.page.unwrap_or(location.visit.into()));
     let mut events = Vec::with_capacity(3);
-    if run.attempt > 1 {
+    if attempt.number > 1 {
         events.push(EventDraft {
-            location: at.clone(),
+            location: location.clone(),
             body: attempt_body(outcome),
         });
     }
@@ -318,62 +312,63 @@ fn record_end(run: &TaskAttempt<'_>, outcome: &Outcome, at: EventLocation, endin
     let body = Box::new(TaskEnded {
         outcome: RawJson::from_serializable(without_reference(outcome).as_ref()),
         result_ref: reference,
-        matched_rule_index: ending.matched_rule,
-        directive: ending.action.directive,
-        to: ending.action.to.clone(),
-        set_iter: to_raw(&ending.writes.iter),
-        set_ctx: to_raw(&ending.writes.ctx),
-        set: to_raw(&ending.writes.local),
+        matched_rule_index: end.matched_rule,
+        directive: end.action.directive,
+        to: end.action.to.clone(),
+        set_iter: to_raw(&end.writes.iter),
+        set_ctx: to_raw(&end.writes.ctx),
+        set: to_raw(&end.writes.local),
     });
-    let is_plain = ending.action.directive == Directive::Continue;
     let body = if outcome.is_ok() {
         EventBody::TaskDone(body)
     } else {
         EventBody::TaskFailed(body)
     };
     events.push(EventDraft {
-        location: at.clone(),
+        location: location.clone(),
         body,
     });
-    if !is_plain {
+    if end.action.directive != Directive::Continue {
         events.push(EventDraft {
-            location: at,
-            body: policy_body(&ending),
+            location,
+            body: policy_body(&end),
         });
     }
-    let failed = ending.action.directive == Directive::Fail;
-    let failure = ending.failure.or_else(|| outcome.failure().cloned()).filter(|_| failed);
+    let is_failed = end.action.directive == Directive::Fail;
+    let failure = end.failure.or_else(|| outcome.failure().cloned()).filter(|_| is_failed);
     OutcomeRecord {
         events,
-        writes: ending.writes,
+        writes: end.writes,
         failure,
-        page: part,
+        page,
     }
 }
 
 /// Returns the page number of an outcome: `page` of its result, else `iter.page`, else the visit number.
-fn page_of(run: &TaskAttempt<'_>, outcome: &Outcome, scope: &Scope, position: &PipelinePosition) -> Option<i64> {
-    let reported = match outcome {
+fn page_of(attempt: &TaskAttempt<'_>, outcome: &Outcome, scope: &Scope, position: &PipelinePosition) -> Option<i64> {
+    let result_page = match outcome {
         Outcome::Ok(success) => match &success.reference {
             Some(reference) => reference.extracted.get("page").and_then(Value::as_i64),
-            None => run.task.result.page_of(&success.result),
+            None => attempt.task.result.page_of(&success.result),
         },
         Outcome::Error(_) => None,
     };
-    let counted = || scope.iter.as_ref()?.values.json().get("page")?.as_i64();
-    reported.or_else(counted).or_else(|| visit_page(run, position))
+    let iteration_page = || scope.iter.as_ref()?.values.json().get("page")?.as_i64();
+    result_page
+        .or_else(iteration_page)
+        .or_else(|| visit_page(attempt, position))
 }
 
-/// A task that a jump entered again uses its visit number as page number.
-fn visit_page(run: &TaskAttempt<'_>, position: &PipelinePosition) -> Option<i64> {
-    (run.visit > 1 && position.jumps > 0).then(|| run.visit.into())
+/// Returns the visit number as page number, if a jump entered the task again.
+fn visit_page(attempt: &TaskAttempt<'_>, position: &PipelinePosition) -> Option<i64> {
+    (attempt.visit > 1 && position.jumps > 0).then(|| attempt.visit.into())
 }
 
-fn task_location(run: &TaskAttempt<'_>, position: &PipelinePosition, page: Option<i64>) -> EventLocation {
+fn task_location(attempt: &TaskAttempt<'_>, position: &PipelinePosition, page: Option<i64>) -> EventLocation {
     EventLocation {
-        task: Some(run.task.label.clone()),
-        visit: run.visit,
-        attempt: run.attempt,
+        task: Some(attempt.task.label.clone()),
+        visit: attempt.visit,
+        attempt: attempt.number,
         page,
         ..position.location.clone()
     }
@@ -405,21 +400,21 @@ fn attempt_body(outcome: &Outcome) -> EventBody {
 
 /// Renders the writes of a matched rule.
 fn render_rule_writes(rule: &PolicyRule, scope: &Scope) -> Result<RenderedWrites, RenderError> {
-    let mut own = RenderedWrites::default();
-    own.add_rendered(&rule.action.writes, scope)?;
-    Ok(own)
+    let mut writes = RenderedWrites::default();
+    writes.add_rendered(&rule.action.writes, scope)?;
+    Ok(writes)
 }
 
 /// Builds `policy.evaluated`. It carries the writes of a retry; the writes of a finished visit are in `task.done` or
 /// `task.failed`.
-fn policy_body(ending: &VisitEnd) -> EventBody {
-    let is_retry = ending.action.directive == Directive::Retry;
-    let written = |map: &Map<String, Value>| to_raw(map).filter(|_| is_retry);
+fn policy_body(end: &VisitEnd) -> EventBody {
+    let is_retry = end.action.directive == Directive::Retry;
+    let retry_writes = |map: &Map<String, Value>| to_raw(map).filter(|_| is_retry);
     EventBody::PolicyEvaluated(Box::new(PolicyEvaluated {
-        matched_rule_index: ending.matched_rule,
-        action: ending.action.clone(),
-        set_iter: written(&ending.writes.iter),
-        set_ctx: written(&ending.writes.ctx),
-        set: written(&ending.writes.local),
+        matched_rule_index: end.matched_rule,
+        action: end.action.clone(),
+        set_iter: retry_writes(&end.writes.iter),
+        set_ctx: retry_writes(&end.writes.ctx),
+        set: retry_writes(&end.writes.local),
     }))
 }

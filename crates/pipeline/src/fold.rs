@@ -118,8 +118,8 @@ fn end_visit<Id>(continuation: &mut Continuation, event: &Event<Id>, ended: &Tas
             .or((event.location.visit > 1).then_some(event.location.visit.into())),
         outside: ended.result_ref.as_ref().map(|body| body.meta.bytes),
     };
-    let before = continuation.outcomes.insert(label.clone(), pointer);
-    add_part(continuation, &label, before, &pointer);
+    let previous = continuation.outcomes.insert(label.clone(), pointer);
+    add_part(continuation, &label, previous, &pointer);
     continuation.last = Some(label.clone());
     continuation.attempt = 0;
     add_writes(continuation, event);
@@ -139,33 +139,33 @@ fn end_visit<Id>(continuation: &mut Continuation, event: &Event<Id>, ended: &Tas
 }
 
 /// Records the events of a label's successful visits, as soon as there is more than one visit.
-fn add_part(continuation: &mut Continuation, label: &Name, before: Option<OutcomePointer>, now: &OutcomePointer) {
+fn add_part(continuation: &mut Continuation, label: &Name, previous: Option<OutcomePointer>, latest: &OutcomePointer) {
     if let Some(parts) = continuation.parts.get_mut(label) {
-        if now.ok {
-            parts.add(now);
+        if latest.ok {
+            parts.add(latest);
         }
         return;
     }
-    let Some(before) = before.filter(|before| before.ok) else {
+    let Some(previous) = previous.filter(|previous| previous.ok) else {
         return;
     };
     let parts = continuation.parts.entry(label.clone()).or_default();
-    parts.add(&before);
-    if now.ok {
-        parts.add(now);
+    parts.add(&previous);
+    if latest.ok {
+        parts.add(latest);
     }
 }
 
 /// Records the sequence numbers of events that wrote values, so that the values can be read again.
 fn add_writes<Id>(continuation: &mut Continuation, event: &Event<Id>) {
-    let written = event.body.writes();
-    if written.iter.is_some() {
+    let writes = event.body.writes();
+    if writes.iter.is_some() {
         continuation.iter_writes.push(event.seq);
     }
-    if written.local.is_some() {
+    if writes.local.is_some() {
         continuation.local_writes.push(event.seq);
     }
-    if written.ctx.is_some() {
+    if writes.ctx.is_some() {
         continuation.ctx_writes.push(event.seq);
     }
 }

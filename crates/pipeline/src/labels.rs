@@ -11,23 +11,23 @@ use model::outcome::Outcome;
 
 use crate::next_action::TaskAttempt;
 
-/// Makes an outcome visible under its task's label. `part` is its page number, if the visit succeeded.
-pub fn expose_outcome(scope: &mut Scope, run: &TaskAttempt<'_>, part: Option<i64>, outcome: Outcome) {
-    let label = &run.task.label;
+/// Makes an outcome visible under its task's label. `page` is set if the visit succeeded.
+pub fn expose_outcome(scope: &mut Scope, attempt: &TaskAttempt<'_>, page: Option<i64>, outcome: Outcome) {
+    let label = &attempt.task.label;
     let outcome = Arc::new(outcome);
     let envelope = Envelope::from_outcome(outcome.clone());
     scope.previous = Some(envelope.clone());
-    let Some(accumulate) = &run.task.result.accumulate else {
+    let Some(accumulate) = &attempt.task.result.accumulate else {
         scope.labels.insert(label.clone(), envelope);
         return;
     };
-    let before = scope.labels.remove(label).map(|envelope| envelope.content);
-    let content = match (before, part) {
+    let previous = scope.labels.remove(label).map(|envelope| envelope.content);
+    let envelope = match (previous, page) {
         (Some(EnvelopeContent::Parts(mut parts)), Some(page)) => {
             Arc::make_mut(&mut parts).add(page, AccumulatedPart::Outcome(outcome));
             Envelope::from_parts(parts)
         }
-        // A failed or retried visit keeps the results collected so far.
+        // A failed or retried visit does not remove the results collected so far.
         (Some(EnvelopeContent::Parts(parts)), None) => Envelope::from_parts(parts),
         (_, Some(page)) => {
             let mut parts = AccumulatedParts::new(accumulate.clone());
@@ -36,7 +36,7 @@ pub fn expose_outcome(scope: &mut Scope, run: &TaskAttempt<'_>, part: Option<i64
         }
         (_, None) => envelope,
     };
-    scope.labels.insert(label.clone(), content);
+    scope.labels.insert(label.clone(), envelope);
 }
 
 /// Makes the recorded outcomes of the pipeline's tasks visible under their labels.
@@ -48,7 +48,7 @@ pub fn expose_recorded_outcomes(scope: &mut Scope, step: &Step, continuation: &C
         }
         let task = step.task(label.as_str()).map(|(_, task)| task);
         let accumulate = task.and_then(|task| task.result.accumulate.as_ref());
-        let content = match (accumulate, continuation.parts_of(label)) {
+        let envelope = match (accumulate, continuation.parts_of(label)) {
             (Some(accumulate), Some(parts)) => {
                 let mut accumulated = AccumulatedParts::new(accumulate.clone());
                 for (page, seq) in parts.by_page {
@@ -58,6 +58,6 @@ pub fn expose_recorded_outcomes(scope: &mut Scope, step: &Step, continuation: &C
             }
             _ => envelope,
         };
-        scope.labels.insert(label.clone(), content);
+        scope.labels.insert(label.clone(), envelope);
     }
 }

@@ -10,8 +10,8 @@ use model::time::Time;
 pub enum NextAction<'s> {
     /// Run this task.
     Run(TaskAttempt<'s>),
-    /// The event that the task awaited is in the log; settle its outcome.
-    Answered {
+    /// The event that the task awaited is in the log: record the outcome that it gives.
+    EndWait {
         /// The task.
         attempt: TaskAttempt<'s>,
         /// The event that the task awaited.
@@ -36,8 +36,8 @@ pub struct TaskAttempt<'s> {
     pub task: &'s Task,
     /// Number of entries into this label, from 1.
     pub visit: u32,
-    /// Attempt number within this visit, from 1.
-    pub attempt: u32,
+    /// Number of the attempt within this visit, from 1.
+    pub number: u32,
     /// What the log already contains about this attempt.
     pub kind: AttemptKind,
 }
@@ -49,7 +49,7 @@ pub enum AttemptKind {
     First,
     /// Earlier attempts of the visit.
     Retry,
-    /// The start of this same attempt; its effect is unknown.
+    /// The start of this attempt; its effect is unknown.
     Resumed,
 }
 
@@ -67,22 +67,22 @@ pub fn next_action<'s>(step: &'s Step, continuation: &Continuation, now: Time) -
         };
     };
     let visit = continuation.visits.get(&task.label).copied().unwrap_or(0);
-    let run = |visit, attempt, entry| TaskAttempt {
+    let new_attempt = |visit, number, kind| TaskAttempt {
         task,
         visit,
-        attempt,
-        kind: entry,
+        number,
+        kind,
     };
     match continuation.stage {
-        PipelineStage::Ready => NextAction::Run(run(visit + 1, 1, AttemptKind::First)),
-        PipelineStage::Started => NextAction::Run(run(visit, continuation.attempt, AttemptKind::Resumed)),
+        PipelineStage::Ready => NextAction::Run(new_attempt(visit + 1, 1, AttemptKind::First)),
+        PipelineStage::Started => NextAction::Run(new_attempt(visit, continuation.attempt, AttemptKind::Resumed)),
         PipelineStage::Retrying { due, .. } if due <= now => {
-            NextAction::Run(run(visit, continuation.attempt + 1, AttemptKind::Retry))
+            NextAction::Run(new_attempt(visit, continuation.attempt + 1, AttemptKind::Retry))
         }
         PipelineStage::Retrying { suspended: true, .. } | PipelineStage::Awaiting { .. } => NextAction::Suspended,
         PipelineStage::Retrying { due, .. } => NextAction::WaitUntil(due),
-        PipelineStage::Answered { by, since } => NextAction::Answered {
-            attempt: run(visit, continuation.attempt, AttemptKind::Resumed),
+        PipelineStage::WaitEnded { by, since } => NextAction::EndWait {
+            attempt: new_attempt(visit, continuation.attempt, AttemptKind::Resumed),
             awaited_seq: by,
             started_seq: since,
         },

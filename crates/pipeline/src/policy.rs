@@ -163,7 +163,7 @@ fn parse_seconds(value: &Value) -> f64 {
         Value::String(text) => text.trim().parse().ok(),
         _ => None,
     };
-    let text = || model::duration::parse(value).map(|span| span.as_secs_f64());
+    let text = || model::duration::parse(value).map(|duration| duration.as_secs_f64());
     number.or_else(text).unwrap_or(0.0)
 }
 
@@ -185,8 +185,5 @@ fn retry_after_delay(outcome: &Outcome) -> Duration {
 pub(crate) fn rule_failure(task: &Task) -> TaskError {
     use model::outcome::ErrorKind;
     let message = format!("a policy rule of task `{}` failed the step", task.label);
-    TaskError {
-        retryable: false,
-        ..TaskError::new(ErrorKind::Unknown, "POLICY_FAIL", message)
-    }
+    TaskError::permanent(ErrorKind::Unknown, "POLICY_FAIL", message)
 }

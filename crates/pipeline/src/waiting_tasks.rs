@@ -30,39 +30,39 @@ pub struct RenderedTask<'r> {
 /// What a `wait` task does.
 #[derive(Debug)]
 pub enum WaitAction {
-    /// Sleeps and keeps its slot.
+    /// Sleeps in its slot.
     Sleep(Time),
     /// Frees its slot and awaits an event.
     Suspend(AwaitTarget),
 }
 
 /// Returns the child execution that a `playbook` task requests.
-pub fn parse_child_task(task: &Task, ready: RenderedTask<'_>, scope: &Scope) -> Result<AwaitTarget, Box<TaskError>> {
-    let text = |key: &str| match ready.fields.get(key) {
+pub fn parse_child_task(task: &Task, rendered: RenderedTask<'_>, scope: &Scope) -> Result<AwaitTarget, Box<TaskError>> {
+    let text = |key: &str| match rendered.fields.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.clone())),
         Some(Value::Number(number)) => Ok(Some(number.to_string())),
         Some(_) => Err(invalid_key_error(task, key, "text")),
     };
-    let entry = text("catalog_id")?;
-    let entry = entry.as_deref().map(parse_catalog_id);
-    let path = text("path")?.or(entry.map(|(path, _)| path.to_owned()));
+    let catalog_id = text("catalog_id")?;
+    let catalog_id = catalog_id.as_deref().map(parse_catalog_id);
+    let path = text("path")?.or(catalog_id.map(|(path, _)| path.to_owned()));
     let path = path.ok_or_else(|| invalid_key_error(task, "path", "set"))?;
     let version = match text("version")?.as_deref() {
-        None => entry.and_then(|(_, version)| version),
+        None => catalog_id.and_then(|(_, version)| version),
         Some("latest") => None,
         Some(version) => {
             let number = version.trim_start_matches('v').parse();
             Some(number.map_err(|_| invalid_key_error(task, "version", "a whole number"))?)
         }
     };
-    let wait = match ready.fields.get("wait") {
+    let wait = match rendered.fields.get("wait") {
         None | Some(Value::Null) => true,
         Some(Value::Bool(wait)) => *wait,
         Some(Value::String(text)) => !text.eq_ignore_ascii_case("false"),
         Some(_) => return Err(invalid_key_error(task, "wait", "true or false")),
     };
-    let input = ready
+    let input = rendered
         .input
         .map_or_else(|| RawJson::from_serializable(&Map::new()), RawJson::from_serializable);
     let iter = scope.iter.as_ref().map(parent_iteration);
@@ -97,12 +97,12 @@ fn parent_iteration(iter: &IterationView) -> RawJson {
 }
 
 /// Returns what a `wait` task waits for.
-pub fn parse_wait_task(task: &Task, ready: RenderedTask<'_>, now: Time) -> Result<WaitAction, Box<TaskError>> {
-    let field = |key: &str| ready.fields.get(key).filter(|value| !value.is_null());
-    if let Some(duration) = field("duration") {
-        let span = model::duration::parse(duration);
-        let span = span.ok_or_else(|| invalid_key_error(task, "duration", "a duration such as `30s`"))?;
-        return Ok(wait_until(now.after(span), now));
+pub fn parse_wait_task(task: &Task, rendered: RenderedTask<'_>, now: Time) -> Result<WaitAction, Box<TaskError>> {
+    let field = |key: &str| rendered.fields.get(key).filter(|value| !value.is_null());
+    if let Some(value) = field("duration") {
+        let duration = model::duration::parse(value);
+        let duration = duration.ok_or_else(|| invalid_key_error(task, "duration", "a duration such as `30s`"))?;
+        return Ok(wait_until(now.after(duration), now));
     }
     if let Some(time) = field("until") {
         let due = time.as_str().and_then(Time::parse);
@@ -120,9 +120,9 @@ pub fn parse_wait_task(task: &Task, ready: RenderedTask<'_>, now: Time) -> Resul
         (None, _) => return Err(invalid_key_error(task, "signal", "set")),
     };
     Ok(WaitAction::Suspend(AwaitTarget::Wait(WaitFor {
-        until: ready.timeout.map(|span| now.after(span)),
+        until: rendered.timeout.map(|timeout| now.after(timeout)),
         signal: Some(signal.into()),
-        times_out: ready.timeout.is_some(),
+        times_out: rendered.timeout.is_some(),
     })))
 }
 

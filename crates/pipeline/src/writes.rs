@@ -104,9 +104,9 @@ pub fn apply_writes(scope: &mut Scope, writes: &RenderedWrites) {
     }
 }
 
-fn merge_values(data: &LazyValue, more: &Map<String, Value>) -> LazyValue {
-    let mut map = data.json().as_object().cloned().unwrap_or_default();
-    for (key, value) in more {
+fn merge_values(values: &LazyValue, added: &Map<String, Value>) -> LazyValue {
+    let mut map = values.json().as_object().cloned().unwrap_or_default();
+    for (key, value) in added {
         map.insert(key.clone(), value.clone());
     }
     LazyValue::new(Value::Object(map))

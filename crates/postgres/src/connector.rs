@@ -72,7 +72,7 @@ impl Connector {
         Self::with_system_roots(target, || Ok(rustls_native_certs::load_native_certs().certs))
     }
 
-    /// The same, with the authorities of the machine as this function loads them.
+    /// Like [`new`](Self::new), but with the machine's authorities as `system_roots` loads them.
     pub fn with_system_roots(target: ConnectTarget, system_roots: SystemRoots) -> Result<Self, TargetError> {
         let tls = make_tls_connect(&target, system_roots)?;
         Ok(Self {
@@ -86,19 +86,19 @@ impl Connector {
         Self::new(TargetParts::parse(url.reveal())?.into_target(STORE_SILENCE_MAX)?)
     }
 
-    /// Opens a connection that no task runs yet.
+    /// Opens a connection. The caller must poll the returned [`Connection`], which does the I/O of the [`Client`].
     pub async fn connect(&self) -> Result<(Client, Connection<Socket, TlsConnection>), ConnectError> {
-        let connected = limit_response(self.target.config.connect(self.tls.clone())).await?;
-        connected.map_err(ConnectError::Failed)
+        let result = limit_response(self.target.config.connect(self.tls.clone())).await?;
+        result.map_err(ConnectError::Failed)
     }
 
-    /// Opens a connection that its own task runs, and applies settings to it.
+    /// Opens a connection whose I/O a new task does, and applies settings to it.
     pub async fn open(&self, settings: &str) -> Result<Client, ConnectError> {
-        let opened = limit_response(self.establish(settings)).await?;
-        opened.map_err(ConnectError::Failed)
+        let result = limit_response(self.establish(settings)).await?;
+        result.map_err(ConnectError::Failed)
     }
 
-    /// The same without a limit.
+    /// Like [`open`](Self::open), but without a limit.
     pub(crate) async fn establish(&self, settings: &str) -> Result<Client, tokio_postgres::Error> {
         let (client, connection) = self.target.config.connect(self.tls.clone()).await?;
         tokio::spawn(async move {
@@ -110,9 +110,9 @@ impl Connector {
         Ok(client)
     }
 
-    /// Asks the server to cancel what a connection runs; the response arrives on that connection.
+    /// Requests that the server cancels the statement of a connection; the result arrives on that connection.
     pub async fn cancel_query(&self, token: CancelToken) {
-        // If the server cannot be asked, the connection is dropped anyway.
+        // If the request fails, the connection is dropped anyway.
         let _ = timeout(RESPONSE_MAX, Box::pin(token.cancel_query(self.tls.clone()))).await;
     }
 }

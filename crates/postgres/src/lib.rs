@@ -14,7 +14,7 @@ mod tls;
 
 pub use connector::{ConnectError, Connector, RESPONSE_MAX, TlsConnection, limit_response};
 pub use pool::{ConnectionPool, PoolOptions, PooledSession, RetrySafety};
-pub use query_error::{QueryError, RETRIES_MAX_DURATION, RETRY_WAITS};
+pub use query_error::{QueryError, RETRIES_DURATION_MAX, RETRY_WAITS};
 pub use session::{PgSession, PlanMode, SqlQuery, SqlValues, TypedValues, durable_settings};
 pub use target::{ConnectTarget, PostgresUrl, TargetError, TargetParts, TlsTrust};
 pub use tls::SystemRoots;

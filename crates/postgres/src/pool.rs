@@ -11,8 +11,8 @@ use tokio::time::{sleep, timeout};
 use tokio_postgres::Row;
 
 use crate::connector::{ConnectError, Connector, RESPONSE_MAX};
-use crate::query_error::{QueryError, RETRIES_MAX_DURATION, RETRY_WAITS};
-use crate::session::{PgSession, PlanMode, SqlQuery, instant};
+use crate::query_error::{QueryError, RETRIES_DURATION_MAX, RETRY_WAITS};
+use crate::session::{PgSession, PlanMode, SqlQuery, monotonic_now};
 
 /// Time that a caller waits for a response beyond the statement timeout of the database.
 const RESPONSE_MARGIN: Duration = Duration::from_secs(5);
@@ -62,7 +62,7 @@ impl Manager for SessionOpener {
     type Error = tokio_postgres::Error;
 
     async fn create(&self) -> Result<PgSession, tokio_postgres::Error> {
-        // A connection that is being encrypted is large; the future of its caller need not be.
+        // The future of a TLS handshake is large; in a box, it does not enlarge the caller's future.
         let client = Box::pin(self.connector.establish(&self.settings)).await?;
         Ok(PgSession::new(client, self.plan_mode))
     }
@@ -134,16 +134,16 @@ impl ConnectionPool {
     /// Runs one statement, with retries if they can succeed and are safe.
     pub async fn query(&self, safety: RetrySafety, query: SqlQuery<'_>) -> Result<Vec<Row>, QueryError> {
         let mut waits = RETRY_WAITS.iter();
-        let started = instant();
+        let started = monotonic_now();
         loop {
             let error = match self.query_once(query).await {
                 Ok(rows) => return Ok(rows),
                 Err(error) => error,
             };
             let is_lost = matches!(error, QueryError::ConnectionLost(_));
-            let may_help = error.is_transient() || is_lost && safety == RetrySafety::Idempotent;
+            let may_retry = error.is_transient() || is_lost && safety == RetrySafety::Idempotent;
             match waits.next() {
-                Some(wait) if may_help && started.elapsed() < RETRIES_MAX_DURATION => {
+                Some(wait) if may_retry && started.elapsed() < RETRIES_DURATION_MAX => {
                     sleep(*wait).await;
                 }
                 _ => return Err(error),
@@ -151,10 +151,10 @@ impl ConnectionPool {
         }
     }
 
-    /// Closes connections that were idle for longer; returns how many idle ones are left.
+    /// Closes connections that were idle for longer than `idle_max`; returns how many idle ones are left.
     pub fn close_idle(&self, idle_max: Duration) -> usize {
-        let is_used = |session: &PgSession, _| !session.client.is_closed() && session.idle_since.elapsed() < idle_max;
-        self.pool.retain(is_used).retained
+        let is_recent = |session: &PgSession, _| !session.client.is_closed() && session.idle_since.elapsed() < idle_max;
+        self.pool.retain(is_recent).retained
     }
 }
 
@@ -167,7 +167,7 @@ impl PooledSession {
         self.is_busy = true;
     }
 
-    /// Undoes [`discard`](Self::discard): the connection is as the next caller expects it.
+    /// Undoes [`discard`](Self::discard): the next caller may use the connection.
     pub fn allow_reuse(&mut self) {
         self.is_busy = false;
     }
@@ -178,7 +178,7 @@ impl PooledSession {
     }
 
     fn object(&self) -> &Object<SessionOpener> {
-        self.0.as_ref().expect("a connection is there until it is dropped")
+        self.0.as_ref().expect("the connection is only removed on drop")
     }
 }
 
@@ -193,7 +193,7 @@ impl Deref for PooledSession {
 impl DerefMut for PooledSession {
     fn deref_mut(&mut self) -> &mut PgSession {
         let object = self.0.as_mut();
-        object.expect("a connection is there until it is dropped")
+        object.expect("the connection is only removed on drop")
     }
 }
 
@@ -205,7 +205,7 @@ impl Drop for PooledSession {
         if object.is_busy || object.client.is_closed() {
             drop(Object::take(object));
         } else {
-            object.idle_since = instant();
+            object.idle_since = monotonic_now();
         }
     }
 }

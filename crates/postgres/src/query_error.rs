@@ -16,7 +16,7 @@ pub const RETRY_WAITS: [Duration; 5] = [
 ];
 
 /// No retry starts after this time.
-pub const RETRIES_MAX_DURATION: Duration = Duration::from_secs(12);
+pub const RETRIES_DURATION_MAX: Duration = Duration::from_secs(12);
 
 /// Why a statement failed.
 #[derive(Debug, thiserror::Error)]

@@ -80,8 +80,8 @@ impl PgSession {
             client,
             statements: HashMap::new(),
             plan_mode,
-            planned_at: instant(),
-            idle_since: instant(),
+            planned_at: monotonic_now(),
+            idle_since: monotonic_now(),
             is_busy: false,
         }
     }
@@ -108,7 +108,7 @@ impl PgSession {
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
         if self.plan_mode == PlanMode::Generic && self.planned_at.elapsed() > PLANS_AGE_MAX {
             self.client.batch_execute("DISCARD PLANS").await?;
-            self.planned_at = instant();
+            self.planned_at = monotonic_now();
         }
         let statement = if let Some(cached) = self.statements.get(sql) {
             cached.clone()
@@ -126,6 +126,6 @@ impl PgSession {
     clippy::disallowed_methods,
     reason = "measures the age of plans and of idle connections"
 )]
-pub(crate) fn instant() -> Instant {
+pub(crate) fn monotonic_now() -> Instant {
     Instant::now()
 }

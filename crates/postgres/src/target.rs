@@ -92,23 +92,23 @@ impl TargetParts {
             None => (dsn, ""),
         };
         let (mut sslmode, mut sslrootcert) = (None, None);
-        let mut other = Vec::new();
-        let ends_word = |c: char| if is_url { c == '&' } else { c.is_whitespace() };
-        for part in query.split(ends_word).filter(|part| !part.is_empty()) {
+        let mut driver_parts = Vec::new();
+        let is_separator = |c: char| if is_url { c == '&' } else { c.is_whitespace() };
+        for part in query.split(is_separator).filter(|part| !part.is_empty()) {
             match part.split_once('=') {
                 Some(("sslmode", value)) => sslmode = Some(value.to_owned()),
                 Some(("sslrootcert", value)) if is_url => sslrootcert = Some(percent_decode(value)),
                 Some(("sslrootcert", value)) => sslrootcert = Some(value.to_owned()),
-                _ => other.push(part),
+                _ => driver_parts.push(part),
             }
         }
-        let plain = if is_url {
-            format!("{base}?{}", other.join("&"))
+        let driver_dsn = if is_url {
+            format!("{base}?{}", driver_parts.join("&"))
         } else {
-            other.join(" ")
+            driver_parts.join(" ")
         };
         // The driver's message may repeat the text, which contains the password.
-        let config = plain.parse().map_err(|_| TargetError::InvalidForm)?;
+        let config = driver_dsn.parse().map_err(|_| TargetError::InvalidForm)?;
         Ok(Self {
             config,
             sslmode,
@@ -198,15 +198,15 @@ fn parse_trust(mode: &str, config: &mut Config) -> Result<TlsTrust, TargetError>
 /// Decodes percent-encoding; invalid sequences stay unchanged.
 fn percent_decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
-    let mut tail = text.as_bytes();
-    while let Some((first, after)) = tail.split_first() {
+    let mut remaining = text.as_bytes();
+    while let Some((first, after)) = remaining.split_first() {
         let code = (*first == b'%')
             .then(|| after.get(..2))
             .flatten()
             .and_then(|digits| std::str::from_utf8(digits).ok())
             .and_then(|digits| u8::from_str_radix(digits, 16).ok());
         bytes.push(code.unwrap_or(*first));
-        tail = if code.is_some() { &after[2..] } else { after };
+        remaining = if code.is_some() { &after[2..] } else { after };
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }

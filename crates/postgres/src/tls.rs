@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
@@ -28,8 +28,8 @@ pub(crate) fn make_tls_connect(
         TlsTrust::Any => None,
         TlsTrust::Authority | TlsTrust::Full => {
             let roots = Arc::new(load_roots(target.roots.as_deref(), system_roots)?);
-            let built = WebPkiServerVerifier::builder_with_provider(roots, provider.clone());
-            Some(built.build().map_err(|error| unusable(&error))?)
+            let builder = WebPkiServerVerifier::builder_with_provider(roots, provider.clone());
+            Some(builder.build().map_err(|error| unusable(&error))?)
         }
     };
     let verifier = CertificateVerifier {
@@ -60,9 +60,9 @@ fn load_roots(file: Option<&Path>, system_roots: SystemRoots) -> Result<RootCert
             roots.add(certificate).map_err(|error| unreadable(&error))?;
         }
     } else {
-        let loaded = system_roots();
-        let loaded = loaded.map_err(|error| TargetError::UnusableRoots(error.to_string()))?;
-        roots.add_parsable_certificates(loaded);
+        let certificates = system_roots();
+        let certificates = certificates.map_err(|error| TargetError::UnusableRoots(error.to_string()))?;
+        roots.add_parsable_certificates(certificates);
     }
     if roots.is_empty() {
         return Err(TargetError::NoRoots);
@@ -77,6 +77,12 @@ struct CertificateVerifier {
     /// Verifies the certificate chain; `None` accepts any certificate.
     authority: Option<Arc<WebPkiServerVerifier>>,
     checks_name: bool,
+}
+
+impl CertificateVerifier {
+    fn algorithms(&self) -> &WebPkiSupportedAlgorithms {
+        &self.provider.signature_verification_algorithms
+    }
 }
 
 impl ServerCertVerifier for CertificateVerifier {
@@ -108,8 +114,7 @@ impl ServerCertVerifier for CertificateVerifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signed, algorithms)
+        verify_tls12_signature(message, certificate, signed, self.algorithms())
     }
 
     fn verify_tls13_signature(
@@ -118,12 +123,10 @@ impl ServerCertVerifier for CertificateVerifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signed, algorithms)
+        verify_tls13_signature(message, certificate, signed, self.algorithms())
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        algorithms.supported_schemes()
+        self.algorithms().supported_schemes()
     }
 }

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::{Stream, stream};
-use model::result_ref::ResultRef;
+use model::result_ref::{BodyMeta, BodyScope, RefKind, ResultRef};
 use model::time::Time;
 use serde_json::{Map, Value};
 use tokio::io::AsyncRead;
@@ -39,7 +39,30 @@ pub struct StoredBody {
     pub location: Map<String, Value>,
 }
 
-/// Chunks of a body, in order. After an error the rest is unavailable.
+impl StoredBody {
+    /// Builds the reference to a JSON body, without extracted fields and preview.
+    pub fn into_reference(self, uri: String, scope: BodyScope) -> ResultRef {
+        ResultRef {
+            kind: RefKind::Result,
+            uri,
+            store: self.store.to_owned(),
+            scope,
+            expires_at: None,
+            meta: BodyMeta {
+                content_type: "application/json".to_owned(),
+                bytes: self.bytes,
+                sha256: self.sha256,
+                compression: self.compression.map(str::to_owned),
+                location: self.location,
+            },
+            extracted: Map::new(),
+            keys: Vec::new(),
+            preview: None,
+        }
+    }
+}
+
+/// Chunks of a body, in order. After an error, the following chunks are unavailable.
 pub type ByteStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
 /// A body that is read in chunks.
@@ -64,7 +87,7 @@ pub trait BodyStore: Send + Sync {
     }
 
     /// Stores a body with the options of its task; a store without options ignores them.
-    async fn put_with(&self, body: BodySource<'_>, _wish: &StorageOptions) -> Result<StoredBody, Error> {
+    async fn put_with(&self, body: BodySource<'_>, _options: &StorageOptions) -> Result<StoredBody, Error> {
         self.put(body).await
     }
 
@@ -82,18 +105,19 @@ pub trait BodyStore: Send + Sync {
         let body = self.get(reference).await?;
         let bytes = body.len() as u64;
         let range = clamp_range(range, bytes);
-        let piece = body.slice(to_index(range.start)..to_index(range.end));
+        let chunk = body.slice(to_index(range.start)..to_index(range.end));
         Ok(BodyStream {
             bytes,
             range,
-            chunks: Box::pin(stream::iter([Ok(piece)])),
+            chunks: Box::pin(stream::iter([Ok(chunk)])),
         })
     }
 
     /// Deletes a body; a missing body is not an error. The caller ensures that nothing refers to it any more.
     async fn delete(&self, reference: &ResultRef) -> Result<(), Error>;
 
-    /// Returns bodies that were last stored before a time, sorted by hash. A store that does not support this returns none, so none of its bodies are collected.
+    /// Returns bodies that were last stored before a time, sorted by hash. A store that does not support this returns
+    /// none, so none of its bodies are collected.
     async fn stored_before(&self, _query: &OldBodyQuery<'_>) -> Result<Vec<BodyEntry>, Error> {
         Ok(Vec::new())
     }
@@ -156,8 +180,8 @@ pub(crate) fn body_name(reference: &ResultRef) -> Result<String, Error> {
 pub(crate) fn body_hash(reference: &ResultRef) -> Result<[u8; 32], Error> {
     let mut hash = [0; 32];
     let decoded = hex::decode_to_slice(&reference.meta.sha256, &mut hash);
-    let not_there = |_| Error::NotAvailable {
+    let not_available = |_| Error::NotAvailable {
         uri: reference.uri.clone(),
     };
-    decoded.map(|()| hash).map_err(not_there)
+    decoded.map(|()| hash).map_err(not_available)
 }

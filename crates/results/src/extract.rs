@@ -43,15 +43,15 @@ fn top_level_scalars(body: &Value) -> Map<String, Value> {
     let Value::Object(body) = body else {
         return Map::new();
     };
-    let due = ALWAYS_EXTRACTED.iter().filter(|name| body.contains_key(**name)).count();
-    let is_due = |name: &str| ALWAYS_EXTRACTED.contains(&name);
-    let mut bytes_left = FIELDS_MAX - due;
+    let reserved = ALWAYS_EXTRACTED.iter().filter(|name| body.contains_key(**name)).count();
+    let is_reserved = |name: &str| ALWAYS_EXTRACTED.contains(&name);
+    let mut fields_left = FIELDS_MAX - reserved;
     let mut fields = Map::new();
     for (name, value) in body.iter().filter(|(_, value)| is_small(value)) {
-        if is_due(name) {
+        if is_reserved(name) {
             fields.insert(name.clone(), value.clone());
-        } else if bytes_left > 0 {
-            bytes_left -= 1;
+        } else if fields_left > 0 {
+            fields_left -= 1;
             fields.insert(name.clone(), value.clone());
         }
     }
@@ -97,7 +97,7 @@ pub fn build_preview(body: &Value, body_bytes: usize, bytes_max: usize) -> Previ
     }
 }
 
-/// Returns as much of the value as fits into `room` bytes of JSON; `None` if its brackets do not fit.
+/// Returns as much of the value as fits into `bytes_left` bytes of JSON; `None` if its brackets do not fit.
 fn truncate_value(value: &Value, bytes_left: &mut usize) -> Option<Value> {
     match value {
         Value::Array(items) => {
@@ -167,7 +167,7 @@ fn json_text_bytes(text: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use model::playbook::Select;
+    use model::playbook::SelectEntry;
     use serde_json::json;
 
     use super::*;
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn the_row_count_is_extracted_in_addition_to_the_selection() {
         let select = |path: &str| ResultControl {
-            select: vec![Select {
+            select: vec![SelectEntry {
                 path: path.to_owned(),
                 name: "x".into(),
             }],

@@ -27,7 +27,7 @@ pub(crate) fn file_chunks(file: File, range: Range<u64>) -> ByteStream {
     Box::pin(stream::unfold(FileChunks { file, range }, FileChunks::next_chunk))
 }
 
-/// Like `pieces`, but reads the first chunk at once; for callers on the blocking pool.
+/// Like `file_chunks`, but reads the first chunk at once; for callers on the blocking pool.
 pub(crate) fn prefetched_chunks(file: File, range: Range<u64>) -> ByteStream {
     if range.is_empty() {
         return Box::pin(stream::empty());
@@ -110,11 +110,11 @@ pub(crate) async fn run_disk_io<T: Send + 'static>(
 
 /// Like `run_disk_io`, for work with any return type.
 pub(crate) async fn run_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
-    let turn = DISK_PERMITS.acquire().await.expect("the semaphore is never closed");
+    let permit = DISK_PERMITS.acquire().await.expect("the semaphore is never closed");
     let work = move || {
-        let done = work();
-        drop(turn);
-        done
+        let result = work();
+        drop(permit);
+        result
     };
     spawn_blocking(work).await
 }

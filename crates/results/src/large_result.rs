@@ -4,12 +4,12 @@ use bytes::Bytes;
 use model::event::EventLocation;
 use model::id::{ExecutionId, Name};
 use model::playbook::ResultControl;
-use model::result_ref::{BodyMeta, Preview, RefKind, ResultRef};
+use model::result_ref::{Preview, ResultRef};
 use model::time::Time;
 use serde_json::{Map, Value};
 
 use crate::extract::{build_preview, extract_fields, listed_keys};
-use crate::{BodySource, BodyStore, Error, StorageOptions, StoredBody};
+use crate::{BodySource, BodyStore, Error, StorageOptions};
 
 /// Maximum size of a preview if the task sets none.
 pub(crate) const PREVIEW_BYTES_MAX: usize = 2048;
@@ -81,29 +81,8 @@ impl LargeResult {
             extracted: self.extracted.clone(),
             keys: self.keys.clone(),
             preview: Some(self.preview.clone()),
-            ..body_reference(stored, origin.uri(), &self.control)
+            ..stored.into_reference(origin.uri(), self.control.scope.unwrap_or_default())
         })
-    }
-}
-
-/// Builds the reference to a JSON body, without extracted fields and preview.
-pub(crate) fn body_reference(stored: StoredBody, uri: String, control: &ResultControl) -> ResultRef {
-    ResultRef {
-        kind: RefKind::Result,
-        uri,
-        store: stored.store.to_owned(),
-        scope: control.scope.unwrap_or_default(),
-        expires_at: None,
-        meta: BodyMeta {
-            content_type: "application/json".to_owned(),
-            bytes: stored.bytes,
-            sha256: stored.sha256,
-            compression: stored.compression.map(str::to_owned),
-            location: stored.location,
-        },
-        extracted: Map::new(),
-        keys: Vec::new(),
-        preview: None,
     }
 }
 
@@ -142,10 +121,10 @@ mod tests {
             ..ResultControl::default()
         };
         let bodies = DirBodyStore::open(dir.path()).unwrap();
-        let at = test_location();
+        let location = test_location();
         let origin = ResultOrigin {
             execution: ExecutionId(42),
-            location: &at,
+            location: &location,
             now: Time(1_000_000),
         };
         let large = LargeResult::new(&result, &control).unwrap();

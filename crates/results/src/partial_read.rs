@@ -17,10 +17,10 @@ pub async fn locate_value(
     paths: &[Vec<PathSegment>],
 ) -> Result<Option<LocatedValue>, Error> {
     let mut locator = JsonLocator::new(paths);
-    let mut pieces = bodies.read(reference, None).await?.chunks;
-    while let Some(piece) = next_chunk(&mut pieces).await? {
+    let mut chunks = bodies.read(reference, None).await?.chunks;
+    while let Some(chunk) = next_chunk(&mut chunks).await? {
         // Scanning a large chunk takes milliseconds; yield so that other tasks get a turn.
-        locator.feed(&piece).map_err(Error::NotJson)?;
+        locator.feed(&chunk).map_err(Error::NotJson)?;
         tokio::task::yield_now().await;
     }
     locator.finish().map_err(Error::NotJson)
@@ -41,12 +41,12 @@ pub async fn read_elements(
     }
     let (range, first) = offsets.byte_range_of(&indices);
     let mut splitter = ElementSplitter::new(first, indices, bytes_max);
-    let mut pieces = bodies.read(reference, Some(range)).await?.chunks;
+    let mut chunks = bodies.read(reference, Some(range)).await?.chunks;
     while !splitter.is_done() {
-        let Some(piece) = next_chunk(&mut pieces).await? else {
+        let Some(chunk) = next_chunk(&mut chunks).await? else {
             break;
         };
-        splitter.feed(&piece).map_err(Error::NotJson)?;
+        splitter.feed(&chunk).map_err(Error::NotJson)?;
     }
     let parsed = splitter.elements.iter().map(|text| serde_json::from_slice(text));
     let parsed: Result<Vec<Value>, _> = parsed.collect();
@@ -61,9 +61,9 @@ pub async fn read_elements(
 }
 
 /// Returns the next chunk of a body; restores the error of the store.
-pub async fn next_chunk(pieces: &mut ByteStream) -> Result<Option<bytes::Bytes>, Error> {
-    let piece = pieces.next().await.transpose();
-    piece.map_err(|error| match error.downcast::<Error>() {
+pub async fn next_chunk(chunks: &mut ByteStream) -> Result<Option<bytes::Bytes>, Error> {
+    let chunk = chunks.next().await.transpose();
+    chunk.map_err(|error| match error.downcast::<Error>() {
         Ok(error) => error,
         Err(error) => Error::Interrupted(error),
     })
@@ -167,8 +167,8 @@ mod tests {
             let text = serde_json::to_vec_pretty(&body).unwrap();
             let paths = [vec![key_segment("rows")]];
             let mut locator = JsonLocator::new(&paths);
-            for piece in text.chunks(cut) {
-                locator.feed(piece).unwrap();
+            for chunk in text.chunks(cut) {
+                locator.feed(chunk).unwrap();
             }
             let list = locator.finish().unwrap().unwrap().list.unwrap();
             prop_assert_eq!(list.total, rows.len() as u64);
@@ -176,8 +176,8 @@ mod tests {
             let (range, first) = list.byte_range_of(&(from..list.total));
             let part = &text[usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap()];
             let mut splitter = ElementSplitter::new(first, from..list.total, usize::MAX);
-            for piece in part.chunks(cut) {
-                splitter.feed(piece).unwrap();
+            for chunk in part.chunks(cut) {
+                splitter.feed(chunk).unwrap();
             }
             let cut_out: Vec<Value> = splitter.elements.iter().map(|text| serde_json::from_slice(text).unwrap()).collect();
             prop_assert_eq!(&cut_out[..], &rows[usize::try_from(from).unwrap()..]);

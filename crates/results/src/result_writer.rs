@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::extract::{ALWAYS_EXTRACTED, build_preview, extract_fields, listed_keys};
 use crate::json::{ExtractedFields, JsonExtractor, SELECTED_BYTES_MAX, SelectedValue, parse_plain_path};
-use crate::large_result::{PREVIEW_BYTES_MAX, body_reference, saturating_usize};
+use crate::large_result::{PREVIEW_BYTES_MAX, saturating_usize};
 use crate::{BodySource, BodyStore, Error, JsonScanError, StorageOptions};
 
 /// Limits of the text from which a preview is cut; markup and whitespace need additional space.
@@ -58,16 +58,14 @@ impl MissingPaths {
 impl ResultWriter {
     /// Whether all selected paths can be evaluated in one pass over the text.
     pub fn can_stream(&self) -> bool {
-        let mut select = self.control.select.iter();
-        select.all(|selection| parse_plain_path(&selection.path).is_some())
+        let mut entries = self.control.select.iter();
+        entries.all(|entry| parse_plain_path(&entry.path).is_some())
     }
 
     /// Returns the paths to extract. If paths also apply to the result's `data`, they follow again with that prefix.
     fn selected_paths(&self) -> Vec<Vec<PathSegment>> {
-        let select = self.control.select.iter();
-        let paths: Vec<_> = select
-            .filter_map(|selection| parse_plain_path(&selection.path))
-            .collect();
+        let entries = self.control.select.iter();
+        let paths: Vec<_> = entries.filter_map(|entry| parse_plain_path(&entry.path)).collect();
         let data = [PathSegment::Key("data".to_owned())];
         let in_data = paths.iter().filter(|_| self.control.selects_in_data);
         let in_data: Vec<_> = in_data.map(|path| [&data[..], path].concat()).collect();
@@ -92,7 +90,7 @@ impl ResultWriter {
         let source = BodySource::Stream(&mut reader);
         let stored = self.store.put_with(source, &options).await;
         let stored = match reader.error {
-            Some(refusal) => return Err(refusal),
+            Some(error) => return Err(error),
             None => stored?,
         };
         let fields = reader.extractor.finish().map_err(Error::NotJson)?;
@@ -104,38 +102,38 @@ impl ResultWriter {
             extracted,
             keys,
             preview: Some(preview),
-            ..body_reference(stored, self.uri.clone(), &self.control)
+            ..stored.into_reference(self.uri.clone(), self.control.scope.unwrap_or_default())
         })
     }
 
     fn extracted_fields(&self, scanned: ExtractedFields) -> Result<Map<String, Value>, Error> {
         let scalars = Value::Object(scanned.scalars);
-        let small = extract_fields(&scalars, &ResultControl::default())?;
+        let default_fields = extract_fields(&scalars, &ResultControl::default())?;
         if self.control.select.is_empty() {
-            return Ok(small);
+            return Ok(default_fields);
         }
         let mut fields = Map::new();
         let mut selected = scanned.selected;
         let mut in_data = selected
             .split_off(self.control.select.len().min(selected.len()))
             .into_iter();
-        for (selection, selected) in self.control.select.iter().zip(selected) {
+        for (entry, selected) in self.control.select.iter().zip(selected) {
             let value = match selected.or(in_data.next().flatten()) {
                 None => {
-                    self.missing_paths.add(&selection.path);
+                    self.missing_paths.add(&entry.path);
                     Value::Null
                 }
                 Some(SelectedValue::Value(value)) => value,
                 Some(SelectedValue::TooLarge) => {
                     return Err(Error::SelectTooLarge {
-                        path: selection.path.clone(),
+                        path: entry.path.clone(),
                         bytes_max: SELECTED_BYTES_MAX,
                     });
                 }
             };
-            fields.insert(selection.name.to_string(), value);
+            fields.insert(entry.name.to_string(), value);
         }
-        for (name, value) in small {
+        for (name, value) in default_fields {
             if ALWAYS_EXTRACTED.contains(&name.as_str()) && !fields.contains_key(&name) {
                 fields.insert(name, value);
             }
@@ -163,20 +161,22 @@ struct InspectingReader<'a> {
 
 impl InspectingReader<'_> {
     fn inspect(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let fed = self.extractor.feed(bytes);
+        let result = self.extractor.feed(bytes);
         if self.extractor.bytes() > self.bytes_max {
             return Err(Error::TooLarge {
                 bytes_max: self.bytes_max,
             });
         }
-        fed.map_err(Error::NotJson)
+        result.map_err(Error::NotJson)
     }
 
-    /// An incomplete text must not be stored.
+    /// Returns an error if the text is incomplete: it must not be stored.
     fn inspect_end(&self) -> Result<(), Error> {
-        let at = self.extractor.bytes();
-        let is_whole = self.extractor.is_complete();
-        is_whole.then_some(()).ok_or(Error::NotJson(JsonScanError { at }))
+        let offset = self.extractor.bytes();
+        let is_complete = self.extractor.is_complete();
+        is_complete
+            .then_some(())
+            .ok_or(Error::NotJson(JsonScanError { offset }))
     }
 }
 
@@ -195,8 +195,8 @@ impl AsyncRead for InspectingReader<'_> {
         } else {
             reader.inspect(bytes)
         };
-        Poll::Ready(inspected.map_err(|refusal| {
-            reader.error = Some(refusal);
+        Poll::Ready(inspected.map_err(|error| {
+            reader.error = Some(error);
             std::io::ErrorKind::InvalidData.into()
         }))
     }

@@ -84,8 +84,8 @@ impl StagedBody {
         match &self.content {
             StagedContent::Memory(bytes) => {
                 let index = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX);
-                let piece = bytes.slice(index(range.start)..index(range.end));
-                Ok(stream::iter([Ok(piece)]).boxed())
+                let chunk = bytes.slice(index(range.start)..index(range.end));
+                Ok(stream::iter([Ok(chunk)]).boxed())
             }
             StagedContent::File(draft) => {
                 let file = draft.file.try_clone();
@@ -156,8 +156,8 @@ mod tests {
             assert_eq!((staged.bytes, files()), (count as u64, waiting));
             assert_eq!(staged.sha256, sha256(&body));
             let end = staged.bytes;
-            let pieces: Vec<Bytes> = staged.chunks(0..end).unwrap().try_collect().await.unwrap();
-            assert!(pieces.concat() == body);
+            let chunks: Vec<Bytes> = staged.chunks(0..end).unwrap().try_collect().await.unwrap();
+            assert!(chunks.concat() == body);
             assert!(staged.into_bytes().await.unwrap() == body);
             assert_eq!(files(), 0);
         }

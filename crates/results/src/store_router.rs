@@ -46,7 +46,7 @@ pub struct StoreRouter {
 impl HomeStore {
     fn store(&self) -> &Arc<dyn BodyStore> {
         match self {
-            Self::Own(bodies) | Self::Server(bodies) => bodies,
+            Self::Own(store) | Self::Server(store) => store,
         }
     }
 }
@@ -133,8 +133,8 @@ impl StoreRouter {
 
     /// Logs once that a store is not configured.
     fn log_missing(&self, kind: StoreKind) {
-        let mut missed = self.logged_missing.lock().unwrap_or_else(PoisonError::into_inner);
-        if missed.insert(kind) {
+        let mut logged = self.logged_missing.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.insert(kind) {
             let (store, remedy) = (kind.name(), store_remedy(kind));
             tracing::warn!(store, remedy, "store is not configured; using the default store");
         }
@@ -171,28 +171,25 @@ impl SpillTarget {
         home_store: &HomeStore,
     ) -> Result<Self, Error> {
         let bucket = tier.as_ref().map(|(_, bucket)| bucket.location());
-        let mut store_name = bucket.unwrap_or_else(|| "the server's own store".to_owned());
+        let mut location = bucket.unwrap_or_else(|| "the server's own store".to_owned());
         let kind = tier.as_ref().map(|(kind, _)| *kind);
-        let bodies: Arc<dyn BodyStore> = match (&config.cache, tier) {
+        let store: Arc<dyn BodyStore> = match (&config.cache, tier) {
             (Some(cache), tier) => {
-                store_name.push_str(&format!(", with a cache in {}", cache.dir.display()));
-                let tier = match tier {
+                location.push_str(&format!(", with a cache in {}", cache.dir.display()));
+                let backing_store = match tier {
                     Some((_, bucket)) => BackingStore::Bucket(bucket),
                     None => BackingStore::Store(home_store.store().clone()),
                 };
                 let cache = BodyCache::open(cache)?;
-                Arc::new(CachedBodyStore {
-                    backing_store: tier,
-                    cache,
-                })
+                Arc::new(CachedBodyStore { backing_store, cache })
             }
             (None, Some((_, bucket))) => Arc::new(bucket),
             (None, None) => home_store.store().clone(),
         };
         Ok(Self {
-            store: bodies,
+            store,
             tier: kind,
-            location: store_name,
+            location,
         })
     }
 }
@@ -213,8 +210,8 @@ impl<'a> PeekedBody<'a> {
             BodySource::Stream(reader) => reader,
         };
         let mut head = Vec::new();
-        let mut limited = (&mut *remaining).take(KV_BYTES_MAX as u64 + 1);
-        let read = limited.read_to_end(&mut head).await;
+        let mut beginning = (&mut *remaining).take(KV_BYTES_MAX as u64 + 1);
+        let read = beginning.read_to_end(&mut head).await;
         read.map_err(Error::Interrupted)?;
         if head.len() > KV_BYTES_MAX {
             return Ok(Self::Partial { head, remaining });
@@ -271,14 +268,14 @@ impl StoresConfig {
     /// Returns how to configure a store; `None` if it is configured. Does not check which kind the server's own store
     /// is.
     pub fn configuration_remedy(&self, kind: StoreKind) -> Option<&'static str> {
-        let is_there = match kind {
+        let is_configured = match kind {
             StoreKind::S3 => self.s3.is_some(),
             StoreKind::Gcs => self.gcs.is_some(),
             StoreKind::NatsKv | StoreKind::NatsObject => self.nats.is_some(),
             StoreKind::Pvc => self.dir.is_some(),
             StoreKind::Auto | StoreKind::Disk | StoreKind::Postgres => true,
         };
-        (!is_there).then(|| store_remedy(kind))
+        (!is_configured).then(|| store_remedy(kind))
     }
 }
 
@@ -290,11 +287,11 @@ impl BodyStore for StoreRouter {
     }
 
     fn configuration_remedy(&self, kind: StoreKind) -> Option<&'static str> {
-        let is_there = match kind {
+        let is_configured = match kind {
             StoreKind::Auto | StoreKind::Disk | StoreKind::Postgres => true,
             kind => self.configured.contains_key(&kind),
         };
-        (!is_there).then(|| store_remedy(kind))
+        (!is_configured).then(|| store_remedy(kind))
     }
 
     async fn put_with(&self, body: BodySource<'_>, options: &StorageOptions) -> Result<StoredBody, Error> {
@@ -310,8 +307,8 @@ impl BodyStore for StoreRouter {
             }
             PeekedBody::Complete(bytes) => put_with_codec(&**store, codec, BodySource::Bytes(bytes)).await?,
             PeekedBody::Partial { head, remaining } => {
-                let mut chained = std::io::Cursor::new(head).chain(remaining);
-                put_with_codec(&**store, codec, BodySource::Stream(&mut chained)).await?
+                let mut whole_body = std::io::Cursor::new(head).chain(remaining);
+                put_with_codec(&**store, codec, BodySource::Stream(&mut whole_body)).await?
             }
         };
         if options.kind == StoreKind::Postgres && stored.store != StoreKind::Postgres.name() {
@@ -321,26 +318,26 @@ impl BodyStore for StoreRouter {
     }
 
     async fn get(&self, reference: &ResultRef) -> Result<Bytes, Error> {
-        let holder = self.store_of(reference)?;
+        let store = self.store_of(reference)?;
         match CompressedBody::from_ref(reference)? {
-            Some(packed) => compress::get_decompressed(holder, &packed, reference).await,
-            None => holder.get(reference).await,
+            Some(compressed) => compress::get_decompressed(store, &compressed, reference).await,
+            None => store.get(reference).await,
         }
     }
 
     async fn read(&self, reference: &ResultRef, range: Option<Range<u64>>) -> Result<BodyStream, Error> {
-        let holder = self.store_of(reference)?;
+        let store = self.store_of(reference)?;
         match CompressedBody::from_ref(reference)? {
-            Some(packed) => compress::read_decompressed(holder, &packed, reference, range).await,
-            None => holder.read(reference, range).await,
+            Some(compressed) => compress::read_decompressed(store, &compressed, reference, range).await,
+            None => store.read(reference, range).await,
         }
     }
 
     async fn delete(&self, reference: &ResultRef) -> Result<(), Error> {
-        let holder = self.store_of(reference)?;
+        let store = self.store_of(reference)?;
         match CompressedBody::from_ref(reference) {
-            Ok(Some(packed)) => holder.delete(&packed.stored_ref).await,
-            _ => holder.delete(reference).await,
+            Ok(Some(compressed)) => store.delete(&compressed.stored_ref).await,
+            _ => store.delete(reference).await,
         }
     }
 

@@ -1,4 +1,4 @@
-//! SHA-256 of a body that arrives in chunks. A large body is hashed on another thread while the rest arrives.
+//! SHA-256 of a body that arrives in chunks. A large body is hashed on another thread while more chunks arrive.
 
 use std::sync::mpsc;
 
@@ -34,11 +34,11 @@ impl StreamHasher {
         if bytes < THREADED_BYTES_MIN {
             return Self::Inline(Sha256::new());
         }
-        let (sender, pieces) = mpsc::channel::<Vec<Bytes>>();
-        let hash = move || {
+        let (sender, chunks) = mpsc::channel::<Vec<Bytes>>();
+        let run = move || {
             let mut hash = Sha256::new();
-            for piece in pieces.into_iter().flatten() {
-                hash.update(&piece);
+            for chunk in chunks.into_iter().flatten() {
+                hash.update(&chunk);
             }
             hash
         };
@@ -46,16 +46,16 @@ impl StreamHasher {
             batch: Vec::new(),
             bytes: 0,
             sender,
-            hash: spawn_blocking(hash),
+            hash: spawn_blocking(run),
         })
     }
 
-    pub(crate) fn update(&mut self, piece: Bytes) {
+    pub(crate) fn update(&mut self, chunk: Bytes) {
         match self {
-            Self::Inline(hash) => hash.update(&piece),
+            Self::Inline(hash) => hash.update(&chunk),
             Self::Threaded(thread) => {
-                thread.bytes += piece.len();
-                thread.batch.push(piece);
+                thread.bytes += chunk.len();
+                thread.batch.push(chunk);
                 if thread.bytes >= BATCH_BYTES {
                     thread.send_batch();
                 }
@@ -94,12 +94,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_has_the_same_hash_wherever_it_is_made() {
-        let pieces: Vec<Bytes> = (0..40_u8).map(|n| vec![n; 20_000].into()).collect();
-        let expected = crate::sha256(&pieces.concat());
+        let chunks: Vec<Bytes> = (0..40_u8).map(|n| vec![n; 20_000].into()).collect();
+        let expected = crate::sha256(&chunks.concat());
         for bytes in [THREADED_BYTES_MIN - 1, THREADED_BYTES_MIN] {
             let mut hashing = StreamHasher::for_size(bytes);
-            for piece in &pieces {
-                hashing.update(piece.clone());
+            for chunk in &chunks {
+                hashing.update(chunk.clone());
             }
             assert_eq!(hashing.finish().await.unwrap(), expected);
         }

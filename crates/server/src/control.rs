@@ -132,13 +132,13 @@ impl Server {
     async fn check_control(&self, id: ExecutionId, control: &ControlRequest) -> Result<(), ControlError> {
         let row = self.shared.store.execution(id).await.map_err(Error::from)?;
         let status = row.ok_or(Error::NotFound(id))?.status;
-        let ended = matches!(status, RunStatus::Completed | RunStatus::Failed | RunStatus::Cancelled);
+        let is_ended = matches!(status, RunStatus::Completed | RunStatus::Failed | RunStatus::Cancelled);
         match control {
-            ControlRequest::Retry { .. } if !ended || status == RunStatus::Completed => {
+            ControlRequest::Retry { .. } if !is_ended || status == RunStatus::Completed => {
                 Err(Refusal::NotRetryable.into())
             }
             ControlRequest::Retry { .. } => Ok(()),
-            _ if ended => Err(Refusal::ExecutionEnded.into()),
+            _ if is_ended => Err(Refusal::ExecutionEnded.into()),
             ControlRequest::Pause { .. } if status == RunStatus::Paused => Err(Refusal::AlreadyPaused.into()),
             ControlRequest::Resume if status != RunStatus::Paused => Err(Refusal::NotPaused.into()),
             _ => Ok(()),

@@ -81,11 +81,11 @@ impl Error {
     }
 
     /// Whether the error is transient: the same request may succeed later.
-    pub fn is_passing(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         match self {
             Self::Store(error) => error.is_transient(),
             Self::Body(_) => true,
-            Self::Keychain(error) => error.is_passing(),
+            Self::Keychain(error) => error.is_transient(),
             _ => false,
         }
     }

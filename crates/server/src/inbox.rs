@@ -319,8 +319,5 @@ fn start_error(path: &str, unusable: &PlaybookError) -> TaskError {
         Some(detail) => format!("playbook `{path}` has errors: {detail}"),
         None => unusable.to_string(),
     };
-    TaskError {
-        retryable: false,
-        ..TaskError::new(kind, code, message)
-    }
+    TaskError::permanent(kind, code, message)
 }

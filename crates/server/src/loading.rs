@@ -271,9 +271,9 @@ pub(crate) async fn load_events(store: &dyn Store, execution: ExecutionId, seqs:
         let other_events = store.events_at(other, &seqs).await?;
         for (seq, index) in indices {
             if let Some(source) = other_events.iter().find(|event| event.seq == seq) {
-                let own = events[index].seq;
+                let own_seq = events[index].seq;
                 events[index] = Event {
-                    seq: own,
+                    seq: own_seq,
                     ..source.clone()
                 };
             }
@@ -283,7 +283,7 @@ pub(crate) async fn load_events(store: &dyn Store, execution: ExecutionId, seqs:
 }
 
 /// Locates a loop's results: the results of a reused loop are in the log of another execution.
-pub(crate) async fn loop_source(
+pub(crate) async fn locate_loop_results(
     store: &dyn Store,
     execution: ExecutionId,
     pointer: &LoopPointer,
@@ -305,7 +305,7 @@ pub(crate) async fn loop_source(
 
 /// Reads how many iterations of a loop succeeded and failed.
 async fn load_loop_stats(store: &dyn Store, execution: ExecutionId, pointer: &LoopPointer) -> Result<LoopStats, Error> {
-    let (execution, pointer) = loop_source(store, execution, pointer).await?;
+    let (execution, pointer) = locate_loop_results(store, execution, pointer).await?;
     let events = store.events_at(execution, &[pointer.done]).await?;
     let stats = events.iter().find_map(|event| match &event.body {
         EventBody::LoopDone(done) => Some(done.stats),
@@ -321,7 +321,7 @@ pub(crate) async fn load_loop_results(
     execution: ExecutionId,
     pointer: &LoopPointer,
 ) -> Result<Value, Error> {
-    let (execution, pointer) = loop_source(&*shared.store, execution, pointer).await?;
+    let (execution, pointer) = locate_loop_results(&*shared.store, execution, pointer).await?;
     let mut stats = Value::Null;
     for event in shared.store.events_at(execution, &[pointer.done]).await? {
         if let EventBody::LoopDone(done) = event.body {

@@ -10,31 +10,34 @@ pub(crate) const COMMITS: &str = "noetl_commits_total";
 /// Events that became durable.
 pub(crate) const EVENTS: &str = "noetl_events_total";
 /// Commands assigned to workers.
-pub(crate) const CLAIMED: &str = "noetl_commands_claimed_total";
+pub(crate) const COMMANDS_CLAIMED: &str = "noetl_commands_claimed_total";
 /// Reports rejected because their lease had expired.
-pub(crate) const FENCED: &str = "noetl_reports_fenced_total";
+pub(crate) const REPORTS_FENCED: &str = "noetl_reports_fenced_total";
 /// Commands reassigned because the lease of their worker expired.
-pub(crate) const LOST: &str = "noetl_claims_lost_total";
+pub(crate) const CLAIMS_LOST: &str = "noetl_claims_lost_total";
 /// Commits that failed because the log had changed.
-pub(crate) const MOVED: &str = "noetl_commits_moved_total";
+pub(crate) const COMMITS_MOVED: &str = "noetl_commits_moved_total";
 /// Commits that failed because the store was unavailable.
 pub(crate) const STORE_FAILURES: &str = "noetl_store_failures_total";
 /// Rows removed after their retention time.
-pub(crate) const REMOVED: &str = "noetl_old_rows_removed_total";
+pub(crate) const OLD_ROWS_REMOVED: &str = "noetl_old_rows_removed_total";
 /// Executions in memory.
-pub(crate) const IN_MEMORY: &str = "noetl_executions_in_memory";
+pub(crate) const EXECUTIONS_IN_MEMORY: &str = "noetl_executions_in_memory";
 /// Duration of a batch of commits.
 pub(crate) const COMMIT_SECONDS: &str = "noetl_commit_seconds";
 
 const COUNTERS: [(&str, &str); 8] = [
     (COMMITS, "commits that became durable"),
     (EVENTS, "events that became durable"),
-    (CLAIMED, "commands assigned to workers"),
-    (FENCED, "reports rejected because their lease had expired"),
-    (LOST, "commands reassigned because the lease of their worker expired"),
-    (MOVED, "commits that failed because the log had changed"),
+    (COMMANDS_CLAIMED, "commands assigned to workers"),
+    (REPORTS_FENCED, "reports rejected because their lease had expired"),
+    (
+        CLAIMS_LOST,
+        "commands reassigned because the lease of their worker expired",
+    ),
+    (COMMITS_MOVED, "commits that failed because the log had changed"),
     (STORE_FAILURES, "commits that failed because the store was unavailable"),
-    (REMOVED, "rows removed after their retention time"),
+    (OLD_ROWS_REMOVED, "rows removed after their retention time"),
 ];
 
 const BUCKETS: [f64; 10] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5];
@@ -58,8 +61,8 @@ impl MetricsRenderer {
                 metrics::describe_counter!(name, text);
                 metrics::counter!(name).increment(0);
             }
-            metrics::describe_gauge!(IN_MEMORY, "executions in memory");
-            metrics::gauge!(IN_MEMORY).set(0.0);
+            metrics::describe_gauge!(EXECUTIONS_IN_MEMORY, "executions in memory");
+            metrics::gauge!(EXECUTIONS_IN_MEMORY).set(0.0);
             metrics::describe_histogram!(COMMIT_SECONDS, "duration of a batch of commits");
             Some(handle)
         });

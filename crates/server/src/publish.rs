@@ -88,9 +88,9 @@ async fn publish_outbox(shared: &ServerShared, bus: &dyn Bus, after: &mut u64) -
 }
 
 /// Forwards notifications from the bus to workers that wait at this server.
-pub(crate) async fn forward_hints(shared: Arc<ServerShared>, bus: Arc<dyn Bus>) {
+pub(crate) async fn forward_notifications(shared: Arc<ServerShared>, bus: Arc<dyn Bus>) {
     loop {
-        bus.wait_for_hint().await;
+        bus.wait_for_notification().await;
         if shared
             .driver
             .send(crate::driver::DriverRequest::RecheckOffers)

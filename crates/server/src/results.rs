@@ -72,31 +72,31 @@ impl Server {
 
     /// Loads a run's result, with all references resolved.
     pub async fn result(&self, id: ExecutionId) -> Result<ExecutionResult, Error> {
-        let ended = self.load_end(id).await?;
-        let result = match &ended.result {
+        let end = self.load_end(id).await?;
+        let result = match &end.result {
             Some(pointer) => self.step_result(id, pointer).await?,
             None => Value::Null,
         };
         Ok(ExecutionResult {
-            status: ended.status,
+            status: end.status,
             result,
-            error: ended.error,
+            error: end.error,
         })
     }
 
     /// Returns a run's end, with its result if that is small, or with its error in the form of a result. The cost does
     /// not depend on the size of the run.
     pub(crate) async fn small_result(&self, id: ExecutionId) -> Result<SmallResult, Error> {
-        let ended = self.load_end(id).await?;
-        let failed = ended.error.as_ref();
-        let failed = failed.filter(|_| ended.status == RunStatus::Failed);
+        let end = self.load_end(id).await?;
+        let failure = end.error.as_ref();
+        let failure = failure.filter(|_| end.status == RunStatus::Failed);
         let mut small = SmallResult {
-            status: ended.status,
-            result: failed.map_or(Value::Null, failed_result),
+            status: end.status,
+            result: failure.map_or(Value::Null, failed_result),
             omitted_step: None,
-            error: ended.error,
+            error: end.error,
         };
-        let Some(pointer) = ended.result else {
+        let Some(pointer) = end.result else {
             return Ok(small);
         };
         let reader = self.shared.reader();
@@ -148,9 +148,9 @@ impl Server {
         let Some(EnvelopeContent::Loop(pointer)) = latest.map(|latest| Envelope::from(latest).content) else {
             return Ok(None);
         };
-        let (source, pointer) = loading::loop_source(&*self.shared.store, id, &pointer).await?;
-        let done = [pointer.done];
-        let events = self.shared.store.events_at(source, &done).await?;
+        let (source, pointer) = loading::locate_loop_results(&*self.shared.store, id, &pointer).await?;
+        let done_seq = [pointer.done];
+        let events = self.shared.store.events_at(source, &done_seq).await?;
         let counts = events.first().and_then(|event| match &event.body {
             EventBody::LoopDone(done) => Some(done.stats),
             _ => None,

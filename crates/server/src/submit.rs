@@ -173,13 +173,13 @@ impl ExecutionStart {
             env: shared.env.get().cloned(),
         };
         let (reply, response) = oneshot::channel();
-        let order = DriverRequest::Submit {
+        let submit_request = DriverRequest::Submit {
             submit: Box::new(submit),
             net: registered.net,
             consumed_message: self.consumed,
             reply,
         };
-        shared.driver.send(order).await?;
+        shared.driver.send(submit_request).await?;
         match response.await {
             Ok(response) => response.map(|_| ()),
             Err(_) => Err(Error::Stopping.into()),

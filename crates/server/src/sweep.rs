@@ -69,8 +69,8 @@ pub(crate) fn spawn_tasks(shared: &Arc<ServerShared>) -> Vec<BackgroundTask> {
     if let Some(bus) = &shared.bus {
         let publishing = publish::run_publisher(shared.clone(), bus.clone());
         parts.push(BackgroundTask::spawn("event publisher", shared, publishing));
-        let hint_forwarding = publish::forward_hints(shared.clone(), bus.clone());
-        parts.push(BackgroundTask::spawn("bus listener", shared, hint_forwarding));
+        let notification_forwarding = publish::forward_notifications(shared.clone(), bus.clone());
+        parts.push(BackgroundTask::spawn("bus listener", shared, notification_forwarding));
     }
     let offers = watch_offers(shared.clone());
     parts.push(BackgroundTask::spawn("offer sweep", shared, offers));
@@ -113,7 +113,7 @@ async fn remove_old_rows(shared: Arc<ServerShared>) {
         let started = Instant::now();
         let wait = match shared.store.remove_old_rows(old).await {
             Ok(rows) => {
-                metrics::counter!(crate::metrics::REMOVED).increment(rows.removed);
+                metrics::counter!(crate::metrics::OLD_ROWS_REMOVED).increment(rows.removed);
                 if rows == RemovedRows::default() {
                     OLD_ROWS_EVERY
                 } else {
@@ -231,7 +231,7 @@ async fn run_claim_sweep(shared: Arc<ServerShared>) {
 async fn sweep_claims(shared: &ServerShared, is_sparing: bool) -> Result<(), Error> {
     let lost_claims = shared.store.lost_claims(Some(&shared.owner)).await?;
     for claim in lost_claims.into_iter().filter(|_| !is_sparing) {
-        metrics::counter!(crate::metrics::LOST).increment(1);
+        metrics::counter!(crate::metrics::CLAIMS_LOST).increment(1);
         let input = Input::ClaimLost {
             command: claim.command.seq,
             worker: claim.worker,

@@ -2,16 +2,13 @@
 //!
 //! Calls for an execution that another server owns are forwarded to it, once.
 
-use model::command::ClaimId;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::api::ClaimRequest;
-use wire::api::HeartbeatRequest;
-use wire::api::SecretsRequest;
 
 use async_trait::async_trait;
 use engine::Refusal;
+use model::command::ClaimId;
 use model::event::Event;
 use model::id::{CommandId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
 use model::raw::RawJson;
@@ -20,18 +17,17 @@ use model::source::SourceText;
 use model::step_pointer::LoopPointer;
 use store::{Priority, SessionHolder};
 use tokio::sync::oneshot;
+use wire::api::{ClaimRequest, HeartbeatRequest, SecretsRequest};
 use wire::{
     ByteStream, ClaimedCommand, CommandNotice, ReportRequest, ReportResponse, ResolvedSecret, Transport, Verdict,
 };
 
-use crate::ServerShared;
-use crate::control;
 use crate::driver::{DriverRequest, InputAttachments, InputError, PendingClaim, WorkerCapacity};
 use crate::error::Error;
 use crate::keychain::{self, SecretsError};
 use crate::peers::{self, OwnerStatus};
 use crate::result_reader::LocatedResult;
-use crate::sessions;
+use crate::{ServerShared, control, sessions};
 
 /// How long a worker's session lives without a heartbeat.
 pub(crate) const SESSION_TTL: Duration = Duration::from_secs(15);
@@ -152,19 +148,20 @@ impl InProcessTransport {
         for row in self.shared.store.worker_claims(worker).await? {
             self.release_claim(row.claim.command, row.claim.lease_epoch).await?;
         }
-        let ended = self.shared.store.renew_session(worker, holder, Duration::ZERO);
-        ended.await?;
+        let end_session = self.shared.store.renew_session(worker, holder, Duration::ZERO);
+        end_session.await?;
         Ok(())
     }
 
-    async fn release_claim(&self, command: CommandId, epoch: LeaseEpoch) -> Result<(), Error> {
+    /// Releases a claim; other workers can claim the command at once.
+    pub(crate) async fn release_claim(&self, command: CommandId, epoch: LeaseEpoch) -> Result<(), Error> {
         self.shared.store.release_claim(command, epoch).await?;
         self.shared.driver.send(DriverRequest::ForgetHolder(command)).await?;
         self.shared.driver.send(DriverRequest::RecheckOffers).await
     }
 
     /// Reads notices for a worker from the store; other servers may have written them.
-    async fn notices_from_store(&self, worker: &WorkerId) -> Vec<CommandNotice> {
+    async fn read_notices_from_store(&self, worker: &WorkerId) -> Vec<CommandNotice> {
         loop {
             tokio::select! {
                 () = tokio::time::sleep(POLL_INTERVAL) => {}
@@ -208,11 +205,11 @@ impl InProcessTransport {
 impl Transport for InProcessTransport {
     async fn claim(&self, request: &ClaimRequest) -> Result<Vec<ClaimedCommand>, wire::Error> {
         let (reply, response) = oneshot::channel();
-        let order = DriverRequest::Claim(PendingClaim {
+        let driver_request = DriverRequest::Claim(PendingClaim {
             request: request.clone(),
             reply,
         });
-        self.shared.driver.send(order).await.map_err(unavailable)?;
+        self.shared.driver.send(driver_request).await.map_err(unavailable)?;
         match tokio::time::timeout(request.wait(), response).await {
             Ok(Ok(claims)) => claims.map_err(unavailable),
             Ok(Err(_)) => Err(unavailable(Error::Stopping)),
@@ -245,17 +242,17 @@ impl Transport for InProcessTransport {
 
     async fn listen(&self, worker: &WorkerId) -> Result<Vec<CommandNotice>, wire::Error> {
         let (reply, response) = oneshot::channel();
-        let order = DriverRequest::Listen {
+        let driver_request = DriverRequest::Listen {
             worker: worker.clone(),
             reply,
         };
-        self.shared.driver.send(order).await.map_err(unavailable)?;
+        self.shared.driver.send(driver_request).await.map_err(unavailable)?;
         if self.shared.peer_clients.is_none() {
             return response.await.map_err(|_| unavailable(Error::Stopping));
         }
         tokio::select! {
             notices = response => notices.map_err(|_| unavailable(Error::Stopping)),
-            notices = self.notices_from_store(worker) => Ok(notices),
+            notices = self.read_notices_from_store(worker) => Ok(notices),
         }
     }
 
@@ -318,7 +315,7 @@ fn from_secrets_error(command: CommandId, denied: SecretsError) -> wire::Error {
         SecretsError::Keychain(error) => wire::Error::SecretsRefused {
             code: error.code().to_owned(),
             detail: error.message_with_remedy(),
-            is_passing: error.is_passing(),
+            is_transient: error.is_transient(),
         },
     }
 }
@@ -339,7 +336,7 @@ pub(crate) fn notice_for(worker_claim: &store::WorkerClaim) -> Option<CommandNot
 fn from_input_error(command: CommandId, error: InputError) -> wire::Error {
     match error {
         InputError::Refused(Refusal::Fenced | Refusal::ExecutionEnded) => {
-            metrics::counter!(crate::metrics::FENCED).increment(1);
+            metrics::counter!(crate::metrics::REPORTS_FENCED).increment(1);
             wire::Error::Fenced(command)
         }
         InputError::Refused(refusal) => wire::Error::Refused(refusal.to_string()),

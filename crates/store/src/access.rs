@@ -96,9 +96,9 @@ impl AuditRow {
 }
 
 /// The text that the entry's hash covers.
-pub(crate) fn hashed_text(id: u64, at: Time, entry: &AuditEntry) -> String {
+pub(crate) fn hashed_text(id: u64, recorded_at: Time, entry: &AuditEntry) -> String {
     let entry = serde_json::to_string(entry).expect("plain data serializes to JSON");
-    format!("{id} {} {entry}", at.0)
+    format!("{id} {} {entry}", recorded_at.0)
 }
 
 /// Hashes a text together with the previous hash.

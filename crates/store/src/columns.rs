@@ -4,6 +4,7 @@ use model::command::ClaimId;
 use model::event::EventStatus;
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId, WorkerId};
 use model::raw::RawJson;
+use model::status::RunStatus;
 use model::time::Time;
 use serde::de::DeserializeOwned;
 use sha2::Digest as _;
@@ -57,7 +58,7 @@ pub(crate) trait Columns {
     fn bytes(&self, column: usize) -> Result<Vec<u8>, Self::Error>;
 
     /// The error for a column with an invalid value.
-    fn invalid(column: usize, error: impl Into<BoxError>) -> Self::Error;
+    fn invalid_column_error(column: usize, error: impl Into<BoxError>) -> Self::Error;
 
     fn seq(&self, column: usize) -> Result<Seq, Self::Error> {
         self.unsigned(column).map(Seq)
@@ -92,22 +93,27 @@ pub(crate) trait Columns {
     }
 
     fn json<T: DeserializeOwned>(&self, column: usize) -> Result<T, Self::Error> {
-        serde_json::from_str(self.text(column)?).map_err(|error| Self::invalid(column, error))
+        serde_json::from_str(self.text(column)?).map_err(|error| Self::invalid_column_error(column, error))
     }
 
     fn optional_json(&self, column: usize) -> Result<Option<RawJson>, Self::Error> {
         let raw = self.optional_text(column)?.map(serde_json::from_str).transpose();
-        raw.map_err(|error| Self::invalid(column, error))
+        raw.map_err(|error| Self::invalid_column_error(column, error))
+    }
+
+    fn run_status(&self, column: usize) -> Result<RunStatus, Self::Error> {
+        let status = self.text(column)?.parse();
+        status.map_err(|error: model::status::UnknownStatusError| Self::invalid_column_error(column, error))
     }
 
     fn event_status(&self, column: usize) -> Result<EventStatus, Self::Error> {
         let quoted = format!("\"{}\"", self.text(column)?);
-        serde_json::from_str(&quoted).map_err(|error| Self::invalid(column, error))
+        serde_json::from_str(&quoted).map_err(|error| Self::invalid_column_error(column, error))
     }
 
     fn hash(&self, column: usize) -> Result<[u8; 32], Self::Error> {
         let hash = self.bytes(column)?.try_into();
-        hash.map_err(|_| Self::invalid(column, "a stored hash does not have 32 bytes"))
+        hash.map_err(|_| Self::invalid_column_error(column, "a stored hash does not have 32 bytes"))
     }
 }
 
@@ -118,11 +124,10 @@ pub(crate) trait FromColumns: Sized {
 
 impl FromColumns for ExecutionRow {
     fn from_columns<C: Columns>(row: &C) -> Result<Self, C::Error> {
-        let status = row.text(2)?.parse();
         Ok(Self {
             id: row.execution_id(0)?,
             version: row.seq(1)?,
-            status: status.map_err(|error: model::status::UnknownStatusError| C::invalid(2, error))?,
+            status: row.run_status(2)?,
             cancelling: row.flag(3)?,
             generation: row.count(4)?,
             name: row.name(5)?,
@@ -141,9 +146,8 @@ impl FromColumns for ExecutionRow {
 
 impl FromColumns for FacetRow {
     fn from_columns<C: Columns>(row: &C) -> Result<Self, C::Error> {
-        let status = row.text(0)?.parse();
         Ok(Self {
-            status: status.map_err(|error: model::status::UnknownStatusError| C::invalid(0, error))?,
+            status: row.run_status(0)?,
             path: row.name(1)?,
             started_at: row.time(2)?,
             error: row.optional_text(3)?.map(str::to_owned),
@@ -196,7 +200,7 @@ impl FromColumns for CatalogEntry {
         };
         if !entry.matches_hash() {
             let message = format!("playbook `{}` does not match its hash", entry.path);
-            return Err(C::invalid(3, message));
+            return Err(C::invalid_column_error(3, message));
         }
         Ok(entry)
     }

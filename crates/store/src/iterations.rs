@@ -51,7 +51,7 @@ pub(crate) struct ProgressCount {
 impl ProgressCount {
     /// What an event adds to the progress of its loop run; the counts are 0 if it only belongs to an iteration.
     fn of_event(event: &Event) -> Option<Self> {
-        let is_indexed = is_indexed(EventHead::of(event));
+        let is_indexed = is_indexed(EventHead::from_event(event));
         let (succeeded, failed, retries) = match &event.body {
             EventBody::IterationDone(_) => (1, 0, 0),
             EventBody::IterationFailed(_) => (0, 1, 0),
@@ -162,16 +162,16 @@ impl IterationDelta {
             Some(RecordedResult::TaskFailed(_)) => false,
             Some(RecordedResult::Attempt(_)) | None => return,
         };
-        let at = &event.location;
-        let (Some(_), Some(task), Some(step)) = (at.iteration, &at.task, &at.step) else {
+        let location = &event.location;
+        let (Some(_), Some(task), Some(step)) = (location.iteration, &location.task, &location.step) else {
             return;
         };
-        let is_same = |ends: &TaskEnds| ends.task == *task && ends.run.run == at.run && ends.run.step == *step;
+        let is_same = |ends: &TaskEnds| ends.task == *task && ends.run.run == location.run && ends.run.step == *step;
         let index = self.tasks.iter().position(is_same).unwrap_or_else(|| {
             self.tasks.push(TaskEnds {
                 run: StepRunId {
                     step: step.clone(),
-                    run: at.run,
+                    run: location.run,
                 },
                 task: task.clone(),
                 succeeded: None,
@@ -287,7 +287,11 @@ fn is_detail(event: &Event) -> bool {
 }
 
 fn add_to_block(blocks: &mut BTreeMap<(StepRunId, u64), IterationBlock>, event: &Event) {
-    let Some(iteration) = event.location.iteration.filter(|_| is_indexed(EventHead::of(event))) else {
+    let Some(iteration) = event
+        .location
+        .iteration
+        .filter(|_| is_indexed(EventHead::from_event(event)))
+    else {
         return;
     };
     let Some(run) = event.location.step_run_id() else {

@@ -16,8 +16,8 @@ const ITERATIONS_MIN: u64 = 64;
 /// Approximate memory of an event in addition to its result.
 const EVENT_BYTES: usize = 512;
 
-/// Collects the last outcome of each of some iterations. When it has more than it may hold, it leaves the later half of
-/// the iterations for the next reading.
+/// Collects the last outcome of each iteration of a range. If it exceeds its size limit, it drops the later half of the
+/// iterations; the caller reads them next.
 pub(crate) struct OutcomeCollector<'a> {
     run: &'a StepRunId,
     range: OutcomeRange,
@@ -52,7 +52,7 @@ impl<'a> OutcomeCollector<'a> {
             && is_of_run(head, self.run)
     }
 
-    /// Adds events that are wanted, in order.
+    /// Adds events in order; ignores those outside the range.
     pub(crate) fn add(&mut self, events: Vec<Event>) {
         for event in events.into_iter().filter(is_pipeline_outcome) {
             let Some(index) = event.location.iteration else {
@@ -61,15 +61,16 @@ impl<'a> OutcomeCollector<'a> {
             if !self.range.iterations.contains(&index) {
                 continue;
             }
-            self.bytes += size(&event);
+            self.bytes += event_bytes(&event);
             if let Some(earlier) = self.outcomes.insert(index, Box::new(event)) {
-                self.bytes -= size(&earlier);
+                self.bytes -= event_bytes(&earlier);
             }
-            self.narrow();
+            self.drop_later_half();
         }
     }
 
-    fn narrow(&mut self) {
+    /// Drops the later half of the iterations if the outcomes exceed their size limit.
+    fn drop_later_half(&mut self) {
         let Range { start, end } = self.range.iterations;
         if self.bytes <= self.range.bytes_max || end - start <= ITERATIONS_MIN {
             return;
@@ -77,7 +78,7 @@ impl<'a> OutcomeCollector<'a> {
         let end = start + ((end - start) / 2).max(ITERATIONS_MIN);
         self.range.iterations = start..end;
         let later = self.outcomes.split_off(&end);
-        self.bytes -= later.values().map(|event| size(event)).sum::<usize>();
+        self.bytes -= later.values().map(|event| event_bytes(event)).sum::<usize>();
     }
 
     pub(crate) fn finish(self) -> IterationOutcomes {
@@ -88,8 +89,8 @@ impl<'a> OutcomeCollector<'a> {
     }
 }
 
-/// About how much memory an event takes.
-fn size(event: &Event) -> usize {
+/// The approximate memory of an event.
+fn event_bytes(event: &Event) -> usize {
     let result = match &event.body {
         EventBody::TaskDone(ended) | EventBody::TaskFailed(ended) => ended.outcome.text().len(),
         _ => 0,

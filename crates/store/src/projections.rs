@@ -23,7 +23,7 @@ pub(crate) struct ProjectionDelta {
     pub(crate) steps: Vec<StepChange>,
 }
 
-/// Changes to an execution's row besides its version; `None` keeps a value. Each value is absolute, so a store applies
+/// Changes to an execution's row besides its version; `None` leaves a value unchanged. Each value is absolute, so a store applies
 /// it without reading the row.
 #[derive(Debug, Default)]
 pub(crate) struct ExecutionPatch {
@@ -68,7 +68,7 @@ pub(crate) struct GenerationEnd {
 
 impl ExecutionPatch {
     /// Whether only the current step changes.
-    pub(crate) fn is_plain(&self) -> bool {
+    pub(crate) fn changes_only_current_step(&self) -> bool {
         self.status.is_none()
             && self.cancelling.is_none()
             && self.generation.is_none()
@@ -83,14 +83,14 @@ impl ExecutionPatch {
         self.end = Some(GenerationEnd::default());
     }
 
-    fn finish(&mut self, finished: &ExecutionFinished, at: Time) {
+    fn finish(&mut self, finished: &ExecutionFinished, ended_at: Time) {
         let error = finished.error.as_ref();
         self.generation = Some(finished.generation);
         self.status = Some(finished.ended.into());
         self.cancelling = Some(false);
         self.current = Some(CurrentStep::NoStep);
         self.end = Some(GenerationEnd {
-            ended_at: Some(at),
+            ended_at: Some(ended_at),
             error: error.map(|error| format!("{}: {}", error.code, error.message)),
         });
     }
@@ -227,12 +227,12 @@ impl ExecutionRow {
         }
     }
 
-    /// Rebuilds the row of an execution from the next events of its log; name and owner are those of `before`.
-    pub(crate) fn rebuild(row: &mut Option<Self>, before: &Self, events: &[Event], delta: &ProjectionDelta) {
+    /// Applies the next events of a log to the rebuilt row of its execution; name and owner are those of `current`.
+    pub(crate) fn rebuild(row: &mut Option<Self>, current: &Self, events: &[Event], delta: &ProjectionDelta) {
         if let (None, EventBody::ExecutionRequested(request)) = (&row, &events[0].body) {
             let creation = ExecutionCreation {
-                name: Some(before.name.clone()),
-                owner: before.owner.clone(),
+                name: Some(current.name.clone()),
+                owner: current.owner.clone(),
             };
             *row = Some(Self::new(&events[0], request, &creation));
         }

@@ -152,7 +152,7 @@ pub struct CommandClaim {
 pub struct LostClaim {
     /// The command.
     pub command: CommandId,
-    /// The worker that held it.
+    /// The worker that claimed it.
     pub worker: WorkerId,
     /// The claim.
     pub lease_epoch: LeaseEpoch,
@@ -188,7 +188,7 @@ pub struct CatalogEntry {
 
 impl CatalogEntry {
     /// The version that follows `latest`, the newest one of this path.
-    pub(crate) fn following(latest: Option<&Self>, path: &str, text: &str, now: Time) -> Self {
+    pub(crate) fn new_version(latest: Option<&Self>, path: &str, text: &str, now: Time) -> Self {
         Self {
             path: path.into(),
             version: latest.map_or(1, |entry| entry.version + 1),

@@ -217,7 +217,7 @@ pub trait Store: Send + Sync {
     async fn catalog(&self) -> Result<Vec<CatalogEntry>, Error>;
 
     /// Takes ownership of an execution that has no owner, or whose owner is dead.
-    async fn adopt(&self, id: ExecutionId, me: &OwnerId, priority: Priority) -> Result<Adoption, Error>;
+    async fn adopt(&self, id: ExecutionId, new_owner: &OwnerId, priority: Priority) -> Result<Adoption, Error>;
 
     /// Active executions whose owner is dead or missing, oldest first.
     async fn abandoned_executions(&self) -> Result<Vec<ExecutionId>, Error>;

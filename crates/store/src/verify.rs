@@ -1,17 +1,15 @@
 //! Verification: reads every playbook and every log, and compares every execution's row with its log.
 
-use model::event::EventBody;
 use model::id::{ExecutionId, Seq};
 
 use crate::Store;
-use crate::commit::ExecutionCreation;
 use crate::error::{Error, error_chain};
 use crate::execution_filter::ExecutionFilter;
 use crate::projections::ProjectionDelta;
 use crate::rows::ExecutionRow;
 
-/// Number of rows and events read at a time.
-const PAGE: usize = 1_000;
+/// Number of rows or events that one query reads.
+const PAGE_SIZE: usize = 1_000;
 
 /// Data that was modified or is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,58 +50,49 @@ impl VerifyReport {
 }
 
 pub(crate) async fn verify<S: Store + ?Sized>(store: &S) -> Result<VerifyReport, Error> {
-    let mut verified = VerifyReport::default();
+    let mut report = VerifyReport::default();
     let files = store.damaged_files().await;
-    let files = verified.record_damage(None, files)?;
-    verified.damages.extend(files.unwrap_or_default());
-    verified.record_damage(None, store.catalog().await)?;
+    let files = report.record_damage(None, files)?;
+    report.damages.extend(files.unwrap_or_default());
+    report.record_damage(None, store.catalog().await)?;
     let mut filter = ExecutionFilter {
-        limit: PAGE,
+        limit: PAGE_SIZE,
         ..ExecutionFilter::default()
     };
     loop {
         let rows = store.executions(&filter).await;
-        let rows = verified.record_damage(None, rows)?.unwrap_or_default();
+        let rows = report.record_damage(None, rows)?.unwrap_or_default();
         let Some(last) = rows.last() else { break };
         filter.before = Some(last.id);
         for row in rows {
-            verified.executions += 1;
-            verify_run(store, &mut verified, &row).await?;
+            report.executions += 1;
+            verify_execution(store, &mut report, &row).await?;
         }
     }
-    Ok(verified)
+    Ok(report)
 }
 
-async fn verify_run<S: Store + ?Sized>(
+async fn verify_execution<S: Store + ?Sized>(
     store: &S,
-    verified: &mut VerifyReport,
+    report: &mut VerifyReport,
     row: &ExecutionRow,
 ) -> Result<(), Error> {
-    let mut folded: Option<ExecutionRow> = None;
+    let mut rebuilt: Option<ExecutionRow> = None;
     let mut last = Seq(0);
     while last < row.version {
-        let read = store.events(row.id, last, PAGE).await;
-        let Some(mut events) = verified.record_damage(Some(row.id), read)? else {
+        let read = store.events(row.id, last, PAGE_SIZE).await;
+        let Some(mut events) = report.record_damage(Some(row.id), read)? else {
             return Ok(());
         };
         // Events appended since the row was read are ignored.
         events.retain(|event| event.seq <= row.version);
         let Some(end) = events.last() else { break };
         last = end.seq;
-        verified.events += events.len() as u64;
-        if let (None, EventBody::ExecutionRequested(request)) = (&folded, &events[0].body) {
-            let creation = ExecutionCreation {
-                name: Some(row.name.clone()),
-                owner: row.owner.clone(),
-            };
-            folded = Some(ExecutionRow::new(&events[0], request, &creation));
-        }
-        if let Some(folded) = &mut folded {
-            folded.apply(&ProjectionDelta::from_events(&events), last);
-        }
+        report.events += events.len() as u64;
+        ExecutionRow::rebuild(&mut rebuilt, row, &events, &ProjectionDelta::from_events(&events));
     }
-    if folded.as_ref() != Some(row) {
-        verified.damages.push(Damage {
+    if rebuilt.as_ref() != Some(row) {
+        report.damages.push(Damage {
             execution: Some(row.id),
             description: "the row in `execution` does not match the log".to_owned(),
         });

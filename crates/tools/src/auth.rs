@@ -24,7 +24,7 @@ pub fn auth_text(auth: &Map<String, Value>, keys: &[&str]) -> Option<String> {
     })
 }
 
-/// Like [`text`], but an error if none of the fields is set.
+/// Like [`auth_text`], but an error if none of the fields is set.
 pub(crate) fn require_auth_text(auth: &Map<String, Value>, keys: &[&str]) -> Result<String, TaskError> {
     auth_text(auth, keys).ok_or_else(|| invalid_auth_error(format!("`auth.{}` is required", keys[0])))
 }

@@ -318,7 +318,7 @@ pub async fn wait_for_timeout(limit: Option<Duration>) -> Duration {
 }
 
 /// Runs work until it ends, the call is cancelled, or its time limit is reached.
-pub async fn within_limit<T>(
+pub async fn run_within_limit<T>(
     limit: Option<Duration>,
     stop: &CancellationToken,
     work: impl Future<Output = Result<T, TaskError>>,

@@ -5,8 +5,9 @@
 
 use std::collections::VecDeque;
 
-use crate::call::{LogSink, OutputMask};
 use model::task_log::LogStream;
+
+use crate::call::{LogSink, OutputMask};
 
 /// Maximum size of the head, and of the tail.
 const HALF_BYTES_MAX: usize = 512 * 1024;
@@ -59,17 +60,17 @@ impl OutputCapture {
     }
 
     fn append(&mut self, chunk: &[u8], log: &dyn LogSink) {
-        let room = HALF_BYTES_MAX - self.head.len();
-        let (head, overflow) = chunk.split_at(room.min(chunk.len()));
+        let available = HALF_BYTES_MAX - self.head.len();
+        let (head, overflow) = chunk.split_at(available.min(chunk.len()));
         self.head.extend_from_slice(head);
         self.log_complete_lines(log);
         if overflow.is_empty() {
             return;
         }
         let last_bytes = &overflow[overflow.len().saturating_sub(HALF_BYTES_MAX)..];
-        let over = (self.tail.len() + last_bytes.len()).saturating_sub(HALF_BYTES_MAX);
-        self.tail.drain(..over);
-        self.omitted_bytes += (over + overflow.len() - last_bytes.len()) as u64;
+        let excess = (self.tail.len() + last_bytes.len()).saturating_sub(HALF_BYTES_MAX);
+        self.tail.drain(..excess);
+        self.omitted_bytes += (excess + overflow.len() - last_bytes.len()) as u64;
         self.tail.extend(last_bytes);
     }
 

@@ -16,8 +16,8 @@ pub type Case = (String, String);
 /// Pieces of a context with a value.
 pub fn pieces(context: &str, value: &Value) -> Vec<Piece> {
     let mut pieces = Vec::new();
-    for (at, text) in context.split('@').enumerate() {
-        if at > 0 {
+    for (index, text) in context.split('@').enumerate() {
+        if index > 0 {
             pieces.push(Piece::Value(value.clone()));
         }
         pieces.push(Piece::Text(text.to_owned()));
@@ -28,8 +28,7 @@ pub fn pieces(context: &str, value: &Value) -> Vec<Piece> {
 /// Pieces of a program.
 pub fn code_pieces(context: &str, value: &Value) -> Vec<CodePiece> {
     let pieces = pieces(context, value).into_iter();
-    let marked = pieces.map(|piece| CodePiece { piece, is_json: false });
-    marked.collect()
+    pieces.map(|piece| CodePiece { piece, is_json: false }).collect()
 }
 
 /// Pieces of a program with JSON text that a template produced.
@@ -81,6 +80,14 @@ pub fn check_marked_values(
     assert_eq!(write(Piece::Ident(json!(name))), Ok(name.to_owned()));
     for text in no_names {
         assert!(write(Piece::Ident(json!(text))).is_err(), "{text}");
+    }
+}
+
+/// Problem of a program that must evaluate to a text with the attack in it.
+pub fn evaluation_problem<E: std::fmt::Debug>(code: &str, result: &Result<Value, E>, attack: &str) -> Option<String> {
+    match result {
+        Ok(Value::String(text)) if text.contains(attack) => None,
+        other => Some(format!("{code:?}: evaluates to {other:?}")),
     }
 }
 

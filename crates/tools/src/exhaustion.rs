@@ -25,8 +25,8 @@ pub(crate) fn is_start_exhausted(error: &io::Error) -> bool {
 }
 
 /// An error with a path has its number only in its text.
-fn has_errno(error: &io::Error, wanted: &[Errno]) -> bool {
-    wanted.iter().any(|errno| match error.raw_os_error() {
+fn has_errno(error: &io::Error, expected: &[Errno]) -> bool {
+    expected.iter().any(|errno| match error.raw_os_error() {
         Some(number) => number == errno.raw_os_error(),
         None => error
             .to_string()
@@ -55,8 +55,8 @@ pub fn find_shortage_of(count: usize) -> Option<io::Error> {
 
 /// Shortage reported in a library's message, which has the text of the system's error but not its number.
 pub fn find_shortage_in(message: &str) -> Option<io::Error> {
-    let wanted = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
-    find_reported(message, &wanted).or_else(find_shortage)
+    let expected = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
+    find_reported(message, &expected).or_else(find_shortage)
 }
 
 /// Shortage of descriptors in a library's message, if it persists. If it does not, the operation itself may have used
@@ -66,14 +66,14 @@ pub fn find_lasting_shortage(message: &str) -> Option<io::Error> {
     reported.and_then(|_| find_shortage())
 }
 
-fn find_reported(message: &str, wanted: &[Errno]) -> Option<io::Error> {
-    let wanted = wanted.iter().map(|errno| io::Error::from(*errno));
+fn find_reported(message: &str, expected: &[Errno]) -> Option<io::Error> {
+    let expected = expected.iter().map(|errno| io::Error::from(*errno));
     let is_reported = |error: &io::Error| {
         let text = error.to_string();
         let text = text.split(" (os error").next().unwrap_or_default();
         message.contains(text)
     };
-    wanted.into_iter().find(is_reported)
+    expected.into_iter().find(is_reported)
 }
 
 /// Error of a connection that failed because this machine is exhausted. Name resolution does not report its cause.

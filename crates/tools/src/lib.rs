@@ -63,8 +63,8 @@ pub use artifact::{NatsAddress, NatsBuckets, bytes_to_value, unknown_action_erro
 pub use auth::{auth_text, call_auth, invalid_auth_error, unresolved_auth_error};
 pub use call::{
     Call, CallSite, DeferredAction, DiscardingLogSink, LogSink, OutputMask, ReferenceResolver, ResultAccess, Timeout,
-    Tool, ToolResult, cancelled_error, scratch_error, store_error, stored_outcome, timeout_error, wait_for_timeout,
-    within_limit,
+    Tool, ToolResult, cancelled_error, run_within_limit, scratch_error, store_error, stored_outcome, timeout_error,
+    wait_for_timeout,
 };
 pub use capture::{OMITTED_SUFFIX, OutputCapture, text_tail};
 pub use declared_environment::declared_environment;

@@ -87,9 +87,9 @@ impl FromStr for AllowedTarget {
 
     fn from_str(text: &str) -> Result<Self, InvalidAllowedTarget> {
         let not = || InvalidAllowedTarget(text.to_owned());
-        let (what, port) = split_port(text.trim()).ok_or_else(not)?;
-        let what = parse_pattern(what).ok_or_else(not)?;
-        Ok(Self { pattern: what, port })
+        let (host, port) = split_port(text.trim()).ok_or_else(not)?;
+        let host = parse_pattern(host).ok_or_else(not)?;
+        Ok(Self { pattern: host, port })
     }
 }
 
@@ -103,7 +103,7 @@ fn split_port(text: &str) -> Option<(&str, Option<u16>)> {
         };
     }
     match text.split_once(':') {
-        Some((what, port)) if !port.contains(':') => Some((what, Some(port.parse().ok()?))),
+        Some((host, port)) if !port.contains(':') => Some((host, Some(port.parse().ok()?))),
         _ => Some((text, None)),
     }
 }

@@ -9,6 +9,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use model::outcome::TaskError;
+use model::task_log::LogStream;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
@@ -18,7 +19,6 @@ use crate::capture::OutputCapture;
 use crate::exhaustion::{exhausted_error, is_start_exhausted};
 use crate::isolation::{GATE_SCRIPT, ResourceLimits, SandboxRules, isolation_unavailable_error, limits_error};
 use crate::process_marker::{MARKER_VARIABLE, ProcessMarker};
-use model::task_log::LogStream;
 
 /// Time between SIGTERM and SIGKILL.
 pub const KILL_GRACE: Duration = Duration::from_secs(5);

@@ -71,11 +71,11 @@ impl ProcessMarker {
     /// Kills every process with the marker, except the program itself, whose group is killed separately.
     pub(crate) fn kill_marked(&self) {
         for _ in 0..SCANS_MAX {
-            let look = self.scan();
-            if look.marked.is_empty() && !look.is_incomplete {
+            let scan = self.scan();
+            if scan.marked.is_empty() && !scan.is_incomplete {
                 return;
             }
-            for process in look.marked {
+            for process in scan.marked {
                 // The process may have exited already.
                 let _ = kill_process(process, Signal::KILL);
             }
@@ -85,9 +85,9 @@ impl ProcessMarker {
 
     /// Scans the processes that started after the program.
     fn scan(&self) -> ProcScan {
-        let mut look = ProcScan::default();
+        let mut scan = ProcScan::default();
         let (Some(leader), Ok(all)) = (self.leader, std::fs::read_dir("/proc")) else {
-            return look;
+            return scan;
         };
         let mark = format!("{MARKER_VARIABLE}={}", self.text);
         let first = if self.has_ordered_pids(leader) { leader } else { 0 };
@@ -96,12 +96,12 @@ impl ProcessMarker {
             .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
         for number in numbers.filter(|number| *number > first && *number != leader) {
             match has_marker(number, mark.as_bytes()) {
-                Some(true) => look.marked.extend(Pid::from_raw(number.cast_signed())),
+                Some(true) => scan.marked.extend(Pid::from_raw(number.cast_signed())),
                 Some(false) => {}
-                None => look.is_incomplete = true,
+                None => scan.is_incomplete = true,
             }
         }
-        look
+        scan
     }
 
     /// Whether descendants of the leader have higher process IDs than the leader.

@@ -34,18 +34,18 @@ impl ProgramSetup {
         let limits = ResourceLimits::from_call(call)?;
         let sandbox = Sandbox::from_call(call, sandbox_level_min, SandboxSupport::detect())?;
         let own_dir = sandbox.create_own_dir()?;
-        let own = own_dir.as_ref().map(TempDir::path);
+        let own_dir_path = own_dir.as_ref().map(TempDir::path);
         let mut env = inherited.clone();
-        if let Some(own) = own {
-            env.insert("TMPDIR".to_owned(), own.display().to_string());
+        if let Some(own_dir_path) = own_dir_path {
+            env.insert("TMPDIR".to_owned(), own_dir_path.display().to_string());
         }
         env.extend(declared_environment(call)?);
-        let cwd = match (call.text_field("cwd")?, own) {
+        let cwd = match (call.text_field("cwd")?, own_dir_path) {
             (Some(path), _) => call.resolve_path(path),
-            (None, Some(own)) if sandbox.is_strict() => own.to_owned(),
+            (None, Some(own_dir_path)) if sandbox.is_strict() => own_dir_path.to_owned(),
             (None, _) => call.site.base_dir.clone(),
         };
-        let sandbox_rules = sandbox.rules(own, &[]);
+        let sandbox_rules = sandbox.rules(own_dir_path, &[]);
         Ok(Self {
             limits,
             sandbox_rules,

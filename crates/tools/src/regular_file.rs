@@ -21,16 +21,16 @@ pub enum FileReadError {
 /// Reads a regular file of at most `bytes_max` bytes.
 pub(crate) async fn read_regular(path: &Path, bytes_max: u64) -> Result<Vec<u8>, FileReadError> {
     let path = path.to_owned();
-    let read = tokio::task::spawn_blocking(move || read_blocking(&path, bytes_max)).await;
-    read.unwrap_or_else(|error| Err(io::Error::other(error).into()))
+    let result = tokio::task::spawn_blocking(move || read_blocking(&path, bytes_max)).await;
+    result.unwrap_or_else(|error| Err(io::Error::other(error).into()))
 }
 
 /// Opens a regular file for streaming.
 pub async fn open_regular(path: &Path) -> Result<tokio::fs::File, FileReadError> {
     let path = path.to_owned();
-    let opened = tokio::task::spawn_blocking(move || open_blocking(&path)).await;
-    let opened = opened.unwrap_or_else(|error| Err(io::Error::other(error).into()))?;
-    Ok(tokio::fs::File::from_std(opened))
+    let file = tokio::task::spawn_blocking(move || open_blocking(&path)).await;
+    let file = file.unwrap_or_else(|error| Err(io::Error::other(error).into()))?;
+    Ok(tokio::fs::File::from_std(file))
 }
 
 fn open_blocking(path: &Path) -> Result<File, FileReadError> {

@@ -3,6 +3,7 @@
 use std::process::ExitStatus;
 use std::time::Duration;
 
+use model::task_log::LogStream;
 use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdin;
 use tokio_util::sync::CancellationToken;
@@ -10,7 +11,6 @@ use tokio_util::sync::CancellationToken;
 use crate::call::LogSink;
 use crate::capture::OutputCapture;
 use crate::process::{KILL_GRACE, ProcessGroup};
-use model::task_log::LogStream;
 
 /// How a program ended.
 pub enum ProgramEnd {

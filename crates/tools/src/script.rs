@@ -80,8 +80,8 @@ impl ScriptLoader {
             let piece = piece.map_err(|error| unreadable_error(&name, &error.to_string()))?;
             bytes.extend_from_slice(&piece);
             if bytes.len() as u64 > SCRIPT_BYTES_MAX {
-                let why = format!("larger than {SCRIPT_BYTES_MAX} bytes");
-                return Err(unreadable_error(&name, &why));
+                let reason = format!("larger than {SCRIPT_BYTES_MAX} bytes");
+                return Err(unreadable_error(&name, &reason));
             }
         }
         decode_script(bytes, name)
@@ -102,8 +102,8 @@ fn decode_script(bytes: Vec<u8>, name: String) -> Result<LoadedScript, TaskError
     }
 }
 
-fn unreadable_error(name: &str, why: &str) -> TaskError {
-    let message = format!("cannot read script `{name}`: {why}");
+fn unreadable_error(name: &str, reason: &str) -> TaskError {
+    let message = format!("cannot read script `{name}`: {reason}");
     TaskError::new(ErrorKind::NotFound, "SCRIPT_NOT_READABLE", message).with_detail("key", "script")
 }
 

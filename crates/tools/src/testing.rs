@@ -1,4 +1,4 @@
-//! Shared test helpers: calls built from JSON, and a log sink that records its lines.
+//! Shared test helpers: calls built from JSON, and log sinks that record lines or react to them.
 
 #![cfg_attr(
     not(test),
@@ -9,17 +9,17 @@
     )
 )]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use language::template::Piece;
 use model::outcome::{Outcome, TaskError};
+use model::task_log::LogStream;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::{Call, DiscardingLogSink, LogSink, Tool};
-use model::task_log::LogStream;
 
 /// A sink that records every line.
 #[derive(Default)]
@@ -39,6 +39,39 @@ impl RecordedLogLines {
             .filter(|(of, _)| *of == stream)
             .map(|(_, text)| text.clone())
             .collect()
+    }
+}
+
+/// A sink that stops the call when the first line is printed.
+pub struct StopAtFirstLine(pub CancellationToken);
+
+impl LogSink for StopAtFirstLine {
+    fn write_line(&self, _stream: LogStream, _text: &str) {
+        self.0.cancel();
+    }
+}
+
+/// A sink that records every line and creates a file at the first one; the program waits for this file.
+pub struct FileAtFirstLine {
+    file: PathBuf,
+    lines: RecordedLogLines,
+}
+
+impl FileAtFirstLine {
+    pub fn new(file: PathBuf) -> Self {
+        let lines = RecordedLogLines::default();
+        Self { file, lines }
+    }
+
+    pub fn lines_of(&self, stream: LogStream) -> Vec<String> {
+        self.lines.lines_of(stream)
+    }
+}
+
+impl LogSink for FileAtFirstLine {
+    fn write_line(&self, stream: LogStream, text: &str) {
+        std::fs::write(&self.file, "").unwrap();
+        self.lines.write_line(stream, text);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use language::template::{CodePiece, Piece};
 use model::outcome::{ErrorKind, TaskError};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Message of a value directly next to a name.
 pub(crate) const VALUE_IN_NAME: &str =
@@ -46,6 +46,23 @@ pub(crate) fn code_value(value: &Value, is_json: bool) -> Value {
     let parse = || serde_json::from_str(value.as_str()?).ok();
     let parsed: Option<Value> = is_json.then(parse).flatten();
     parsed.unwrap_or_else(|| value.clone())
+}
+
+/// Joins the items of a list literal.
+pub(crate) fn join_items(items: &[Value], literal: fn(&Value) -> String) -> String {
+    let items: Vec<String> = items.iter().map(literal).collect();
+    items.join(", ")
+}
+
+/// Joins the entries `key: value` of a map literal.
+pub(crate) fn join_entries(
+    map: &Map<String, Value>,
+    key_literal: fn(&str) -> String,
+    value_literal: fn(&Value) -> String,
+) -> String {
+    let entry = |(key, value): (&String, &Value)| format!("{}: {}", key_literal(key), value_literal(value));
+    let entries: Vec<String> = map.iter().map(entry).collect();
+    entries.join(", ")
 }
 
 /// The value as a name, if it is valid and not a keyword.

@@ -98,7 +98,7 @@ pub enum CallError {
 
 impl CallError {
     /// Whether the error is transient.
-    pub fn is_passing(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::InvalidResponse(_) => true,
             Self::Problem(problem) => problem.status >= 500 || problem.status == 429,
@@ -341,7 +341,7 @@ impl Client {
             }
         }
         let last = last.expect("there is at least one server");
-        if last.is_passing() && count > 1 {
+        if last.is_transient() && count > 1 {
             self.current.store((first + 1) % count, Ordering::Relaxed);
         }
         Err(last)

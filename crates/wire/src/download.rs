@@ -18,9 +18,9 @@ pub struct Download {
 }
 
 impl Download {
-    pub(crate) fn new(http_response: Response) -> Result<Self, CallError> {
+    pub(crate) fn new(response: Response) -> Result<Self, CallError> {
         let header = |name| {
-            let value = http_response.headers().get(name)?;
+            let value = response.headers().get(name)?;
             value.to_str().ok().map(str::to_owned)
         };
         let content_range = match header(CONTENT_RANGE) {
@@ -33,17 +33,13 @@ impl Download {
             let source = "the response has no content length";
             return Err(CallError::InvalidResponse(source.into()));
         };
-        Ok(Self {
-            response: http_response,
-            bytes,
-            range,
-        })
+        Ok(Self { response, bytes, range })
     }
 
     /// Returns the next chunk; `None` at the end.
     pub async fn next_chunk(&mut self) -> Result<Option<bytes::Bytes>, CallError> {
-        let piece = self.response.chunk().await;
-        piece.map_err(|error| CallError::InvalidResponse(Box::new(error)))
+        let chunk = self.response.chunk().await;
+        chunk.map_err(|error| CallError::InvalidResponse(Box::new(error)))
     }
 }
 

@@ -1,6 +1,6 @@
 //! An event on the wire: the envelope of `POST /api/events`, with all accepted aliases of its fields.
 //!
-//! Enters: JSON from any client, IDs as integers or decimal strings. Leaves: the log's own [`Event`]. Workers use the
+//! Input: JSON from any client, IDs as integers or decimal strings. Output: the log's own [`Event`]. Workers use the
 //! opposite conversion; a round trip changes nothing.
 
 use model::event::{
@@ -279,7 +279,7 @@ impl WireEvent {
 
     /// Returns the status of the event; if it is not set, derives it from the type.
     pub fn status(&self) -> Option<WireStatus> {
-        let usual = || match self.kind().ok()? {
+        let status_of_type = || match self.kind().ok()? {
             EventKind::StepStarted
             | EventKind::TaskStarted
             | EventKind::AttemptStarted
@@ -291,7 +291,7 @@ impl WireEvent {
             | EventKind::CommandFailed => Some(WireStatus::Error),
             _ => Some(WireStatus::Success),
         };
-        self.status.or_else(usual)
+        self.status.or_else(status_of_type)
     }
 
     /// Whether the event identifies the pass of its task.
@@ -321,14 +321,15 @@ impl WireEvent {
         let task = self.task_label.clone();
         let task = task.or_else(|| entity.as_ref().map(|entity| entity.label.clone()));
         let task = task.or(label);
-        let in_task = u32::from(task.is_some());
+        // Visits and attempts count from 1; an event outside a task has neither.
+        let first = u32::from(task.is_some());
         let attempt = entity.and_then(|entity| entity.attempt);
         Ok(EventLocation {
             step,
             run: run.map_or(0, |run| run.run),
             iteration: self.iteration,
-            visit: task_run.map_or(in_task, |task| task.visit),
-            attempt: self.attempt.or(attempt).unwrap_or(in_task),
+            visit: task_run.map_or(first, |task| task.visit),
+            attempt: self.attempt.or(attempt).unwrap_or(first),
             task,
             page: self.page,
         })

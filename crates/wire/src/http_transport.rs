@@ -197,7 +197,7 @@ impl Transport for HttpTransport {
                 return Err(Error::SecretsRefused {
                     code: problem.code,
                     detail: problem.detail,
-                    is_passing: problem.status == 503,
+                    is_transient: problem.status == 503,
                 });
             }
             Err(error) => return Err(to_transport_error(error)),

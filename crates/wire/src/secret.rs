@@ -23,15 +23,15 @@ impl SecretValue {
 
 impl Drop for SecretValue {
     fn drop(&mut self) {
-        wipe(&mut self.0);
+        zeroize_value(&mut self.0);
     }
 }
 
-fn wipe(value: &mut Value) {
+fn zeroize_value(value: &mut Value) {
     match value {
         Value::String(text) => text.zeroize(),
-        Value::Array(items) => items.iter_mut().for_each(wipe),
-        Value::Object(map) => map.values_mut().for_each(wipe),
+        Value::Array(items) => items.iter_mut().for_each(zeroize_value),
+        Value::Object(map) => map.values_mut().for_each(zeroize_value),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }

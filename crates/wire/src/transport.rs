@@ -1,6 +1,5 @@
 //! The protocol between worker and server: claim, report, listen, load.
 
-use crate::api::{ClaimRequest, HeartbeatRequest, SecretsRequest};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,6 +16,7 @@ use model::source::SourceText;
 use model::step_pointer::LoopPointer;
 use serde::{Deserialize, Serialize};
 
+use crate::api::{ClaimRequest, HeartbeatRequest, SecretsRequest};
 use crate::context::ExecutionContext;
 use crate::secret::ResolvedSecret;
 
@@ -125,20 +125,20 @@ pub enum Error {
         /// Cause and remedy.
         detail: String,
         /// Whether the error is transient.
-        is_passing: bool,
+        is_transient: bool,
     },
     /// The server rejected the call as invalid; repeating it does not help.
     #[error("the server rejected the request: {0}")]
     Refused(String),
 }
 
-/// Chunks of a text, in order. After an error the rest is unavailable.
+/// Chunks of a text, in order. After an error, the following chunks are unavailable.
 pub type ByteStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
 /// Connection of a worker to its server.
 #[async_trait]
 pub trait Transport: Send + Sync {
-    /// Claims up to `max` commands; waits up to `wait_ms` for the first one.
+    /// Claims up to `request.max` commands; waits up to `request.wait_ms` for the first one.
     async fn claim(&self, request: &ClaimRequest) -> Result<Vec<ClaimedCommand>, Error>;
 
     /// Sends a report; returns when the report is durable.

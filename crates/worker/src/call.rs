@@ -84,12 +84,12 @@ pub(crate) async fn call_tool(
         masker: rendered_call.masker.or_else(|| command_context.masker()),
         has_open_line: Mutex::default(),
     };
-    let afterwards = call.deferred.clone();
+    let deferred = call.deferred.clone();
     let missing = call.result_writer.as_ref().map(|writer| writer.missing_paths.clone());
     let outcome = call_until_host_has_room(command_context, tool, call, &log).await?;
     let missing = missing.map(|missing| missing.take()).unwrap_or_default();
     warn_of_missing(command_context, task, location, &missing);
-    Ok((outcome, afterwards))
+    Ok((outcome, deferred))
 }
 
 /// Calls the tool; if the host is out of descriptors or processes, waits and calls it again.
@@ -118,24 +118,24 @@ async fn call_catching_panics(
     call: Call,
     log: &TaskLog<'_>,
 ) -> Result<Outcome, WorkError> {
-    let stopped = context.lease.stop_token();
-    let call = AssertUnwindSafe(tool.call(call, stopped.child_token(), log)).catch_unwind();
-    let called = if tool.is_pure() {
+    let stop_token = context.lease.stop_token();
+    let call = AssertUnwindSafe(tool.call(call, stop_token.child_token(), log)).catch_unwind();
+    let result = if tool.is_pure() {
         call.await
     } else {
-        let too_late = async {
-            stopped.cancelled().await;
+        let overdue = async {
+            stop_token.cancelled().await;
             tokio::time::sleep(STOP_GRACE).await;
         };
         tokio::select! {
             biased;
-            called = call => called,
-            () = too_late => return Err(WorkError::Interrupted),
+            result = call => result,
+            () = overdue => return Err(WorkError::Interrupted),
         }
     };
-    let outcome = called.unwrap_or_else(|panic| Outcome::error(panic_error(panic.as_ref())));
+    let outcome = result.unwrap_or_else(|panic| Outcome::error(panic_error(panic.as_ref())));
     let is_cancelled = |error: &TaskError| error.kind == ErrorKind::Cancelled;
-    if stopped.is_cancelled() && outcome.failure().is_some_and(is_cancelled) {
+    if stop_token.is_cancelled() && outcome.failure().is_some_and(is_cancelled) {
         // Whether the call had its effect is unknown. Without an outcome, the log records exactly that.
         return Err(WorkError::Interrupted);
     }
@@ -168,12 +168,12 @@ async fn load_context(context: &CommandContext, call: &Call, scope: &mut Scope) 
         .collect();
     let outcomes: Vec<_> = named_steps
         .iter()
-        .filter_map(|path_use| outcome_need(path_use))
+        .filter_map(|envelope| outcome_need(envelope))
         .collect();
     scope.loaded = load::load_needs(context, &outcomes).await?;
     let bodies: Vec<_> = named_steps
         .iter()
-        .filter_map(|path_use| body_need(path_use, &scope.loaded))
+        .filter_map(|envelope| body_need(envelope, &scope.loaded))
         .collect();
     scope.loaded = load::load_needs(context, &bodies).await?;
     Ok(())
@@ -202,18 +202,18 @@ fn body_need(envelope: &Envelope, loaded: &LoadedValues) -> Option<Need> {
 
 /// Builds `context` for python code: workload, loaded step results and the execution ID.
 fn python_context(scope: &Scope) -> Value {
-    let mut python_inputs = scope.workload.json().as_object().cloned().unwrap_or_default();
+    let mut context = scope.workload.json().as_object().cloned().unwrap_or_default();
     for (name, envelope) in scope.steps.iter() {
         if let Some(result) = loaded_result(envelope, &scope.loaded) {
-            python_inputs.insert(name.to_string(), result);
+            context.insert(name.to_string(), result);
         }
     }
     let workload = scope.workload.json().clone();
-    python_inputs.entry("workload").or_insert(workload);
+    context.entry("workload").or_insert(workload);
     if let Some(id) = scope.execution.execution_id {
-        python_inputs.insert("execution_id".to_owned(), id.to_string().into());
+        context.insert("execution_id".to_owned(), id.to_string().into());
     }
-    Value::Object(python_inputs)
+    Value::Object(context)
 }
 
 fn loaded_result(envelope: &Envelope, loaded: &LoadedValues) -> Option<Value> {
@@ -257,20 +257,20 @@ struct TaskLog<'a> {
 
 impl TaskLog<'_> {
     fn mask_line(&self, stream: LogStream, text: &str) -> String {
-        let Some(masks) = &self.masker else {
+        let Some(masker) = &self.masker else {
             return text.to_owned();
         };
         let mut open_lines = self.has_open_line.lock().expect("the lock is not poisoned");
-        let goes_on = &mut open_lines[usize::from(stream == LogStream::Stderr)];
+        let is_continued = &mut open_lines[usize::from(stream == LogStream::Stderr)];
         // Tools pass a long line in parts, with a note about omitted output between two of them.
         let is_cut = text.len() >= CUT_BYTES_MIN || text.ends_with(tools::OMITTED_SUFFIX);
-        let masked = if *goes_on || is_cut {
-            masks.mask_cut_text(text)
+        let masked_text = if *is_continued || is_cut {
+            masker.mask_cut_text(text)
         } else {
-            masks.mask_text(text)
+            masker.mask_text(text)
         };
-        *goes_on = is_cut;
-        masked.unwrap_or_else(|| text.to_owned())
+        *is_continued = is_cut;
+        masked_text.unwrap_or_else(|| text.to_owned())
     }
 
     fn limiter(&self) -> MutexGuard<'_, LineLimiter> {
@@ -288,8 +288,8 @@ impl Drop for TaskLog<'_> {
 
 impl LogSink for TaskLog<'_> {
     fn output_mask(&self) -> Option<&dyn tools::OutputMask> {
-        let masks = self.masker.as_deref()?;
-        Some(masks)
+        let masker = self.masker.as_deref()?;
+        Some(masker)
     }
 
     fn write_line(&self, stream: LogStream, text: &str) {

@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::api::ClaimRequest;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use wire::ClaimedCommand;
+use wire::api::ClaimRequest;
 
 use crate::backoff::RetryBackoff;
 use crate::lease::LeaseState;
@@ -27,9 +27,9 @@ const STOP_GRACE: Duration = Duration::from_secs(8);
 /// Runs until `stop` is cancelled, then drains. Ends at once if another process replaces the worker's session.
 pub(crate) async fn run_claim_loop(shared: Arc<WorkerShared>, stop: CancellationToken) -> WorkEnd {
     let (ended, replaced) = (CancellationToken::new(), CancellationToken::new());
-    let beat = heartbeat::send_heartbeats(shared.clone(), ended.clone(), replaced.clone());
-    let pulse = tokio::spawn(beat);
-    let ears = tokio::spawn(heartbeat::receive_notices(shared.clone(), ended.clone()));
+    let heartbeats = heartbeat::send_heartbeats(shared.clone(), ended.clone(), replaced.clone());
+    let heartbeat_task = tokio::spawn(heartbeats);
+    let notice_task = tokio::spawn(heartbeat::receive_notices(shared.clone(), ended.clone()));
     let mut slots = JoinSet::new();
     tokio::select! {
         () = fill_slots(&shared, &mut slots) => {}
@@ -38,13 +38,13 @@ pub(crate) async fn run_claim_loop(shared: Arc<WorkerShared>, stop: Cancellation
     }
     drain(&shared, slots).await;
     ended.cancel();
-    let _ = tokio::join!(pulse, ears);
+    let _ = tokio::join!(heartbeat_task, notice_task);
     if replaced.is_cancelled() {
         return WorkEnd::Replaced;
     }
     // Deregistering returns unfinished commands to the queue at once, also those of a claim that was still in flight.
-    let leaving = shared.transport.leave(&shared.config.worker);
-    if !matches!(tokio::time::timeout(LEAVE_TIMEOUT, leaving).await, Ok(Ok(()))) {
+    let leave = shared.transport.leave(&shared.config.worker);
+    if !matches!(tokio::time::timeout(LEAVE_TIMEOUT, leave).await, Ok(Ok(()))) {
         tracing::debug!("failed to deregister worker; its session will expire");
     }
     WorkEnd::Stopped

@@ -41,9 +41,9 @@ async fn run_leased(
                 error: *error,
                 set_ctx: None,
             }));
-            let at = model::event::EventLocation::of_step_run(&claimed.command.run);
+            let location = model::event::EventLocation::of_step_run(&claimed.command.run);
             let execution = claimed.command.id.execution;
-            let event = crate::command_context::worker_event(shared, execution, at, body);
+            let event = crate::command_context::worker_event(shared, execution, location, body);
             lease.push(&mut vec![event]);
             return lease.finish(ReportEnd::Finished).await;
         }

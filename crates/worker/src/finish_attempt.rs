@@ -23,7 +23,7 @@ impl PipelineRun<'_> {
         mut outcome: Outcome,
     ) -> Result<(), WorkError> {
         self.mask_outcome(&mut outcome);
-        let at = self.task_location(attempt);
+        let location = self.task_location(attempt);
         let start = self.scope.now.unwrap_or(self.started_at);
         let start = if attempt.kind == AttemptKind::Resumed {
             self.started_at
@@ -33,11 +33,11 @@ impl PipelineRun<'_> {
         let took = elapsed_millis(self.context.now(), start);
         let meta = outcome.meta_mut();
         meta.entry("duration_ms").or_insert_with(|| took.into());
-        meta.entry("attempt").or_insert_with(|| attempt.attempt.into());
-        let outcome = store_results::store_large_result(self.context, attempt.task, &at, outcome).await?;
+        meta.entry("attempt").or_insert_with(|| attempt.number.into());
+        let outcome = store_results::store_large_result(self.context, attempt.task, &location, outcome).await?;
         self.scope.loaded = self.context.loaded_values();
         let (mut record, mut outcome) = self.apply_policy(attempt, outcome).await?;
-        match store_results::store_large_writes(self.context, &at, &mut record).await {
+        match store_results::store_large_writes(self.context, &location, &mut record).await {
             Ok(()) => {}
             Err(WorkError::Failed(error)) => {
                 (record, outcome) = self.apply_policy(attempt, Outcome::error(*error)).await?;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 use std::time::Duration;
-use wire::api::HeartbeatRequest;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use wire::api::HeartbeatRequest;
 
 use crate::backoff::RetryBackoff;
 use crate::lease::LeaseState;

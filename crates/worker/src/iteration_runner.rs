@@ -1,6 +1,6 @@
 //! Runs the iterations of a loop, sequentially or several at once.
 //!
-//! Enters: the indices that a command covers. Leaves: the events of each iteration; reports are delayed briefly, so
+//! Input: the indices that a command covers. Output: the events of each iteration; reports are delayed briefly, so
 //! that one covers many iterations. A suspended iteration still counts toward the concurrency limit.
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -55,13 +55,15 @@ struct IterationEnd {
 }
 
 impl PendingIterations {
-    /// Creates the list of indices in `from..to` without the finished ones in `over`.
-    pub(crate) fn new(from: u64, to: u64, over: &[u64], resume: Vec<ResumePoint>) -> Self {
-        let over: HashSet<u64> = over.iter().copied().collect();
-        let resumes = resume.into_iter();
+    /// Creates the list of indices in `from..to` without the finished ones.
+    pub(crate) fn new(from: u64, to: u64, finished: &[u64], resume_points: Vec<ResumePoint>) -> Self {
+        let finished: HashSet<u64> = finished.iter().copied().collect();
+        let resume_points = resume_points.into_iter();
         Self {
-            remaining: (from..to).filter(|index| !over.contains(index)).collect(),
-            resume_points: resumes.filter_map(|resume| Some((resume.iteration?, resume))).collect(),
+            remaining: (from..to).filter(|index| !finished.contains(index)).collect(),
+            resume_points: resume_points
+                .filter_map(|point| Some((point.iteration?, point)))
+                .collect(),
         }
     }
 
@@ -201,7 +203,7 @@ impl<'h> IterationRunner<'h> {
     async fn run_iteration(&self, index: u64, resume: Option<ResumePoint>) -> IterationEnd {
         let start = self.context.now();
         let location = self.location.clone().with_iteration(Some(index));
-        let (scope, mut restored) = match self.iteration_scope(index).await {
+        let (scope, mut restored) = match self.load_iteration_scope(index).await {
             Ok(scope) => (scope, Ok(())),
             Err(work_error) => (self.scope.clone(), Err(work_error)),
         };
@@ -249,7 +251,7 @@ impl<'h> IterationRunner<'h> {
     }
 
     /// Returns the template scope of one iteration.
-    async fn iteration_scope(&self, index: u64) -> Result<Scope, WorkError> {
+    async fn load_iteration_scope(&self, index: u64) -> Result<Scope, WorkError> {
         let element = self.elements.element(self.context, &self.window, index).await?;
         let values = Map::from_iter([(self.iterator.to_string(), element)]);
         let mut scope = self.scope.clone();

@@ -1,14 +1,13 @@
 //! The worker's side of a claim: the events to report for a command, and what the worker may still do for it.
 //!
-//! Enters: events, in order. Leaves: reports, one at a time; events that pipelines push while a report is in flight go
+//! Input: events, in order. Output: reports, one at a time; events that pipelines push while a report is in flight go
 //! into the next one. While the server is unavailable, reports are retried; no event is dropped before the server
 //! responds.
 
-use model::command::ClaimId;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use model::command::ReportEnd;
+use model::command::{ClaimId, ReportEnd};
 use model::event::{EventBody, EventLocation, FailurePayload, ReportedEvent};
 use model::id::{CommandId, LeaseEpoch};
 use model::outcome::{ErrorKind, TaskError};
@@ -93,7 +92,7 @@ impl CommandLease {
         }
     }
 
-    /// Restricts the lease; an earlier, stricter order remains in effect.
+    /// Restricts the lease; a stricter state that was set earlier remains in effect.
     pub(crate) fn restrict(&self, state: LeaseState) {
         self.state.fetch_max(state as u8, Ordering::AcqRel);
         if state >= LeaseState::Yielding {
@@ -142,7 +141,7 @@ impl CommandLease {
     /// Sends a report if necessary. Returns when all events pushed so far are durable.
     pub(crate) async fn flush(&self) -> Result<(), LeaseLost> {
         let target = self.outbox.lock().expect("the lock is not poisoned").pushed_count;
-        let _turn = self.sending.lock().await;
+        let _sending = self.sending.lock().await;
         if self.sent_count.load(Ordering::Acquire) >= target {
             return if self.state() == LeaseState::Lost {
                 Err(LeaseLost)
@@ -155,7 +154,7 @@ impl CommandLease {
 
     /// Sends the final report of the command and returns the commands that the server assigned in its reply.
     pub(crate) async fn finish(&self, end: ReportEnd) -> Vec<ClaimedCommand> {
-        let _turn = self.sending.lock().await;
+        let _sending = self.sending.lock().await;
         let end = match self.state() {
             LeaseState::Lost => return Vec::new(),
             LeaseState::Stopped => ReportEnd::Stopped,
@@ -165,13 +164,13 @@ impl CommandLease {
     }
 
     async fn deliver(&self, end: ReportEnd) -> Result<Vec<ClaimedCommand>, LeaseLost> {
-        let (events, upto) = {
+        let (events, pushed_count) = {
             let mut outbox = self.outbox.lock().expect("the lock is not poisoned");
             (std::mem::take(&mut outbox.pending), outbox.pushed_count)
         };
-        let next = self.send_report(self.build_report(events, end)).await?;
-        self.sent_count.store(upto, Ordering::Release);
-        Ok(next)
+        let next_commands = self.send_report(self.build_report(events, end)).await?;
+        self.sent_count.store(pushed_count, Ordering::Release);
+        Ok(next_commands)
     }
 
     fn build_report(&self, events: Vec<ReportedEvent>, end: ReportEnd) -> ReportRequest {

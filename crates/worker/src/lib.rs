@@ -1,6 +1,6 @@
 //! The worker: claims commands, runs task pipelines, stores results and reports events.
 //!
-//! Enters: commands, through a [`wire::Transport`]. Leaves: reports, through the same transport. The worker holds a
+//! Input: commands, through a [`wire::Transport`]. Output: reports, through the same transport. The worker holds a
 //! lease on each command. It reports events in order, and the events of a task with side effects are durable before the
 //! next task starts.
 

@@ -1,6 +1,6 @@
 //! Loads data that templates read and that is not in memory.
 //!
-//! Enters: the needs of a rendering. Leaves: the same scope with more loaded values. An unavailable server or store is
+//! Input: the needs of a rendering. Output: the same scope with more loaded values. An unavailable server or store is
 //! retried; missing data fails the task.
 
 use std::sync::Arc;
@@ -232,7 +232,7 @@ where
     loop {
         match call().await {
             Ok(reply) => return Ok(reply),
-            Err(wire::Error::SecretsRefused { is_passing: true, .. }) if denials < DENIALS_MAX => {
+            Err(wire::Error::SecretsRefused { is_transient: true, .. }) if denials < DENIALS_MAX => {
                 denials += 1;
                 wait_before_retry(context, &mut backoff).await?;
             }
@@ -247,15 +247,15 @@ where
             Err(wire::Error::SecretsRefused {
                 code,
                 detail,
-                is_passing,
+                is_transient,
             }) => {
-                let kind = if is_passing {
+                let kind = if is_transient {
                     ErrorKind::Connection
                 } else {
                     ErrorKind::Auth
                 };
                 let error = TaskError {
-                    retryable: is_passing,
+                    retryable: is_transient,
                     ..TaskError::new(kind, code, detail)
                 };
                 return Err(error.into());

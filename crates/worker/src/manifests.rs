@@ -99,7 +99,7 @@ fn slice_stream(chunks: ByteStream, range: Range<u64>) -> ByteStream {
             passed = chunk_range.end;
             let from = range.start.clamp(chunk_range.start, chunk_range.end) - chunk_range.start;
             let to = range.end.clamp(chunk_range.start, chunk_range.end) - chunk_range.start;
-            let index = |at: u64| usize::try_from(at).unwrap_or(chunk.len());
+            let index = |position: u64| usize::try_from(position).unwrap_or(chunk.len());
             (chunk_range.start, chunk.slice(index(from)..index(to.max(from))))
         })
     });

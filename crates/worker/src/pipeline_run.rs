@@ -1,7 +1,7 @@
 //! Runs a pipeline: determines the next task, runs it and applies its policy, until the pipeline ends, waits or must
 //! stop.
 //!
-//! Enters: a continuation and the template scope. Leaves: events, in order, and how the pipeline ended. Only folding
+//! Input: a continuation and the template scope. Output: events, in order, and how the pipeline ended. Only folding
 //! these events moves the position; the events of a task with side effects are durable before the next task starts.
 
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::secrets::SecretMasker;
 use crate::{call, restore};
 
 /// Events are reported before a wait of at least this length.
-const WAIT_TO_REPORT: Duration = Duration::from_secs(1);
+const REPORTED_WAIT_MIN: Duration = Duration::from_secs(1);
 
 /// One running pipeline.
 pub(crate) struct PipelineRun<'h> {
@@ -134,12 +134,12 @@ impl<'h> PipelineRun<'h> {
                     }
                     self.run_deferred().await?;
                 }
-                NextAction::Answered {
+                NextAction::EndWait {
                     attempt,
-                    awaited_seq: by,
-                    started_seq: since,
+                    awaited_seq,
+                    started_seq,
                 } => {
-                    let outcome = self.load_awaited_outcome(by, since).await?;
+                    let outcome = self.load_awaited_outcome(awaited_seq, started_seq).await?;
                     self.finish_attempt(&attempt, outcome).await?;
                 }
                 NextAction::WaitUntil(due) => {
@@ -165,7 +165,7 @@ impl<'h> PipelineRun<'h> {
 
     /// Reports the position before a longer wait, so that a worker crash during the wait does not count against a task.
     async fn report_before_wait(&mut self, due: Time) -> Result<(), WorkError> {
-        if due.since(self.context.now()) >= WAIT_TO_REPORT {
+        if due.since(self.context.now()) >= REPORTED_WAIT_MIN {
             return self.report().await;
         }
         self.report_effects().await
@@ -201,7 +201,7 @@ impl<'h> PipelineRun<'h> {
             self.started_at = now;
         }
         self.scope.task = Some(attempt.task.label.clone());
-        self.scope.attempt = Some(attempt.attempt);
+        self.scope.attempt = Some(attempt.number);
         self.scope.now = Some(now);
         self.scope.input = LazyValue::default();
         let key = pipeline::idempotency_key(self.context.execution(), &location);
@@ -218,12 +218,12 @@ impl<'h> PipelineRun<'h> {
                 .substitute_credentials(attempt, rendered_call)
                 .await
                 .map_err(ResolveError::from),
-            Err(unresolved) => Err(unresolved),
+            Err(error) => Err(error),
         };
         let rendered_call = match rendered_call {
             Ok(rendered_call) => rendered_call,
-            Err(unresolved) => {
-                let outcome = self.render_failure_outcome(attempt, unresolved)?;
+            Err(error) => {
+                let outcome = self.render_failure_outcome(attempt, error)?;
                 let started = TaskStarted {
                     inputs: None,
                     request: None,
@@ -260,7 +260,7 @@ impl<'h> PipelineRun<'h> {
         let is_recorded =
             attempt.kind == AttemptKind::First || !matches!(plan.tasks[index].binding, ToolBinding::Tool(_));
         let started = TaskStarted {
-            inputs: rendered_call.inputs.clone().filter(|_| is_recorded),
+            inputs: rendered_call.recorded_input.clone().filter(|_| is_recorded),
             request: is_recorded.then(|| self.rendered_request(&rendered_call)).flatten(),
             awaits: None,
         };
@@ -349,7 +349,7 @@ impl<'h> PipelineRun<'h> {
                 // Only `task.started` records what the task waits for, so each attempt needs one.
                 let event = self.context.event(location.clone(), EventBody::TaskStarted(started));
                 self.record_event(event);
-                self.continuation.attempt = attempt.attempt;
+                self.continuation.attempt = attempt.number;
                 AttemptEnd::Suspended
             }
         }
@@ -377,7 +377,7 @@ impl<'h> PipelineRun<'h> {
         EventLocation {
             task: Some(attempt.task.label.clone()),
             visit: attempt.visit,
-            attempt: attempt.attempt,
+            attempt: attempt.number,
             ..self.location.clone()
         }
     }
@@ -394,18 +394,18 @@ impl<'h> PipelineRun<'h> {
         }
     }
 
-    /// Loads the outcome of a suspended task from the event that answers it.
-    async fn load_awaited_outcome(&mut self, by: Seq, since: Seq) -> Result<Outcome, WorkError> {
-        let events = load::load_events(self.context, &[since, by]).await?;
+    /// Loads the outcome of a suspended task from the event that ended its wait.
+    async fn load_awaited_outcome(&mut self, awaited_seq: Seq, started_seq: Seq) -> Result<Outcome, WorkError> {
+        let events = load::load_events(self.context, &[started_seq, awaited_seq]).await?;
         let find = |seq: Seq| events.iter().find(|event| event.seq == seq);
-        let started = find(since).map(|event| (&event.body, event.timestamp));
+        let started = find(started_seq).map(|event| (&event.body, event.timestamp));
         let Some((EventBody::TaskStarted(started), timestamp)) = started else {
-            return Ok(Outcome::error(unreadable_event_error(since)));
+            return Ok(Outcome::error(unreadable_event_error(started_seq)));
         };
         self.started_at = timestamp;
-        match (&started.awaits, find(by)) {
+        match (&started.awaits, find(awaited_seq)) {
             (Some(awaits), Some(event)) => Ok(pipeline::awaited_outcome(awaits, event)),
-            _ => Ok(Outcome::error(unreadable_event_error(by))),
+            _ => Ok(Outcome::error(unreadable_event_error(awaited_seq))),
         }
     }
 
@@ -413,7 +413,7 @@ impl<'h> PipelineRun<'h> {
     async fn failure_error(&mut self) -> Result<TaskError, WorkError> {
         let error = match self.failure.take() {
             Some(error) => error,
-            None => restore::last_error(self.context, &self.continuation).await?,
+            None => restore::load_last_error(self.context, &self.continuation).await?,
         };
         let label = self.continuation.last.as_ref();
         let task = label.and_then(|label| self.step.task(label.as_str()));
@@ -455,10 +455,7 @@ fn unknown_outcome(attempt: &TaskAttempt<'_>) -> TaskError {
         "task `{}` already started and may have taken effect; an `at_most_once` task is not run again",
         attempt.task.label
     );
-    TaskError {
-        retryable: false,
-        ..TaskError::new(ErrorKind::Unknown, "UNKNOWN_OUTCOME", message)
-    }
+    TaskError::permanent(ErrorKind::Unknown, "UNKNOWN_OUTCOME", message)
 }
 
 fn unreadable_event_error(seq: Seq) -> TaskError {

@@ -8,7 +8,7 @@ use model::event::{EventBody, ReportedEvent, ResultStored};
 use model::number_range::NumberRange;
 use model::outcome::{ErrorKind, TaskError};
 use model::playbook::ResultControl;
-use model::result_ref::{BodyMeta, BodyScope, RefKind, ResolvedRef, ResultRef, SCHEME};
+use model::result_ref::{BodyScope, RefKind, ResolvedRef, ResultRef, SCHEME};
 use results::{BodySource, ElementOffsets, LocatedValue, ResultOrigin};
 use serde_json::{Map, Value, json};
 use tokio_util::io::StreamReader;
@@ -119,7 +119,9 @@ async fn locate_in_body(
             range,
             list: Some(offsets),
             ..
-        }) => elements_reference(context, reference, range, offsets).await.map(Some),
+        }) => build_elements_reference(context, reference, range, offsets)
+            .await
+            .map(Some),
         _ => Ok(None),
     }
 }
@@ -146,16 +148,16 @@ async fn find_addressed_body(
 
 /// Returns the reference to the elements for the log. Copies a body that may expire before the execution ends, that
 /// belongs to another execution, or that is compressed: each range read would decompress it from the start.
-async fn elements_reference(
+async fn build_elements_reference(
     context: &CommandContext,
     source: &ResultRef,
     range: std::ops::Range<u64>,
     offsets: ElementOffsets,
 ) -> Result<ResultRef, WorkError> {
-    let own = format!("noetl://execution/{}/", context.execution());
-    let is_short = source.scope == BodyScope::Step || source.expires_at.is_some();
+    let own_prefix = format!("noetl://execution/{}/", context.execution());
+    let is_short_lived = source.scope == BodyScope::Step || source.expires_at.is_some();
     let is_plain = source.meta.compression.is_none();
-    let (mut reference, offsets) = if source.uri.starts_with(&own) && !is_short && is_plain {
+    let (mut reference, offsets) = if source.uri.starts_with(&own_prefix) && !is_short_lived && is_plain {
         (source.clone(), offsets)
     } else {
         let copy = || copy_body(context, source, range.clone());
@@ -183,32 +185,16 @@ async fn copy_body(
     range: std::ops::Range<u64>,
 ) -> Result<ResultRef, results::Error> {
     let bodies = &context.shared.config.bodies;
-    let reading = bodies.read(source, Some(range)).await?;
-    let mut reader = StreamReader::new(reading.chunks);
+    let body_read = bodies.read(source, Some(range)).await?;
+    let mut reader = StreamReader::new(body_read.chunks);
     let stored = bodies.put(BodySource::Stream(&mut reader)).await?;
-    let at = context.location();
+    let location = context.location();
     let origin = ResultOrigin {
         execution: context.execution(),
-        location: &at,
+        location: &location,
         now: context.now(),
     };
-    Ok(ResultRef {
-        kind: RefKind::Result,
-        uri: origin.uri(),
-        store: stored.store.to_owned(),
-        scope: BodyScope::Execution,
-        expires_at: None,
-        meta: BodyMeta {
-            content_type: "application/json".to_owned(),
-            bytes: stored.bytes,
-            sha256: stored.sha256,
-            compression: None,
-            location: stored.location,
-        },
-        extracted: Map::new(),
-        keys: Vec::new(),
-        preview: None,
-    })
+    Ok(stored.into_reference(origin.uri(), BodyScope::Execution))
 }
 
 /// Renders the elements and stores them.

@@ -1,6 +1,6 @@
 //! Renders a call: evaluates a task's keys, input, knobs and timeout.
 //!
-//! Enters: a step, one of its tasks and the template scope. Leaves: values, or a list of everything that must be loaded
+//! Input: a step, one of its tasks and the template scope. Output: values, or a list of everything that must be loaded
 //! first.
 
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ pub(crate) struct RenderedCall {
     /// Step input with the task input merged over it; `None` if neither exists.
     pub(crate) input: Option<LazyValue>,
     /// Input as `task.started` shows it.
-    pub(crate) inputs: Option<RawJson>,
+    pub(crate) recorded_input: Option<RawJson>,
     /// Knobs from `spec`.
     pub(crate) knobs: Map<String, Value>,
     /// Timeouts of the call.
@@ -70,7 +70,7 @@ impl RenderedCall {
     }
 
     /// Returns a rendered value and records its masked copy.
-    fn accept(&mut self, key: &str, rendered: Rendered) -> Value {
+    fn record_masked_copy(&mut self, key: &str, rendered: Rendered) -> Value {
         if rendered.is_tainted() {
             self.masked_parts.fields.insert(key.to_owned(), rendered.masked());
         }
@@ -79,7 +79,7 @@ impl RenderedCall {
     }
 
     /// Adds lists of pieces and records their masked copies.
-    fn accept_pieces(&mut self, key: &str, lists: Vec<RenderedPieces>) {
+    fn add_pieces(&mut self, key: &str, lists: Vec<RenderedPieces>) {
         if lists.iter().any(|list| list.masked.is_some()) {
             let masked_values = lists.iter().map(|list| {
                 let masked_values = list.masked.as_ref();
@@ -108,7 +108,7 @@ pub(crate) fn render_call(step: &Step, task: &Task, scope: &Scope) -> Result<Ren
         scope.names_http_body = !task.kind_spec().starts_playbook;
         let input = render_input(step, task, &mut scope, &mut rendered_call.secrets)?;
         scope.names_http_body = false;
-        rendered_call.inputs = Some(snapshot_input(&input.masked()));
+        rendered_call.recorded_input = Some(to_recorded_input(&input.masked()));
         scope.input = input.clone();
         rendered_call.input = Some(input);
         render_fields(task, &scope, &mut rendered_call)?;
@@ -192,7 +192,7 @@ fn render_fields(task: &Task, scope: &Scope, rendered_call: &mut RenderedCall) -
         let rendered = match field_mode(task.kind.as_str(), key) {
             FieldMode::Pieces => {
                 if let Some(lists) = collect_needs(&mut needs, render_pieces(tree, scope))? {
-                    rendered_call.accept_pieces(key, lists);
+                    rendered_call.add_pieces(key, lists);
                 }
                 continue;
             }
@@ -202,7 +202,7 @@ fn render_fields(task: &Task, scope: &Scope, rendered_call: &mut RenderedCall) -
             FieldMode::Value => tree.render(scope),
         };
         if let Some(rendered) = collect_needs(&mut needs, rendered)? {
-            let value = rendered_call.accept(key, rendered);
+            let value = rendered_call.record_masked_copy(key, rendered);
             rendered_call.fields.insert(key.clone(), value);
         }
     }
@@ -235,14 +235,14 @@ fn collect_needs<T>(needs: &mut Vec<Need>, rendered: Result<T, RenderError>) -> 
             needs.extend(more);
             Ok(None)
         }
-        Err(failed) => Err(failed),
+        Err(error) => Err(error),
     }
 }
 
 /// Returns the reference if a template names a body, otherwise the value.
 fn render_reference(tree: &Tree, scope: &Scope) -> Result<Rendered, RenderError> {
     match tree.body_path(scope)? {
-        Some(body_path) => Ok(Rendered::clean(Call::body_path_field(&body_path))),
+        Some(body_path) => Ok(Rendered::without_secrets(Call::body_path_field(&body_path))),
         None => tree.render(scope),
     }
 }
@@ -336,7 +336,7 @@ fn render_transfer_end(
         if !is_statement(&name) {
             values.push((name, tree));
         } else if let Some(lists) = collect_needs(&mut needs, render_pieces(&tree, scope))? {
-            rendered_call.accept_pieces(&format!("{key}.{name}"), lists);
+            rendered_call.add_pieces(&format!("{key}.{name}"), lists);
         }
     }
     let rendered = collect_needs(&mut needs, Tree::Map(values).render(scope))?;
@@ -355,11 +355,11 @@ fn literal_pieces(value: &Value) -> RenderedPieces {
 
 fn parse_timeout(rendered: &Rendered, span: Span) -> Result<Timeout, RenderError> {
     let value = &rendered.value;
-    let read = |value: &Value| -> Result<Option<Duration>, RenderError> {
+    let parse = |value: &Value| -> Result<Option<Duration>, RenderError> {
         if value.is_null() {
             return Ok(None);
         }
-        let span_of = || {
+        let invalid = || {
             let quoted = if rendered.is_tainted() {
                 MASK.to_owned()
             } else {
@@ -370,19 +370,19 @@ fn parse_timeout(rendered: &Rendered, span: Span) -> Result<Timeout, RenderError
                 span,
             )
         };
-        model::duration::parse(value).map(Some).ok_or_else(span_of)
+        model::duration::parse(value).map(Some).ok_or_else(invalid)
     };
     let Value::Object(parts) = value else {
         return Ok(Timeout {
-            total: read(value)?,
+            total: parse(value)?,
             ..Timeout::default()
         });
     };
-    let part = |key: &str| parts.get(key).map_or(Ok(None), read);
+    let parse_part = |key: &str| parts.get(key).map_or(Ok(None), parse);
     Ok(Timeout {
-        total: part("total")?,
-        connect: part("connect")?,
-        read: part("read")?,
+        total: parse_part("total")?,
+        connect: parse_part("connect")?,
+        read: parse_part("read")?,
     })
 }
 
@@ -395,7 +395,7 @@ fn template_error(message: String, span: Span) -> RenderError {
 }
 
 /// Returns the input as the log shows it.
-fn snapshot_input(input: &Value) -> RawJson {
+fn to_recorded_input(input: &Value) -> RawJson {
     let raw = RawJson::from_serializable(input);
     let bytes = raw.text().len();
     if bytes <= INPUTS_BYTES_MAX {

@@ -1,6 +1,6 @@
 //! Builds `request` of `task.started`: what a call sends to which target, with `***` in place of secrets.
 //!
-//! Enters: a rendered call. Leaves: the keys that describe the request, masked and then truncated. Calls without such
+//! Input: a rendered call. Output: the keys that describe the request, masked and then truncated. Calls without such
 //! keys (`noop`, `python`) have no `request`.
 
 use language::template::Piece;
@@ -33,8 +33,8 @@ impl PipelineRun<'_> {
             return None;
         }
         let mut request = Value::Object(entries);
-        for masks in self.call_masker.iter().chain(&self.context.masker()) {
-            masks.mask_value(&mut request);
+        for masker in self.call_masker.iter().chain(&self.context.masker()) {
+            masker.mask_value(&mut request);
         }
         strip_value(&mut request);
         truncate_texts(&mut request);

@@ -53,7 +53,10 @@ fn parse_map(raw: Option<&RawJson>) -> Map<String, Value> {
 }
 
 /// Returns the error of the task that ended last.
-pub(crate) async fn last_error(context: &CommandContext, continuation: &Continuation) -> Result<TaskError, WorkError> {
+pub(crate) async fn load_last_error(
+    context: &CommandContext,
+    continuation: &Continuation,
+) -> Result<TaskError, WorkError> {
     let last = continuation.last.as_ref();
     let pointer = last.and_then(|label| continuation.outcomes.get(label));
     if let Some(pointer) = pointer {
@@ -64,8 +67,5 @@ pub(crate) async fn last_error(context: &CommandContext, continuation: &Continua
         }
     }
     let message = "a policy rule failed the step";
-    Ok(TaskError {
-        retryable: false,
-        ..TaskError::new(ErrorKind::Unknown, "POLICY_FAIL", message)
-    })
+    Ok(TaskError::permanent(ErrorKind::Unknown, "POLICY_FAIL", message))
 }

@@ -53,10 +53,7 @@ pub(crate) async fn store_large_result(
             "the result of task `{}` exceeds `max_payload_bytes` ({payload_max} bytes)",
             task.label
         );
-        let error = TaskError {
-            retryable: false,
-            ..TaskError::new(ErrorKind::Storage, "LIMIT_PAYLOAD", message)
-        };
+        let error = TaskError::permanent(ErrorKind::Storage, "LIMIT_PAYLOAD", message);
         return Ok(Outcome::error(error));
     }
     let value = std::mem::take(&mut success.result);
@@ -115,7 +112,7 @@ pub(crate) fn result_writer(context: &CommandContext, task: &Task, location: &Ev
 pub(crate) fn tool_body_store(context: &CommandContext) -> Arc<dyn BodyStore> {
     let bodies = context.shared.config.bodies.clone();
     match context.masker() {
-        Some(masks) => Arc::new(MaskingBodyStore { bodies, masker: masks }),
+        Some(masker) => Arc::new(MaskingBodyStore { bodies, masker }),
         None => bodies,
     }
 }

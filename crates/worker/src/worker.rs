@@ -1,6 +1,5 @@
 //! The worker: its configuration and the state that its parts share.
 
-use model::command::ClaimId;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,6 +8,7 @@ use std::time::Duration;
 
 use language::playbook::SharedPlaybooks;
 use language::template::LazyValue;
+use model::command::ClaimId;
 use model::id::{CommandId, Name, WorkerId};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -147,10 +147,10 @@ impl WorkerShared {
 
     /// Registers a lease, so that notices of the server reach it.
     pub(crate) fn register_lease(&self, lease: &Arc<CommandLease>) {
-        let before = self.leases().insert(lease.id, lease.clone());
+        let replaced = self.leases().insert(lease.id, lease.clone());
         // This worker claimed the command again; the server rejects reports of the earlier claim.
-        if let Some(before) = before {
-            before.restrict(LeaseState::Lost);
+        if let Some(replaced) = replaced {
+            replaced.restrict(LeaseState::Lost);
         }
         if self.is_draining() {
             lease.restrict(LeaseState::Yielding);
@@ -160,8 +160,8 @@ impl WorkerShared {
     /// Unregisters a lease, unless a later claim of the same command has replaced it.
     pub(crate) fn unregister_lease(&self, lease: &Arc<CommandLease>) {
         let mut leases = self.leases();
-        let is_current = leases.get(&lease.id);
-        if is_current.is_some_and(|current| Arc::ptr_eq(current, lease)) {
+        let current = leases.get(&lease.id);
+        if current.is_some_and(|current| Arc::ptr_eq(current, lease)) {
             leases.remove(&lease.id);
         }
     }
@@ -169,9 +169,9 @@ impl WorkerShared {
     /// Applies notices of the server. Notices for commands that have ended are ignored.
     pub(crate) fn apply_notices(&self, notices: &[CommandNotice]) {
         let leases = self.leases();
-        for notices in notices {
-            if let Some(lease) = leases.get(&notices.command) {
-                lease.apply_verdict(notices.verdict);
+        for notice in notices {
+            if let Some(lease) = leases.get(&notice.command) {
+                lease.apply_verdict(notice.verdict);
             }
         }
     }

@@ -142,14 +142,14 @@ fn read_children(folder: &Path) -> Result<Vec<(String, String)>, CaseError> {
 fn parse_limits(section: Option<&Value>) -> Result<(ExecutionLimits, u32), CaseError> {
     let (mut limits, mut jumps_max) = (ExecutionLimits::default(), pipeline::JUMPS_MAX);
     for (name, value) in section.and_then(Value::as_object).into_iter().flatten() {
-        let wrong = || CaseError::Invalid(format!("`{name}: {value}` is not a limit"));
+        let invalid = || CaseError::Invalid(format!("`{name}: {value}` is not a limit"));
         let number = value.as_u64().and_then(|n| u32::try_from(n).ok());
-        let number = number.ok_or_else(wrong)?;
+        let number = number.ok_or_else(invalid)?;
         match name.as_str() {
             "jumps_max" => jumps_max = number,
             "step_runs_max" => limits.step_runs_max = number,
             "depth_max" => limits.depth_max = number,
-            _ => return Err(wrong()),
+            _ => return Err(invalid()),
         }
     }
     Ok((limits, jumps_max))

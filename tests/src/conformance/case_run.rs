@@ -213,7 +213,7 @@ impl CaseRun {
             if self.apply_due_input().await? {
                 continue;
             }
-            let version = self.root_version().await?;
+            let version = self.load_root_version().await?;
             if version != last_change.0 {
                 last_change = (version, self.clock.elapsed());
             }
@@ -224,7 +224,7 @@ impl CaseRun {
                 Some(left) if left > JUMP_MIN && self.deployment.has_virtual_time() => {
                     // Work that waits for less time than this is done first.
                     tokio::time::sleep(Duration::from_secs(3)).await;
-                    if self.root_version().await? == version {
+                    if self.load_root_version().await? == version {
                         tokio::time::advance(left.saturating_sub(JUMP_MIN) + STEP).await;
                     }
                 }
@@ -239,10 +239,10 @@ impl CaseRun {
     async fn apply_due_input(&mut self) -> Result<bool, String> {
         let log = self.read_log(self.root).await?;
         let elapsed = self.clock.elapsed();
-        let Some(what) = self.schedule.take_due(elapsed, &log) else {
+        let Some(input) = self.schedule.take_due(elapsed, &log) else {
             return Ok(false);
         };
-        let control = match what {
+        let control = match input {
             ExternalInput::Cancel { cascade } => ControlRequest::Cancel(StopRequest {
                 cascade,
                 ..StopRequest::default()
@@ -291,7 +291,7 @@ impl CaseRun {
         Ok(true)
     }
 
-    async fn root_version(&self) -> Result<u64, String> {
+    async fn load_root_version(&self) -> Result<u64, String> {
         let rows = self.executions().await?;
         Ok(rows.iter().map(|row| row.version.0).sum())
     }

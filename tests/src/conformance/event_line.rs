@@ -29,18 +29,18 @@ pub(crate) fn event_line(event: &Event) -> String {
 }
 
 fn event_name(event: &Event) -> String {
-    let at = &event.location;
+    let location = &event.location;
     let mut text = event.kind().name().to_owned();
-    if let Some(task) = &at.task {
+    if let Some(task) = &location.task {
         text.push(' ');
         text.push_str(task.as_str());
-        if at.visit > 1 {
-            let _ = write!(text, "#{}", at.visit);
+        if location.visit > 1 {
+            let _ = write!(text, "#{}", location.visit);
         }
-        if at.attempt > 1 {
-            let _ = write!(text, " attempt {}", at.attempt);
+        if location.attempt > 1 {
+            let _ = write!(text, " attempt {}", location.attempt);
         }
-        if let Some(page) = at.page {
+        if let Some(page) = location.page {
             let _ = write!(text, " page {page}");
         }
     }
@@ -50,14 +50,16 @@ fn event_name(event: &Event) -> String {
 fn event_details(event: &Event) -> String {
     match &event.body {
         EventBody::ExecutionRequested(requested) => {
-            let again = requested.rerun.as_deref().map_or_else(String::new, rerun_text);
-            format!("workload={}{again}", data_text(&requested.workload))
+            let rerun_suffix = requested.rerun.as_deref().map_or_else(String::new, rerun_text);
+            format!("workload={}{rerun_suffix}", data_text(&requested.workload))
         }
         EventBody::WorkflowStarted(started) => workflow_started_text(started),
         EventBody::CancelRequested(request) => {
-            let spares = if request.cascade { "" } else { "cascade=false" };
-            let ending = request.ending.map_or_else(String::new, |it| serialized_name(&it));
-            format!("{spares}{ending}")
+            let cascade = if request.cascade { "" } else { "cascade=false" };
+            let ending = request
+                .ending
+                .map_or_else(String::new, |status| serialized_name(&status));
+            format!("{cascade}{ending}")
         }
         EventBody::PlaybookSwitched(switched) => {
             let unchanged = serde_json::to_value(&switched.kept).unwrap_or_default();
@@ -167,9 +169,9 @@ fn manifest_text(reference: &ResultRef) -> String {
         return "no rule".to_owned();
     };
     let path = rule.merge_path.as_deref().unwrap_or("$");
-    let stands = if rule.is_result { " is the result" } else { "" };
+    let suffix = if rule.is_result { " is the result" } else { "" };
     let strategy = rule.strategy.name();
-    format!("{} parts {strategy} {path}{stands}", rule.parts)
+    format!("{} parts {strategy} {path}{suffix}", rule.parts)
 }
 
 fn workflow_started_text(started: &WorkflowStarted) -> String {
@@ -198,7 +200,7 @@ fn rerun_text(rerun: &RerunOrigin) -> String {
 
 /// Sequence numbers differ between runs; the reused data is visible where it is used.
 fn reused_text(reused: &ReusedRecord) -> String {
-    let what = match &reused.part {
+    let part = match &reused.part {
         ReusedPart::Task { ok } => format!("task ok={ok}"),
         ReusedPart::Step(step) => {
             let last = step.last.as_ref().map_or("none", |last| last.as_str());
@@ -213,7 +215,7 @@ fn reused_text(reused: &ReusedRecord) -> String {
             format!("iterations={ranges:?} of {} patches={patches}", iterations.total)
         }
     };
-    format!("from {} {what}", reused.execution_id)
+    format!("from {} {part}", reused.execution_id)
 }
 
 fn execution_end_text(finished: &ExecutionFinished) -> String {

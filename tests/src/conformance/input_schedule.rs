@@ -116,24 +116,24 @@ impl InputSchedule {
 
 /// Parses one entry of a case's `inputs`.
 pub(crate) fn parse_input(value: &Value) -> Result<ScheduledInput, CaseError> {
-    let wrong = || CaseError::Invalid(format!("`{value}` is not a valid input"));
+    let invalid = || CaseError::Invalid(format!("`{value}` is not a valid input"));
     let trigger = match (value.get("after"), value.get("at_event").and_then(Value::as_str)) {
-        (Some(after), _) => Trigger::After(model::duration::parse(after).ok_or_else(wrong)?),
+        (Some(after), _) => Trigger::After(model::duration::parse(after).ok_or_else(invalid)?),
         (None, Some(event)) => {
             let (kind, step) = match event.split_once(" of ") {
                 Some((kind, step)) => (kind, Some(Name::from(step))),
                 None => (event, None),
             };
             Trigger::OnEvent {
-                kind: EventKind::from_stored_name(kind).ok_or_else(wrong)?,
+                kind: EventKind::from_stored_name(kind).ok_or_else(invalid)?,
                 step,
                 nth: value.get("nth").and_then(Value::as_u64).unwrap_or(1),
             }
         }
-        _ => return Err(wrong()),
+        _ => return Err(invalid()),
     };
     let has = |key: &str| value.get(key).is_some();
-    let what = match value.get("signal") {
+    let input = match value.get("signal") {
         Some(Value::String(name)) => ExternalInput::Signal(name.as_str().into(), value.get("payload").cloned()),
         _ if has("cancel") => {
             let cascade = value["cancel"].get("cascade").and_then(Value::as_bool);
@@ -141,8 +141,8 @@ pub(crate) fn parse_input(value: &Value) -> Result<ScheduledInput, CaseError> {
                 cascade: cascade.unwrap_or(true),
             }
         }
-        _ if has("finalize") => ExternalInput::Finalize(parse_value(&value["finalize"]).ok_or_else(wrong)?),
-        _ if has("rerun") => ExternalInput::Rerun(parse_value(&value["rerun"]).ok_or_else(wrong)?),
+        _ if has("finalize") => ExternalInput::Finalize(parse_value(&value["finalize"]).ok_or_else(invalid)?),
+        _ if has("rerun") => ExternalInput::Rerun(parse_value(&value["rerun"]).ok_or_else(invalid)?),
         _ if has("pause") => ExternalInput::Pause,
         _ if has("resume") => ExternalInput::Resume,
         _ if has("retry") => {
@@ -150,9 +150,9 @@ pub(crate) fn parse_input(value: &Value) -> Result<ScheduledInput, CaseError> {
             ExternalInput::Retry(version.and_then(|version| u32::try_from(version).ok()))
         }
         _ if has("crash") => ExternalInput::Crash,
-        _ => ExternalInput::Patch(value.get("patch").cloned().ok_or_else(wrong)?),
+        _ => ExternalInput::Patch(value.get("patch").cloned().ok_or_else(invalid)?),
     };
-    Ok(ScheduledInput { trigger, input: what })
+    Ok(ScheduledInput { trigger, input })
 }
 
 fn parse_value<T: DeserializeOwned>(value: &Value) -> Option<T> {

@@ -114,13 +114,13 @@ impl OutcomeSource for Script {
 }
 
 fn parse_outcome(entry: &Value) -> Result<ScriptedOutcome, String> {
-    let wrong = |message: &str| format!("`{entry}`: {message}");
-    let map = entry.as_object().ok_or_else(|| wrong("an outcome is a map"))?;
+    let invalid = |message: &str| format!("`{entry}`: {message}");
+    let map = entry.as_object().ok_or_else(|| invalid("an outcome is a map"))?;
     let outcome = match (map.get("ok"), map.get("error")) {
         (Some(value), None) => Some(Outcome::ok(value.clone())),
-        (None, Some(error)) => Some(Outcome::error(parse_error(error).map_err(|reason| wrong(&reason))?)),
+        (None, Some(error)) => Some(Outcome::error(parse_error(error).map_err(|reason| invalid(&reason))?)),
         (None, None) => None,
-        (Some(_), Some(_)) => return Err(wrong("an outcome is `ok` or `error`")),
+        (Some(_), Some(_)) => return Err(invalid("an outcome is `ok` or `error`")),
     };
     let facets = Facets {
         http: map.get("http").cloned(),
@@ -128,7 +128,7 @@ fn parse_outcome(entry: &Value) -> Result<ScriptedOutcome, String> {
         py: map.get("py").cloned(),
     };
     let takes = match map.get("takes") {
-        Some(span) => model::duration::parse(span).ok_or_else(|| wrong("`takes` is a duration"))?,
+        Some(span) => model::duration::parse(span).ok_or_else(|| invalid("`takes` is a duration"))?,
         None => Duration::ZERO,
     };
     let small = |key: &str| map.get(key).and_then(Value::as_u64).and_then(|n| u32::try_from(n).ok());

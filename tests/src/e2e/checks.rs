@@ -87,9 +87,9 @@ pub(crate) fn check_single_end(log: &[Event]) -> CheckResult {
 /// A finished run has no open commands, timers or messages.
 pub(crate) fn check_no_leftovers(state: &ExecutionState, leftovers: &LeftoverRows) -> CheckResult {
     check_invariant(11, state.is_ended(), || "the run has not finished".to_owned())?;
-    let owed = state.commands.len() + state.timers.len();
-    check_invariant(11, owed == 0, || {
-        format!("the run has finished, but its state has {owed} open commands and timers")
+    let unfinished_count = state.commands.len() + state.timers.len();
+    check_invariant(11, unfinished_count == 0, || {
+        format!("the run has finished, but its state has {unfinished_count} open commands and timers")
     })?;
     check_invariant(11, *leftovers == LeftoverRows::default(), || {
         format!("the run has finished, but the database has {leftovers:?}")
@@ -205,18 +205,18 @@ pub(crate) fn check_all_published(waiting: i64) -> CheckResult {
 pub(crate) fn new_violation(number: u32, message: &str) -> Violation {
     Violation {
         number,
-        what: message.to_owned(),
+        description: message.to_owned(),
     }
 }
 
 /// A run ends with the status and a result that its playbook defines.
 pub(crate) fn check_end(execution: &StartedExecution, detail: &ExecutionDetail) -> CheckResult {
     let (recipe, n) = (execution.recipe, execution.n);
-    let wanted = recipe.end_status();
-    check_invariant(50, detail.status == wanted, || {
+    let expected = recipe.end_status();
+    check_invariant(50, detail.status == expected, || {
         let reason = detail.execution.error.clone().unwrap_or_default();
         format!(
-            "{recipe:?} {n} ended with {} instead of {wanted}: {reason}",
+            "{recipe:?} {n} ended with {} instead of {expected}: {reason}",
             detail.status
         )
     })?;

@@ -116,7 +116,7 @@ async fn post_with_retry<B: Serialize + Sync, T: DeserializeOwned>(
 ) -> Result<T, CallError> {
     loop {
         match client.post(path, body).await {
-            Err(error) if error.is_passing() => tokio::time::sleep(RETRY_DELAY).await,
+            Err(error) if error.is_transient() => tokio::time::sleep(RETRY_DELAY).await,
             response => return response,
         }
     }

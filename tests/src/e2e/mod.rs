@@ -1,8 +1,8 @@
 //! The fault-injection test: real processes on a real Postgres, network and machine faults drawn from a seed, and
 //! checks of the API and the database afterwards.
 //!
-//! [`storm`] runs the whole test; [`Cluster`] is for tests of one invariant. Nothing here uses internals of the engine:
-//! the checks use logs, API responses, and the effects that a service outside the system has recorded.
+//! [`storm`] runs the whole test; [`TestCluster`] is for tests of one invariant. Nothing here uses internals of the
+//! engine: the checks use logs, API responses, and the effects that a service outside the system has recorded.
 
 mod checks;
 mod cluster;

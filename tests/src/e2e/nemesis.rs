@@ -144,7 +144,7 @@ impl Nemesis {
             InjectedFault::WipeNats => cluster.nats.wipe(),
             InjectedFault::CutStore(number) => cluster.nodes[number].store_proxy.cut_connections(),
             InjectedFault::SwallowStore(number) => {
-                cluster.nodes[number].store_proxy.set_swallowing(true);
+                cluster.nodes[number].store_proxy.set_dropping_responses(true);
             }
             InjectedFault::SlowStore(number) => {
                 let delay = Duration::from_millis(5 + self.random.below(60));
@@ -157,7 +157,7 @@ impl Nemesis {
                 cluster.nodes[number].server_proxy.cut_connections();
             }
             InjectedFault::SwallowServer(number) => {
-                cluster.nodes[number].server_proxy.set_swallowing(true);
+                cluster.nodes[number].server_proxy.set_dropping_responses(true);
             }
             InjectedFault::SlowServer(number) => {
                 let delay = Duration::from_millis(20 + self.random.below(300));
@@ -193,7 +193,7 @@ impl Nemesis {
             | InjectedFault::CutServer(_) => {}
             InjectedFault::KillNats => cluster.nats.start(),
             InjectedFault::SwallowStore(number) => {
-                cluster.nodes[number].store_proxy.stop_swallowing();
+                cluster.nodes[number].store_proxy.stop_dropping_responses();
             }
             InjectedFault::SlowStore(number) => {
                 cluster.nodes[number].store_proxy.set_delay(Duration::ZERO);
@@ -202,7 +202,7 @@ impl Nemesis {
                 set_refusing(&cluster.nodes[number].store_proxy, false);
             }
             InjectedFault::SwallowServer(number) => {
-                cluster.nodes[number].server_proxy.stop_swallowing();
+                cluster.nodes[number].server_proxy.stop_dropping_responses();
             }
             InjectedFault::SlowServer(number) => {
                 cluster.nodes[number].server_proxy.set_delay(Duration::ZERO);

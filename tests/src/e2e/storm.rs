@@ -33,7 +33,7 @@ pub struct StormPlan {
     pub runs: u64,
     /// How long the last runs may take after the last fault.
     pub settle_timeout: Duration,
-    /// Directory for the output of the processes if an invariant is violated.
+    /// File for the output of the processes if an invariant is violated.
     pub output_file: PathBuf,
 }
 
@@ -60,12 +60,12 @@ impl fmt::Display for StormReport {
         let OracleReport {
             runs,
             events,
-            repeated_effects: repeated,
+            repeated_effects,
             violations,
         } = &self.oracle_report;
         writeln!(
             f,
-            "seed {}, {:.0} s of faults: {runs} runs with {events} events; {repeated} effects repeated",
+            "seed {}, {:.0} s of faults: {runs} runs with {events} events; {repeated_effects} effects repeated",
             self.plan.seed,
             self.plan.duration.as_secs_f64(),
         )?;
@@ -84,7 +84,7 @@ impl fmt::Display for StormReport {
             writeln!(f, "STUCK {id} is {status}")?;
         }
         for (id, violation) in violations {
-            writeln!(f, "BROKEN {} in {id}: {}", violation.number, violation.what)?;
+            writeln!(f, "BROKEN {} in {id}: {}", violation.number, violation.description)?;
         }
         Ok(())
     }
@@ -142,14 +142,14 @@ fn start_load(
     table: &str,
 ) -> JoinSet<StartedExecution> {
     let mut started = JoinSet::new();
-    let every = plan.duration / u32::try_from(plan.runs.max(1)).expect("the number of runs fits");
+    let interval = plan.duration / u32::try_from(plan.runs.max(1)).expect("the number of runs fits");
     for n in 0..plan.runs {
         let recipe = Recipe::ALL[usize::try_from(n).expect("the number of runs fits") % Recipe::ALL.len()];
         let (client, recorder) = (client.clone(), recorder.clone());
         let table_url = table.to_owned();
-        let when = every * u32::try_from(n).expect("the number of runs fits");
+        let delay = interval * u32::try_from(n).expect("the number of runs fits");
         started.spawn(async move {
-            tokio::time::sleep(when).await;
+            tokio::time::sleep(delay).await;
             let effect_urls = EffectUrls {
                 recorder: &recorder.url(),
                 table: &table_url,
@@ -170,8 +170,8 @@ async fn wait_until_settled(
 ) -> (Vec<StartedExecution>, Vec<(ExecutionId, RunStatus)>) {
     let end = Instant::now() + timeout;
     let mut load = Vec::new();
-    while let Ok(Some(one)) = tokio::time::timeout_at(end, started.join_next()).await {
-        load.push(one.expect("the load does not panic"));
+    while let Ok(Some(execution)) = tokio::time::timeout_at(end, started.join_next()).await {
+        load.push(execution.expect("the load does not panic"));
     }
     loop {
         let open = open_executions(client).await;

@@ -15,15 +15,15 @@ pub struct FaultProxy {
 #[derive(Default)]
 struct ProxyShared {
     state: Mutex<ProxyState>,
-    swallowed_signal: Condvar,
+    response_dropped: Condvar,
 }
 
 #[derive(Default)]
 struct ProxyState {
-    refuses: bool,
-    swallows: bool,
+    refuses_connections: bool,
+    drops_responses: bool,
     delay: Duration,
-    bytes_swallowed: u64,
+    dropped_bytes: u64,
     response_bytes: u64,
     /// Both ends of every connection, for cutting them.
     connections: Vec<TcpStream>,
@@ -42,19 +42,19 @@ impl FaultProxy {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let port = listener.local_addr().expect("a bound socket has an address").port();
         let shared = Arc::new(ProxyShared::default());
-        let (upstream, accepting) = (upstream.to_owned(), Arc::clone(&shared));
+        let (upstream, accept_shared) = (upstream.to_owned(), Arc::clone(&shared));
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                if accepting.state().is_closed {
+                if accept_shared.state().is_closed {
                     return;
                 }
-                handle_connection(client, &upstream, &accepting);
+                handle_connection(client, &upstream, &accept_shared);
             }
         });
         Self { port, shared }
     }
 
-    /// Its address on the loopback interface.
+    /// Its port on the loopback interface.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -68,8 +68,8 @@ impl FaultProxy {
     }
 
     /// Sets whether new connections are refused.
-    pub fn set_refusing(&self, refuses: bool) {
-        self.shared.state().refuses = refuses;
+    pub fn set_refusing(&self, refuses_connections: bool) {
+        self.shared.state().refuses_connections = refuses_connections;
     }
 
     /// Delays all data, in both directions.
@@ -78,16 +78,16 @@ impl FaultProxy {
     }
 
     /// Sets whether responses are dropped, while requests are still forwarded.
-    pub fn set_swallowing(&self, swallows: bool) {
+    pub fn set_dropping_responses(&self, drops_responses: bool) {
         let mut state = self.shared.state();
-        state.swallows = swallows;
-        state.bytes_swallowed = 0;
+        state.drops_responses = drops_responses;
+        state.dropped_bytes = 0;
     }
 
     /// Forwards responses again and closes all connections, in one step: no connection that lost a response stays open.
-    pub fn stop_swallowing(&self) {
+    pub fn stop_dropping_responses(&self) {
         let mut state = self.shared.state();
-        state.swallows = false;
+        state.drops_responses = false;
         for end in state.connections.drain(..) {
             // A connection may be closed already.
             let _ = end.shutdown(Shutdown::Both);
@@ -100,11 +100,11 @@ impl FaultProxy {
     }
 
     /// Blocks until a response was dropped, so that the request has been processed.
-    pub fn wait_until_swallowed(&self) {
+    pub fn wait_until_response_dropped(&self) {
         let state = self.shared.state();
-        let nothing_yet = |state: &mut ProxyState| state.bytes_swallowed == 0;
-        let waited = self.shared.swallowed_signal.wait_while(state, nothing_yet);
-        drop(waited.expect("the proxy does not panic"));
+        let is_pending = |state: &mut ProxyState| state.dropped_bytes == 0;
+        let result = self.shared.response_dropped.wait_while(state, is_pending);
+        drop(result.expect("the proxy does not panic"));
     }
 }
 
@@ -118,7 +118,7 @@ impl Drop for FaultProxy {
 }
 
 fn handle_connection(client: TcpStream, upstream: &str, shared: &Arc<ProxyShared>) {
-    if shared.state().refuses {
+    if shared.state().refuses_connections {
         return;
     }
     let Ok(server) = TcpStream::connect(upstream) else {
@@ -128,8 +128,8 @@ fn handle_connection(client: TcpStream, upstream: &str, shared: &Arc<ProxyShared
     let [Ok(client_end), Ok(server_end)] = ends else {
         return;
     };
-    let again = [&client, &server].map(TcpStream::try_clone);
-    shared.state().connections.extend(again.into_iter().flatten());
+    let clones = [&client, &server].map(TcpStream::try_clone);
+    shared.state().connections.extend(clones.into_iter().flatten());
     for end in [&client, &server] {
         // Small chunks are sent at once, as without the proxy.
         let _ = end.set_nodelay(true);
@@ -150,9 +150,9 @@ fn copy_bytes(mut from: TcpStream, mut to: TcpStream, shared: &ProxyShared, is_r
             thread::sleep(delay);
         }
         let mut state = shared.state();
-        if is_response && state.swallows {
-            state.bytes_swallowed += count as u64;
-            shared.swallowed_signal.notify_all();
+        if is_response && state.drops_responses {
+            state.dropped_bytes += count as u64;
+            shared.response_dropped.notify_all();
             continue;
         }
         if is_response {

@@ -26,7 +26,7 @@ pub(crate) fn check_invariant(number: u32, is_fulfilled: bool, message: impl FnO
     }
     Err(Violation {
         number,
-        what: message(),
+        description: message(),
     })
 }
 
@@ -76,13 +76,13 @@ impl ExecutionChecks {
         }
         let checker = self.checkers.get_mut(&execution).ok_or_else(|| Violation {
             number: 7,
-            what: format!("the first event of {execution} is not its request"),
+            description: format!("the first event of {execution} is not its request"),
         })?;
         checker.check_event(event, before.as_ref(), now)?;
         c27_reports_come_from_the_claimant(event, before.as_ref())?;
         let after = engine::fold(before, event).ok_or_else(|| Violation {
             number: 44,
-            what: format!("cannot replay event {} of {execution}", event.seq),
+            description: format!("cannot replay event {} of {execution}", event.seq),
         })?;
         c22_widths_stay_within_bounds(&checker.playbook, &after)?;
         c17_tokens_are_conserved(checker, &after)?;
@@ -210,7 +210,7 @@ impl ExecutionChecks {
             if let Some(first) = &first {
                 ciborium::into_writer(first, &mut bytes).map_err(|error| Violation {
                     number: 44,
-                    what: format!("cannot write a snapshot: {error}"),
+                    description: format!("cannot write a snapshot: {error}"),
                 })?;
             }
             let restored: Option<ExecutionState> = ciborium::from_reader(bytes.as_slice()).ok();

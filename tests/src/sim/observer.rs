@@ -56,8 +56,8 @@ impl SimObserver {
     }
 
     /// Records the first violation.
-    pub(crate) fn fail(&self, number: u32, what: String) {
-        self.state().fail(Violation { number, what });
+    pub(crate) fn fail(&self, number: u32, description: String) {
+        self.state().fail(Violation { number, description });
     }
 
     /// The first violation.

@@ -19,21 +19,21 @@ impl OutcomeSource for SeededOutcomes {
         }
         let draw = self.attempt_hash(query);
         // Some tasks fail most of the time, so that their retries are exhausted.
-        let is_prone = mix_bits(self.task_hash(query)).is_multiple_of(6);
+        let fails_often = mix_bits(self.task_hash(query)).is_multiple_of(6);
         let outcome = match draw % 100 {
             0..=3 => Outcome::error(TaskError::new(ErrorKind::Timeout, "TIMEOUT", "as drawn")),
             4..=11 => Outcome::error(TaskError::new(ErrorKind::ServerError, "DRAWN", "as drawn")),
-            26..=79 if is_prone => Outcome::error(TaskError::new(ErrorKind::ServerError, "DRAWN", "as drawn")),
+            26..=79 if fails_often => Outcome::error(TaskError::new(ErrorKind::ServerError, "DRAWN", "as drawn")),
             12..=25 if query.visit < 3 => Outcome::ok("again"),
             n => Outcome::ok(n),
         };
-        let takes = match (draw >> 32) % 10 {
+        let duration_s = match (draw >> 32) % 10 {
             0..=6 => 0,
             n => n - 6,
         };
         Some(TimedOutcome {
             outcome,
-            duration: Duration::from_secs(takes),
+            duration: Duration::from_secs(duration_s),
         })
     }
 }
@@ -45,11 +45,11 @@ impl SeededOutcomes {
     }
 
     fn attempt_hash(&self, query: &AttemptQuery<'_>) -> u64 {
-        let name = self.task_hash(query);
+        let task_hash = self.task_hash(query);
         let index = query.iteration.map_or(0, |index| index + 1);
         let parts = [index, u64::from(query.visit), u64::from(query.attempt)];
         parts
             .into_iter()
-            .fold(name, |hash, part| mix_bits(hash ^ mix_bits(part)))
+            .fold(task_hash, |hash, part| mix_bits(hash ^ mix_bits(part)))
     }
 }

@@ -39,7 +39,7 @@ pub struct Violation {
     /// Its number in the list of invariants.
     pub number: u32,
     /// What was observed.
-    pub what: String,
+    pub description: String,
 }
 
 /// Outcome of a simulation.

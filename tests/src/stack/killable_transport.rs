@@ -25,7 +25,7 @@ pub struct KillableTransport {
 }
 
 impl KillableTransport {
-    async fn unless_killed<T>(&self, call: impl Future<Output = T>) -> T {
+    async fn run_unless_killed<T>(&self, call: impl Future<Output = T>) -> T {
         tokio::select! {
             biased;
             () = self.kill_token.cancelled() => std::future::pending().await,
@@ -37,40 +37,41 @@ impl KillableTransport {
 #[async_trait]
 impl Transport for KillableTransport {
     async fn claim(&self, request: &ClaimRequest) -> Result<Vec<ClaimedCommand>, Error> {
-        self.unless_killed(self.server.claim(request)).await
+        self.run_unless_killed(self.server.claim(request)).await
     }
     async fn report(&self, report: ReportRequest) -> Result<ReportResponse, Error> {
         let delayed = async {
             tokio::time::sleep(self.report_latency).await;
             self.server.report(report).await
         };
-        self.unless_killed(delayed).await
+        self.run_unless_killed(delayed).await
     }
     async fn heartbeat(&self, request: &HeartbeatRequest) -> Result<(), Error> {
-        self.unless_killed(self.server.heartbeat(request)).await
+        self.run_unless_killed(self.server.heartbeat(request)).await
     }
     async fn leave(&self, worker: &WorkerId) -> Result<(), Error> {
-        self.unless_killed(self.server.leave(worker)).await
+        self.run_unless_killed(self.server.leave(worker)).await
     }
     async fn listen(&self, worker: &WorkerId) -> Result<Vec<CommandNotice>, Error> {
-        self.unless_killed(self.server.listen(worker)).await
+        self.run_unless_killed(self.server.listen(worker)).await
     }
     async fn playbook(&self, hash: &PlaybookHash) -> Result<SourceText, Error> {
-        self.unless_killed(self.server.playbook(hash)).await
+        self.run_unless_killed(self.server.playbook(hash)).await
     }
     async fn events(&self, execution: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, Error> {
-        self.unless_killed(self.server.events(execution, seqs)).await
+        self.run_unless_killed(self.server.events(execution, seqs)).await
     }
     async fn loop_results(&self, execution: ExecutionId, pointer: &LoopPointer) -> Result<RawJson, Error> {
-        self.unless_killed(self.server.loop_results(execution, pointer)).await
+        self.run_unless_killed(self.server.loop_results(execution, pointer))
+            .await
     }
     async fn manifest(&self, reference: &ResultRef) -> Result<ByteStream, Error> {
-        self.unless_killed(self.server.manifest(reference)).await
+        self.run_unless_killed(self.server.manifest(reference)).await
     }
     async fn secrets(&self, request: &wire::api::SecretsRequest) -> Result<Vec<wire::ResolvedSecret>, Error> {
-        self.unless_killed(self.server.secrets(request)).await
+        self.run_unless_killed(self.server.secrets(request)).await
     }
     async fn resolve_ref(&self, uri: &str) -> Result<ResolvedRef, Error> {
-        self.unless_killed(self.server.resolve_ref(uri)).await
+        self.run_unless_killed(self.server.resolve_ref(uri)).await
     }
 }

@@ -83,10 +83,10 @@ async fn a_silent_bucket_is_not_waited_for_without_end() {
     let proxy = FaultProxy::start(&format!("127.0.0.1:{}", gcs.port()));
     let bodies = gcs_store(&gcs, proxy.port(), &dir);
     let stored = bodies.put(BodySource::Bytes(noise_bytes(10))).await.unwrap();
-    proxy.set_swallowing(true);
+    proxy.set_dropping_responses(true);
     let error = bodies.get(&reference_to(&stored)).await.unwrap_err();
     assert_eq!(error.code(), "STORAGE_UNAVAILABLE", "{error:?}");
-    proxy.set_swallowing(false);
+    proxy.set_dropping_responses(false);
     proxy.cut_connections();
     assert!(bodies.get(&reference_to(&stored)).await.is_ok());
 }

@@ -116,13 +116,13 @@ async fn a_response_lost_after_the_commit_is_found_by_the_next_attempt() {
             "SELECT count(*) = 1 FROM pg_stat_activity WHERE query = 'COMMIT' AND wait_event_type = 'Lock'",
         )
         .await;
-        proxy.set_swallowing(true);
+        proxy.set_dropping_responses(true);
         gate.batch_execute("SELECT pg_advisory_unlock(7)")
             .await
             .expect("an unlock");
-        tokio::task::block_in_place(|| proxy.wait_until_swallowed());
+        tokio::task::block_in_place(|| proxy.wait_until_response_dropped());
         proxy.cut_connections();
-        proxy.set_swallowing(false);
+        proxy.set_dropping_responses(false);
     };
     let (outcome, ()) = tokio::join!(fixture.run_call(through()), lose);
     let broken = failure_error(&outcome);

@@ -65,7 +65,7 @@ fn a_script_that_exceeds_its_memory_fails_only_its_run() {
     let sandbox = CliSandbox::new();
     sandbox.write("hostile.yaml", HOSTILE);
     sandbox.write("harmless.yaml", HARMLESS);
-    let server = ServerProcess::with_context(&sandbox, &[]);
+    let server = ServerProcess::start_as_context(&sandbox, &[]);
     let hostile = sandbox.start(&["run", "hostile.yaml", "-o", "json"]);
     let harmless = sandbox.run(&["run", "harmless.yaml", "-o", "json"]);
     assert_eq!(harmless.code, Some(0), "{harmless:?}");
@@ -95,7 +95,7 @@ fn patch_body(keys: std::ops::Range<u32>) -> Value {
 async fn a_ctx_with_as_many_keys_as_fit_is_written_and_read_in_bounded_time_and_memory() {
     let sandbox = CliSandbox::new();
     sandbox.write("wide.yaml", WIDE);
-    let server = ServerProcess::with_context(&sandbox, &[]);
+    let server = ServerProcess::start_as_context(&sandbox, &[]);
     let mut run = sandbox.start(&["run", "wide.yaml", "-o", "ndjson"]);
     let event = run.wait_for_event("task.started", Some("hold"));
     let event = event.expect("the task starts");

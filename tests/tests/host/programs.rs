@@ -95,7 +95,7 @@ fn the_programs_of_a_step_that_is_out_of_time_end_with_it() {
 fn the_programs_of_a_step_that_times_out_end_on_a_remote_worker() {
     let sandbox = CliSandbox::new();
     sandbox.write("slow.yaml", OUT_OF_TIME);
-    let server = ServerProcess::with_context(&sandbox, &["--local-slots", "0"]);
+    let server = ServerProcess::start_as_context(&sandbox, &["--local-slots", "0"]);
     let (mut worker, mut stderr) = spawn_process(&sandbox, &["worker", "--server", &server.url]);
     wait_for_line(&mut stderr, "started worker");
     let ran = sandbox.run(&["run", "slow.yaml"]);

@@ -46,11 +46,8 @@ impl SecretFetcher for CountingEndpoint {
             Some("hangs") => std::future::pending().await,
             Some("late") => {
                 let reason = "timed out".to_owned();
-                let is_passing = true;
-                return Err(FetchError {
-                    why: reason,
-                    is_passing,
-                });
+                let is_transient = true;
+                return Err(FetchError { reason, is_transient });
             }
             Some(status) => status.parse().unwrap_or(200),
             None => 200,
@@ -305,7 +302,7 @@ async fn an_unavailable_endpoint_is_distinguished_from_a_refusal() {
             panic!("the run does not start");
         };
         assert_eq!(error.code(), code, "{which}");
-        assert_eq!(error.is_passing(), code == "KEYCHAIN_UNAVAILABLE");
+        assert_eq!(error.is_transient(), code == "KEYCHAIN_UNAVAILABLE");
     }
 }
 

@@ -72,9 +72,9 @@ fn skip_reason(case: &Case) -> Option<&'static str> {
     if !case.versions.is_empty() {
         return Some("versions of a playbook count on in a database that others used");
     }
-    let dies = |what: &ExternalInput| matches!(what, ExternalInput::Crash);
-    if case.inputs.iter().any(|input| dies(&input.input)) {
-        return Some("a worker dies, and its claims last fifteen seconds");
+    let is_crash = |scheduled: &ScheduledInput| matches!(scheduled.input, ExternalInput::Crash);
+    if case.inputs.iter().any(is_crash) {
+        return Some("a worker crashes, and its leases last fifteen seconds");
     }
     let follows_retry = |input: &ScheduledInput| {
         let kind = EventKind::ExecutionRetried;

@@ -48,7 +48,7 @@ fn check_functions(files: &[SourceFile], rule: fn(&ScannedFunction<'_>) -> Optio
     let mut findings = Vec::new();
     for file in files.iter().filter(|file| file.is_rust() && !file.is_test_code()) {
         for function in scan_functions(&file.text) {
-            findings.extend(rule(&function).map(|what| file.finding(function.line, what)));
+            findings.extend(rule(&function).map(|message| file.finding(function.line, message)));
         }
     }
     findings

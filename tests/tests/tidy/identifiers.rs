@@ -181,8 +181,8 @@ fn find_banned_identifiers(files: &[SourceFile]) -> Vec<TidyFinding> {
                 let Some((banned, instead)) = find_banned_name(&name).filter(|_| !is_allowed(file, &name)) else {
                     continue;
                 };
-                let what = format!("`{name}`: `{banned}` does not say what the value is; use {instead}");
-                findings.push(file.finding(index + 1, what));
+                let message = format!("`{name}`: `{banned}` does not say what the value is; use {instead}");
+                findings.push(file.finding(index + 1, message));
             }
         }
     }

@@ -99,8 +99,8 @@ fn find_banned_phrases_in_pages(files: &[SourceFile]) -> Vec<TidyFinding> {
             if is_sample {
                 continue;
             }
-            for what in banned(line, PAGE_PHRASES) {
-                findings.push(page.finding(number, what));
+            for message in banned(line, PAGE_PHRASES) {
+                findings.push(page.finding(number, message));
             }
         }
     }
@@ -114,8 +114,8 @@ fn find_banned_phrases_in_code(files: &[SourceFile]) -> Vec<TidyFinding> {
     let mut findings = Vec::new();
     for file in files.iter().filter(is_judged) {
         for (number, line) in comments_and_literals(&file.text) {
-            for what in banned(line, CODE_PHRASES) {
-                findings.push(file.finding(number, what));
+            for message in banned(line, CODE_PHRASES) {
+                findings.push(file.finding(number, message));
             }
         }
     }

@@ -41,11 +41,11 @@ impl SourceFile {
     }
 
     /// Creates a violation in this file; `line` starts at 1.
-    pub(crate) fn finding(&self, line: usize, what: impl Into<String>) -> TidyFinding {
+    pub(crate) fn finding(&self, line: usize, message: impl Into<String>) -> TidyFinding {
         TidyFinding {
             path: self.path.clone(),
             line,
-            message: what.into(),
+            message: message.into(),
         }
     }
 

@@ -69,8 +69,8 @@ fn types_have_no_vague_name(files: &[SourceFile]) -> Vec<TidyFinding> {
     for file in files.iter().filter(|file| file.is_rust()) {
         for (number, name) in declared_types(file) {
             if VAGUE_NAMES.binary_search(&name.as_str()).is_ok() {
-                let what = format!("`{name}` does not say what the value is; add the noun that it describes");
-                findings.push(file.finding(number, what));
+                let message = format!("`{name}` does not say what the value is; add the noun that it describes");
+                findings.push(file.finding(number, message));
             }
         }
     }

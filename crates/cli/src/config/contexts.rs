@@ -110,8 +110,8 @@ impl Contexts {
             return Err(CliError::new(Exit::Usage, "NO_HOME", message));
         };
         let text = toml::to_string(self).expect("plain data serializes to TOML");
-        let written = write_private_file(&file, &text);
-        written.map_err(|error| CliError::write_error(&file.display().to_string(), &error))?;
+        let result = write_private_file(&file, &text);
+        result.map_err(|error| CliError::write_error(&file.display().to_string(), &error))?;
         Ok(file)
     }
 }
@@ -122,13 +122,17 @@ fn contexts_file(environment: &Environment) -> Option<PathBuf> {
 
 fn write_private_file(file: &Path, text: &str) -> std::io::Result<()> {
     std::fs::create_dir_all(file.parent().unwrap_or(Path::new("")))?;
-    let fresh = file.with_extension(format!("{}.new", std::process::id()));
+    let temp_file = file.with_extension(format!("{}.new", std::process::id()));
     let mut options = std::fs::OpenOptions::new();
-    let opened = options.write(true).create(true).truncate(true).mode(0o600);
-    let mut opened = opened.open(&fresh)?;
-    opened.write_all(text.as_bytes())?;
-    opened.sync_all()?;
-    std::fs::rename(&fresh, file)
+    let mut out = options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&temp_file)?;
+    out.write_all(text.as_bytes())?;
+    out.sync_all()?;
+    std::fs::rename(&temp_file, file)
 }
 
 #[cfg(test)]

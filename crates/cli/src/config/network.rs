@@ -24,7 +24,7 @@ pub(crate) struct NetworkSettings {
 }
 
 impl NetworkSettings {
-    /// Builds the network rules of a process; `own` are the addresses of its server and store.
+    /// Builds the network rules of a process; `protected` are the addresses of its server and store.
     pub(crate) fn network_config(&self, allow_private: bool, protected: Vec<SocketAddr>) -> NetworkConfig {
         NetworkConfig {
             allow_private,

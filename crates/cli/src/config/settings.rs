@@ -61,19 +61,18 @@ impl Settings {
         self.server.as_ref().filter(|_| !self.is_local)
     }
 
-    /// Loads the effective settings for the working directory `here`.
+    /// Loads the effective settings for the working directory `current_dir`.
     pub(crate) fn load(flags: &GlobalArgs, environment: &Environment, current_dir: &Path) -> Result<Self, CliError> {
         let defaults = ConfigFile::parse(DEFAULT_CONFIG, "default.toml")?;
-        let own = environment.user_config_file();
-        let own = own.map_or(Ok(ConfigFile::default()), |file| ConfigFile::load(&file))?;
-        let project =
-            find_project_file(current_dir).map_or(Ok(ConfigFile::default()), |file| ConfigFile::load(&file))?;
+        let load = |file: Option<PathBuf>| file.map_or(Ok(ConfigFile::default()), |file| ConfigFile::load(&file));
+        let user = load(environment.user_config_file())?;
+        let project = load(find_project_file(current_dir))?;
         let contexts = Contexts::load(environment)?;
         let sources = AddressSources {
             flags,
             environment,
             project: project.server.as_deref(),
-            user: own.server.as_deref(),
+            user: user.server.as_deref(),
             contexts: &contexts,
         };
         let (server, is_local) = address::choose_address(&sources)?;
@@ -81,20 +80,20 @@ impl Settings {
             from_flags(flags),
             from_environment(environment)?,
             project,
-            own,
+            user,
             defaults,
         ];
         let color = flags.color.or_else(|| first_setting(&layers, |layer| layer.color));
-        let missing = "the defaults are complete";
-        let retention = first_setting(&layers, |layer| layer.retention.clone()).expect(missing);
+        let invariant = "the defaults are complete";
+        let retention = first_setting(&layers, |layer| layer.retention.clone()).expect(invariant);
         let expected = "a duration such as 12h, 30d or forever";
         let retention =
             model::duration::parse_text(&retention).ok_or_else(|| setting_error("retention", &retention, expected))?;
-        let sandbox = first_setting(&layers, |layer| layer.sandbox.clone()).expect(missing);
+        let sandbox = first_setting(&layers, |layer| layer.sandbox.clone()).expect(invariant);
         let sandbox = sandbox
             .parse()
             .map_err(|_| setting_error("sandbox", &sandbox, "one of none, basic, strict"))?;
-        let store = first_setting(&layers, |layer| layer.store.clone()).expect(missing);
+        let store = first_setting(&layers, |layer| layer.store.clone()).expect(invariant);
         check_store(&store)?;
         let network = read_network_settings(environment)?;
         let settings = Self {
@@ -102,9 +101,9 @@ impl Settings {
             keychain: KeychainSettings::from_environment(environment, &store, &network)?,
             network,
             store,
-            slots: first_setting(&layers, |layer| layer.slots).expect(missing),
-            color: color.expect(missing),
-            python: first_setting(&layers, |layer| layer.python.clone()).expect(missing),
+            slots: first_setting(&layers, |layer| layer.slots).expect(invariant),
+            color: color.expect(invariant),
+            python: first_setting(&layers, |layer| layer.python.clone()).expect(invariant),
             retention,
             sandbox,
             external: load_external_manifests(first_setting(&layers, |layer| layer.tools.clone()))?,

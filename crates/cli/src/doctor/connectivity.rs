@@ -48,25 +48,25 @@ async fn check_address(address: &ServerAddress) -> Vec<Check> {
         Err(error) => return failed(CliError::from(error).message),
     };
     let end = clock::now();
-    let ours = env!("CARGO_PKG_VERSION");
+    let client_version = env!("CARGO_PKG_VERSION");
     let version = health.version.unwrap_or_else(|| "unknown".to_owned());
     let detail = format!("{address_text} is reachable, version {version}");
-    let mut checks = vec![if version == ours {
+    let mut checks = vec![if version == client_version {
         Check::ok("server", detail)
     } else {
-        let detail = format!("{detail}; this client has version {ours}");
+        let detail = format!("{detail}; this client has version {client_version}");
         Check::warn("server", detail, "use the same version on client and server")
     }];
-    checks.extend(health.time.map(|theirs| check_clock_skew(theirs, start, end)));
+    checks.extend(health.time.map(|server_time| check_clock_skew(server_time, start, end)));
     checks
 }
 
 /// Compares the server's clock with the local one.
-fn check_clock_skew(theirs: Time, start: Time, end: Time) -> Check {
+fn check_clock_skew(server_time: Time, start: Time, end: Time) -> Check {
     let middle = i64::midpoint(start.0, end.0);
-    let apart = Duration::from_micros(theirs.0.abs_diff(middle));
-    let detail = format!("differs from the server's by {} ms", apart.as_millis());
-    if apart > SKEW_MAX {
+    let skew = Duration::from_micros(server_time.0.abs_diff(middle));
+    let detail = format!("differs from the server's by {} ms", skew.as_millis());
+    if skew > SKEW_MAX {
         Check::warn("clock", detail, "synchronize both clocks with NTP")
     } else {
         Check::ok("clock", detail)

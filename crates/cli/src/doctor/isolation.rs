@@ -45,9 +45,9 @@ fn check_landlock(version: u32, shortcomings: &[&str]) -> Check {
 }
 
 fn check_sandbox_level(level: SandboxLevel, support: SandboxSupport) -> Check {
-    let can = support.highest_level();
-    let detail = format!("minimum level `{level}`; this machine supports up to `{can}`");
-    if level <= can {
+    let highest = support.highest_level();
+    let detail = format!("minimum level `{level}`; this machine supports up to `{highest}`");
+    if level <= highest {
         Check::ok("sandbox", detail)
     } else {
         Check::fail(

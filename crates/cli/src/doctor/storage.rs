@@ -96,13 +96,13 @@ fn check_store_dir(dir: &Path) -> Check {
     let displayed = dir.display();
     match measure_sync(&ancestor) {
         Ok(took) => {
-            let will = if dir.is_dir() {
+            let effect = if dir.is_dir() {
                 ""
             } else {
                 " (created by the first run)"
             };
             let detail = format!(
-                "{displayed}{will}; a durable write takes {:.2} ms",
+                "{displayed}{effect}; a durable write takes {:.2} ms",
                 took.as_secs_f64() * 1e3
             );
             if took > FSYNC_SLOW {

@@ -99,8 +99,8 @@ impl ShownSteps {
     /// Marks steps that ended before `since` as shown.
     fn skip_ended(&mut self, view: &RunView, since: Time) {
         for step in &view.steps {
-            if let Some(at) = step.ended_at.filter(|at| *at < since) {
-                self.0.insert((step.step.clone(), step.run), at);
+            if let Some(ended_at) = step.ended_at.filter(|ended_at| *ended_at < since) {
+                self.0.insert((step.step.clone(), step.run), ended_at);
             }
         }
     }
@@ -109,12 +109,12 @@ impl ShownSteps {
     pub(crate) fn newly_ended<'v>(&mut self, view: &'v RunView) -> Vec<&'v StepView> {
         let mut ended = Vec::new();
         for step in &view.steps {
-            let Some(at) = step.ended_at.filter(|_| step.status != StepStatus::Running) else {
+            let Some(ended_at) = step.ended_at.filter(|_| step.status != StepStatus::Running) else {
                 continue;
             };
             let key = (step.step.clone(), step.run);
             // A failed step that is retried ends again, at another time.
-            if self.0.insert(key, at) != Some(at) {
+            if self.0.insert(key, ended_at) != Some(ended_at) {
                 ended.push(step);
             }
         }
@@ -139,8 +139,8 @@ impl LineLayout {
 
     /// Returns the line of a step that ended.
     pub(crate) fn ended_line(self, step: &StepView, description: &RunDescription) -> String {
-        let at = step.ended_at.unwrap_or(step.started_at);
+        let ended_at = step.ended_at.unwrap_or(step.started_at);
         let playbook = description.playbook.as_deref();
-        lines::step_line(step, playbook, self.columns, self.style, at)
+        lines::step_line(step, playbook, self.columns, self.style, ended_at)
     }
 }

@@ -83,14 +83,14 @@ fn active_line(step: &StepView, description: &RunDescription, layout: LineLayout
         let bar = loop_line(loop_view, elapsed, style);
         return format!("{head}  {bar}\n      {}", style.dim(&counts_line(step, loop_view)));
     }
-    let took = style.dim(&human::format_duration_ms(elapsed));
-    let doing = describe_activity(step);
-    let doing = if step.retrying_count() > 0 {
-        style.warn(&doing)
+    let elapsed = style.dim(&human::format_duration_ms(elapsed));
+    let activity = describe_activity(step);
+    let activity = if step.retrying_count() > 0 {
+        style.warn(&activity)
     } else {
-        doing
+        activity
     };
-    format!("{head}  {doing}  {took}")
+    format!("{head}  {activity}  {elapsed}")
 }
 
 /// Describes what the tasks of a step without a loop are doing.

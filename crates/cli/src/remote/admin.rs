@@ -14,6 +14,14 @@ use crate::remote::playbook_error;
 use crate::remote::remote_backend::{RemoteBackend, none_if_missing};
 use crate::runs::{AdminBackend, CatalogBackend, RegisterOutput};
 
+impl RemoteBackend {
+    async fn delete(&self, collection: &str, id: &str) -> Result<(), CliError> {
+        let path = format!("{collection}/{}", encode_segment(id));
+        let _: Value = self.client.delete(&path).await?;
+        Ok(())
+    }
+}
+
 #[async_trait]
 impl CatalogBackend for RemoteBackend {
     async fn register(&self, path: &str, text: &str) -> Result<RegisterOutput, CliError> {
@@ -59,9 +67,7 @@ impl AdminBackend for RemoteBackend {
     }
 
     async fn revoke_token(&self, id: &str) -> Result<(), CliError> {
-        let path = format!("/api/tokens/{}", encode_segment(id));
-        let _: Value = self.client.delete(&path).await?;
-        Ok(())
+        self.delete("/api/tokens", id).await
     }
 
     async fn set_credential(&self, request: &SetCredentialRequest) -> Result<CredentialEntry, CliError> {
@@ -74,9 +80,7 @@ impl AdminBackend for RemoteBackend {
     }
 
     async fn remove_credential(&self, name: &str) -> Result<(), CliError> {
-        let path = format!("/api/credentials/{}", encode_segment(name));
-        let _: Value = self.client.delete(&path).await?;
-        Ok(())
+        self.delete("/api/credentials", name).await
     }
 
     async fn rotate_key(&self) -> Result<RotateKeyResponse, CliError> {

@@ -162,7 +162,7 @@ impl<'a> RemoteRun<'a> {
         loop {
             match self.client.get(path).await {
                 Ok(result) => return Ok(result),
-                Err(error) if error.is_passing() && tokio::time::Instant::now() < until => {
+                Err(error) if error.is_transient() && tokio::time::Instant::now() < until => {
                     tokio::time::sleep(RETRY_DELAY).await;
                 }
                 Err(error) => return Err(error.into()),
@@ -223,7 +223,7 @@ impl DrivenRun for RemoteRun<'_> {
         let until = tokio::time::Instant::now() + RECONNECT_TIMEOUT;
         loop {
             match self.client.get_stream(&path).await {
-                Err(error) if error.is_passing() && tokio::time::Instant::now() < until => {
+                Err(error) if error.is_transient() && tokio::time::Instant::now() < until => {
                     tokio::time::sleep(RETRY_DELAY).await;
                 }
                 result => return Ok(none_if_missing(result)?.map(unwrap_result)),

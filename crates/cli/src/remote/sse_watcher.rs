@@ -31,7 +31,7 @@ impl SseWatcher {
     /// Starts following the events after this one.
     pub(super) fn start(client: &Client, id: ExecutionId, after: Seq) -> Self {
         let (sender, updates) = mpsc::channel(CHANNEL_CAPACITY);
-        let ear = SseListener {
+        let listener = SseListener {
             client: client.clone(),
             id,
             after,
@@ -39,7 +39,7 @@ impl SseWatcher {
         };
         Self {
             updates,
-            task: tokio::spawn(ear.run()),
+            task: tokio::spawn(listener.run()),
         }
     }
 }
@@ -91,7 +91,7 @@ impl SseListener {
                         pause = RETRY_DELAY;
                     }
                 }
-                Err(error) if error.is_passing() => {}
+                Err(error) if error.is_transient() => {}
                 Err(error) => return self.send_update(Err(error.into())).await,
             }
             if !std::mem::replace(&mut has_notified, true) {

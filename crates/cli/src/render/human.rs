@@ -81,14 +81,14 @@ pub(crate) fn truncate(text: &str, chars: usize) -> String {
 
 /// Replaces control characters, which could move the cursor or change colors.
 pub(crate) fn escape_controls(text: &str) -> String {
-    let tamed = |c: char| {
+    let escape = |c: char| {
         if c.is_control() && c != '\n' && c != '\t' {
             '.'
         } else {
             c
         }
     };
-    text.chars().map(tamed).collect()
+    text.chars().map(escape).collect()
 }
 
 #[cfg(test)]

@@ -47,7 +47,7 @@ fn list_element(value: &Value, index: i64) -> Option<&Value> {
 }
 
 fn parse_path(path: &str) -> Result<Vec<PathPart>, CliError> {
-    let wrong = || {
+    let invalid = || {
         CliError::usage(format!("invalid path `{path}`"))
             .help("use for example rows[0].id, or [\"a.b\"] for a key with dots")
     };
@@ -55,13 +55,13 @@ fn parse_path(path: &str) -> Result<Vec<PathPart>, CliError> {
     let mut parts = Vec::new();
     while !remaining_path.is_empty() {
         if let Some(inner) = remaining_path.strip_prefix('[') {
-            let (text, tail) = inner.split_once(']').ok_or_else(wrong)?;
+            let (text, tail) = inner.split_once(']').ok_or_else(invalid)?;
             let quoted = text
                 .strip_prefix(['"', '\''])
                 .and_then(|text| text.strip_suffix(['"', '\'']));
             parts.push(match quoted {
                 Some(key) => PathPart::Key(key.to_owned()),
-                None => PathPart::Index(text.trim().parse().map_err(|_| wrong())?),
+                None => PathPart::Index(text.trim().parse().map_err(|_| invalid())?),
             });
             remaining_path = tail;
             continue;
@@ -74,7 +74,7 @@ fn parse_path(path: &str) -> Result<Vec<PathPart>, CliError> {
         let (key, tail) = text.split_at(end);
         match (key.is_empty(), key.parse::<i64>()) {
             (true, _) if tail.starts_with('[') => {}
-            (true, _) => return Err(wrong()),
+            (true, _) => return Err(invalid()),
             (false, Ok(index)) => parts.push(PathPart::Index(index)),
             (false, Err(_)) => parts.push(PathPart::Key(key.to_owned())),
         }

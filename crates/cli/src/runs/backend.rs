@@ -67,7 +67,7 @@ pub(crate) trait RunBackend: CatalogBackend + AdminBackend + Send + Sync {
     /// Returns log lines of tasks from this position on.
     async fn log_lines(&self, id: ExecutionId, after: u64) -> Result<FetchedLines, CliError>;
 
-    /// Waits until there may be more lines, at most `patience`.
+    /// Waits until there may be more lines, at most for `timeout`.
     async fn wait_for_change(&self, timeout: Duration);
 
     /// Returns whether a run is unfinished and no process drives it.

@@ -150,7 +150,7 @@ impl RunBackend for LocalBackend<'_> {
     ) -> Result<Box<dyn DrivenRun + 'a>, CliError> {
         let session = ControlPlane::start(self.reader.clone())?;
         session.allow_env(self.app, drive_args);
-        let driven = match start_request {
+        let run = match start_request {
             StartRequest::Text { name, text, payload } => {
                 let submission = SubmitRequest { name, text, payload };
                 let id = session.server.submit(submission).await.map_err(submit_error)?;
@@ -180,11 +180,11 @@ impl RunBackend for LocalBackend<'_> {
                 LocalRun::new(self.app, session, id, drive_args)
             }
         };
-        let mut driven = Box::new(driven);
+        let mut run = Box::new(run);
         if !drive_args.detach {
-            driven.start_worker()?;
+            run.start_worker()?;
         }
-        Ok(driven)
+        Ok(run)
     }
 }
 

@@ -207,12 +207,12 @@ impl DrivenRun for LocalRun<'_> {
 
 /// Starts a background process that drives the run.
 fn spawn_background(app: &App, id: ExecutionId, drive_args: &DriveArgs) -> Result<(), CliError> {
-    let cannot = |error: std::io::Error| {
+    let spawn_error = |error: std::io::Error| {
         let message = format!("cannot start a background process: {error}");
         CliError::new(Exit::NotAllowed, "NO_BACKGROUND", message)
             .help(format!("continue the run with `noetl resume {id}`"))
     };
-    let program = std::env::current_exe().map_err(cannot)?;
+    let program = std::env::current_exe().map_err(spawn_error)?;
     let mut command = Command::new(program);
     command
         .args(["resume", &id.to_string(), "--background", "--quiet", "--store"])
@@ -226,6 +226,6 @@ fn spawn_background(app: &App, id: ExecutionId, drive_args: &DriveArgs) -> Resul
     for name in &drive_args.allow_env {
         command.args(["--allow-env", name]);
     }
-    command.spawn().map_err(cannot)?;
+    command.spawn().map_err(spawn_error)?;
     Ok(())
 }

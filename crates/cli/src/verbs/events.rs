@@ -76,7 +76,7 @@ fn is_selected(args: &EventsArgs, event: &Event) -> bool {
     args.kinds.is_empty() || args.kinds.contains(&event.kind())
 }
 
-/// Passes the events of the log after `after` to `each`, and advances `after`.
+/// Passes the events of the log after `after` to `visitor`, and advances `after`.
 async fn read_events(
     backend: &dyn RunBackend,
     id: ExecutionId,

@@ -17,11 +17,11 @@ pub(crate) async fn gc(app: &App, args: &GcArgs) -> VerbResult {
             .help("set the retention with `noetl serve --retention`, or specify a local store with --store DIR"));
     }
     let log = control_plane::open_existing(app)?;
-    let how = GcOptions {
+    let options = GcOptions {
         retention: args.retention.unwrap_or(app.settings.retention),
         is_dry_run: args.dry_run,
     };
-    let collected = server::collect_garbage(&*log.store, &*log.bodies, how).await?;
+    let collected = server::collect_garbage(&*log.store, &*log.bodies, options).await?;
     if app.output.is_machine() {
         app.output.print_json(&json!({
             "bodies": collected.bodies,

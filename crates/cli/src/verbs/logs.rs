@@ -49,8 +49,8 @@ pub(crate) async fn logs(app: &App, args: &LogsArgs) -> VerbResult {
 }
 
 fn matches_filter(line: &LogLine, args: &LogsArgs) -> bool {
-    let is = |name: &str, expected: &Option<String>| expected.as_ref().is_none_or(|expected| expected == name);
-    is(line.step.as_str(), &args.step) && is(line.task.as_str(), &args.task)
+    let matches = |name: &str, expected: &Option<String>| expected.as_ref().is_none_or(|expected| expected == name);
+    matches(line.step.as_str(), &args.step) && matches(line.task.as_str(), &args.task)
 }
 
 fn print_line(app: &App, line: &LogLine) {

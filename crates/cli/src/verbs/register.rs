@@ -114,7 +114,7 @@ fn read_files(app: &App, args: &RegisterArgs) -> Result<Option<RegisterFiles>, C
     let paths = args.files.iter().chain(&args.file);
     files.extend(paths.map(|file| (file.clone(), true)));
     let mut register_files = RegisterFiles::default();
-    let mut findings = Vec::new();
+    let mut diagnostics = Vec::new();
     let mut is_valid = true;
     for (name, is_explicit) in files {
         let bytes = inputs::read_file(&name)?;
@@ -131,18 +131,19 @@ fn read_files(app: &App, args: &RegisterArgs) -> Result<Option<RegisterFiles>, C
         }
         let parsed = external_kinds::parse_playbook(&name, &bytes, &app.settings, RunLocation::Remote);
         is_valid &= !parsed.has_errors();
-        findings.extend(parsed.diagnostics);
+        diagnostics.extend(parsed.diagnostics);
         register_files.playbooks.extend(parsed.playbook);
     }
     if is_valid {
         return Ok(Some(register_files));
     }
-    for finding in &findings {
-        app.output.error(&finding.render(app.output.stderr.diagnostic_style()));
+    for diagnostic in &diagnostics {
+        app.output
+            .error(&diagnostic.render(app.output.stderr.diagnostic_style()));
     }
     if app.output.is_machine() {
         app.output
-            .print_json(&json!({ "status": "INVALID", "diagnostics": findings }));
+            .print_json(&json!({ "status": "INVALID", "diagnostics": diagnostics }));
     }
     Ok(None)
 }

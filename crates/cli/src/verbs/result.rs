@@ -34,7 +34,7 @@ pub(crate) async fn result(app: &App, args: &ResultArgs) -> VerbResult {
     let address = match address.step {
         Some(_) => address,
         None => ResultAddress {
-            step: Some(last_step(&*backend, &row).await?),
+            step: Some(find_last_step(&*backend, &row).await?),
             ..address
         },
     };
@@ -44,7 +44,7 @@ pub(crate) async fn result(app: &App, args: &ResultArgs) -> VerbResult {
         backend.result(row.id, &address).await?
     };
     let Some(pieces) = chunks else {
-        return Err(missing_result_error(&*backend, row.id, &address).await?);
+        return Err(explain_missing_result(&*backend, row.id, &address).await?);
     };
     print_result(app, args, pieces).await?;
     Ok(Exit::Done)
@@ -88,7 +88,7 @@ fn parse_address(args: &ResultArgs) -> Result<(String, ResultAddress), CliError>
 }
 
 /// Returns the step whose result is the result of the run.
-async fn last_step(backend: &dyn RunBackend, row: &ExecutionRow) -> Result<Name, CliError> {
+async fn find_last_step(backend: &dyn RunBackend, row: &ExecutionRow) -> Result<Name, CliError> {
     if let Some(problem) = no_result_error(row.status, &row.id.to_string()) {
         return Err(problem);
     }
@@ -227,7 +227,7 @@ async fn list_results(app: &App, backend: &dyn RunBackend, id: ExecutionId, addr
 }
 
 /// Returns the error for a missing result, with the available ones as help.
-async fn missing_result_error(
+async fn explain_missing_result(
     backend: &dyn RunBackend,
     id: ExecutionId,
     address: &ResultAddress,

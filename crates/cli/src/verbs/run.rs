@@ -28,7 +28,7 @@ pub(crate) async fn run(app: &App, args: &RunArgs) -> VerbResult {
     }
     let bytes = inputs::read_file(&args.file)?;
     let parsed = external_kinds::parse_playbook(&args.file, &bytes, &app.settings, run_location(app));
-    show_findings(app, &parsed);
+    print_diagnostics(app, &parsed);
     let Some(playbook) = parsed.playbook else {
         return Ok(Exit::InvalidPlaybook);
     };
@@ -48,7 +48,7 @@ pub(crate) async fn run(app: &App, args: &RunArgs) -> VerbResult {
 
 /// Runs a registered playbook.
 async fn run_from_catalog(app: &App, args: &RunArgs, payload: Option<Map<String, Value>>) -> VerbResult {
-    let nowhere = || {
+    let not_found = || {
         let message = format!("playbook `{}` not found", args.file);
         CliError::new(Exit::NotFound, "FILE_NOT_FOUND", message).help(
             "no file and no registered playbook has this name; list registered playbooks with `noetl catalog list`",
@@ -56,14 +56,14 @@ async fn run_from_catalog(app: &App, args: &RunArgs, payload: Option<Map<String,
     };
     // A lookup must not create a store.
     let backend = match runs::open_existing(app) {
-        Err(problem) if problem.code == "STORE_NOT_FOUND" => return Err(nowhere()),
-        runs => runs?,
+        Err(problem) if problem.code == "STORE_NOT_FOUND" => return Err(not_found()),
+        backend => backend?,
     };
     let (path, version) = language::playbook::parse_catalog_id(&args.file);
-    let entry = backend.find_playbook(path, version).await?.ok_or_else(nowhere)?;
+    let entry = backend.find_playbook(path, version).await?.ok_or_else(not_found)?;
     let text = entry.content.unwrap_or_default();
     let parsed = external_kinds::parse_playbook(&entry.path, text.as_bytes(), &app.settings, run_location(app));
-    show_findings(app, &parsed);
+    print_diagnostics(app, &parsed);
     let Some(playbook) = parsed.playbook else {
         return Ok(Exit::InvalidPlaybook);
     };
@@ -90,22 +90,22 @@ async fn start_and_follow(
     playbook: Arc<Playbook>,
     args: &RunArgs,
 ) -> VerbResult {
-    let driven = backend.start_run(start_request, &args.drive_args).await?;
+    let run = backend.start_run(start_request, &args.drive_args).await?;
     if args.drive_args.detach {
-        return detach_run(app, driven).await;
+        return detach_run(app, run).await;
     }
-    let description = follow::describe_run(backend, driven.id(), playbook.name.to_string(), Some(playbook));
+    let description = follow::describe_run(backend, run.id(), playbook.name.to_string(), Some(playbook));
     let follow = RunFollower {
         app,
         backend,
-        run: driven,
+        run,
         description,
     };
     follow.follow_to_end(&args.drive_args).await
 }
 
 /// Prints errors in full, but only the number of warnings; `validate` prints those.
-fn show_findings(app: &App, parsed: &ParseResult) {
+fn print_diagnostics(app: &App, parsed: &ParseResult) {
     let out = &app.output;
     if parsed.has_errors() {
         for diagnostic in &parsed.diagnostics {
@@ -124,9 +124,9 @@ fn show_findings(app: &App, parsed: &ParseResult) {
     }
 }
 
-async fn detach_run(app: &App, driven: Box<dyn runs::DrivenRun + '_>) -> VerbResult {
-    let (id, location) = (driven.id(), driven.detached_location());
-    driven.detach().await?;
+async fn detach_run(app: &App, run: Box<dyn runs::DrivenRun + '_>) -> VerbResult {
+    let (id, location) = (run.id(), run.detached_location());
+    run.detach().await?;
     if app.output.is_machine() {
         app.output
             .print_json(&json!({ "execution_id": id, "status": "RUNNING", "result": null, "error": null }));

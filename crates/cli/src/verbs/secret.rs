@@ -83,13 +83,13 @@ async fn list_credentials(app: &App, backend: &dyn RunBackend) -> VerbResult {
 }
 
 fn credential_row(entry: &CredentialEntry, now: Time) -> Vec<String> {
-    let used = entry.last_used_at;
+    let used_at = entry.last_used_at;
     vec![
         human::escape_controls(&entry.name),
         human::escape_controls(&entry.kind),
         entry.version.to_string(),
         human::format_age(entry.updated_at, now),
-        used.map_or_else(|| "never".to_owned(), |at| human::format_age(at, now)),
+        used_at.map_or_else(|| "never".to_owned(), |time| human::format_age(time, now)),
     ]
 }
 

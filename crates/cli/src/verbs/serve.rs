@@ -20,26 +20,26 @@ use crate::worker_setup;
 /// Runs the server until a signal stops it.
 pub(crate) async fn serve(app: &App, args: &ServeArgs) -> VerbResult {
     let tls = load_tls(args)?;
-    let listening = BoundListener::bind(&args.listen)
+    let listener = BoundListener::bind(&args.listen)
         .await
         .map_err(|error| listen_error(&error))?;
-    let address = listening.address();
+    let address = listener.address();
     let is_loopback = address.ip().is_loopback();
     let access = access_mode(app, args, is_loopback, tls.is_some())?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let url = format!("{scheme}://{address}");
     let advertised = args.advertise.clone().unwrap_or_else(|| advertised_url(&url, address));
-    let mut opened = control_plane::open_store(app, &advertised, args.nats.is_some()).await?;
-    let is_cluster = opened.is_cluster;
-    let mut setup = ControlPlaneOptions::for_server(&opened).await?;
+    let mut store = control_plane::open_store(app, &advertised, args.nats.is_some()).await?;
+    let is_cluster = store.is_cluster;
+    let mut setup = ControlPlaneOptions::for_server(&store).await?;
     setup.bus = connect_bus(args).await?;
     setup.network_access = network_access(app, args, &[&url, &advertised], is_loopback && !is_cluster).await;
-    opened.reader.keychain = app.settings.keychain.server_config(&setup.network_access);
+    store.reader.keychain = app.settings.keychain.server_config(&setup.network_access);
     setup.retention = Some(args.retention.unwrap_or(app.settings.retention));
     let cluster_secret = setup.cluster_secret.clone();
-    let logs = opened.logs.clone();
-    let spills_to = worker_setup::describe_spill_location(&opened.reader.bodies);
-    let mut session = ControlPlane::start_with(opened.reader, setup)?;
+    let logs = store.logs.clone();
+    let spills_to = worker_setup::describe_spill_location(&store.reader.bodies);
+    let mut session = ControlPlane::start_with(store.reader, setup)?;
     crate::memory::start_memory_trim();
     let slots = args
         .local_slots
@@ -69,7 +69,7 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> VerbResult {
         Err(reason) => format!("no web client: {reason}   API {url}/docs"),
     });
     app.output.info(&spills_to);
-    let served = listening.serve(session.server.clone(), config, tls, stop).await;
+    let served = listener.serve(session.server.clone(), config, tls, stop).await;
     session.stop().await;
     served.map_err(|error| {
         let message = format!("server failed: {error}");
@@ -162,9 +162,9 @@ fn load_tls(args: &ServeArgs) -> Result<Option<ServerTls>, CliError> {
     let (Some(chain), Some(key)) = (&args.tls_cert, &args.tls_key) else {
         return Ok(None);
     };
-    let read =
+    let read_file =
         |file: &Path| std::fs::read(file).map_err(|error| CliError::read_error(&file.display().to_string(), &error));
-    let tls = ServerTls::new(&read(chain)?, &read(key)?);
+    let tls = ServerTls::new(&read_file(chain)?, &read_file(key)?);
     tls.map(Some)
         .map_err(|error| CliError::new(Exit::Usage, "TLS_INVALID", error.to_string()))
 }
@@ -230,8 +230,8 @@ fn new_token_message(file: &str) -> String {
 /// Writes a file that only its owner can read.
 fn write_secret(file: &Path, text: &str) -> Result<(), CliError> {
     let mut options = std::fs::OpenOptions::new();
-    let opened = options.write(true).create_new(true).mode(0o600).open(file);
-    opened
-        .and_then(|mut opened| writeln!(opened, "{text}"))
+    let created = options.write(true).create_new(true).mode(0o600).open(file);
+    created
+        .and_then(|mut out| writeln!(out, "{text}"))
         .map_err(|error| CliError::write_error(&file.display().to_string(), &error))
 }

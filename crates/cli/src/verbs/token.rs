@@ -41,7 +41,7 @@ async fn create_token(app: &App, name: String, role: Role, expires: Option<Durat
     }
     app.output.print_data(&created.token);
     let expires = match created.expires_at {
-        Some(at) => format!("expires {at}"),
+        Some(time) => format!("expires {time}"),
         None => "never expires".to_owned(),
     };
     let (id, name) = (&created.id, &request.name);
@@ -66,9 +66,9 @@ async fn list_tokens(app: &App, backend: &dyn RunBackend) -> VerbResult {
 fn token_row(token: &AccessTokenEntry, now: Time) -> Vec<String> {
     let used = token.last_used_at;
     let status = match (token.revoked_at, token.expires_at) {
-        (Some(at), _) => format!("revoked {}", human::format_age(at, now)),
-        (None, Some(at)) if at <= now => "expired".to_owned(),
-        (None, Some(at)) => format!("active until {at}"),
+        (Some(time), _) => format!("revoked {}", human::format_age(time, now)),
+        (None, Some(time)) if time <= now => "expired".to_owned(),
+        (None, Some(time)) => format!("active until {time}"),
         (None, None) => "active".to_owned(),
     };
     vec![
@@ -76,7 +76,7 @@ fn token_row(token: &AccessTokenEntry, now: Time) -> Vec<String> {
         human::escape_controls(&token.name),
         token.role.to_string(),
         human::format_age(token.created_at, now),
-        used.map_or_else(|| "never".to_owned(), |at| human::format_age(at, now)),
+        used.map_or_else(|| "never".to_owned(), |time| human::format_age(time, now)),
         status,
     ]
 }

@@ -72,8 +72,8 @@ impl ValidationSummary {
     }
 
     fn summary(&self, took_ms: u64, style: crate::terminal_style::TerminalStyle) -> String {
-        let findings = self.diagnostics.iter();
-        let warnings = findings.filter(|findings| findings.is_warning()).count();
+        let diagnostics = self.diagnostics.iter();
+        let warnings = diagnostics.filter(|diagnostics| diagnostics.is_warning()).count();
         let note_count = self.diagnostics.len() - self.errors - warnings;
         let took = human::format_duration_ms(took_ms);
         let files = human::format_counted(self.files, "file");

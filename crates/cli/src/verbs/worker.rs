@@ -40,7 +40,7 @@ pub(crate) async fn worker(app: &App, args: &WorkerArgs) -> VerbResult {
     let home_store = results::HomeStore::Server(Arc::new(HttpBodyStore::new(client.clone())));
     let bodies = Arc::new(results::StoreRouter::open(&app.settings.storage, home_store)?);
     let spills_to = worker_setup::describe_spill_location(&bodies);
-    let hired = WorkerSetup {
+    let setup = WorkerSetup {
         worker: id.clone(),
         pool: &args.pool,
         kinds: Some(worker_kinds(app, args)),
@@ -57,7 +57,7 @@ pub(crate) async fn worker(app: &App, args: &WorkerArgs) -> VerbResult {
     app.output
         .info(&format!("started worker {id}   pool {pool}, {slots} slots"));
     app.output.info(&spills_to);
-    let worker = Worker::new(hired.config(app), Arc::new(HttpTransport::new(client)));
+    let worker = Worker::new(setup.config(app), Arc::new(HttpTransport::new(client)));
     let end = worker.run(stop).await;
     logs.close().await;
     if end == WorkEnd::Replaced {
@@ -123,7 +123,7 @@ async fn register_worker(
 
 fn is_retryable(error: &CallError, started_at: Instant) -> bool {
     let is_name_in_use = error.code() == Some("WORKER_NAME_IN_USE");
-    error.is_passing() || (is_name_in_use && started_at.elapsed() < NAME_TIMEOUT)
+    error.is_transient() || (is_name_in_use && started_at.elapsed() < NAME_TIMEOUT)
 }
 
 /// Returns a name that is unique for each start of a worker.

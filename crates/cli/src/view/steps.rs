@@ -151,13 +151,13 @@ impl StepView {
 
     /// Returns the failure of its first failed iteration, else its own failure.
     pub(crate) fn failure(&self) -> Option<(Option<u64>, &StepFailure)> {
-        let own = self.failures.get(&None).map(|failure| (None, failure));
+        let own_failure = self.failures.get(&None).map(|failure| (None, failure));
         let first = self
             .failures
             .iter()
             .find(|(iteration, _)| iteration.is_some())
             .map(|(iteration, failure)| (*iteration, failure));
-        first.or(own)
+        first.or(own_failure)
     }
 }
 

@@ -103,7 +103,7 @@ impl EventLogFixture {
     }
 
     /// Appends an event.
-    pub(crate) fn push(&mut self, at: EventLocation, body: EventBody) -> &mut Self {
+    pub(crate) fn push(&mut self, location: EventLocation, body: EventBody) -> &mut Self {
         let n = self.events.len() as u64 + 1;
         let time = Time(i64::try_from(n).unwrap() * 1_000);
         self.events.push(Event {
@@ -114,7 +114,7 @@ impl EventLogFixture {
             timestamp: time,
             recorded_at: time,
             source: EventSource::Server,
-            location: at,
+            location,
             duration_ms: Some(n),
             worker_id: None,
             trace_id: None,

@@ -83,9 +83,11 @@ impl DecisionBuilder<'_> {
                 }
                 return Ok(());
             }
-            let has_moved =
-                self.route_ended_run()? || self.move_loops()? || self.pass_routing_steps()? || self.start_step()?;
-            if has_moved {
+            let has_advanced = self.route_ended_run()?
+                || self.advance_loops()?
+                || self.complete_routing_step()?
+                || self.start_step()?;
+            if has_advanced {
                 continue;
             }
             self.offer_commands();

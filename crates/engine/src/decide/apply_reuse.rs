@@ -18,16 +18,16 @@ impl DecisionBuilder<'_> {
     pub(super) fn apply_reuse(&mut self, reused: ReusedState) -> Result<(), Refusal> {
         for step in reused.steps {
             for (label, source, ok) in step.tasks {
-                let at = EventLocation {
+                let location = EventLocation {
                     task: Some(label),
                     ..EventLocation::of_step(&step.name)
                 };
-                self.record_reused(at, source, ReusedPart::Task { ok })?;
+                self.record_reused(location, source, ReusedPart::Task { ok })?;
             }
             self.record_reused(
                 EventLocation::of_step(&step.name),
                 step.event,
-                ReusedPart::Step(step.ended),
+                ReusedPart::Step(step.end),
             )?;
         }
         self.reuse_ctx(reused.ctx)?;
@@ -48,7 +48,7 @@ impl DecisionBuilder<'_> {
 
     fn record_reused(
         &mut self,
-        at: EventLocation,
+        location: EventLocation,
         event: crate::reuse::EventRef,
         part: ReusedPart,
     ) -> Result<(), Refusal> {
@@ -59,7 +59,7 @@ impl DecisionBuilder<'_> {
             part,
         }));
         self.check_event_size(&body)?;
-        self.emit(at, body);
+        self.emit(location, body);
         Ok(())
     }
 
@@ -76,12 +76,12 @@ impl DecisionBuilder<'_> {
         let limit = self.net.limits.event_bytes_max / 2;
         let (mut patch, mut bytes) = (Map::new(), 0);
         for (key, value) in ctx {
-            let more = key.len() + model::size::json_bytes(&value);
-            if bytes + more > limit && !patch.is_empty() {
+            let entry_bytes = key.len() + model::size::json_bytes(&value);
+            if bytes + entry_bytes > limit && !patch.is_empty() {
                 self.patch_reused_ctx(&std::mem::take(&mut patch))?;
                 bytes = 0;
             }
-            bytes += more;
+            bytes += entry_bytes;
             patch.insert(key, value);
         }
         if patch.is_empty() {
@@ -91,8 +91,8 @@ impl DecisionBuilder<'_> {
     }
 
     fn patch_reused_ctx(&mut self, patch: &Map<String, Value>) -> Result<(), Refusal> {
-        let patched = self.patch_ctx(EventLocation::default(), patch);
-        patched.map_err(|_| Refusal::TooLarge)
+        let result = self.patch_ctx(EventLocation::default(), patch);
+        result.map_err(|_| Refusal::TooLarge)
     }
 
     /// Starts a loop over the collection of the other execution; the reused iterations are already done.
@@ -106,7 +106,7 @@ impl DecisionBuilder<'_> {
         let Some(loop_) = &step.loop_ else {
             return Ok(());
         };
-        let started = self.record_loop_started(step, loop_, reused.total, reused.sha256)?;
+        let started = self.build_loop_started(step, loop_, reused.total, reused.sha256)?;
         let started = LoopStarted {
             collection: reused.collection,
             collection_ref: reused.collection_ref,

@@ -11,11 +11,11 @@ use crate::decide::decision_builder::DecisionBuilder;
 use crate::decision::BodyToStore;
 
 impl DecisionBuilder<'_> {
-    /// Stores a text as a body of this execution. `place` is its unique path within the execution.
-    pub(super) fn store_body(&mut self, origin: &str, text: RawJson) -> ResultRef {
+    /// Stores a text as a body of this execution. `path` is unique within the execution.
+    pub(super) fn store_body(&mut self, path: &str, text: RawJson) -> ResultRef {
         let reference = ResultRef {
             kind: RefKind::Result,
-            uri: format!("noetl://execution/{}/{origin}", self.state.execution),
+            uri: format!("noetl://execution/{}/{path}", self.state.execution),
             store: "disk".to_owned(),
             scope: BodyScope::Execution,
             expires_at: None,

@@ -16,14 +16,14 @@ use crate::decide::scope::{EvalError, event_view};
 use crate::state::Boundary;
 
 impl<'n> DecisionBuilder<'n> {
-    /// Marks the state before the successful end of a step, if the step has a `set`.
+    /// Returns a checkpoint of the state before the successful end of a step, if the step has a `set`.
     pub(super) fn checkpoint_for_set(&self, id: &StepRunId) -> Option<Checkpoint> {
         self.step_with_set(id).map(|_| self.checkpoint())
     }
 
-    /// Applies the step's `set` at the end just recorded. `before` is the state before that end.
-    pub(super) fn write_set(&mut self, id: &StepRunId, before: Option<Checkpoint>) -> Result<(), DecideError> {
-        let (Some(step), Some(before)) = (self.step_with_set(id), before) else {
+    /// Applies the step's `set` at the end just recorded. `checkpoint` is the state before that end.
+    pub(super) fn write_set(&mut self, id: &StepRunId, checkpoint: Option<Checkpoint>) -> Result<(), DecideError> {
+        let (Some(step), Some(checkpoint)) = (self.step_with_set(id), checkpoint) else {
             return Ok(());
         };
         let Some(mut scope) = self.scope_at_boundary(id) else {
@@ -33,7 +33,7 @@ impl<'n> DecisionBuilder<'n> {
             Ok(()) => Ok(()),
             Err(EvalError::Undecided(undecided)) => Err(undecided),
             Err(EvalError::Failed(error) | EvalError::TooLarge(error)) => {
-                self.roll_back_to(before);
+                self.roll_back_to(checkpoint);
                 self.fail_run(id, *error);
                 Ok(())
             }
@@ -42,10 +42,10 @@ impl<'n> DecisionBuilder<'n> {
 
     /// Ends a step successfully by a decision of the server.
     pub(super) fn complete_step(&mut self, id: &StepRunId, body: EventBody) -> Result<(), DecideError> {
-        let before = self.checkpoint_for_set(id);
+        let checkpoint = self.checkpoint_for_set(id);
         let seq = self.emit(run_location(id), body);
         self.set_cause(seq);
-        self.write_set(id, before)
+        self.write_set(id, checkpoint)
     }
 
     /// The scope for templates of an ended run: its arguments, its boundary and its outcome.

@@ -2,11 +2,11 @@
 
 use model::event::{ChildStart, Event, EventBody, EventLocation, ParentTask, SignalReceived, default_trace_id};
 use model::id::{ExecutionId, Name, Seq, StepRunId};
-use model::outcome::{ErrorKind, Outcome};
+use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::raw::RawJson;
 use serde_json::json;
 
-use crate::decide::decision_builder::{DecisionBuilder, fatal_error};
+use crate::decide::decision_builder::DecisionBuilder;
 use crate::decide::{DecideError, Refusal};
 use crate::decision::ExecutionMessage;
 use crate::input::ControlRequest;
@@ -27,7 +27,7 @@ impl DecisionBuilder<'_> {
         if depth > self.net.limits.depth_max {
             let limit = self.net.limits.depth_max;
             let message = format!("playbooks cannot be nested deeper than {limit} levels");
-            let outcome = Outcome::error(fatal_error(ErrorKind::Unknown, "LIMIT_DEPTH", message));
+            let outcome = Outcome::error(TaskError::permanent(ErrorKind::Unknown, "LIMIT_DEPTH", message));
             return self.receive_child(child.execution, event.seq, &outcome);
         }
         if child.execution == crate::state::child_id(event) {

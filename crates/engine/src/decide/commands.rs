@@ -31,8 +31,8 @@ enum NeededCommand {
 }
 
 impl DecisionBuilder<'_> {
-    /// Ends a started step that has no tasks. Returns false if there is none.
-    pub(super) fn pass_routing_steps(&mut self) -> Result<bool, DecideError> {
+    /// Starts and ends the run of a step that has no tasks. Returns false if there is none.
+    pub(super) fn complete_routing_step(&mut self) -> Result<bool, DecideError> {
         let Some(id) = self.index().routing_runs.keys().next().cloned() else {
             return Ok(false);
         };
@@ -58,8 +58,8 @@ impl DecisionBuilder<'_> {
             let Some(step) = net.playbook.step(id.step.as_str()) else {
                 continue;
             };
-            while let Some(lack) = self.needed_command(&id, step) {
-                self.offer_command(&id, step, &lack);
+            while let Some(needed) = self.needed_command(&id, step) {
+                self.offer_command(&id, step, &needed);
             }
         }
     }
@@ -77,8 +77,8 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    fn offer_command(&mut self, id: &StepRunId, step: &Step, lack: &NeededCommand) {
-        let work = match *lack {
+    fn offer_command(&mut self, id: &StepRunId, step: &Step, needed: &NeededCommand) {
+        let work = match *needed {
             NeededCommand::Pipeline => CommandWork::Pipeline,
             NeededCommand::Prepare => CommandWork::Prepare,
             NeededCommand::Iteration(index) => CommandWork::Iteration { index },
@@ -124,7 +124,7 @@ impl DecisionBuilder<'_> {
             let (Some(live), Some(run)) = (self.state.commands.get(&event.seq), event.location.step_run_id()) else {
                 continue;
             };
-            let state = self.state.runs.get(&live.run);
+            let step_run = self.state.runs.get(&live.run);
             let command = Command {
                 id: CommandId {
                     execution: self.state.execution,
@@ -134,8 +134,8 @@ impl DecisionBuilder<'_> {
                 work: issued.work,
                 dispatch: issued.dispatch,
                 pool: issued.pool.clone(),
-                args: state.and_then(|run| run.args.clone()),
-                loop_started: state.and_then(|run| Some(run.loop_.as_ref()?.elements_event_of(issued.work))),
+                args: step_run.and_then(|run| run.args.clone()),
+                loop_started: step_run.and_then(|run| Some(run.loop_.as_ref()?.elements_event_of(issued.work))),
                 run,
             };
             let step = self.net.playbook.step(command.run.step.as_str());
@@ -157,8 +157,8 @@ fn may_offer(index: &StateIndex, id: &StepRunId, run: &StepRun) -> bool {
 }
 
 fn needed_loop_command(index: &StateIndex, id: &StepRunId, progress: &LoopRun) -> Option<NeededCommand> {
-    if let Some(index) = progress.awake.first() {
-        return Some(NeededCommand::Iteration(*index));
+    if let Some(iteration) = progress.awake.first() {
+        return Some(NeededCommand::Iteration(*iteration));
     }
     let live = index.commands_of(id);
     let (widths, count) = live.fold((0u32, 0u32), |(sum, count), command| (sum + command.width, count + 1));
@@ -180,7 +180,7 @@ fn needed_loop_command(index: &StateIndex, id: &StepRunId, progress: &LoopRun) -
         return Some(NeededCommand::Range {
             from,
             to,
-            width: width_for(width, to - from),
+            width: limit_width(width, to - from),
         });
     }
     if progress.next >= progress.total || (progress.local && count > 0) {
@@ -191,7 +191,7 @@ fn needed_loop_command(index: &StateIndex, id: &StepRunId, progress: &LoopRun) -
     Some(NeededCommand::Range {
         from: progress.next,
         to,
-        width: width_for(width, to - progress.next),
+        width: limit_width(width, to - progress.next),
     })
 }
 
@@ -199,11 +199,11 @@ fn needed_loop_command(index: &StateIndex, id: &StepRunId, progress: &LoopRun) -
 /// split in half, which isolates an item that crashes workers.
 fn returned_range(progress: &LoopRun) -> Option<(u64, u64)> {
     let unfinished = progress.returned.iter().filter_map(|range| {
-        let parts = progress.unfinished_ranges(range.from, range.to);
-        let first = parts
+        let unfinished = progress.unfinished_ranges(range.from, range.to);
+        let first = unfinished
             .first()
             .map(|(from, to)| (*from, (*to).min(progress.frame_end(*from))));
-        first.map(|part| (part, range.strikes))
+        first.map(|first| (first, range.strikes))
     });
     let ((from, to), strikes) = unfinished.min()?;
     let half = from + (to - from).div_ceil(2);
@@ -214,7 +214,8 @@ fn returned_range(progress: &LoopRun) -> Option<(u64, u64)> {
     })
 }
 
-fn width_for(width: u32, length: u64) -> u32 {
+/// Limits the width of a range to its length.
+fn limit_width(width: u32, length: u64) -> u32 {
     width.min(u32::try_from(length).unwrap_or(u32::MAX)).max(1)
 }
 
@@ -230,11 +231,11 @@ fn range_length(progress: &LoopRun, width: u32) -> u64 {
         return width;
     }
     let mean = Duration::from_micros(progress.mean_us).max(ITERATION_DURATION_MIN);
-    let by_work = RANGE_DURATION_MAX.as_micros() / mean.as_micros().max(1);
-    let by_work = u64::try_from(by_work).unwrap_or(RANGE_MAX).saturating_mul(width);
-    let fair = match progress.mode {
+    let per_worker = RANGE_DURATION_MAX.as_micros() / mean.as_micros().max(1);
+    let by_duration = u64::try_from(per_worker).unwrap_or(RANGE_MAX).saturating_mul(width);
+    let fair_share = match progress.mode {
         LoopMode::Parallel => remaining.div_ceil(u64::from(RANGES_AT_ONCE)),
         LoopMode::Sequential => remaining,
     };
-    by_work.min(fair.max(width)).clamp(1, RANGE_MAX)
+    by_duration.min(fair_share.max(width)).clamp(1, RANGE_MAX)
 }

@@ -12,7 +12,7 @@ use model::outcome::{ErrorKind, Outcome, Success, TaskError};
 use serde_json::Value;
 
 use crate::decide::DecideError;
-use crate::decide::decision_builder::{DecisionBuilder, fatal_error};
+use crate::decide::decision_builder::DecisionBuilder;
 use crate::decision::ExecutionMessage;
 use crate::state::StopReason;
 
@@ -53,7 +53,11 @@ impl DecisionBuilder<'_> {
         let error = match ended {
             EndStatus::Success => None,
             EndStatus::Error => self.state.error.clone().or_else(|| self.finalized_error()),
-            EndStatus::Cancelled => Some(fatal_error(ErrorKind::Cancelled, "CANCELLED", "the run was cancelled")),
+            EndStatus::Cancelled => Some(TaskError::permanent(
+                ErrorKind::Cancelled,
+                "CANCELLED",
+                "the run was cancelled",
+            )),
         };
         let outcome = self.outcome_for_parent(ended, result.as_ref(), error.as_ref())?;
         let finished = ExecutionFinished {
@@ -89,7 +93,7 @@ impl DecisionBuilder<'_> {
         is_finalized.then(|| {
             let note = stop.note.as_ref().map(|note| format!(": {note}"));
             let message = format!("the run was finalized as failed{}", note.unwrap_or_default());
-            fatal_error(ErrorKind::Cancelled, "FINALIZED", message)
+            TaskError::permanent(ErrorKind::Cancelled, "FINALIZED", message)
         })
     }
 
@@ -134,7 +138,7 @@ impl DecisionBuilder<'_> {
             return Ok(None);
         }
         if ended != EndStatus::Success {
-            let unknown = || fatal_error(ErrorKind::Unknown, "CHILD_FAILED", "the child run failed");
+            let unknown = || TaskError::permanent(ErrorKind::Unknown, "CHILD_FAILED", "the child run failed");
             let error = error.cloned().unwrap_or_else(unknown);
             return Ok(Some(Outcome::error(
                 error.with_detail("child_execution_id", self.state.execution.to_string()),

@@ -99,7 +99,7 @@ fn moves_pipeline(continuation: &Continuation, event: &ReportedEvent) -> bool {
     let attempt = event.location.attempt;
     let is_running = matches!(
         continuation.stage,
-        PipelineStage::Started | PipelineStage::Answered { .. }
+        PipelineStage::Started | PipelineStage::WaitEnded { .. }
     );
     match &event.body {
         EventBody::TaskStarted(_) => {

@@ -1,4 +1,4 @@
-//! A turn: the working copy of the state while one input is decided.
+//! The builder of a decision: the working copy of the state during one turn, in which one input is decided.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,6 @@ use language::template::LoadedValues;
 use model::command::{Fence, TimerChange};
 use model::event::{Event, EventBody, EventLocation, ReportedEvent, UniqueKey};
 use model::id::{Seq, StepRunId};
-use model::outcome::{ErrorKind, TaskError};
 
 use crate::decide::PlaybookNet;
 use crate::decide::scope::ScopeCache;
@@ -90,12 +89,12 @@ impl<'n> DecisionBuilder<'n> {
     }
 
     /// Records an event of the server and folds it.
-    pub(super) fn emit(&mut self, at: EventLocation, body: EventBody) -> Seq {
+    pub(super) fn emit(&mut self, location: EventLocation, body: EventBody) -> Seq {
         let id = self.stamp.ids.next_event_id();
         let event = Event {
             seq: self.state.seq.next(),
             cause_seq: self.cause,
-            ..Event::new(id, self.state.execution, self.stamp.now, at, body)
+            ..Event::new(id, self.state.execution, self.stamp.now, location, body)
         };
         self.record(event)
     }
@@ -144,12 +143,12 @@ impl<'n> DecisionBuilder<'n> {
 
     /// The events from index `from` on that admission rules may read.
     pub(super) fn readable_changes(&self, from: usize) -> impl Iterator<Item = &Event> {
-        let first = self.readable_changes.partition_point(|at| *at < from);
+        let first = self.readable_changes.partition_point(|index| *index < from);
         let changes = self.readable_changes[first..].iter();
-        changes.map(|at| &self.events[*at])
+        changes.map(|index| &self.events[*index])
     }
 
-    /// Marks the current state of the turn.
+    /// Returns a checkpoint of the current state of the turn.
     pub(super) fn checkpoint(&self) -> Checkpoint {
         Checkpoint {
             state: self.state.clone(),
@@ -162,16 +161,16 @@ impl<'n> DecisionBuilder<'n> {
         }
     }
 
-    /// Rolls back everything since the mark. No message may have been sent since then.
-    pub(super) fn roll_back_to(&mut self, mark: Checkpoint) {
-        self.state = mark.state;
-        self.events.truncate(mark.events);
-        self.readable_changes.retain(|at| *at < mark.events);
-        self.unique_keys.truncate(mark.keys);
-        self.bodies.truncate(mark.bodies);
-        self.stamp = mark.stamp;
-        self.cause = mark.cause;
-        self.events_reported = mark.events_reported;
+    /// Rolls back everything since the checkpoint. No message may have been sent since then.
+    pub(super) fn roll_back_to(&mut self, checkpoint: Checkpoint) {
+        self.state = checkpoint.state;
+        self.events.truncate(checkpoint.events);
+        self.readable_changes.retain(|index| *index < checkpoint.events);
+        self.unique_keys.truncate(checkpoint.keys);
+        self.bodies.truncate(checkpoint.bodies);
+        self.stamp = checkpoint.stamp;
+        self.cause = checkpoint.cause;
+        self.events_reported = checkpoint.events_reported;
         self.scopes = ScopeCache::default();
     }
 
@@ -204,22 +203,22 @@ impl<'n> DecisionBuilder<'n> {
     /// Builds the decision: the events, and the changes of timers and commands.
     pub(super) fn into_decision(self) -> Decision {
         let mut timers = Vec::new();
-        let mut set = Vec::new();
+        let mut timers_set = Vec::new();
         let before = &self.timers_before;
         before.for_each_change(&self.state.timers, |change| {
             let seq = *change.key;
             match (change.before, change.after) {
                 (Some(_), None) => timers.push(TimerChange::Clear { seq }),
-                (None, Some(timer)) => set.push(TimerChange::Set { seq, due: timer.due }),
+                (None, Some(timer)) => timers_set.push(TimerChange::Set { seq, due: timer.due }),
                 _ => {}
             }
         });
-        timers.append(&mut set);
+        timers.append(&mut timers_set);
         let closed = self.closed_commands(&self.commands_before);
         let issued = self.issued_commands();
-        let more = (self.is_full() || self.defers_remaining) && !self.state.is_ended();
+        let has_more = (self.is_full() || self.defers_remaining) && !self.state.is_ended();
         Decision {
-            has_more: more,
+            has_more,
             closed,
             issued,
             timers,
@@ -237,12 +236,4 @@ impl<'n> DecisionBuilder<'n> {
 /// The location of a step run.
 pub(super) fn run_location(run: &StepRunId) -> EventLocation {
     EventLocation::of_step_run(run)
-}
-
-/// A non-retryable error.
-pub(super) fn fatal_error(kind: ErrorKind, code: &str, message: impl Into<String>) -> TaskError {
-    TaskError {
-        retryable: false,
-        ..TaskError::new(kind, code, message)
-    }
 }

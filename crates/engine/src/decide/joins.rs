@@ -5,13 +5,13 @@
 
 use model::event::{EventBody, StepScheduled};
 use model::id::{Name, StepRunId, TokenId};
-use model::outcome::ErrorKind;
+use model::outcome::{ErrorKind, TaskError};
 use model::raw::RawJson;
 use model::size::size_error;
 use serde_json::{Map, Value};
 
 use crate::decide::DecideError;
-use crate::decide::decision_builder::{DecisionBuilder, fatal_error, run_location};
+use crate::decide::decision_builder::{DecisionBuilder, run_location};
 use crate::state::{SharedMap, StateIndex};
 
 impl DecisionBuilder<'_> {
@@ -114,7 +114,7 @@ impl DecisionBuilder<'_> {
             return self.fail_admission(
                 step,
                 tokens,
-                fatal_error(ErrorKind::Unknown, "LIMIT_STEP_RUNS", message),
+                TaskError::permanent(ErrorKind::Unknown, "LIMIT_STEP_RUNS", message),
             );
         }
         let (args, args_from) = self.merge_args(&tokens);

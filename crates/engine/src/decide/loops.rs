@@ -6,7 +6,7 @@ use model::event::{EventBody, EventLocation, FrameClaimed, IterationScheduled, L
 use model::id::StepRunId;
 use model::manifest::{self, is_pipeline_outcome, outcome_from_event};
 use model::number_range::{NumberRange, RANGE_ITEMS_MAX};
-use model::outcome::ErrorKind;
+use model::outcome::{ErrorKind, TaskError};
 use model::playbook::{FailureMode, LoopMode};
 use model::raw::RawJson;
 use model::result_ref::{INLINE_BYTES_MAX, ResultRef};
@@ -14,38 +14,38 @@ use serde_json::{Map, Value};
 
 use crate::decide::DecideError;
 use crate::decide::bodies::sha256;
-use crate::decide::decision_builder::{DecisionBuilder, fatal_error, run_location};
+use crate::decide::decision_builder::{DecisionBuilder, run_location};
 use crate::decide::scope::EvalError;
 use crate::state::{LoopRun, StateIndex, StepRun};
 
 impl DecisionBuilder<'_> {
     /// Starts one loop, ends one, or records its next frame. Returns false if no loop is ready.
-    pub(super) fn move_loops(&mut self) -> Result<bool, DecideError> {
+    pub(super) fn advance_loops(&mut self) -> Result<bool, DecideError> {
         let net = self.net;
         let index = self.index();
-        let looped = index.loop_runs.keys().filter_map(|id| {
+        let ready_loops = index.loop_runs.keys().filter_map(|id| {
             let run = self.state.run(id)?;
             let step = net.playbook.step(id.step.as_str())?;
             let loop_ = step.loop_.as_ref()?;
-            let is_carried = |id| index.commands_of(id).any(|command| command.covers(None));
-            let ready = match &run.loop_ {
-                None => run.prepared.is_some() || !is_carried(id),
-                Some(progress) => has_claimed_rows(run) || is_exhausted(&index, id, progress),
+            let is_covered = |id| index.commands_of(id).any(|command| command.covers(None));
+            let is_ready = match &run.loop_ {
+                None => run.prepared.is_some() || !is_covered(id),
+                Some(progress) => has_claimed_rows(run) || may_end(&index, id, progress),
             };
-            ready.then_some((id.clone(), step, loop_, run.loop_.is_some()))
+            is_ready.then_some((id.clone(), step, loop_, run.loop_.is_some()))
         });
-        let looped: Vec<_> = looped.collect();
+        let ready_loops: Vec<_> = ready_loops.collect();
         drop(index);
-        for (id, step, loop_, started) in looped {
-            if started && has_claimed_rows(&self.state.runs[&id]) {
+        for (id, step, loop_, has_started) in ready_loops {
+            if has_started && has_claimed_rows(&self.state.runs[&id]) {
                 self.record_frame(&id);
                 return Ok(true);
             }
-            if started && self.has_new_manifests(&id) {
+            if has_started && self.has_new_manifests(&id) {
                 self.defers_remaining = true;
                 return Ok(true);
             }
-            if started {
+            if has_started {
                 self.end_loop(&id, step)?;
                 return Ok(true);
             }
@@ -60,7 +60,7 @@ impl DecisionBuilder<'_> {
     fn start_loop(&mut self, id: &StepRunId, step: &Step, loop_: &Loop) -> Result<bool, DecideError> {
         let run = &self.state.runs[id];
         if let Some(reference) = run.prepared.clone() {
-            self.record_prepared(id, step, loop_, *reference)?;
+            self.start_prepared_loop(id, step, loop_, *reference)?;
             return Ok(true);
         }
         if let Some((seq, reused)) = self.state.reusing.get(&step.name).cloned() {
@@ -100,8 +100,8 @@ impl DecisionBuilder<'_> {
             other => {
                 let kind = model::raw::json_type_name(&other);
                 let message = format!("`loop.in` of step `{}` is {kind}, not a list", step.name);
-                let error =
-                    fatal_error(ErrorKind::Schema, "LOOP_NOT_A_LIST", message).with_detail("line", loop_.span.line);
+                let error = TaskError::permanent(ErrorKind::Schema, "LOOP_NOT_A_LIST", message)
+                    .with_detail("line", loop_.span.line);
                 self.fail_run(id, error);
                 return Ok(true);
             }
@@ -109,12 +109,12 @@ impl DecisionBuilder<'_> {
         let total = items.len() as u64;
         let text = RawJson::from_serializable(&items);
         let sha256 = sha256(text.text().as_bytes());
-        let mut started = self.record_loop_started(step, loop_, total, sha256)?;
+        let mut started = self.build_loop_started(step, loop_, total, sha256)?;
         if text.text().len() <= self.net.limits.event_bytes_max / 2 {
             started.collection = Some(text);
         } else {
-            let location = format!("step/{}/run/{}/collection", id.step, id.run);
-            let reference = self.store_body(&location, text);
+            let path = format!("step/{}/run/{}/collection", id.step, id.run);
+            let reference = self.store_body(&path, text);
             started.collection_ref = Some(Box::new(reference));
         }
         self.emit(run_location(id), EventBody::LoopStarted(Box::new(started)));
@@ -130,13 +130,14 @@ impl DecisionBuilder<'_> {
         range: NumberRange,
     ) -> Result<(), DecideError> {
         let sha256 = sha256(RawJson::from_serializable(&range).text().as_bytes());
-        let mut started = self.record_loop_started(step, loop_, range.len(), sha256)?;
+        let mut started = self.build_loop_started(step, loop_, range.len(), sha256)?;
         started.range = Some(range);
         self.emit(run_location(id), EventBody::LoopStarted(Box::new(started)));
         Ok(())
     }
 
-    fn record_prepared(
+    /// Starts a loop over the items that a worker prepared.
+    fn start_prepared_loop(
         &mut self,
         id: &StepRunId,
         step: &Step,
@@ -147,7 +148,7 @@ impl DecisionBuilder<'_> {
             return self.start_range_loop(id, step, loop_, range);
         }
         let total = prepared_total(&reference);
-        let mut started = self.record_loop_started(step, loop_, total, reference.meta.sha256.clone())?;
+        let mut started = self.build_loop_started(step, loop_, total, reference.meta.sha256.clone())?;
         started.collection_ref = Some(Box::new(reference));
         started.more = total > 0 && step.cursor_claim().is_some();
         self.emit(run_location(id), EventBody::LoopStarted(Box::new(started)));
@@ -168,7 +169,8 @@ impl DecisionBuilder<'_> {
         self.emit(run_location(id), EventBody::FrameClaimed(frame));
     }
 
-    pub(super) fn record_loop_started(
+    /// Builds the payload of `loop.started`, without the items.
+    pub(super) fn build_loop_started(
         &mut self,
         step: &Step,
         loop_: &Loop,
@@ -206,7 +208,7 @@ impl DecisionBuilder<'_> {
         let progress = self.state.runs[id]
             .loop_
             .clone()
-            .expect("`move_loops` selects runs that have a loop");
+            .expect("`advance_loops` selects runs that have a loop");
         if progress.failure == FailureMode::FailFast
             && let Some((index, error)) = &progress.first_error
         {
@@ -218,7 +220,7 @@ impl DecisionBuilder<'_> {
             return Ok(());
         }
         let results = self.inline_results(&progress)?;
-        let before = self.checkpoint_for_set(id);
+        let checkpoint = self.checkpoint_for_set(id);
         if let Err(error) = self.apply_iteration_patches(&progress, step) {
             self.fail_run(id, *error);
             return Ok(());
@@ -234,11 +236,11 @@ impl DecisionBuilder<'_> {
         let seq = self.emit(run_location(id), EventBody::LoopDone(done));
         self.set_cause(seq);
         self.complete_results(id, &progress);
-        self.write_set(id, before)
+        self.write_set(id, checkpoint)
     }
 
     /// Adds this turn's outcomes to loop results that were loaded from the log, which does not contain them yet.
-    fn complete_results(&mut self, id: &StepRunId, progress: &crate::state::LoopRun) {
+    fn complete_results(&mut self, id: &StepRunId, progress: &LoopRun) {
         let Some(done) = self.events.last().map(|event| event.seq) else {
             return;
         };
@@ -263,11 +265,7 @@ impl DecisionBuilder<'_> {
     }
 
     /// Combines the patches of all iterations into one; the order of their arrival does not matter.
-    fn apply_iteration_patches(
-        &mut self,
-        progress: &crate::state::LoopRun,
-        step: &Step,
-    ) -> Result<(), Box<model::outcome::TaskError>> {
+    fn apply_iteration_patches(&mut self, progress: &LoopRun, step: &Step) -> Result<(), Box<TaskError>> {
         let mut patches = progress.patches.clone();
         for (index, patch) in &progress.broken_patches {
             patches.add(*index, patch);
@@ -275,10 +273,14 @@ impl DecisionBuilder<'_> {
         if patches.is_empty() {
             return Ok(());
         }
-        let conflict = |error: model::ctx::PatchConflict| {
-            Box::new(fatal_error(ErrorKind::Schema, "CTX_CONFLICT", error.to_string()))
+        let conflict_error = |error: model::ctx::PatchConflict| {
+            Box::new(TaskError::permanent(
+                ErrorKind::Schema,
+                "CTX_CONFLICT",
+                error.to_string(),
+            ))
         };
-        let patches = patches.resolve().map_err(conflict)?;
+        let patches = patches.resolve().map_err(conflict_error)?;
         let mut ctx = (*self.state.ctx).clone();
         for patch in &patches {
             self.check_value_inline(patch)?;
@@ -286,15 +288,11 @@ impl DecisionBuilder<'_> {
         }
         let keys = patches.iter().flat_map(Map::keys);
         let combined: Map<String, Value> = keys.map(|key| (key.clone(), ctx[key].clone())).collect();
-        let at = EventLocation {
-            step: Some(step.name.clone()),
-            ..EventLocation::default()
-        };
-        self.patch_ctx(at, &combined)
+        self.patch_ctx(EventLocation::of_step(&step.name), &combined)
     }
 
     /// The results in index order, or `None` if they do not fit inline.
-    fn inline_results(&mut self, progress: &crate::state::LoopRun) -> Result<Option<RawJson>, DecideError> {
+    fn inline_results(&mut self, progress: &LoopRun) -> Result<Option<RawJson>, DecideError> {
         if !progress.may_inline() {
             return Ok(None);
         }
@@ -307,12 +305,12 @@ impl DecisionBuilder<'_> {
         if !missing.is_empty() {
             return Err(DecideError::Needs(missing));
         }
-        let result = |index: u64| {
+        let listed_value = |index: u64| {
             let seq = progress.outcomes.get(&index)?;
             Some(self.loaded.outcomes.get(seq)?.to_listed_value())
         };
         let results: Vec<Value> = (0..progress.total)
-            .map(|index| result(index).unwrap_or_default())
+            .map(|index| listed_value(index).unwrap_or_default())
             .collect();
         let text = RawJson::from_serializable(&results);
         Ok((text.text().len() <= INLINE_BYTES_MAX).then_some(text))
@@ -328,11 +326,11 @@ impl DecisionBuilder<'_> {
 }
 
 /// Whether every index has ended, or a failure stops further iterations and none is active.
-fn is_exhausted(index: &StateIndex, id: &StepRunId, progress: &LoopRun) -> bool {
+fn may_end(index: &StateIndex, id: &StepRunId, progress: &LoopRun) -> bool {
     let has_waiting = !progress.suspended.is_empty() || !progress.awake.is_empty();
     let is_running = || index.commands_of(id).next().is_some();
-    let is_through = progress.ended_count() == progress.total && !progress.more;
-    is_through || (progress.is_stopped() && !has_waiting && !is_running())
+    let has_ended = progress.ended_count() == progress.total && !progress.more;
+    has_ended || (progress.is_stopped() && !has_waiting && !is_running())
 }
 
 /// Whether the worker has claimed more rows of a cursor loop.

@@ -19,28 +19,28 @@ use crate::state::LoopRun;
 
 impl DecisionBuilder<'_> {
     /// Records the results that a pipeline's tasks collected, before the event that ends it.
-    pub(super) fn record_manifests(&mut self, ending: &ReportedEvent) {
-        let is_ok = match &ending.body {
+    pub(super) fn record_manifests(&mut self, end: &ReportedEvent) {
+        let is_ok = match &end.body {
             EventBody::StepDone(_) | EventBody::IterationDone(_) => true,
             EventBody::StepFailed(_) | EventBody::IterationFailed(_) => false,
             _ => return,
         };
         let net = self.net;
-        let Some(run) = ending.location.step_run_id() else {
+        let Some(run) = end.location.step_run_id() else {
             return;
         };
         let Some(step) = net.playbook.step(run.step.as_str()) else {
             return;
         };
         for task in &step.tasks {
-            let at = run_location(&run).with_iteration(ending.location.iteration);
-            self.record_manifest(&run, task, at, is_ok);
+            let location = run_location(&run).with_iteration(end.location.iteration);
+            self.record_manifest(&run, task, location, is_ok);
         }
     }
 
-    fn record_manifest(&mut self, run: &StepRunId, task: &Task, at: EventLocation, is_ok: bool) {
+    fn record_manifest(&mut self, run: &StepRunId, task: &Task, location: EventLocation, is_ok: bool) {
         let live = self.state.runs.get(run);
-        let Some(pipeline) = live.and_then(|live| live.continuation(at.iteration)) else {
+        let Some(pipeline) = live.and_then(|live| live.continuation(location.iteration)) else {
             return;
         };
         let accumulate = task.result.accumulate.as_ref();
@@ -53,10 +53,10 @@ impl DecisionBuilder<'_> {
         let Some(parts) = collected else {
             return;
         };
-        let at = EventLocation {
+        let location = EventLocation {
             task: Some(task.label.clone()),
             visit: pipeline.visits.get(&task.label).copied().unwrap_or(0),
-            ..at
+            ..location
         };
         let Accumulate { strategy, merge_path } = accumulate.cloned().unwrap_or_default();
         let rule = ManifestRule {
@@ -71,8 +71,8 @@ impl DecisionBuilder<'_> {
             ends_pipeline: is_ok && accumulate.is_some() && pipeline.last.as_ref() == Some(&task.label),
         };
         let control = Some(&task.result);
-        let reference = rule.to_reference(self.state.execution, &at, parts.bytes, control);
-        self.emit_manifest(at, reference);
+        let reference = rule.to_reference(self.state.execution, &location, parts.bytes, control);
+        self.emit_manifest(location, reference);
     }
 
     /// Records the location of loop results that do not fit into `loop.done`.
@@ -89,14 +89,14 @@ impl DecisionBuilder<'_> {
             is_result: false,
             ends_pipeline: false,
         };
-        let at = run_location(id);
-        let reference = rule.to_reference(self.state.execution, &at, 0, None);
-        self.emit_manifest(at, reference);
+        let location = run_location(id);
+        let reference = rule.to_reference(self.state.execution, &location, 0, None);
+        self.emit_manifest(location, reference);
     }
 
-    fn emit_manifest(&mut self, at: EventLocation, reference: ResultRef) {
+    fn emit_manifest(&mut self, location: EventLocation, reference: ResultRef) {
         let result_ref = Box::new(reference);
-        self.emit(at, EventBody::ManifestUpdated(ResultStored { result_ref }));
+        self.emit(location, EventBody::ManifestUpdated(ResultStored { result_ref }));
     }
 
     /// Whether this turn recorded manifests of a loop's iterations. They are read from the log, so they must be

@@ -1,4 +1,4 @@
-//! The inputs of a decision besides the state (`PlaybookNet`, `Limits`), and the reasons why no decision is made.
+//! The inputs of a decision besides the state (`PlaybookNet`, `ExecutionLimits`), and the reasons why no decision is made.
 
 use std::time::Duration;
 
@@ -32,9 +32,9 @@ impl PlaybookNet {
     pub fn new(playbook: std::sync::Arc<Playbook>, limits: ExecutionLimits) -> Self {
         let graph = Graph::from_playbook(&playbook);
         let workload_bytes = model::size::json_bytes(&playbook.workload);
-        let own = playbook.executor.step_runs_max;
+        let playbook_limit = playbook.executor.step_runs_max;
         let limits = ExecutionLimits {
-            step_runs_max: own.unwrap_or(limits.step_runs_max),
+            step_runs_max: playbook_limit.unwrap_or(limits.step_runs_max),
             ..limits
         };
         let arcs = playbook.steps.iter().map(|step| step.next.arcs.len());
@@ -199,10 +199,7 @@ pub enum Refusal {
 impl Refusal {
     /// The error of a task whose child execution was refused.
     pub fn to_task_error(&self) -> TaskError {
-        TaskError {
-            retryable: false,
-            ..TaskError::new(ErrorKind::ClientError, self.code(), self.to_string())
-        }
+        TaskError::permanent(ErrorKind::ClientError, self.code(), self.to_string())
     }
 
     /// The stable error code.

@@ -1,9 +1,9 @@
 //! Reports: the events that a worker sends for a claimed command, and the decisions that follow immediately.
 
-use model::command::{Fence, PipelineStage, ReportEnd};
+use model::command::{CommandWork, Fence, PipelineStage, ReportEnd};
 use model::event::{
-    AwaitTarget, CommandClaimed, CommandExpired, CommandFailed, Event, EventBody, FailurePayload, ReportedEvent,
-    TimerPurpose,
+    AwaitTarget, CommandClaimed, CommandExpired, CommandFailed, Event, EventBody, EventLocation, FailurePayload,
+    ReportedEvent, TimerPurpose,
 };
 use model::id::{LeaseEpoch, Seq, StepRunId, WorkerId};
 use model::outcome::{ErrorKind, TaskError};
@@ -11,11 +11,10 @@ use model::playbook::{Directive, LoopMode};
 use model::raw::RawJson;
 
 use crate::decide::coverage::EventCoverage;
-use crate::decide::decision_builder::{DecisionBuilder, fatal_error, run_location};
+use crate::decide::decision_builder::{DecisionBuilder, run_location};
 use crate::decide::{DecideError, Refusal};
 use crate::input::CommandReport;
 use crate::state::LiveCommand;
-use model::command::CommandWork;
 
 /// The work that may have crashed a worker.
 #[derive(Debug, Clone, Copy)]
@@ -38,25 +37,25 @@ impl DecisionBuilder<'_> {
             lease_epoch: report.lease_epoch,
         });
         self.record_claim(report.command, &report.worker, report.lease_epoch);
-        let mut before = EventCoverage::New;
+        let mut coverage = EventCoverage::New;
         for event in report.events {
-            before = self.coverage_of(report.command, &event, before);
-            match before {
+            coverage = self.coverage_of(report.command, &event, coverage);
+            match coverage {
                 EventCoverage::New => {}
                 EventCoverage::Stale => continue,
                 EventCoverage::NotCovered => return Err(Refusal::NotCovered.into()),
             }
-            let ending = match &event.body {
+            let ended_run = match &event.body {
                 EventBody::StepDone(_) => event.location.step_run_id(),
                 _ => None,
             };
             let event = self.with_manifests(event);
-            let before = ending.as_ref().and_then(|run| self.checkpoint_for_set(run));
+            let checkpoint = ended_run.as_ref().and_then(|run| self.checkpoint_for_set(run));
             let seq = self.emit_reported(event, report.command);
             self.set_cause(seq);
             self.apply_consequences(seq);
-            if let Some(run) = ending {
-                self.write_set(&run, before)?;
+            if let Some(run) = ended_run {
+                self.write_set(&run, checkpoint)?;
             }
         }
         self.end_report(report.command, report.lease_epoch, report.end);
@@ -65,10 +64,10 @@ impl DecisionBuilder<'_> {
 
     /// Records the manifests of a pipeline before the event that ends it, and adds their URIs to that event.
     fn with_manifests(&mut self, mut event: ReportedEvent) -> ReportedEvent {
-        let recorded = self.events.len();
+        let first_manifest = self.events.len();
         self.record_manifests(&event);
         if let EventBody::StepDone(done) = &mut event.body {
-            let manifests = self.events[recorded..].iter();
+            let manifests = self.events[first_manifest..].iter();
             let manifests = manifests.filter_map(|manifest| match &manifest.body {
                 EventBody::ManifestUpdated(stored) => Some(stored.result_ref.uri.clone()),
                 _ => None,
@@ -87,7 +86,7 @@ impl DecisionBuilder<'_> {
         }
     }
 
-    /// A recorded claim belongs to the worker that made it.
+    /// Checks that the worker that reports is the one that made the recorded claim.
     fn check_holder(&self, report: &CommandReport) -> Result<(), Refusal> {
         let live = self.state.commands.get(&report.command);
         let claimed = live.and_then(|live| live.claimed.as_ref());
@@ -106,14 +105,14 @@ impl DecisionBuilder<'_> {
         };
         let claimed_epoch = live.claimed.as_ref().map(|(_, epoch)| *epoch);
         if claimed_epoch.is_none_or(|claimed_epoch| claimed_epoch < lease_epoch) {
-            let at = run_location(&live.run);
+            let location = run_location(&live.run);
             self.set_cause(command);
             let claimed = CommandClaimed {
                 command,
                 worker: worker.clone(),
                 lease_epoch,
             };
-            self.emit(at, EventBody::CommandClaimed(claimed));
+            self.emit(location, EventBody::CommandClaimed(claimed));
         }
     }
 
@@ -134,13 +133,9 @@ impl DecisionBuilder<'_> {
             EventBody::TaskStarted(started) => match started.awaits.as_deref() {
                 Some(AwaitTarget::Child(start)) => self.start_child(&run, &event, start),
                 Some(AwaitTarget::Wait(wait)) => {
-                    let continuation = self
-                        .state
-                        .runs
-                        .get(&run)
-                        .and_then(|run| run.continuation(event.location.iteration));
-                    let still = continuation.is_some_and(|c| matches!(c.stage, PipelineStage::Awaiting { .. }));
-                    if let Some(due) = wait.until.filter(|_| still) {
+                    let stage = self.stage_of(&run, event.location.iteration);
+                    let is_waiting = matches!(stage, Some(PipelineStage::Awaiting { .. }));
+                    if let Some(due) = wait.until.filter(|_| is_waiting) {
                         self.set_timer(&run, event.location.iteration, TimerPurpose::Wait, due);
                     }
                 }
@@ -148,32 +143,31 @@ impl DecisionBuilder<'_> {
             },
             EventBody::PolicyEvaluated(policy) => {
                 let action = &policy.action;
-                if action.directive == Directive::Retry && action.suspend {
-                    let continuation = self
-                        .state
-                        .runs
-                        .get(&run)
-                        .and_then(|run| run.continuation(event.location.iteration));
-                    if let Some(PipelineStage::Retrying { due, .. }) =
-                        continuation.map(|continuation| continuation.stage)
-                    {
-                        self.set_timer(&run, event.location.iteration, TimerPurpose::Retry, due);
-                    }
+                if action.directive == Directive::Retry
+                    && action.suspend
+                    && let Some(PipelineStage::Retrying { due, .. }) = self.stage_of(&run, event.location.iteration)
+                {
+                    self.set_timer(&run, event.location.iteration, TimerPurpose::Retry, due);
                 }
             }
             _ => {}
         }
     }
 
+    fn stage_of(&self, run: &StepRunId, iteration: Option<u64>) -> Option<PipelineStage> {
+        let continuation = self.state.runs.get(run)?.continuation(iteration)?;
+        Some(continuation.stage)
+    }
+
     /// A write to `ctx` takes effect when its report is appended, even if the step fails later.
     fn apply_task_patch(&mut self, run: &StepRunId, event: &Event, patch: &RawJson) {
-        let map = patch.parse_as().unwrap_or_default();
-        let at = model::event::EventLocation {
+        let patch = patch.parse_as().unwrap_or_default();
+        let location = EventLocation {
             attempt: 0,
             page: None,
             ..event.location.clone()
         };
-        if let Err(error) = self.patch_ctx(at, &map) {
+        if let Err(error) = self.patch_ctx(location, &patch) {
             self.fail_run(run, *error);
         }
     }
@@ -188,7 +182,7 @@ impl DecisionBuilder<'_> {
         let Some(live) = self.state.commands.get(&command).cloned() else {
             return;
         };
-        let at = run_location(&live.run);
+        let location = run_location(&live.run);
         match end {
             ReportEnd::Open => {}
             ReportEnd::Finished | ReportEnd::Released => {
@@ -198,7 +192,7 @@ impl DecisionBuilder<'_> {
                     strikes: live.strikes,
                     released: true,
                 };
-                self.emit(at, EventBody::CommandExpired(expired));
+                self.emit(location, EventBody::CommandExpired(expired));
             }
             ReportEnd::Stopped => self.withdraw_command(command),
         }
@@ -208,20 +202,23 @@ impl DecisionBuilder<'_> {
         let Some(live) = self.state.commands.get(&command) else {
             return;
         };
-        let at = run_location(&live.run);
-        let error = fatal_error(ErrorKind::Cancelled, "CANCELLED", "the work was stopped");
-        self.emit(at, EventBody::CommandFailed(Box::new(CommandFailed { command, error })));
+        let location = run_location(&live.run);
+        let error = TaskError::permanent(ErrorKind::Cancelled, "CANCELLED", "the work was stopped");
+        self.emit(
+            location,
+            EventBody::CommandFailed(Box::new(CommandFailed { command, error })),
+        );
     }
 
     /// Withdraws all remaining commands after the stop grace period.
     pub(super) fn withdraw_all_commands(&mut self) {
-        let left: Vec<Seq> = self.state.commands.keys().copied().collect();
-        for command in left {
+        let commands: Vec<Seq> = self.state.commands.keys().copied().collect();
+        for command in commands {
             self.withdraw_command(command);
         }
     }
 
-    /// Handles the loss of a worker that held a command: its work is offered again, or dead-lettered after too many
+    /// Handles the loss of a worker that claimed a command: its work is offered again, or dead-lettered after too many
     /// deaths.
     pub(super) fn on_claim_lost(
         &mut self,
@@ -245,7 +242,7 @@ impl DecisionBuilder<'_> {
             Suspect::OneOfSeveral => live.strikes.max(1),
             Suspect::None => live.strikes,
         };
-        let at = run_location(&live.run);
+        let location = run_location(&live.run);
         let expired = CommandExpired {
             command,
             lease_epoch,
@@ -253,19 +250,19 @@ impl DecisionBuilder<'_> {
             released: false,
         };
         self.set_cause(command);
-        let seq = self.emit(at, EventBody::CommandExpired(expired));
+        let seq = self.emit(location, EventBody::CommandExpired(expired));
         self.set_cause(seq);
         if let Suspect::Task(iteration) = suspect
             && strikes >= self.net.limits.strikes_max
         {
             let message = format!("{strikes} workers died while running step `{}`", live.run.step);
-            let error = fatal_error(ErrorKind::Unknown, "DEAD_LETTER", message);
+            let error = TaskError::permanent(ErrorKind::Unknown, "DEAD_LETTER", message);
             self.fail_dead_letter(command, &live, iteration, error);
         }
         Ok(())
     }
 
-    /// Determines which task may have crashed the worker that held a command.
+    /// Determines which task may have crashed the worker that claimed a command.
     fn find_suspect(&self, command: Seq) -> Suspect {
         let Some(live) = self.state.commands.get(&command) else {
             return Suspect::None;
@@ -299,23 +296,23 @@ impl DecisionBuilder<'_> {
             return Suspect::None;
         }
         match pipeline::next_action(step, continuation, self.stamp.now) {
-            pipeline::NextAction::Run(run) if run.task.kind.as_str() == "wait" => Suspect::None,
+            pipeline::NextAction::Run(attempt) if attempt.task.kind.as_str() == "wait" => Suspect::None,
             _ => Suspect::Task(iteration),
         }
     }
 
     fn fail_dead_letter(&mut self, command: Seq, live: &LiveCommand, iteration: Option<u64>, error: TaskError) {
-        let at = run_location(&live.run);
+        let location = run_location(&live.run);
         let failed = CommandFailed {
             command,
             error: error.clone(),
         };
-        self.emit(at.clone(), EventBody::CommandFailed(Box::new(failed)));
+        self.emit(location.clone(), EventBody::CommandFailed(Box::new(failed)));
         match iteration {
             Some(index) => {
                 let failed = FailurePayload { error, set_ctx: None };
                 self.emit(
-                    at.with_iteration(Some(index)),
+                    location.with_iteration(Some(index)),
                     EventBody::IterationFailed(Box::new(failed)),
                 );
             }

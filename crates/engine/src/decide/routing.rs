@@ -5,7 +5,7 @@
 
 use language::playbook::{NetArc, SetEntry, Step};
 use language::template::Scope;
-use model::event::{CtxPatched, EventBody, MatchedArc, NextEvaluated, SelectedArc};
+use model::event::{CtxPatched, EventBody, EventLocation, MatchedArc, NextEvaluated, SelectedArc};
 use model::id::{Name, StepRunId};
 use model::outcome::{ErrorKind, TaskError};
 use model::playbook::{FailureMode, RouteMode};
@@ -14,7 +14,7 @@ use model::size::size_error;
 use serde_json::Map;
 
 use crate::decide::DecideError;
-use crate::decide::decision_builder::{DecisionBuilder, fatal_error, run_location};
+use crate::decide::decision_builder::{DecisionBuilder, run_location};
 use crate::decide::scope::EvalError;
 use crate::state::BoundaryKind;
 
@@ -38,28 +38,28 @@ impl DecisionBuilder<'_> {
         self.set_cause(boundary.seq);
         let net = self.net;
         let step = net.playbook.step(id.step.as_str());
-        let renders = |arc: &NetArc| arc.when.is_some() || arc.args.is_some() || !arc.set.is_empty();
-        let mut scope = if step.is_some_and(|step| step.next.arcs.iter().any(renders)) {
+        let has_template = |arc: &NetArc| arc.when.is_some() || arc.args.is_some() || !arc.set.is_empty();
+        let mut scope = if step.is_some_and(|step| step.next.arcs.iter().any(has_template)) {
             self.scope_at_boundary(&id)
                 .expect("runs in `ended_runs` have a boundary")
         } else {
             Scope::default()
         };
-        let failed = boundary.end == BoundaryKind::Failed;
-        // Only arcs that write need a mark to roll back to.
-        let writes = step.is_some_and(|step| step.next.arcs.iter().any(|arc| !arc.set.is_empty()));
-        let mark = writes.then(|| self.checkpoint());
-        let routed = match step {
-            Some(step) if !is_final => self.evaluate_arcs(step, &mut scope, failed),
+        let has_failed = boundary.end == BoundaryKind::Failed;
+        // Only arcs that write need a checkpoint to roll back to.
+        let has_writes = step.is_some_and(|step| step.next.arcs.iter().any(|arc| !arc.set.is_empty()));
+        let checkpoint = has_writes.then(|| self.checkpoint());
+        let route = match step {
+            Some(step) if !is_final => self.evaluate_arcs(step, &mut scope, has_failed),
             _ => Ok(RoutingResult::default()),
         };
-        match routed {
-            Ok(route) => self.record_route(&id, route, boundary.error.filter(|_| failed)),
+        match route {
+            Ok(route) => self.record_route(&id, route, boundary.error.filter(|_| has_failed)),
             Err(EvalError::Undecided(undecided)) => return Err(undecided),
             Err(EvalError::Failed(error) | EvalError::TooLarge(error)) => {
                 // A retry evaluates the arcs again, so the writes so far are rolled back.
-                if let Some(mark) = mark {
-                    self.roll_back_to(mark);
+                if let Some(checkpoint) = checkpoint {
+                    self.roll_back_to(checkpoint);
                 }
                 self.record_failed_route(&id, *error);
             }
@@ -67,12 +67,12 @@ impl DecisionBuilder<'_> {
         Ok(true)
     }
 
-    fn evaluate_arcs(&mut self, step: &Step, scope: &mut Scope, failed: bool) -> Result<RoutingResult, EvalError> {
+    fn evaluate_arcs(&mut self, step: &Step, scope: &mut Scope, has_failed: bool) -> Result<RoutingResult, EvalError> {
         let mut route = RoutingResult::default();
-        let mut fired = Vec::new();
+        let mut matched = Vec::new();
         for arc in &step.next.arcs {
-            let decided = step.next.mode == RouteMode::Exclusive && !fired.is_empty();
-            if decided || (failed && !is_failure_guard(arc, &step.name)) {
+            let is_decided = step.next.mode == RouteMode::Exclusive && !matched.is_empty();
+            if is_decided || (has_failed && !is_failure_guard(arc, &step.name)) {
                 route.guards.push(None);
                 continue;
             }
@@ -82,19 +82,19 @@ impl DecisionBuilder<'_> {
             };
             route.guards.push(Some(is_true));
             if is_true {
-                fired.push(arc);
+                matched.push(arc);
             }
         }
         // All conditions are evaluated before any arc writes, so that no arc affects another's condition.
-        for arc in fired {
-            self.fire_arc(step, arc, scope, &mut route)?;
+        for arc in matched {
+            self.follow_arc(step, arc, scope, &mut route)?;
         }
         self.check_args_size(step, &route)?;
         Ok(route)
     }
 
     /// Applies the writes of a matched arc and creates its token.
-    fn fire_arc(
+    fn follow_arc(
         &mut self,
         step: &Step,
         arc: &NetArc,
@@ -124,8 +124,8 @@ impl DecisionBuilder<'_> {
         let Some(error) = size_error("the `args` of the matched arcs", bytes, self.net.limits.event_bytes_max) else {
             return Ok(());
         };
-        let fired = |arc: &&NetArc| route.selected.iter().any(|selected| selected.step == arc.step);
-        let line = step.next.arcs.iter().find(fired).map(|arc| arc.span.line);
+        let is_selected = |arc: &&NetArc| route.selected.iter().any(|selected| selected.step == arc.step);
+        let line = step.next.arcs.iter().find(is_selected).map(|arc| arc.span.line);
         let error = error.with_detail("step", step.name.as_str()).with_detail("line", line);
         Err(EvalError::Failed(Box::new(error)))
     }
@@ -148,12 +148,9 @@ impl DecisionBuilder<'_> {
             let rendered = self.render(scope, &step.name, |scope| write.value.render(scope))?;
             patch.insert(write.key.to_string(), rendered.value);
         }
-        let at = model::event::EventLocation {
-            step: Some(step.name.clone()),
-            ..Default::default()
-        };
+        let location = EventLocation::of_step(&step.name);
         self.store_large_values(&mut patch);
-        self.patch_ctx(at, &patch).map_err(|error| {
+        self.patch_ctx(location, &patch).map_err(|error| {
             let error = error.with_detail("line", writes[0].span.line);
             EvalError::Failed(Box::new(error))
         })?;
@@ -167,13 +164,13 @@ impl DecisionBuilder<'_> {
             return Ok(());
         };
         let message = format!("cannot apply a reducer to `ctx.{key}`: its value is over 4 KiB and stored separately");
-        Err(Box::new(fatal_error(ErrorKind::Schema, "CTX_BODY", message)))
+        Err(Box::new(TaskError::permanent(ErrorKind::Schema, "CTX_BODY", message)))
     }
 
     /// Patches `ctx` if it stays within `ctx_bytes_max`.
     pub(super) fn patch_ctx(
         &mut self,
-        at: model::event::EventLocation,
+        location: EventLocation,
         patch: &Map<String, serde_json::Value>,
     ) -> Result<(), Box<TaskError>> {
         self.check_value_inline(patch)?;
@@ -186,27 +183,29 @@ impl DecisionBuilder<'_> {
         let limit = self.net.limits.ctx_bytes_max;
         if self.state.ctx_bytes_after(patch) > limit {
             let message = format!("`ctx` exceeds its limit of {limit} bytes");
-            return Err(Box::new(fatal_error(ErrorKind::Unknown, "LIMIT_CTX", message)));
+            return Err(Box::new(TaskError::permanent(ErrorKind::Unknown, "LIMIT_CTX", message)));
         }
-        self.emit(at, EventBody::CtxPatched(CtxPatched { patch: patch_text }));
+        self.emit(location, EventBody::CtxPatched(CtxPatched { patch: patch_text }));
         Ok(())
     }
 
     fn record_route(&mut self, id: &StepRunId, route: RoutingResult, failure: Option<TaskError>) {
         let playbook = &self.net.playbook;
         let step = playbook.step(id.step.as_str());
-        let dead_end = failure.is_none() && route.matched.is_empty() && !route.guards.is_empty();
-        let own = step.and_then(|step| step.next.no_match_is_error);
-        let is_error = own.unwrap_or(playbook.executor.no_next_is_error);
-        let no_next = (dead_end && is_error).then(|| {
-            fatal_error(
+        let has_no_match = failure.is_none() && route.matched.is_empty() && !route.guards.is_empty();
+        let step_setting = step.and_then(|step| step.next.no_match_is_error);
+        let is_error = step_setting.unwrap_or(playbook.executor.no_next_is_error);
+        let no_next_error = (has_no_match && is_error).then(|| {
+            TaskError::permanent(
                 ErrorKind::Unknown,
                 "NO_NEXT",
                 format!("no arc of step `{}` matched", id.step),
             )
             .with_detail("step", id.step.as_str())
         });
-        let unhandled = failure.filter(|_| route.matched.is_empty()).or_else(|| no_next.clone());
+        let unhandled = failure
+            .filter(|_| route.matched.is_empty())
+            .or_else(|| no_next_error.clone());
         let fails_fast = playbook.executor.failure == FailureMode::FailFast;
         let next = NextEvaluated {
             mode: step.map_or(RouteMode::Exclusive, |step| step.next.mode),
@@ -214,7 +213,7 @@ impl DecisionBuilder<'_> {
             selected: route.selected,
             guards: route.guards,
             held: unhandled.is_some(),
-            error: no_next.or_else(|| unhandled.filter(|_| fails_fast)),
+            error: no_next_error.or_else(|| unhandled.filter(|_| fails_fast)),
         };
         let seq = self.emit(run_location(id), EventBody::NextEvaluated(Box::new(next)));
         self.set_cause(seq);
@@ -236,13 +235,13 @@ impl DecisionBuilder<'_> {
 
 /// Whether the condition of an arc reads how the step ended, and not only its result.
 fn is_failure_guard(arc: &NetArc, step: &Name) -> bool {
-    const ENDS: [&str; 5] = ["status", "error", "http", "pg", "py"];
+    const OUTCOME_FIELDS: [&str; 5] = ["status", "error", "http", "pg", "py"];
     let Some(when) = &arc.when else { return false };
     when.paths().iter().any(|path| {
         let path = path.strip_prefix("steps.").unwrap_or(path);
         let mut parts = path.split('.');
         let root = parts.next().unwrap_or_default();
         let is_outcome = root == "outcome" || root == "output" || *step == *root;
-        root == "event" || (is_outcome && parts.next().is_some_and(|part| ENDS.contains(&part)))
+        root == "event" || (is_outcome && parts.next().is_some_and(|part| OUTCOME_FIELDS.contains(&part)))
     })
 }

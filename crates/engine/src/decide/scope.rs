@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use language::template::{Envelope, EventView, ExecutionView, LazyValue, Need, RenderError, Scope};
-use model::event::{EventBody, EventKind, EventStatus};
+use model::event::{EventBody, EventStatus};
 use model::id::{Name, Seq};
 use model::manifest::outcome_from_event;
 use model::outcome::{ErrorKind, TaskError};
 use model::raw::RawJson;
 
 use crate::decide::DecideError;
-use crate::decide::decision_builder::{DecisionBuilder, fatal_error};
+use crate::decide::decision_builder::DecisionBuilder;
 use crate::state::{Boundary, BoundaryKind};
 
 type StepEnvelopes = Arc<BTreeMap<Name, Envelope>>;
@@ -56,9 +56,9 @@ impl DecisionBuilder<'_> {
                 data
             }
         };
-        let last = state.last_boundary.as_ref().map(|pointer| pointer.seq);
+        let last_boundary = state.last_boundary.as_ref().map(|pointer| pointer.seq);
         let steps = match &self.scopes.steps {
-            Some((cached_at, steps)) if *cached_at == last => steps.clone(),
+            Some((cached_at, steps)) if *cached_at == last_boundary => steps.clone(),
             _ => {
                 let latest = state
                     .steps
@@ -68,11 +68,11 @@ impl DecisionBuilder<'_> {
                     .map(|(name, latest)| (name.clone(), Envelope::from(latest)))
                     .collect();
                 let steps = Arc::new(steps);
-                self.scopes.steps = Some((last, steps.clone()));
+                self.scopes.steps = Some((last_boundary, steps.clone()));
                 steps
             }
         };
-        let run = ExecutionView {
+        let execution = ExecutionView {
             execution_id: Some(state.execution),
             path: Some(state.path.clone()),
             version: Some(state.version),
@@ -82,7 +82,7 @@ impl DecisionBuilder<'_> {
             workload,
             ctx,
             steps,
-            execution: Arc::new(run),
+            execution: Arc::new(execution),
             loaded: self.loaded.clone(),
             ..Scope::default()
         }
@@ -103,7 +103,7 @@ impl DecisionBuilder<'_> {
                     if needs.iter().any(|need| matches!(need, Need::File(_))) {
                         let message = "cannot read `_file` here: the server renders this template, \
                                        and the file is on a worker; use it in a task";
-                        let error = fatal_error(ErrorKind::Transform, "TEMPLATE_ERROR", message.to_owned());
+                        let error = TaskError::permanent(ErrorKind::Transform, "TEMPLATE_ERROR", message.to_owned());
                         return Err(EvalError::Failed(Box::new(error.with_detail("step", step.as_str()))));
                     }
                     if let Some(Need::Body(reference)) = needs.iter().find(|need| is_too_large(need)) {
@@ -112,7 +112,7 @@ impl DecisionBuilder<'_> {
                             "a condition reads `{uri}` ({bytes} bytes, limit 1 MiB); \
                              extract the fields it needs with `spec.result.select`"
                         );
-                        let error = fatal_error(ErrorKind::Storage, "BODY_TOO_LARGE", message);
+                        let error = TaskError::permanent(ErrorKind::Storage, "BODY_TOO_LARGE", message);
                         return Err(EvalError::TooLarge(Box::new(error)));
                     }
                     let needs = needs.into_iter();
@@ -122,7 +122,7 @@ impl DecisionBuilder<'_> {
                     }
                 }
                 Err(RenderError::Failed { code, message, span }) => {
-                    let error = fatal_error(ErrorKind::Transform, code, message)
+                    let error = TaskError::permanent(ErrorKind::Transform, code, message)
                         .with_detail("step", step.as_str())
                         .with_detail("line", span.line)
                         .with_detail("column", span.column);
@@ -153,8 +153,8 @@ impl DecisionBuilder<'_> {
             Need::Loop(pointer) | Need::LoopStats(pointer) => &pointer.done,
             Need::Body(_) | Need::File(_) => return false,
         };
-        let first = self.events.first().map_or(Seq(0), |event| event.seq);
-        let index = seq.0.checked_sub(first.0).and_then(|n| usize::try_from(n).ok());
+        let first_seq = self.events.first().map_or(Seq(0), |event| event.seq);
+        let index = seq.0.checked_sub(first_seq.0).and_then(|n| usize::try_from(n).ok());
         let Some(event) = index.and_then(|index| self.events.get(index)) else {
             return false;
         };
@@ -183,16 +183,15 @@ impl DecisionBuilder<'_> {
 
 /// The end of a step, as conditions and admission rules see it.
 pub(super) fn event_view(boundary: &Boundary, error: Option<&TaskError>) -> EventView {
-    let (kind, status) = match boundary.end {
-        BoundaryKind::Done => (EventKind::StepDone, EventStatus::Success),
-        BoundaryKind::Failed => (EventKind::StepFailed, EventStatus::Error),
-        BoundaryKind::LoopDone => (EventKind::LoopDone, EventStatus::Success),
+    let status = match boundary.end {
+        BoundaryKind::Failed => EventStatus::Error,
+        BoundaryKind::Done | BoundaryKind::LoopDone => EventStatus::Success,
     };
     let payload = error.map_or_else(LazyValue::default, |error| {
         LazyValue::from_raw(RawJson::from_serializable(&serde_json::json!({"error": error})))
     });
     EventView {
-        kind,
+        kind: boundary.end.event_kind(),
         step: Some(boundary.step.clone()),
         status,
         payload,

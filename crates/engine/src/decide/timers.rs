@@ -18,13 +18,13 @@ impl DecisionBuilder<'_> {
             return Err(Refusal::NoTimer.into());
         }
         self.set_cause(timer);
-        let at = live
+        let location = live
             .run
             .as_ref()
             .map(run_location)
             .unwrap_or_default()
             .with_iteration(live.iteration);
-        let seq = self.emit(at, EventBody::TimerFired(TimerFired { timer }));
+        let seq = self.emit(location, EventBody::TimerFired(TimerFired { timer }));
         self.set_cause(seq);
         match (live.purpose, live.run) {
             (TimerPurpose::StepTimeout, Some(run)) => self.time_out_step(&run),
@@ -36,8 +36,8 @@ impl DecisionBuilder<'_> {
 
     /// Sets a timer for a pipeline.
     pub(super) fn set_timer(&mut self, run: &StepRunId, iteration: Option<u64>, purpose: TimerPurpose, due: Time) {
-        let at = run_location(run).with_iteration(iteration);
-        self.emit(at, EventBody::TimerSet(TimerSet { due, purpose }));
+        let location = run_location(run).with_iteration(iteration);
+        self.emit(location, EventBody::TimerSet(TimerSet { due, purpose }));
     }
 
     /// Sets the timer of a step that has a timeout.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use model::event::{EndStatus, ParentTask, ResultPointer, ReusedIterations, TimerPurpose};
+use model::event::{EndStatus, EventKind, ParentTask, ResultPointer, ReusedIterations, TimerPurpose};
 use model::id::{ExecutionId, Name, PlaybookHash, Seq, StepRunId, TokenId};
 use model::outcome::TaskError;
 use model::raw::RawJson;
@@ -152,6 +152,17 @@ pub enum BoundaryKind {
     Failed,
     /// `loop.done`.
     LoopDone,
+}
+
+impl BoundaryKind {
+    /// The kind of the event that ended the run.
+    pub(crate) fn event_kind(self) -> EventKind {
+        match self {
+            Self::Done => EventKind::StepDone,
+            Self::Failed => EventKind::StepFailed,
+            Self::LoopDone => EventKind::LoopDone,
+        }
+    }
 }
 
 /// The summary of a step.

@@ -391,7 +391,7 @@ pub(super) fn rewind(continuation: &mut Continuation) {
 
 fn rewind_to_task_start(continuation: &mut Continuation, stage: PipelineStage) {
     match stage {
-        PipelineStage::Started | PipelineStage::Ready | PipelineStage::Done | PipelineStage::Answered { .. } => {}
+        PipelineStage::Started | PipelineStage::Ready | PipelineStage::Done | PipelineStage::WaitEnded { .. } => {}
         PipelineStage::Failed | PipelineStage::Retrying { .. } | PipelineStage::Awaiting { .. } => {
             continuation.stage = PipelineStage::Ready;
             continuation.attempt = 0;

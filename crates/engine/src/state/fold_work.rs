@@ -144,7 +144,7 @@ fn covered_range(work: CommandWork) -> Option<(u64, u64)> {
     }
 }
 
-/// The ranges without the parts that `others` cover.
+/// The ranges without the parts that `removed` covers.
 fn subtract_ranges(ranges: Vec<(u64, u64)>, removed: &[(u64, u64)]) -> Vec<(u64, u64)> {
     removed.iter().fold(ranges, |ranges, (from, to)| {
         let remainders = |range: (u64, u64)| [(range.0, range.1.min(*from)), (range.0.max(*to), range.1)];
@@ -381,10 +381,11 @@ fn find_parent(state: &ExecutionState, child: ExecutionId) -> Option<(StepRunId,
 
 /// The pipeline that has waited longest among those that match.
 fn find_waiter(state: &ExecutionState, matches: impl Fn(&PendingWait) -> bool) -> Option<(StepRunId, Option<u64>)> {
-    let waits = state
-        .runs
-        .iter()
-        .flat_map(|(id, run)| run.waits.iter().map(move |(at, waiting)| (id, *at, waiting)));
+    let waits = state.runs.iter().flat_map(|(id, run)| {
+        run.waits
+            .iter()
+            .map(move |(iteration, waiting)| (id, *iteration, waiting))
+    });
     let oldest = waits
         .filter(|(.., waiting)| matches(waiting))
         .min_by_key(|(.., waiting)| waiting.since);
@@ -399,7 +400,7 @@ fn end_wait(state: &mut ExecutionState, id: &StepRunId, iteration: Option<u64>, 
     let waiting = run.waits.remove(&iteration);
     if let Some(continuation) = run.continuation_mut(iteration) {
         let since = waiting.map_or(by, |waiting| waiting.since);
-        continuation.stage = PipelineStage::Answered { by, since };
+        continuation.stage = PipelineStage::WaitEnded { by, since };
     }
     wake_iteration(run.loop_.as_mut(), iteration);
     let of_pipeline = |timer: &LiveTimer| timer.run.as_ref() == Some(id) && timer.iteration == iteration;

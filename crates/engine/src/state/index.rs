@@ -227,7 +227,7 @@ pub(crate) fn is_waiting(run: &StepRun) -> bool {
         PipelineStage::Ready
         | PipelineStage::Started
         | PipelineStage::Retrying { .. }
-        | PipelineStage::Answered { .. }
+        | PipelineStage::WaitEnded { .. }
         | PipelineStage::Done
         | PipelineStage::Failed => false,
     }

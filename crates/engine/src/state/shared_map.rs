@@ -67,8 +67,8 @@ impl<K, V> SharedMap<K, V> {
 }
 
 impl<K: Ord, V> SharedMap<K, V> {
-    /// The first chunk that may contain this key: all chunks before it have lower keys.
-    fn chunk_for<Q: Ord + ?Sized>(&self, key: &Q) -> usize
+    /// The index of the first chunk that may contain this key: all chunks before it have lower keys.
+    fn chunk_index<Q: Ord + ?Sized>(&self, key: &Q) -> usize
     where
         K: Borrow<Q>,
     {
@@ -80,7 +80,7 @@ impl<K: Ord, V> SharedMap<K, V> {
     where
         K: Borrow<Q>,
     {
-        let index = self.chunk_for(key);
+        let index = self.chunk_index(key);
         let chunk = self.chunks.get(index)?;
         let entry = chunk.binary_search_by(|(entry_key, _)| entry_key.borrow().cmp(key));
         Some((index, entry.ok()?))
@@ -105,7 +105,7 @@ impl<K: Ord, V> SharedMap<K, V> {
 
     /// The entries from this key on.
     pub fn range_from<'a>(&'a self, from: &K) -> impl Iterator<Item = (&'a K, &'a V)> + use<'a, K, V> {
-        let index = self.chunk_for(from);
+        let index = self.chunk_index(from);
         let chunks = self.chunks.get(index..).unwrap_or_default();
         let skipped = chunks
             .first()
@@ -156,7 +156,7 @@ impl<K: Ord + Clone, V> SharedMap<K, V> {
             self.chunks.push(Arc::new(Vec::new()));
         }
         let last = self.chunks.len() - 1;
-        let index = self.chunk_for(&key).min(last);
+        let index = self.chunk_index(&key).min(last);
         let chunk = Arc::make_mut(&mut self.chunks[index]);
         match chunk.binary_search_by(|(entry_key, _)| entry_key.cmp(&key)) {
             Ok(entry) => {

@@ -139,7 +139,7 @@ impl StepRun {
         }
     }
 
-    /// The mutable version of `continuation`.
+    /// Like [`continuation`](Self::continuation), but mutable.
     pub fn continuation_mut(&mut self, iteration: Option<u64>) -> Option<&mut Continuation> {
         match (iteration, &mut self.loop_) {
             (None, _) => Some(&mut self.pipeline),

@@ -50,9 +50,9 @@ pub(crate) async fn run_job(
             None => std::future::pending().await,
         }
     };
-    let ended = tokio::select! {
-        ended = watch_job(cli, spec) => match ended {
-            Ok(ended) => ended,
+    let end = tokio::select! {
+        end = watch_job(cli, spec) => match end {
+            Ok(end) => end,
             Err(error) => {
                 // An unwatched Job must not run concurrently with a retry.
                 delete_job(cli, spec).await;
@@ -72,10 +72,10 @@ pub(crate) async fn run_job(
     for line in output.lines() {
         log.write_line(LogStream::Stdout, line);
     }
-    Ok(match ended {
+    Ok(match end {
         JobEnd::Complete => Outcome::ok(success_result(&job_details(spec), &output, "")),
         JobEnd::Failed { reason, message } => {
-            let error = job_error(cli, spec, &reason, &message).await;
+            let error = read_job_error(cli, spec, &reason, &message).await;
             let output = text_tail(&output, TAIL_BYTES_MAX);
             Outcome::error(
                 error
@@ -235,13 +235,13 @@ async fn watch_once(cli: &RuntimeCli, spec: &ContainerSpec) -> Result<WatchResul
     let mut group = cli.start(&with_namespace(spec, args), cli.env(), std::process::Stdio::null())?;
     let mut buffer = Vec::new();
     let mut bytes = 0;
-    let ended = loop {
+    let end = loop {
         tokio::select! {
             biased;
             () = group.stdout.wait_readable() => {
                 bytes += group.stdout.read_ready(&mut buffer);
-                if let Some(ended) = take_job_end(&mut buffer) {
-                    break Some(ended);
+                if let Some(end) = take_job_end(&mut buffer) {
+                    break Some(end);
                 }
             }
             _ = group.child.wait() => {
@@ -252,11 +252,11 @@ async fn watch_once(cli: &RuntimeCli, spec: &ContainerSpec) -> Result<WatchResul
         }
     };
     let mut stderr = Vec::new();
-    if ended.is_none() {
+    if end.is_none() {
         group.stderr.read_remaining(&mut stderr);
     }
     Ok(WatchResult {
-        end: ended,
+        end,
         is_empty: bytes == 0,
         stderr: String::from_utf8_lossy(&stderr).into_owned(),
     })
@@ -284,7 +284,7 @@ async fn read_log(cli: &RuntimeCli, spec: &ContainerSpec) -> String {
 }
 
 /// Error of a failed Job: the exit code of its container, else the Job's reason.
-async fn job_error(cli: &RuntimeCli, spec: &ContainerSpec, reason: &str, message: &str) -> TaskError {
+async fn read_job_error(cli: &RuntimeCli, spec: &ContainerSpec, reason: &str, message: &str) -> TaskError {
     if reason == "DeadlineExceeded" {
         return TaskError::new(ErrorKind::Timeout, "TIMEOUT", "the Job exceeded its timeout");
     }
@@ -312,12 +312,12 @@ async fn delete_job(cli: &RuntimeCli, spec: &ContainerSpec) {
     drop(cli.query(&with_namespace(spec, args), None).await);
 }
 
-fn check_output(result: &CliOutput, what: &str) -> Result<(), TaskError> {
+fn check_output(result: &CliOutput, context: &str) -> Result<(), TaskError> {
     if result.code == Some(0) {
         return Ok(());
     }
     let stderr = result.output.stderr.trim();
-    let message = format!("{what}: {}", text_tail(stderr, TAIL_BYTES_MAX));
+    let message = format!("{context}: {}", text_tail(stderr, TAIL_BYTES_MAX));
     Err(TaskError::new(error_kind(stderr), "CONTAINER_START", message).with_detail("sent", false))
 }
 

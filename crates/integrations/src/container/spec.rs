@@ -123,9 +123,9 @@ impl ContainerSpec {
 
 impl ContainerResources {
     fn from_call(call: &Call) -> Result<Self, TaskError> {
-        let own = call.map_field("resources")?;
-        let requested = match own {
-            Some(own) => Some(own),
+        let own_resources = call.map_field("resources")?;
+        let requested = match own_resources {
+            Some(own_resources) => Some(own_resources),
             None => call.spec.get("resources").and_then(Value::as_object),
         };
         let Some(requested) = requested else {

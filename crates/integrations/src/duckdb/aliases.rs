@@ -80,16 +80,16 @@ impl Aliases {
             return Ok(aliases);
         }
         aliases.default_database = default_database(connection)?;
-        for step in &self.statements {
-            connection.execute(&step.sql).map_err(|error| {
+        for statement in &self.statements {
+            connection.execute(&statement.sql).map_err(|error| {
                 let mut error = TaskError::from(error);
-                if step.is_secret && error.code != "DUCKDB_EXTENSION" {
+                if statement.is_secret && error.code != "DUCKDB_EXTENSION" {
                     // The library's message may repeat the secret.
-                    error.message = format!("credential `{}` was rejected", step.alias);
+                    error.message = format!("credential `{}` was rejected", statement.alias);
                 }
-                error.with_detail("alias", step.alias.as_str())
+                error.with_detail("alias", statement.alias.as_str())
             })?;
-            aliases.undo.extend(step.undo.as_deref());
+            aliases.undo.extend(statement.undo.as_deref());
         }
         guard.check_attached(connection)?;
         Ok(aliases)
@@ -158,19 +158,19 @@ impl Aliases {
                 return Err(invalid_credential_error(alias, &format!("`{}` is missing", keys[0])));
             }
         }
-        let mut own = credential.clone();
+        let mut s3_fields = credential.clone();
         let mut fields = fields.to_vec();
         if let Some(endpoint) = credential_text(credential, &["endpoint", "endpoint_url"]) {
-            let is_clear = endpoint.starts_with("http://");
+            let is_unencrypted = endpoint.starts_with("http://");
             let host = endpoint.split_once("://").map_or(endpoint.as_str(), |(_, host)| host);
-            own.insert("endpoint".to_owned(), host.trim_end_matches('/').into());
-            own.insert("use_ssl".to_owned(), (!is_clear).to_string().into());
-            own.insert("url_style".to_owned(), "path".into());
+            s3_fields.insert("endpoint".to_owned(), host.trim_end_matches('/').into());
+            s3_fields.insert("use_ssl".to_owned(), (!is_unencrypted).to_string().into());
+            s3_fields.insert("url_style".to_owned(), "path".into());
             fields.push(("ENDPOINT", &["endpoint"]));
             fields.push(("USE_SSL", &["use_ssl"]));
             fields.push(("URL_STYLE", &["url_style"]));
         }
-        self.add_secret(alias, kind, &fields, &own);
+        self.add_secret(alias, kind, &fields, &s3_fields);
         Ok(())
     }
 
@@ -224,8 +224,11 @@ impl Drop for AttachedAliases<'_> {
             return;
         }
         // An open transaction would restore what is removed, and the database in use cannot be detached.
-        let home = format!("USE {}", quote_name(&self.default_database));
-        for sql in ["ROLLBACK", &home].into_iter().chain(self.undo.iter().rev().copied()) {
+        let use_default = format!("USE {}", quote_name(&self.default_database));
+        for sql in ["ROLLBACK", &use_default]
+            .into_iter()
+            .chain(self.undo.iter().rev().copied())
+        {
             if let Err(error) = self.connection.execute_despite_interrupt(sql) {
                 tracing::debug!(%error, "failed to remove credential of call");
             }

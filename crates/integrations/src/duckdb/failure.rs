@@ -116,23 +116,23 @@ pub(super) struct ExecutedStatement<'a> {
     /// Index in the command.
     pub(super) index: usize,
     pub(super) statement: &'a SqlStatement,
-    pub(super) sent: &'a StatementText,
+    pub(super) sql: &'a StatementText,
 }
 
 /// Outcome of a failed statement.
-pub(super) fn failure_outcome(cause: &DuckdbError, run: &ExecutedStatement<'_>) -> Outcome {
+pub(super) fn failure_outcome(cause: &DuckdbError, executed: &ExecutedStatement<'_>) -> Outcome {
     let (mut error, sqlstate) = cause.to_task_error();
     if let Some(line) = cause.line() {
-        error = error.with_detail("line", run.sent.line_of_line(line));
+        error = error.with_detail("line", executed.sql.line_of_line(line));
     }
-    if sqlstate == "42601" && run.statement.has_values() {
+    if sqlstate == "42601" && executed.statement.has_values() {
         error.message.push_str("; a table or column name needs `| ident`");
     }
     let facets = Facets {
         pg: Some(json!({"code": sqlstate, "sqlstate": sqlstate})),
         ..Facets::default()
     };
-    Outcome::error(error.with_detail("statement", run.index)).with_facets(facets)
+    Outcome::error(error.with_detail("statement", executed.index)).with_facets(facets)
 }
 
 #[cfg(test)]

@@ -80,7 +80,7 @@ impl StoreGuard {
     pub(super) fn check_attached(&self, connection: &DuckdbConnection) -> Result<(), TaskError> {
         let sql = "SELECT database_name, path, type FROM duckdb_databases() WHERE NOT internal";
         for row in query_rows(connection, sql)? {
-            let text = |at: usize| row.get(at).and_then(Value::as_str).unwrap_or_default();
+            let text = |index: usize| row.get(index).and_then(Value::as_str).unwrap_or_default();
             let (name, path) = (text(0), text(1));
             let checked = match text(2) {
                 "postgres" => self.check_server(connection, name),

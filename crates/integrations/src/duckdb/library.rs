@@ -62,12 +62,12 @@ fn missing_library_error(file: Option<&PathBuf>, problem: &str) -> TaskError {
     if let Some(shortage) = find_shortage_in(problem) {
         return exhausted_error(&shortage);
     }
-    let what = match file {
+    let missing = match file {
         Some(file) => format!("cannot load `{}` (NOETL_DUCKDB_LIB)", file.display()),
         None => "cannot find the DuckDB library on this worker".to_owned(),
     };
     let message = format!(
-        "{what} ({problem}): get `libduckdb` for your system from duckdb.org (\"C/C++\"), from `brew install duckdb`, or \
+        "{missing} ({problem}): get `libduckdb` for your system from duckdb.org (\"C/C++\"), from `brew install duckdb`, or \
          from the npm package @duckdb/node-bindings-linux-x64, and set NOETL_DUCKDB_LIB to its path"
     );
     TaskError::new(ErrorKind::ClientError, "DUCKDB_MISSING", message)

@@ -96,8 +96,8 @@ impl DatabasePool {
     fn slot(&self, file: &Path) -> Arc<DatabaseSlot> {
         let mut files = lock(&self.files);
         let name = canonical_path(file);
-        let unused = |slot: &Arc<DatabaseSlot>| Arc::strong_count(slot) == 1;
-        files.retain(|other, slot| *other == name || !unused(slot));
+        let is_unused = |slot: &Arc<DatabaseSlot>| Arc::strong_count(slot) == 1;
+        files.retain(|other, slot| *other == name || !is_unused(slot));
         files.entry(name).or_default().clone()
     }
 
@@ -129,7 +129,7 @@ impl DatabaseHandle {
 
     fn shared_connection(&self) -> &Arc<DuckdbConnection> {
         let connection = self.connection.as_ref();
-        connection.expect("a lease has its connection until it is dropped")
+        connection.expect("a handle has its connection until it is dropped")
     }
 }
 

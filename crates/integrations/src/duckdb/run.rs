@@ -87,8 +87,8 @@ impl Write for JsonWriter {
 
     fn flush(&mut self) -> io::Result<()> {
         let chunk = std::mem::replace(&mut self.buffer, Vec::with_capacity(CHUNK_BYTES));
-        let sent = self.chunks.blocking_send(chunk.into());
-        sent.map_err(|_| io::ErrorKind::BrokenPipe.into())
+        let result = self.chunks.blocking_send(chunk.into());
+        result.map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 }
 
@@ -145,10 +145,10 @@ fn run_in_transaction(
         return run_each(connection, batch, out);
     }
     connection.execute("BEGIN").map_err(refused_outcome)?;
-    let done = run_each(connection, batch, out);
-    let end = if done.is_ok() { "COMMIT" } else { "ROLLBACK" };
-    let ended = connection.execute(end).map_err(refused_outcome);
-    done.and(ended.map_err(StatementsError::from))
+    let run_result = run_each(connection, batch, out);
+    let end = if run_result.is_ok() { "COMMIT" } else { "ROLLBACK" };
+    let end_result = connection.execute(end).map_err(refused_outcome);
+    run_result.and(end_result.map_err(StatementsError::from))
 }
 
 fn run_each(
@@ -160,25 +160,25 @@ fn run_each(
     let mut buffered_bytes = 0;
     let last = batch.statements.len() - 1;
     for (index, statement) in batch.statements.iter().enumerate() {
-        let sent = sent_text(statement);
-        let run = ExecutedStatement {
+        let sql = sent_text(statement);
+        let executed = ExecutedStatement {
             index,
             statement,
-            sent: &sent,
+            sql: &sql,
         };
         let is_alone = last == 0;
         let to_outcome = |error: &DuckdbError| {
-            let cause = find_cause(connection, &run, error, is_alone);
+            let cause = find_cause(connection, &executed, error, is_alone);
             // A single failed statement has no effect, so the call can be repeated; a call with several statements
             // cannot.
             let shortage = is_alone.then(|| find_lasting_shortage(&cause.to_string()));
             match shortage.flatten() {
                 Some(shortage) => Outcome::error(exhausted_error(&shortage)),
-                None => failure_outcome(&cause, &run),
+                None => failure_outcome(&cause, &executed),
             }
         };
         batch.guard.check_statement(statement, &batch.base)?;
-        let rows = connection.query(&sent.text, &sent.params);
+        let rows = connection.query(&sql.text, &sql.params);
         let rows = rows.map_err(|error| to_outcome(&error))?;
         if index < last {
             let answer =
@@ -205,7 +205,7 @@ fn sent_text(statement: &SqlStatement) -> StatementText {
 /// reports the interrupt instead of the error. In this case, a read-only statement is run again to get its error.
 fn find_cause(
     connection: &DuckdbConnection,
-    run: &ExecutedStatement<'_>,
+    executed: &ExecutedStatement<'_>,
     error: &DuckdbError,
     is_alone: bool,
 ) -> DuckdbError {
@@ -213,9 +213,9 @@ fn find_cause(
     if !is_foreign_interrupt(error) {
         return error.clone();
     }
-    if is_alone && READ_ONLY_VERBS.contains(&run.statement.verb.as_str()) {
+    if is_alone && READ_ONLY_VERBS.contains(&executed.statement.verb.as_str()) {
         for _ in 0..CAUSE_ATTEMPTS_MAX {
-            match connection.execute_with_params(&run.sent.text, &run.sent.params) {
+            match connection.execute_with_params(&executed.sql.text, &executed.sql.params) {
                 Err(error) if is_foreign_interrupt(&error) => {}
                 Err(error) => return error,
                 Ok(()) => break,
@@ -311,8 +311,8 @@ fn write_answer(
         while let Some(chunk) = rows.next_chunk()? {
             for values in chunk.rows() {
                 out.write_all(if count == 0 { b"{" } else { b",{" })?;
-                for (at, (key, value)) in keys.iter().zip(&values).enumerate() {
-                    let comma = if at == 0 { "" } else { "," };
+                for (index, (key, value)) in keys.iter().zip(&values).enumerate() {
+                    let comma = if index == 0 { "" } else { "," };
                     write!(out, "{comma}{key}:")?;
                     serde_json::to_writer(&mut *out, value)?;
                 }

@@ -60,17 +60,17 @@ impl Tool for DuckdbTool {
             base: call.site.base_dir.clone(),
             guard,
         };
-        let secrets = match &file {
+        let secrets_lock = match &file {
             Some(file) if !batch.aliases.is_empty() => Some(self.databases.secrets_lock(file)),
             _ => None,
         };
         let databases = self.databases.clone();
         let (send_handle, handle) = oneshot::channel::<Weak<DuckdbConnection>>();
-        let (send, chunks) = mpsc::channel(QUEUED_CHUNKS_MAX);
+        let (chunk_sender, chunks) = mpsc::channel(QUEUED_CHUNKS_MAX);
         let limit = call.timeout.total;
-        let locking = async {
-            match secrets {
-                Some(secrets) => Some(secrets.lock_owned().await),
+        let lock_secrets = async {
+            match secrets_lock {
+                Some(secrets_lock) => Some(secrets_lock.lock_owned().await),
                 None => None,
             }
         };
@@ -78,27 +78,27 @@ impl Tool for DuckdbTool {
             biased;
             () = stop.cancelled() => return Err(cancelled_error()),
             limit = wait_for_timeout(limit) => return Err(timeout_error(limit)),
-            guard = locking => guard,
+            guard = lock_secrets => guard,
         };
-        let running = tokio::task::spawn_blocking(move || {
+        let statements = tokio::task::spawn_blocking(move || {
             let _guard = guard;
-            let lease = databases.connect(file.as_deref())?;
+            let handle = databases.connect(file.as_deref())?;
             // If the receiver is gone, the call has ended and the statements must not run.
-            if send_handle.send(lease.weak_connection()).is_err() {
+            if send_handle.send(handle.weak_connection()).is_err() {
                 return Err(cancelled_error().into());
             }
-            run::run_statements(lease.connection(), &batch, &mut JsonWriter::new(send))
+            run::run_statements(handle.connection(), &batch, &mut JsonWriter::new(chunk_sender))
         });
-        let answer = store_answer(call, chunks, running);
+        let answer = store_answer(call, chunks, statements);
         tokio::pin!(answer);
-        let why = tokio::select! {
+        let interruption = tokio::select! {
             biased;
             done = &mut answer => return done,
             () = stop.cancelled() => cancelled_error(),
             limit = wait_for_timeout(limit) => timeout_error(limit),
         };
         match interrupt_until_done(handle.await.ok(), answer).await {
-            Ok(Outcome::Error(failure)) if failure.error.code == "CANCELLED" => Err(why),
+            Ok(Outcome::Error(failure)) if failure.error.code == "CANCELLED" => Err(interruption),
             done => done,
         }
     }
@@ -109,12 +109,12 @@ type RunningStatements = JoinHandle<Result<(), StatementsError>>;
 /// Interrupts repeatedly until the work ends: a statement that has just started misses earlier interrupts.
 async fn interrupt_until_done<T>(connection: Option<Weak<DuckdbConnection>>, running: impl Future<Output = T>) -> T {
     tokio::pin!(running);
-    let mut again = tokio::time::interval(INTERRUPT_INTERVAL);
+    let mut interrupts = tokio::time::interval(INTERRUPT_INTERVAL);
     loop {
         tokio::select! {
             biased;
             done = &mut running => return done,
-            _ = again.tick() => {
+            _ = interrupts.tick() => {
                 if let Some(connection) = connection.as_ref().and_then(Weak::upgrade) {
                     connection.interrupt();
                 }

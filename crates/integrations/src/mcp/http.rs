@@ -49,12 +49,14 @@ impl HttpSession {
         if let Some(session) = response.headers().get(SESSION_HEADER) {
             self.session = Some(session.clone());
         }
-        let kind = response.headers().get(CONTENT_TYPE);
-        let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        let is_stream = kind.starts_with("text/event-stream");
+        let content_type = response.headers().get(CONTENT_TYPE);
+        let content_type = content_type
+            .and_then(|content_type| content_type.to_str().ok())
+            .unwrap_or_default();
+        let is_stream = content_type.starts_with("text/event-stream");
         let status = response.status();
         if !status.is_success() {
-            return Err(status_error(status, response).await);
+            return Err(read_status_error(status, response).await);
         }
         if is_stream {
             return self.read_events(id, PendingResponse { response, permit }, log).await;
@@ -66,12 +68,12 @@ impl HttpSession {
 
     /// Sends a notification.
     pub(crate) async fn notify(&self, message: &Value) -> Result<(), TaskError> {
-        let sent = self.send_message(Method::POST, Some(message)).await?;
-        let status = sent.response.status();
+        let pending = self.send_message(Method::POST, Some(message)).await?;
+        let status = pending.response.status();
         if status.is_success() {
             Ok(())
         } else {
-            Err(status_error(status, sent.response).await)
+            Err(read_status_error(status, pending.response).await)
         }
     }
 
@@ -85,8 +87,8 @@ impl HttpSession {
     async fn send_message(&self, method: Method, message: Option<&Value>) -> Result<PendingResponse, TaskError> {
         let mut request = HttpRequest::new_internal(method, self.url.clone());
         request.headers = self.headers.clone();
-        let both = HeaderValue::from_static("application/json, text/event-stream");
-        request.headers.insert(ACCEPT, both);
+        let accepted_types = HeaderValue::from_static("application/json, text/event-stream");
+        request.headers.insert(ACCEPT, accepted_types);
         if let Some(message) = message {
             let json = HeaderValue::from_static("application/json");
             request.headers.insert(CONTENT_TYPE, json);
@@ -101,21 +103,21 @@ impl HttpSession {
         let mut auth_exchange = AuthExchange::new(&self.auth, &self.clients, self.timeouts);
         auth_exchange.apply_token(&mut request).await?;
         loop {
-            let sent = self.clients.send(&request, self.timeouts).await?;
-            if let Some(sent) = auth_exchange.retry_refused(sent, &mut request).await? {
-                return Ok(sent);
+            let pending = self.clients.send(&request, self.timeouts).await?;
+            if let Some(pending) = auth_exchange.retry_refused(pending, &mut request).await? {
+                return Ok(pending);
             }
         }
     }
 
     /// Reads events until the response arrives.
-    async fn read_events(&self, id: u64, sent: PendingResponse, log: &dyn LogSink) -> Result<Value, TaskError> {
-        let (mut response, mut permit) = (sent.response, Some(sent.permit));
+    async fn read_events(&self, id: u64, pending: PendingResponse, log: &dyn LogSink) -> Result<Value, TaskError> {
+        let (mut response, mut permit) = (pending.response, Some(pending.permit));
         let mut events = EventSplitter::default();
-        let mut size = 0;
+        let mut received_bytes = 0;
         while let Some(chunk) = response.chunk().await.map_err(|error| classify_error(&error))? {
-            size += chunk.len();
-            if size > EXCHANGE_BYTES_MAX {
+            received_bytes += chunk.len();
+            if received_bytes > EXCHANGE_BYTES_MAX {
                 return Err(exchange_too_large_error());
             }
             for event in events.feed(&chunk) {
@@ -160,7 +162,7 @@ async fn read_body(mut response: Response) -> Result<Vec<u8>, TaskError> {
 }
 
 /// Error of a failed status, with the server's message if there is one.
-async fn status_error(status: StatusCode, response: Response) -> TaskError {
+async fn read_status_error(status: StatusCode, response: Response) -> TaskError {
     let detail = read_body(response).await.unwrap_or_default();
     let detail: Option<Value> = serde_json::from_slice(&detail).ok();
     let detail = detail.as_ref().and_then(|detail| detail["error"]["message"].as_str());

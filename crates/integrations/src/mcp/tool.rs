@@ -11,7 +11,7 @@ use reqwest::header::HeaderValue;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use tools::http::{HttpAuth, HttpClients, RequestOptions, parse_headers};
-use tools::{Call, LogSink, ProgramSetup, SandboxLevel, Tool, ToolResult, plain_text, within_limit};
+use tools::{Call, LogSink, ProgramSetup, SandboxLevel, Tool, ToolResult, plain_text, run_within_limit};
 
 use crate::mcp::http::HttpSession;
 use crate::mcp::message::{initialize, negotiated_version, notification_message, request_message};
@@ -170,7 +170,7 @@ impl McpSession {
 impl Tool for McpTool {
     async fn run(&self, call: Call, stop: &CancellationToken, log: &dyn LogSink) -> ToolResult {
         // Dropping the session kills its program.
-        let result = within_limit(
+        let result = run_within_limit(
             Some(call.timeout.total.unwrap_or(TOTAL_TIMEOUT)),
             stop,
             Box::pin(self.run_call(&call, log)),

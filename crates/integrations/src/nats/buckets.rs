@@ -149,9 +149,9 @@ impl BucketEntry {
     }
 
     async fn object_list(&self, context: &Context) -> Result<Value, TaskError> {
-        let listed = self.open_object_store(context).await?.list().await;
-        let listed = listed.map_err(|error| self.unavailable_error(&error))?;
-        let objects: Vec<_> = listed
+        let objects = self.open_object_store(context).await?.list().await;
+        let objects = objects.map_err(|error| self.unavailable_error(&error))?;
+        let objects: Vec<_> = objects
             .try_collect()
             .await
             .map_err(|error| self.unavailable_error(&error))?;

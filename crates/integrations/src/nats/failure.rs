@@ -8,8 +8,8 @@ use model::nats_version;
 use model::outcome::{ErrorKind, TaskError};
 
 /// Error of something that does not exist.
-pub(crate) fn not_found_error(code: &str, what: &str, name: &str) -> TaskError {
-    TaskError::new(ErrorKind::NotFound, code, format!("{what} `{name}` not found"))
+pub(crate) fn not_found_error(code: &str, noun: &str, name: &str) -> TaskError {
+    TaskError::new(ErrorKind::NotFound, code, format!("{noun} `{name}` not found"))
 }
 
 /// Error of a value that was changed concurrently.

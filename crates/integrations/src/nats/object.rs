@@ -202,7 +202,9 @@ fn to_json(info: &ObjectInfo) -> Value {
 }
 
 fn describe_object(info: &ObjectInfo) -> Map<String, Value> {
-    let modified = info.modified.map(|at| time_value(at.unix_timestamp_nanos()));
+    let modified = info
+        .modified
+        .map(|modified_at| time_value(modified_at.unix_timestamp_nanos()));
     let fields = json!({
         "bucket": info.bucket,
         "object": info.name,

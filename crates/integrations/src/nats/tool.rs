@@ -11,7 +11,7 @@ use model::outcome::{ErrorKind, Outcome, TaskError};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 use tools::objects::ObjectAccess;
-use tools::{Call, LogSink, Tool, ToolResult, within_limit};
+use tools::{Call, LogSink, Tool, ToolResult, run_within_limit};
 
 use crate::nats::connection::{NatsConnections, NatsLogin};
 use crate::nats::failure::{message_too_large_error, no_response_error, peer_error, with_version};
@@ -71,11 +71,11 @@ impl NatsTool {
             object_access: &self.object_access,
             total_timeout: total,
         };
-        let done = match operation {
+        let result = match operation {
             "object_get" => object::get(&nats_call).await,
             operation => nats_call.run_operation(operation).await.map(Outcome::ok),
         };
-        done.map_err(|error| with_version(error, &nats_call.client.server_info().version))
+        result.map_err(|error| with_version(error, &nats_call.client.server_info().version))
     }
 }
 
@@ -122,8 +122,9 @@ impl NatsCall<'_> {
         let Some(value) = self.call.field(key) else {
             return Ok(None);
         };
-        let read = duration::parse(value);
-        read.map(Some)
+        let duration = duration::parse(value);
+        duration
+            .map(Some)
             .ok_or_else(|| self.call.wrong_type_error(key, "a duration such as `2s`", value))
     }
 
@@ -139,11 +140,11 @@ impl NatsCall<'_> {
         let subject = self.required_text("subject")?;
         let (payload, headers) = (self.payload()?, to_header_map(self.call)?);
         let size = payload.len();
-        let sent = self
+        let result = self
             .client
             .publish_with_headers(subject.to_owned(), headers, payload)
             .await;
-        sent.map_err(|error| match error.kind() {
+        result.map_err(|error| match error.kind() {
             async_nats::client::PublishErrorKind::MaxPayloadExceeded => message_too_large_error(),
             _ => peer_error(&error),
         })?;
@@ -180,7 +181,7 @@ impl NatsCall<'_> {
 #[async_trait]
 impl Tool for NatsTool {
     async fn run(&self, call: Call, stop: &CancellationToken, _log: &dyn LogSink) -> ToolResult {
-        within_limit(
+        run_within_limit(
             Some(call.timeout.total.unwrap_or(TOTAL_TIMEOUT)),
             stop,
             Box::pin(self.run_call(&call)),

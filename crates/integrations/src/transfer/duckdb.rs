@@ -23,14 +23,14 @@ pub(super) struct DuckdbEndpoint {
 
 impl DuckdbEndpoint {
     fn connect(&self) -> Result<DatabaseHandle, TaskError> {
-        let lease = self.databases.connect(self.file.as_deref())?;
-        let connection = lease.weak_connection();
+        let handle = self.databases.connect(self.file.as_deref())?;
+        let connection = handle.weak_connection();
         self.stop_callbacks.add(move || {
             if let Some(connection) = connection.upgrade() {
                 connection.interrupt();
             }
         });
-        Ok(lease)
+        Ok(handle)
     }
 
     fn check_query(&self, query: &SqlStatement) -> Result<(), TaskError> {
@@ -49,9 +49,9 @@ pub(super) fn read_query(
     sender: &mut RowSender,
 ) -> Result<(), TaskError> {
     endpoint.check_query(query)?;
-    let lease = endpoint.connect()?;
-    let sent = query.text();
-    send_rows(lease.connection(), &sent.text, &sent.params, sender)
+    let handle = endpoint.connect()?;
+    let statement = query.text();
+    send_rows(handle.connection(), &statement.text, &statement.params, sender)
 }
 
 /// Reads a file that DuckDB supports.
@@ -61,9 +61,9 @@ pub(super) fn read_file(
     format: FileFormat,
     sender: &mut RowSender,
 ) -> Result<(), TaskError> {
-    let lease = endpoint.connect()?;
+    let handle = endpoint.connect()?;
     let text = format!("SELECT * FROM {}", file_reader(file, format));
-    send_rows(lease.connection(), &text, &[], sender)
+    send_rows(handle.connection(), &text, &[], sender)
 }
 
 fn send_rows(
@@ -91,11 +91,11 @@ pub(super) fn write_table(
     mode: &WriteMode,
     mut receiver: RowReceiver,
 ) -> Result<TransferTotals, TaskError> {
-    let lease = endpoint.connect()?;
-    let connection = lease.connection();
+    let handle = endpoint.connect()?;
+    let connection = handle.connection();
     connection.execute("BEGIN")?;
-    let done = write_rows(connection, table, mode, &mut receiver);
-    match done {
+    let result = write_rows(connection, table, mode, &mut receiver);
+    match result {
         Ok(()) => connection.execute("COMMIT")?,
         Err(error) => {
             // The connection is closed with the call, which also rolls back.
@@ -193,11 +193,11 @@ pub(super) fn copy_out(
     format: FileFormat,
 ) -> Result<TransferTotals, TaskError> {
     endpoint.check_query(query)?;
-    let lease = endpoint.connect()?;
-    let connection = lease.connection();
-    let sent = query.text();
-    let described = format!("SELECT * FROM ({}\n) LIMIT 0", sent.text);
-    let rows = connection.query(&described, &sent.params)?;
+    let handle = endpoint.connect()?;
+    let connection = handle.connection();
+    let statement = query.text();
+    let describe_sql = format!("SELECT * FROM ({}\n) LIMIT 0", statement.text);
+    let rows = connection.query(&describe_sql, &statement.params)?;
     let columns = rows.names().to_vec();
     drop(rows);
     // `COPY` accepts no parameters, so values are inserted as literals.
@@ -218,7 +218,7 @@ pub(super) struct SourceFile<'a> {
     pub(super) format: FileFormat,
 }
 
-/// Lets DuckDB read a file into a table; upserts use `write`.
+/// Lets DuckDB read a file into a table; upserts use `write_table`.
 pub(super) fn copy_in(
     endpoint: &DuckdbEndpoint,
     source_file: SourceFile<'_>,
@@ -226,8 +226,8 @@ pub(super) fn copy_in(
     mode: &WriteMode,
     mapping: Option<&Map<String, Value>>,
 ) -> Result<TransferTotals, TaskError> {
-    let lease = endpoint.connect()?;
-    let connection = lease.connection();
+    let handle = endpoint.connect()?;
+    let connection = handle.connection();
     let name = quote_table_name(table);
     check_table(connection, &name)?;
     let rows = connection.query(
@@ -237,9 +237,9 @@ pub(super) fn copy_in(
         ),
         &[],
     )?;
-    let available = rows.names().to_vec();
+    let source_columns = rows.names().to_vec();
     drop(rows);
-    let (columns, picked) = pick_columns(&available, mapping)?;
+    let (columns, picked) = pick_columns(&source_columns, mapping)?;
     let types = column_types(connection, &name, &columns)?;
     let (source, values) = typed_reader(source_file, &picked, &types);
     connection.execute("BEGIN")?;
@@ -275,10 +275,10 @@ fn column_types(connection: &DuckdbConnection, table: &str, columns: &[String]) 
 /// target's columns; bytes in them are base64.
 fn typed_reader(source_file: SourceFile<'_>, picked: &[String], types: &[String]) -> (String, Vec<String>) {
     let SourceFile { path: file, format } = source_file;
-    let is_bytes = |of: &String| of == "BLOB" && format != FileFormat::Parquet;
-    let values = picked.iter().zip(types).map(|(name, of)| {
+    let is_bytes = |column_type: &String| column_type == "BLOB" && format != FileFormat::Parquet;
+    let values = picked.iter().zip(types).map(|(name, column_type)| {
         let name = quote_column_list(std::slice::from_ref(name));
-        if is_bytes(of) {
+        if is_bytes(column_type) {
             format!("from_base64({name})")
         } else {
             name
@@ -290,9 +290,9 @@ fn typed_reader(source_file: SourceFile<'_>, picked: &[String], types: &[String]
         FileFormat::Ndjson => "newline_delimited",
         FileFormat::Json => "array",
     };
-    let columns = picked.iter().zip(types).map(|(name, of)| {
-        let of = if is_bytes(of) { "VARCHAR" } else { of };
-        format!("{}: {}", text_literal(name), text_literal(of))
+    let columns = picked.iter().zip(types).map(|(name, column_type)| {
+        let column_type = if is_bytes(column_type) { "VARCHAR" } else { column_type };
+        format!("{}: {}", text_literal(name), text_literal(column_type))
     });
     let columns = columns.collect::<Vec<_>>().join(", ");
     let source = format!(
@@ -309,15 +309,21 @@ fn pick_columns(
     let Some(mapping) = mapping else {
         return Ok((available.to_vec(), available.to_vec()));
     };
-    let from = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    if let Some((name, _)) = mapping.iter().find(|(_, value)| !available.contains(&from(value))) {
+    let source_column = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    if let Some((name, _)) = mapping
+        .iter()
+        .find(|(_, value)| !available.contains(&source_column(value)))
+    {
         let message = format!(
             "`mapping.{name}` refers to a column that the source does not have; its columns are {}",
             available.join(", ")
         );
         return Err(TaskError::new(ErrorKind::Schema, "TRANSFER_COLUMN", message));
     }
-    Ok((mapping.keys().cloned().collect(), mapping.values().map(from).collect()))
+    Ok((
+        mapping.keys().cloned().collect(),
+        mapping.values().map(source_column).collect(),
+    ))
 }
 
 fn execute_counting(connection: &DuckdbConnection, sql: &str) -> Result<u64, TaskError> {
@@ -340,13 +346,13 @@ fn build_totals(rows: u64, columns: Vec<String>) -> TransferTotals {
 
 /// Lets DuckDB convert JSON lines to a Parquet file.
 pub(super) fn write_parquet(endpoint: &DuckdbEndpoint, lines: &Path, file: &Path) -> Result<(), TaskError> {
-    let lease = endpoint.connect()?;
+    let handle = endpoint.connect()?;
     let sql = format!(
         "COPY (SELECT * FROM read_json({}, format = 'newline_delimited', sample_size = 100000)) TO {} (FORMAT parquet)",
         path_literal(lines),
         path_literal(file)
     );
-    Ok(lease.connection().execute(&sql)?)
+    Ok(handle.connection().execute(&sql)?)
 }
 
 /// SQL that reads a file. CSV columns are all text. For JSON only the keys of the rows matter, so all rows are sampled,

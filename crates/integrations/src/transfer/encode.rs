@@ -59,8 +59,8 @@ impl RowEncoder {
 
 fn write_object(columns: &[String], row: &[Value], out: &mut Vec<u8>) {
     out.push(b'{');
-    for (at, (name, value)) in columns.iter().zip(row).enumerate() {
-        if at > 0 {
+    for (index, (name, value)) in columns.iter().zip(row).enumerate() {
+        if index > 0 {
             out.push(b',');
         }
         out.extend_from_slice(Value::from(name.as_str()).to_string().as_bytes());
@@ -71,8 +71,8 @@ fn write_object(columns: &[String], row: &[Value], out: &mut Vec<u8>) {
 }
 
 fn write_csv(row: &[Value], out: &mut Vec<u8>) {
-    for (at, value) in row.iter().enumerate() {
-        if at > 0 {
+    for (index, value) in row.iter().enumerate() {
+        if index > 0 {
             out.push(b',');
         }
         if value.is_null() {

@@ -161,15 +161,15 @@ impl RowSender {
     }
 
     /// Sends the last chunk, or the error that ended the source.
-    pub(super) async fn finish(mut self, done: Result<(), TaskError>) {
-        let last = done.map(|()| self.take_batch(true));
+    pub(super) async fn finish(mut self, result: Result<(), TaskError>) {
+        let last = result.map(|()| self.take_batch(true));
         // If the receiver is gone, the target has already failed.
         let _ = self.sender.send(last).await;
     }
 
-    /// Like [`end`](Self::end), from a blocking thread.
-    pub(super) fn finish_blocking(mut self, done: Result<(), TaskError>) {
-        let last = done.map(|()| self.take_batch(true));
+    /// Like [`finish`](Self::finish), from a blocking thread.
+    pub(super) fn finish_blocking(mut self, result: Result<(), TaskError>) {
+        let last = result.map(|()| self.take_batch(true));
         let _ = self.sender.blocking_send(last);
     }
 }
@@ -206,11 +206,11 @@ impl RowReceiver {
         if self.mapping.is_some() {
             for row in &mut batch.rows {
                 let mut old = std::mem::take(row);
-                let value = |at: &usize| old.get_mut(*at).map(std::mem::take).unwrap_or_default();
+                let value = |index: &usize| old.get_mut(*index).map(std::mem::take).unwrap_or_default();
                 *row = indices.iter().map(value).collect();
             }
         }
-        let is_text = |at: &usize| batch.json_texts.get(*at).copied().unwrap_or_default();
+        let is_text = |index: &usize| batch.json_texts.get(*index).copied().unwrap_or_default();
         batch.json_texts = indices.iter().map(is_text).collect();
         batch.columns = columns.clone();
         if !batch.rows.is_empty() {

@@ -66,16 +66,16 @@ impl TransferOptions {
             Some("replace" | "overwrite" | "truncate") => Some(WriteMode::Replace),
             Some("upsert" | "merge") => Some(WriteMode::Upsert(column_names(call, key)?)),
             Some(other) => {
-                let wanted = "append, replace or upsert";
-                return Err(call.wrong_type_error("mode", wanted, &Value::from(other)));
+                let expected = "append, replace or upsert";
+                return Err(call.wrong_type_error("mode", expected, &Value::from(other)));
             }
         };
         let mapping = match target.fields.get("mapping").filter(|value| !value.is_null()) {
             None => None,
             Some(Value::Object(map)) if map.values().all(Value::is_string) => Some(map.clone()),
             Some(other) => {
-                let wanted = "a map of the target's columns to the source's";
-                return Err(call.wrong_type_error("target.mapping", wanted, other));
+                let expected = "a map of the target's columns to the source's";
+                return Err(call.wrong_type_error("target.mapping", expected, other));
             }
         };
         Ok(Self {

@@ -31,8 +31,8 @@ pub(super) async fn read_query(client: &Client, query: &SqlStatement, sender: &m
     let names = unique_names(prepared.columns().iter().map(|column| column.name().to_owned()));
     let types: Vec<Type> = prepared.columns().iter().map(|column| column.type_().clone()).collect();
     // The server converts arrays and rows to JSON.
-    let own: Vec<String> = (0..names.len()).map(|at| format!("c{at}")).collect();
-    let picked = own
+    let aliases: Vec<String> = (0..names.len()).map(|index| format!("c{index}")).collect();
+    let picked = aliases
         .iter()
         .zip(&types)
         .map(|(name, column_type)| match column_type.kind() {
@@ -42,7 +42,7 @@ pub(super) async fn read_query(client: &Client, query: &SqlStatement, sender: &m
     let copy = format!(
         "COPY (SELECT {} FROM ({text}\n) AS q({})) TO STDOUT",
         picked.collect::<Vec<_>>().join(", "),
-        own.join(", ")
+        aliases.join(", ")
     );
     sender.set_columns(names);
     let is_text = |column_type: &Type| sender.may_keep_json_text() && is_json(column_type);
@@ -201,12 +201,12 @@ impl CopyWriter {
         let mut out = Vec::with_capacity(SEND_BYTES * 2);
         for row in &batch.rows {
             self.count += 1;
-            for (at, (value, column_type)) in row.iter().zip(&self.types).enumerate() {
-                if at > 0 {
+            for (index, (value, column_type)) in row.iter().zip(&self.types).enumerate() {
+                if index > 0 {
                     out.push(b'\t');
                 }
                 let text = match value {
-                    Value::String(text) if batch.is_json_text(at) => json_field(text, column_type),
+                    Value::String(text) if batch.is_json_text(index) => json_field(text, column_type),
                     _ => copy_text(value, column_type),
                 };
                 let text = text.map_err(|problem| row_error(self.count, &problem))?;

@@ -17,8 +17,8 @@ use super::options::{WriteMode, conflict_clause, quote_column_list, quote_table_
 /// Opens a file, unless it belongs to NoETL, and registers a callback that interrupts it.
 fn open_connection(file: &Path, forbidden: &[PathBuf], stops: &StopCallbacks) -> Result<Connection, TaskError> {
     check_file(file, forbidden)?;
-    let opened = open_database(&file.display().to_string(), file);
-    let connection = opened.map_err(|failure| match failure.into_outcome() {
+    let connection = open_database(&file.display().to_string(), file);
+    let connection = connection.map_err(|failure| match failure.into_outcome() {
         Outcome::Error(failure) => failure.error,
         Outcome::Ok(_) => unreachable!("a failure gives an error outcome"),
     })?;
@@ -41,11 +41,11 @@ pub(super) fn read_query(
     sender: &mut RowSender,
 ) -> Result<(), TaskError> {
     let connection = open_connection(&endpoint.path, &endpoint.forbidden, &endpoint.stop_callbacks)?;
-    let sent = query.text();
-    let mut prepared = connection.prepare(&sent.text).map_err(task_error)?;
-    for (at, param) in sent.params.iter().enumerate() {
+    let statement = query.text();
+    let mut prepared = connection.prepare(&statement.text).map_err(task_error)?;
+    for (index, param) in statement.params.iter().enumerate() {
         prepared
-            .raw_bind_parameter(at + 1, sql_value(param))
+            .raw_bind_parameter(index + 1, sql_value(param))
             .map_err(task_error)?;
     }
     let columns = unique_names(prepared.column_names().map(str::to_owned));
@@ -53,7 +53,7 @@ pub(super) fn read_query(
     sender.set_columns(columns);
     let mut rows = prepared.raw_query();
     while let Some(row) = rows.next().map_err(task_error)? {
-        let values = (0..count).map(|at| row.get_ref(at).map(json_value));
+        let values = (0..count).map(|index| row.get_ref(index).map(json_value));
         let values = values.collect::<Result<_, _>>().map_err(task_error)?;
         if sender.push(values) {
             sender.send_blocking()?;
@@ -99,10 +99,10 @@ pub(super) fn write_table(
         let Some(insert) = &mut insert else { continue };
         for row in &batch.rows {
             count += 1;
-            for (at, (value, column)) in row.iter().zip(batch.columns.iter()).enumerate() {
+            for (index, (value, column)) in row.iter().zip(batch.columns.iter()).enumerate() {
                 let is_blob = blobs.iter().any(|name| name.eq_ignore_ascii_case(column));
                 insert
-                    .raw_bind_parameter(at + 1, to_sql_value(value, is_blob, count)?)
+                    .raw_bind_parameter(index + 1, to_sql_value(value, is_blob, count)?)
                     .map_err(task_error)?;
             }
             insert

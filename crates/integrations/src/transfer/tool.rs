@@ -188,27 +188,27 @@ impl TransferTool {
                 ) {
                     sender.allow_json_text();
                 }
-                let reading = self.read_source(call, source, sender);
-                let writing = self.write_sink(call, sink, mode, receiver);
+                let read = self.read_source(call, source, sender);
+                let write = self.write_sink(call, sink, mode, receiver);
                 // The writing side returns the result: an error of the source arrives there as the last chunk.
-                let ((), written) = tokio::join!(reading, writing);
-                written
+                let ((), totals) = tokio::join!(read, write);
+                totals
             }
         }
     }
 
     async fn read_source(&self, call: &Call, source: TransferSource, mut sender: RowSender) {
-        let done = match source {
+        let read_result = match source {
             TransferSource::Postgres(server, query) => match self.pools.acquire(server, connect_timeout(call)).await {
                 Err(error) => Err(error),
-                Ok(lease) => {
-                    let mut unfinished = CancelOnDrop(Some(lease.canceller()));
-                    let done = postgres::read_query(lease.client(), &query, &mut sender).await;
+                Ok(connection) => {
+                    let mut unfinished = CancelOnDrop(Some(connection.canceller()));
+                    let read_result = postgres::read_query(connection.client(), &query, &mut sender).await;
                     unfinished.0.take();
-                    if done.is_ok() {
-                        lease.release();
+                    if read_result.is_ok() {
+                        connection.release();
                     }
-                    done
+                    read_result
                 }
             },
             TransferSource::File(location, FileFormat::Parquet, _) => {
@@ -239,7 +239,7 @@ impl TransferTool {
                 return read_on_thread(sender, move |sender| duckdb::read_query(&endpoint, &query, sender)).await;
             }
         };
-        sender.finish(done).await;
+        sender.finish(read_result).await;
     }
 
     async fn write_sink(
@@ -251,12 +251,12 @@ impl TransferTool {
     ) -> Result<TransferTotals, TaskError> {
         match sink {
             TransferSink::Postgres(server, table) => {
-                let lease = self.pools.acquire(server, connect_timeout(call)).await?;
-                let mut unfinished = CancelOnDrop(Some(lease.canceller()));
-                let written = postgres::write_table(lease.client(), &table, mode, receiver).await;
+                let connection = self.pools.acquire(server, connect_timeout(call)).await?;
+                let mut unfinished = CancelOnDrop(Some(connection.canceller()));
+                let write_result = postgres::write_table(connection.client(), &table, mode, receiver).await;
                 unfinished.0.take();
-                let totals = written?;
-                lease.release();
+                let totals = write_result?;
+                connection.release();
                 Ok(totals)
             }
             TransferSink::Sqlite(file, table) => {
@@ -307,14 +307,14 @@ impl Tool for TransferTool {
         let sink = self.open_sink(call, &target, &stops, &options).await?;
         let work = self.run_transfer(call, source, sink, options);
         tokio::pin!(work);
-        let why = tokio::select! {
+        let interruption = tokio::select! {
             biased;
             done = &mut work => return done.map(|totals| totals_outcome(&totals)),
             () = stop.cancelled() => cancelled_error(),
             limit = wait_for_timeout(call.timeout.total) => timeout_error(limit),
         };
         // Blocking threads are cancelled repeatedly until they end; everything else ends on drop.
-        let mut again = tokio::time::interval(STOP_INTERVAL);
+        let mut stop_ticks = tokio::time::interval(STOP_INTERVAL);
         let grace = tokio::time::sleep(Duration::from_secs(5));
         tokio::pin!(grace);
         loop {
@@ -326,10 +326,10 @@ impl Tool for TransferTool {
                     Err(_) => break,
                 },
                 () = &mut grace => break,
-                _ = again.tick() => stops.stop(),
+                _ = stop_ticks.tick() => stops.stop(),
             }
         }
-        Err(why)
+        Err(interruption)
     }
 }
 
@@ -348,8 +348,8 @@ fn totals_outcome(totals: &TransferTotals) -> Outcome {
 async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, TaskError> + Send + 'static,
 ) -> Result<T, TaskError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(thread_lost_error(&error.to_string())))
+    let result = tokio::task::spawn_blocking(work).await;
+    result.unwrap_or_else(|error| Err(thread_lost_error(&error.to_string())))
 }
 
 /// Runs a reader on a blocking thread.
@@ -358,8 +358,8 @@ async fn read_on_thread(
     work: impl FnOnce(&mut RowSender) -> Result<(), TaskError> + Send + 'static,
 ) {
     let work = move || {
-        let done = work(&mut sender);
-        sender.finish_blocking(done);
+        let result = work(&mut sender);
+        sender.finish_blocking(result);
     };
     // If the thread panics, the channel closes without a last chunk, which the target treats as a failure.
     let _ = tokio::task::spawn_blocking(work).await;

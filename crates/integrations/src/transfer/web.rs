@@ -15,12 +15,12 @@ use super::flow::{RowReceiver, RowSender, TransferTotals};
 use super::options::{FileFormat, TransferEnd};
 
 /// The `http` call of one side.
-pub(super) fn end_call(of: &Call, end: &TransferEnd<'_>) -> Result<Call, TaskError> {
+pub(super) fn end_call(transfer_call: &Call, end: &TransferEnd<'_>) -> Result<Call, TaskError> {
     end.text("url")
         .or(end.text("endpoint"))
         .map_or_else(|| end.required_text("url", "set it to the URL"), Ok)?;
     let mut call = Call::new("http");
-    let own = [
+    let transfer_keys = [
         "kind",
         "type",
         "format",
@@ -30,7 +30,10 @@ pub(super) fn end_call(of: &Call, end: &TransferEnd<'_>) -> Result<Call, TaskErr
         "credential",
         "endpoint",
     ];
-    let fields = end.fields.iter().filter(|(key, _)| !own.contains(&key.as_str()));
+    let fields = end
+        .fields
+        .iter()
+        .filter(|(key, _)| !transfer_keys.contains(&key.as_str()));
     call.fields = fields
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect::<Map<_, _>>();
@@ -39,8 +42,8 @@ pub(super) fn end_call(of: &Call, end: &TransferEnd<'_>) -> Result<Call, TaskErr
     if let Some(auth) = end.auth() {
         call.fields.insert("auth".to_owned(), auth.clone());
     }
-    call.site = of.site.clone();
-    call.timeout = of.timeout;
+    call.site = transfer_call.site.clone();
+    call.timeout = transfer_call.timeout;
     Ok(call)
 }
 

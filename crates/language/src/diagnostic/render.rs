@@ -19,7 +19,7 @@ const LINE_CHARS_MAX: usize = 160;
 impl Diagnostic {
     /// Returns the rendered text, ending in a newline.
     pub fn render(&self, style: DiagnosticStyle) -> String {
-        let paint = Paint::new(self.severity, style);
+        let colors = TerminalColors::new(self.severity, style);
         let (corner, bar) = if style.unicode { ("┌─", "│") } else { ("-->", "|") };
         let number = self.span.line.to_string();
         let gutter = " ".repeat(number.len());
@@ -29,20 +29,20 @@ impl Diagnostic {
             Severity::Note => "note",
         };
         let mut out = String::new();
-        let head = paint.strong(&format!("{label}[{}]", self.code));
+        let head = colors.color_message(&format!("{label}[{}]", self.code));
         let position = format!("{}:{}:{}", self.source.name, self.span.line, self.span.column);
-        let corner = paint.quiet(corner);
+        let corner = colors.color_frame(corner);
         let _ = writeln!(out, "{head}: {}", self.message);
         let _ = writeln!(out, "{gutter} {corner} {position}");
         if let Some(snippet) = self.snippet() {
-            let bar = paint.quiet(bar);
-            let mark = paint.strong(&format!("{} {}", "^".repeat(snippet.width), self.label));
+            let bar = colors.color_frame(bar);
+            let mark = colors.color_message(&format!("{} {}", "^".repeat(snippet.width), self.label));
             let pad = &snippet.pad;
-            let _ = writeln!(out, "{} {bar} {}", paint.quiet(&number), snippet.line);
+            let _ = writeln!(out, "{} {bar} {}", colors.color_frame(&number), snippet.line);
             let _ = writeln!(out, "{gutter} {bar} {pad}{}", mark.trim_end());
         }
         for help in &self.help {
-            let _ = writeln!(out, "{gutter} {} help: {help}", paint.quiet("="));
+            let _ = writeln!(out, "{gutter} {} help: {help}", colors.color_frame("="));
         }
         out
     }
@@ -54,16 +54,16 @@ impl Diagnostic {
         let index = usize::try_from(self.span.line).ok()?.checked_sub(1)?;
         let line = self.source.text.lines().nth(index)?;
         let column = usize::try_from(self.span.column).ok()?.checked_sub(1)?;
-        Some(Snippet::cut(line, column, self.chars_in_line(line, column)))
+        Some(Snippet::from_line(line, column, self.chars_in_line(line, column)))
     }
 
     /// Returns the number of characters of the span on its first line.
     fn chars_in_line(&self, line: &str, column: usize) -> usize {
         let (start, end) = (self.span.start as usize, self.span.end as usize);
-        let marked = self.source.text.get(start..end).unwrap_or("");
-        let first = marked.lines().next().unwrap_or("").trim_end();
+        let text = self.source.text.get(start..end).unwrap_or("");
+        let first_line = text.lines().next().unwrap_or("").trim_end();
         let columns_left = line.chars().count().saturating_sub(column);
-        first.chars().count().min(columns_left).max(1)
+        first_line.chars().count().min(columns_left).max(1)
     }
 }
 
@@ -76,7 +76,7 @@ struct Snippet {
 impl Snippet {
     /// Replaces tabs by a space and control characters by a dot, so that columns line up and no escape sequence reaches
     /// the terminal.
-    fn cut(line: &str, column: usize, width: usize) -> Self {
+    fn from_line(line: &str, column: usize, width: usize) -> Self {
         let printable = |c: char| match c {
             '\t' => ' ',
             c if c.is_control() => '.',
@@ -94,44 +94,39 @@ impl Snippet {
     }
 }
 
-struct Paint {
-    strong: &'static str,
-    quiet: &'static str,
-    end: &'static str,
+/// The terminal codes around the parts of a diagnostic; empty without color.
+struct TerminalColors {
+    message: &'static str,
+    frame: &'static str,
+    reset: &'static str,
 }
 
-impl Paint {
+impl TerminalColors {
     fn new(severity: Severity, style: DiagnosticStyle) -> Self {
-        match (style.color, severity) {
-            (false, _) => Self {
-                strong: "",
-                quiet: "",
-                end: "",
+        if !style.color {
+            return Self {
+                message: "",
+                frame: "",
+                reset: "",
+            };
+        }
+        Self {
+            message: match severity {
+                Severity::Error => "\u{1b}[1;31m",
+                Severity::Warning => "\u{1b}[1;33m",
+                Severity::Note => "\u{1b}[1;36m",
             },
-            (true, Severity::Error) => Self {
-                strong: "\u{1b}[1;31m",
-                quiet: "\u{1b}[34m",
-                end: "\u{1b}[0m",
-            },
-            (true, Severity::Warning) => Self {
-                strong: "\u{1b}[1;33m",
-                quiet: "\u{1b}[34m",
-                end: "\u{1b}[0m",
-            },
-            (true, Severity::Note) => Self {
-                strong: "\u{1b}[1;36m",
-                quiet: "\u{1b}[34m",
-                end: "\u{1b}[0m",
-            },
+            frame: "\u{1b}[34m",
+            reset: "\u{1b}[0m",
         }
     }
 
-    fn strong(&self, text: &str) -> String {
-        format!("{}{}{}", self.strong, text.trim_end(), self.end)
+    fn color_message(&self, text: &str) -> String {
+        format!("{}{}{}", self.message, text.trim_end(), self.reset)
     }
 
-    fn quiet(&self, text: &str) -> String {
-        format!("{}{text}{}", self.quiet, self.end)
+    fn color_frame(&self, text: &str) -> String {
+        format!("{}{text}{}", self.frame, self.reset)
     }
 }
 

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use crate::diagnostic::Diagnostic;
 use crate::playbook::{Playbook, parse};
 
-/// Number of entries from which on playbooks that are no longer used are removed, whenever the number has doubled.
+/// Unused playbooks are removed when there are this many entries, and later whenever the number has doubled.
 const ENTRIES_MIN: usize = 64;
 
 /// The parsed playbooks that are in use, by name and text. A command line, a server and a worker in one process share
-/// it, so that a playbook is parsed once. Cheap to clone; it keeps no playbook alive.
+/// it, so that a playbook is parsed once. Cheap to clone. It does not prevent a playbook from being dropped.
 #[derive(Debug, Clone, Default)]
 pub struct SharedPlaybooks {
     entries: Arc<Mutex<Entries>>,
@@ -40,7 +40,7 @@ impl SharedPlaybooks {
     pub fn share(&self, playbook: Playbook) -> Arc<Playbook> {
         let playbook = Arc::new(playbook);
         let source = &playbook.source;
-        let key = key(&source.name, &source.text);
+        let key = hash_key(&source.name, &source.text);
         let mut entries = self.entries();
         if entries.by_key.len() >= entries.count_max {
             entries.by_key.retain(|_, playbook| playbook.strong_count() > 0);
@@ -51,7 +51,7 @@ impl SharedPlaybooks {
     }
 
     fn find(&self, name: &str, text: &str) -> Option<Arc<Playbook>> {
-        let playbook = self.entries().by_key.get(&key(name, text))?.upgrade()?;
+        let playbook = self.entries().by_key.get(&hash_key(name, text))?.upgrade()?;
         let source = &playbook.source;
         (*source.name == *name && *source.text == *text).then_some(playbook)
     }
@@ -61,7 +61,7 @@ impl SharedPlaybooks {
     }
 }
 
-fn key(name: &str, text: &str) -> u64 {
+fn hash_key(name: &str, text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     (name, text).hash(&mut hasher);
     hasher.finish()

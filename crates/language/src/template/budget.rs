@@ -31,7 +31,54 @@ pub(crate) const ITEM_BYTES: usize = 32;
 /// Bytes that a map counts as, in addition to its entries.
 pub(crate) const MAP_BYTES: usize = 64;
 
+/// A limit on what one rendering uses in total.
+pub(crate) struct UsageLimit {
+    max: usize,
+    /// What the template does if it exceeds the limit.
+    problem: &'static str,
+}
+
+/// Limits the values that a rendering builds.
+pub(crate) const ALLOCATION_LIMIT: UsageLimit = UsageLimit {
+    max: ALLOCATION_BYTES_MAX,
+    problem: "it builds more than 4 MiB of values",
+};
+
+/// Limits the text that a rendering prints.
+pub(crate) const OUTPUT_LIMIT: UsageLimit = UsageLimit {
+    max: OUTPUT_BYTES_MAX,
+    problem: "its text is longer than 1 MiB",
+};
+
+/// Limits the value that a rendering returns as data.
+pub(crate) const RESULT_LIMIT: UsageLimit = UsageLimit {
+    max: RESULT_BYTES_MAX,
+    problem: "the value is larger than 12 MiB",
+};
+
+/// Limits the data that a rendering reads.
+pub(crate) const WORK_LIMIT: UsageLimit = UsageLimit {
+    max: WORK_MAX,
+    problem: "it reads too much data too often",
+};
+
+impl UsageLimit {
+    /// Adds `amount` to `used`. Returns an error if the sum exceeds the limit.
+    pub(crate) fn charge(&self, used: &mut usize, amount: usize) -> Result<(), Error> {
+        *used = used.saturating_add(amount);
+        self.check(*used, 0)
+    }
+
+    /// Returns an error if `used` plus `amount` exceeds the limit.
+    pub(crate) fn check(&self, used: usize, amount: usize) -> Result<(), Error> {
+        if used.saturating_add(amount) > self.max {
+            return Err(limit_error(self.problem));
+        }
+        Ok(())
+    }
+}
+
 /// Returns the error of a rendering that exceeds a limit.
-pub(crate) fn exceeded(problem: &str) -> Error {
+pub(crate) fn limit_error(problem: &str) -> Error {
     Error::new(ErrorKind::OutOfFuel, problem.to_owned())
 }

@@ -84,7 +84,7 @@ pub(crate) fn register(env: &mut Environment<'static>) {
     env.add_filter("%text", charge_text);
     env.add_filter("%deep", |value: Native| charge_deep(&value, 0).map(|()| value));
     env.add_filter("%surface", |value: Native| charge_surface(&value).map(|()| value));
-    env.add_filter("%scan", |value: Native| scan(&value).map(|()| value));
+    env.add_filter("%scan", |value: Native| charge_scan(&value).map(|()| value));
     env.add_filter("%stored", check_stored);
     env.add_filter("%key", check_key);
 }
@@ -110,7 +110,7 @@ fn charge_surface(value: &Native) -> Result<(), Error> {
 }
 
 /// Charges the reading of a text; any other value is free.
-pub(crate) fn scan(value: &Native) -> Result<(), Error> {
+pub(crate) fn charge_scan(value: &Native) -> Result<(), Error> {
     session::charge_work(value.as_str().map_or(0, str::len))
 }
 
@@ -122,7 +122,7 @@ pub(crate) fn for_test(name: &str) -> Option<&'static str> {
 /// Charges the reading of a whole value.
 pub(crate) fn charge_deep(value: &Native, depth: usize) -> Result<(), Error> {
     if depth > DEPTH_MAX {
-        return Err(budget::exceeded("a value is nested too deeply"));
+        return Err(budget::limit_error("a value is nested too deeply"));
     }
     session::charge_work(ITEM_WORK)?;
     match value.kind() {
@@ -156,7 +156,7 @@ fn check_stored(value: Native) -> Result<Native, Error> {
 
 /// Checks a key or an index.
 pub(crate) fn check_key(value: Native) -> Result<Native, Error> {
-    scan(&value)?;
+    charge_scan(&value)?;
     if is_list(&value) || value.kind() == ValueKind::Map {
         return Err(Error::new(
             ErrorKind::InvalidOperation,

@@ -64,7 +64,7 @@ fn is_equal_at_depth(a: &Native, b: &Native, depth: usize) -> Result<bool, Error
         return Ok(a == b);
     };
     if depth > DEPTH_MAX {
-        return Err(budget::exceeded("a value is nested too deeply"));
+        return Err(budget::limit_error("a value is nested too deeply"));
     }
     if is_list(a) && is_list(b) {
         if matches!((a.len(), b.len()), (Some(a), Some(b)) if a != b) {
@@ -121,7 +121,7 @@ fn contains(item: &Native, list: &Native) -> Result<bool, Error> {
         }
         ValueKind::Map => {
             let item = envelope::unwrap_view(item);
-            charges::scan(&item)?;
+            charges::charge_scan(&item)?;
             Ok(list.as_object().is_some_and(|map| map.get_value(&item).is_some()))
         }
         ValueKind::Seq | ValueKind::Iterable => {

@@ -155,7 +155,7 @@ pub(crate) fn to_json(value: &Native) -> Result<Value, Error> {
 
 fn to_json_at_depth(value: &Native, depth: usize) -> Result<Value, Error> {
     if depth > DEPTH_MAX {
-        return Err(budget::exceeded("a value is nested too deeply"));
+        return Err(budget::limit_error("a value is nested too deeply"));
     }
     session::charge_result(ITEM_BYTES)?;
     let value = &envelope::unwrap_view(value);
@@ -164,7 +164,7 @@ fn to_json_at_depth(value: &Native, depth: usize) -> Result<Value, Error> {
         ValueKind::Bool => Value::Bool(value.is_true()),
         ValueKind::Number => Value::Number(to_number(value)?),
         ValueKind::Seq | ValueKind::Iterable => {
-            let mut items = Vec::with_capacity(reserved(value)?);
+            let mut items = Vec::with_capacity(known_item_count(value)?);
             for item in value.try_iter()?.checked() {
                 items.push(to_json_at_depth(&item?, depth + 1)?);
             }
@@ -172,7 +172,7 @@ fn to_json_at_depth(value: &Native, depth: usize) -> Result<Value, Error> {
         }
         ValueKind::Map => {
             session::charge_result(MAP_BYTES)?;
-            let mut map = Map::with_capacity(reserved(value)?);
+            let mut map = Map::with_capacity(known_item_count(value)?);
             for key in value.try_iter()?.checked() {
                 let key = key?;
                 let name = key.to_string();
@@ -192,7 +192,7 @@ fn to_json_at_depth(value: &Native, depth: usize) -> Result<Value, Error> {
 }
 
 /// Returns the number of items of a list or map if it is known and within the limit of the result.
-fn reserved(value: &Native) -> Result<usize, Error> {
+fn known_item_count(value: &Native) -> Result<usize, Error> {
     let items = value.len().unwrap_or_default();
     session::check_result_room(items.saturating_mul(ITEM_BYTES))?;
     Ok(items)

@@ -199,16 +199,18 @@ fn slice_indices(
     }
     // The index after the last item for a forward slice, before the first for a backward slice.
     let (low, high) = if step > 0 { (0, length) } else { (-1, length - 1) };
-    let bound = |at: Option<i128>, otherwise: i128| match at {
+    let bound = |index: Option<i128>, otherwise: i128| match index {
         None => otherwise,
-        Some(at) if at < 0 => (at + length).clamp(low, high),
-        Some(at) => at.clamp(low, high),
+        Some(index) if index < 0 => (index + length).clamp(low, high),
+        Some(index) => index.clamp(low, high),
     };
     let (first, last) = if step > 0 { (low, high) } else { (high, low) };
     let (start, end) = (bound(number(start)?, first), bound(number(end)?, last));
-    let is_within = move |at: &i128| (step > 0 && *at < end) || (step < 0 && *at > end);
-    let indices = std::iter::successors(Some(start), move |at| Some(at + step));
-    Ok(indices.take_while(is_within).filter_map(|at| usize::try_from(at).ok()))
+    let is_within = move |index: &i128| (step > 0 && *index < end) || (step < 0 && *index > end);
+    let indices = std::iter::successors(Some(start), move |index| Some(index + step));
+    Ok(indices
+        .take_while(is_within)
+        .filter_map(|index| usize::try_from(index).ok()))
 }
 
 /// Whether `value` is a multiple of `divisor`; no value is a multiple of 0.
@@ -252,7 +254,7 @@ pub(crate) fn to_text(value: &Native) -> Result<Cow<'_, str>, Error> {
         return Ok(Cow::Borrowed(text));
     }
     let mut text = BoundedText(String::new());
-    fmt::write(&mut text, format_args!("{value}")).map_err(|_| budget::exceeded("a value's text is too long"))?;
+    fmt::write(&mut text, format_args!("{value}")).map_err(|_| budget::limit_error("a value's text is too long"))?;
     Ok(Cow::Owned(text.0))
 }
 
@@ -262,7 +264,7 @@ pub(crate) fn printed_bytes(value: &Native) -> Result<usize, Error> {
         return Ok(text.len());
     }
     let mut bytes = Measured(0);
-    fmt::write(&mut bytes, format_args!("{value}")).map_err(|_| budget::exceeded("a value's text is too long"))?;
+    fmt::write(&mut bytes, format_args!("{value}")).map_err(|_| budget::limit_error("a value's text is too long"))?;
     Ok(bytes.0)
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct WrittenPiece {
 
 /// Joins adjacent texts and determines the lines and expressions of all pieces.
 pub(crate) fn join_pieces(written: Vec<WrittenPiece>, source: &str) -> (Vec<Piece>, Vec<PieceOrigin>) {
-    let newlines: Vec<usize> = source.match_indices('\n').map(|(at, _)| at).collect();
+    let newlines: Vec<usize> = source.match_indices('\n').map(|(offset, _)| offset).collect();
     let mut pieces: Vec<Piece> = Vec::with_capacity(written.len());
     let mut origins: Vec<PieceOrigin> = Vec::with_capacity(written.len());
     for WrittenPiece { piece, range, is_json } in written {

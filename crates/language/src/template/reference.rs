@@ -31,11 +31,11 @@ impl BodyPath {
 
     /// The body's `data` if it has one, otherwise the whole body.
     pub(crate) fn data_of(reference: ResultRef) -> Self {
-        Self::whole_body(reference).alternatives(&[&["data"], &[]])
+        Self::whole_body(reference).with_suffixes(&[&["data"], &[]])
     }
 
     /// Returns the paths with each of these suffixes, in order.
-    fn alternatives(&self, suffixes: &[&[&str]]) -> Self {
+    fn with_suffixes(&self, suffixes: &[&[&str]]) -> Self {
         let under = |suffix: &&[&str]| {
             let suffix: Vec<PathSegment> = suffix.iter().map(|key| PathSegment::Key((*key).to_owned())).collect();
             self.paths.iter().map(move |path| [path.as_slice(), &suffix].concat())
@@ -113,7 +113,7 @@ pub(crate) fn pending_value(need: Need) -> Native {
 /// Returns an attribute of a value or of its `data`, as the envelope does.
 pub(crate) fn attribute_or_data(value: &Native, name: &str) -> Option<Native> {
     if let Some(bound) = body_path(value) {
-        let alternatives = bound.alternatives(&[&[name], &["data", name]]);
+        let alternatives = bound.with_suffixes(&[&[name], &["data", name]]);
         return Some(Native::from_object(PendingValue(Some(alternatives))));
     }
     defined_attribute(value, name).or_else(|| defined_attribute(&defined_attribute(value, "data")?, name))
@@ -122,7 +122,7 @@ pub(crate) fn attribute_or_data(value: &Native, name: &str) -> Option<Native> {
 /// Returns a value's `data`, or the value itself: the whole value of `x.data`.
 pub(crate) fn data_or_whole(value: &Native) -> Native {
     if let Some(bound) = body_path(value) {
-        let alternatives = bound.alternatives(&[&["data"], &[]]);
+        let alternatives = bound.with_suffixes(&[&["data"], &[]]);
         return Native::from_object(PendingValue(Some(alternatives)));
     }
     defined_attribute(value, "data").unwrap_or_else(|| value.clone())

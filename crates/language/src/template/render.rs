@@ -30,10 +30,10 @@ const PASS_THROUGH_BYTES_MIN: u64 = 4 * 1024 * 1024;
 pub(crate) fn render_value(template: &Template, scope: &Scope) -> Result<Rendered, RenderError> {
     if template.program().form == OutputForm::Plain {
         let value = Value::String(template.source().to_owned());
-        return Ok(Rendered::clean(value));
+        return Ok(Rendered::without_secrets(value));
     }
     if let Some(value) = pass_through_value(template, scope) {
-        return Ok(Rendered::clean(value));
+        return Ok(Rendered::without_secrets(value));
     }
     let guard = session::start_rendering(scope, false);
     let value = run_program(template.program(), scope).and_then(|value| convert::to_json(&value));

@@ -1,7 +1,7 @@
 //! State of one rendering: what it may read, and what it has read so far.
 //!
 //! Values are shared between renderings, so the state of a rendering (loaded bodies, taint, budget) cannot be part of
-//! the values. It is kept per thread, from `enter` until the guard is dropped.
+//! the values. It is stored per thread, from `start_rendering` until the guard is dropped.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use model::outcome::Outcome;
 use model::time::Time;
 use serde_json::Value;
 
-use crate::template::budget::{self, ALLOCATION_BYTES_MAX, OUTPUT_BYTES_MAX, RESULT_BYTES_MAX, WORK_MAX};
+use crate::template::budget;
 use crate::template::convert;
 use crate::template::filters::CompiledPattern;
 use crate::template::origin::WrittenPiece;
@@ -114,14 +114,14 @@ pub(crate) fn finish_session(guard: RenderGuard) -> RenderSession {
     session.unwrap_or_default()
 }
 
-/// Starts a rendering on this thread.
-pub(crate) fn start_rendering(scope: &Scope, pieces: bool) -> RenderGuard {
+/// Starts a rendering on this thread. `collects_pieces` requests the text as pieces.
+pub(crate) fn start_rendering(scope: &Scope, collects_pieces: bool) -> RenderGuard {
     let session = RenderSession {
         loaded: scope.loaded.clone(),
         now: scope.now,
         reveals_secrets: scope.reveals_secrets,
         names_http_body: scope.names_http_body,
-        pieces: pieces.then(Vec::new),
+        pieces: collects_pieces.then(Vec::new),
         ..RenderSession::default()
     };
     CURRENT.with(|current| *current.borrow_mut() = Some(session));
@@ -145,34 +145,17 @@ pub(crate) fn with_session<T>(f: impl FnOnce(&mut RenderSession) -> T) -> T {
 
 /// Charges `bytes` that are about to be built.
 pub(crate) fn charge_allocation(bytes: usize) -> Result<(), Error> {
-    with_session(|session| {
-        session.allocated_bytes = session.allocated_bytes.saturating_add(bytes);
-        if session.allocated_bytes > ALLOCATION_BYTES_MAX {
-            return Err(budget::exceeded("it builds more than 4 MiB of values"));
-        }
-        Ok(())
-    })
+    with_session(|session| budget::ALLOCATION_LIMIT.charge(&mut session.allocated_bytes, bytes))
 }
 
 /// Checks that `bytes` fit into the budget. They are charged with the value once it exists.
 pub(crate) fn check_room(bytes: usize) -> Result<(), Error> {
-    with_session(|session| {
-        if session.allocated_bytes.saturating_add(bytes) > ALLOCATION_BYTES_MAX {
-            return Err(budget::exceeded("it builds more than 4 MiB of values"));
-        }
-        Ok(())
-    })
+    with_session(|session| budget::ALLOCATION_LIMIT.check(session.allocated_bytes, bytes))
 }
 
 /// Charges `bytes` that are about to be printed.
 pub(crate) fn charge_output(bytes: usize) -> Result<(), Error> {
-    with_session(|session| {
-        session.output_bytes = session.output_bytes.saturating_add(bytes);
-        if session.output_bytes > OUTPUT_BYTES_MAX {
-            return Err(budget::exceeded("its text is longer than 1 MiB"));
-        }
-        Ok(())
-    })
+    with_session(|session| budget::OUTPUT_LIMIT.charge(&mut session.output_bytes, bytes))
 }
 
 /// Charges the text of a value that is about to be printed.
@@ -191,34 +174,17 @@ pub(crate) fn add_piece(written: WrittenPiece) -> Result<(), Error> {
 
 /// Charges `bytes` of a value that is about to be returned as data.
 pub(crate) fn charge_result(bytes: usize) -> Result<(), Error> {
-    with_session(|session| {
-        session.result_bytes = session.result_bytes.saturating_add(bytes);
-        if session.result_bytes > RESULT_BYTES_MAX {
-            return Err(budget::exceeded("the value is larger than 12 MiB"));
-        }
-        Ok(())
-    })
+    with_session(|session| budget::RESULT_LIMIT.charge(&mut session.result_bytes, bytes))
 }
 
 /// Checks that `bytes` more may be returned as data.
 pub(crate) fn check_result_room(bytes: usize) -> Result<(), Error> {
-    with_session(|session| {
-        if session.result_bytes.saturating_add(bytes) > RESULT_BYTES_MAX {
-            return Err(budget::exceeded("the value is larger than 12 MiB"));
-        }
-        Ok(())
-    })
+    with_session(|session| budget::RESULT_LIMIT.check(session.result_bytes, bytes))
 }
 
 /// Charges `units` that are about to be read.
 pub(crate) fn charge_work(units: usize) -> Result<(), Error> {
-    with_session(|session| {
-        session.work_units = session.work_units.saturating_add(units);
-        if session.work_units > WORK_MAX {
-            return Err(budget::exceeded("it reads too much data too often"));
-        }
-        Ok(())
-    })
+    with_session(|session| budget::WORK_LIMIT.charge(&mut session.work_units, units))
 }
 
 /// Returns an outcome's result as a template value. Several rules read the same outcome, so the latest ones are cached.

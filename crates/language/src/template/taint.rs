@@ -141,8 +141,8 @@ pub(super) fn taint_of_pieces(
     }
     let mut secrets = Vec::new();
     let by_piece = template.program().form == OutputForm::Text && !template.program().has_statements;
-    let origin_of = |at: usize| {
-        let secret_piece = session.secret_pieces.iter().find(|(index, _)| *index == at);
+    let origin_of = |piece_index: usize| {
+        let secret_piece = session.secret_pieces.iter().find(|(index, _)| *index == piece_index);
         match secret_piece {
             _ if !by_piece => session.origin,
             Some((_, origin)) => *origin,
@@ -150,8 +150,8 @@ pub(super) fn taint_of_pieces(
         }
     };
     let mut masked_pieces = Vec::with_capacity(pieces.len());
-    for (at, WrittenPiece { piece, .. }) in pieces.iter().enumerate() {
-        let origin = origin_of(at);
+    for (index, WrittenPiece { piece, .. }) in pieces.iter().enumerate() {
+        let origin = origin_of(index);
         if origin == SecretOrigin::Secret {
             collect_piece_texts(piece, &mut secrets);
         }

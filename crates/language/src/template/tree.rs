@@ -50,7 +50,7 @@ pub struct Rendered {
 
 impl Rendered {
     /// Creates a value without secrets.
-    pub fn clean(value: Value) -> Self {
+    pub fn without_secrets(value: Value) -> Self {
         Self {
             value,
             taint: Taint::Clean,

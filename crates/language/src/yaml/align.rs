@@ -16,16 +16,16 @@ impl Node {
             return self.span;
         };
         let value = &*scalar.text;
-        let visible = |end: usize| {
+        let count_visible = |end: usize| {
             let end = (0..=end.min(value.len()))
                 .rev()
-                .find(|at| value.is_char_boundary(*at))
+                .find(|offset| value.is_char_boundary(*offset))
                 .unwrap_or(0);
             let prefix = &value[..end];
             prefix.chars().filter(|c| !c.is_whitespace()).count()
         };
-        let first = visible(range.start);
-        let last = visible(range.end).max(first + 1);
+        let first = count_visible(range.start);
+        let last = count_visible(range.end).max(first + 1);
         let (Some(start), Some(end)) = (
             self.source_offset(text, scalar.quoting, first, false),
             self.source_offset(text, scalar.quoting, last - 1, true),
@@ -35,25 +35,25 @@ impl Node {
         span_at(text, start, end)
     }
 
-    /// Returns the byte offset at which the visible character number `wanted` starts or ends.
-    fn source_offset(&self, text: &str, style: ScalarQuoting, line: usize, end: bool) -> Option<usize> {
+    /// Returns the byte offset at which the visible character number `number` starts, or ends if `end` is set.
+    fn source_offset(&self, text: &str, quoting: ScalarQuoting, number: usize, end: bool) -> Option<usize> {
         let bounds = self.span.start as usize..self.span.end as usize;
         let body = text.get(bounds)?;
-        let skipped = match style {
+        let skipped = match quoting {
             ScalarQuoting::Plain | ScalarQuoting::Block => 0,
             ScalarQuoting::SingleQuoted | ScalarQuoting::DoubleQuoted => 1,
         };
         let mut remaining = body.get(skipped..)?;
         let mut count = 0;
         while let Some(first) = remaining.chars().next() {
-            let (width, visible) = match (style, first) {
+            let (width, visible) = match (quoting, first) {
                 (ScalarQuoting::DoubleQuoted, '\\') => escape_length(remaining),
                 (ScalarQuoting::SingleQuoted, '\'') => (2, true),
                 _ => (first.len_utf8(), !first.is_whitespace()),
             };
-            let at = self.span.start as usize + body.len() - remaining.len();
-            if visible && count == line {
-                return Some(if end { at + width } else { at });
+            let offset = self.span.start as usize + body.len() - remaining.len();
+            if visible && count == number {
+                return Some(if end { offset + width } else { offset });
             }
             count += usize::from(visible);
             remaining = remaining.get(width..)?;
@@ -74,19 +74,19 @@ fn escape_length(remaining: &str) -> (usize, bool) {
 }
 
 /// Returns the span of a scalar's own text, after its anchor, its tag and the header of a block.
-pub(crate) fn without_properties(text: &str, span: Span, style: ScalarQuoting) -> Span {
-    let written = text.get(span.start as usize..span.end as usize);
-    let written = written.unwrap_or_default();
-    let mut remaining = written;
+pub(crate) fn without_properties(text: &str, span: Span, quoting: ScalarQuoting) -> Span {
+    let scalar = text.get(span.start as usize..span.end as usize);
+    let scalar = scalar.unwrap_or_default();
+    let mut remaining = scalar;
     while remaining.starts_with(['&', '!']) {
         let end = remaining.find(char::is_whitespace).unwrap_or(remaining.len());
         remaining = remaining[end..].trim_start();
     }
-    if style == ScalarQuoting::Block {
-        let header = remaining.find('\n').map_or(remaining.len(), |at| at + 1);
+    if quoting == ScalarQuoting::Block {
+        let header = remaining.find('\n').map_or(remaining.len(), |offset| offset + 1);
         remaining = remaining[header..].trim_start();
     }
-    let skipped = &written[..written.len() - remaining.len()];
+    let skipped = &scalar[..scalar.len() - remaining.len()];
     let column = match skipped.rsplit_once('\n') {
         Some((_, last)) => to_u32(last.chars().count() + 1),
         None => span.column + to_u32(skipped.chars().count()),
@@ -102,7 +102,7 @@ pub(crate) fn without_properties(text: &str, span: Span, style: ScalarQuoting) -
 /// Returns the span of the bytes `start..end`.
 pub(crate) fn span_at(text: &str, start: usize, end: usize) -> Span {
     let before = text.get(..start).unwrap_or(text);
-    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+    let line_start = before.rfind('\n').map_or(0, |offset| offset + 1);
     Span {
         line: to_u32(before.bytes().filter(|byte| *byte == b'\n').count() + 1),
         column: to_u32(before[line_start..].chars().count() + 1),
@@ -126,13 +126,13 @@ mod tests {
     fn find(text: &str, value: &str) -> (u32, u32, String) {
         let read = parse_documents("test.yaml", text.as_bytes());
         let node = &read.roots[0].as_map().unwrap()[0].value;
-        let at = node.as_str().unwrap().find(value).unwrap();
+        let offset = node.as_str().unwrap().find(value).unwrap();
         let Span {
             line,
             column,
             start,
             end,
-        } = node.locate(&read.source.text, &(at..at + value.len()));
+        } = node.locate(&read.source.text, &(offset..offset + value.len()));
         let excerpt = &read.source.text[start as usize..end as usize];
         (line, column, excerpt.to_owned())
     }

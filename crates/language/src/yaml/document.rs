@@ -32,7 +32,7 @@ pub(crate) fn parse_documents(name: &str, bytes: &[u8]) -> YamlDocuments {
             name: name.into(),
             text: text.into(),
         }),
-        Err((code, message)) => refused_documents(name, code, message),
+        Err((code, message)) => rejected_documents(name, code, message),
     }
 }
 
@@ -60,7 +60,8 @@ fn decode(bytes: &[u8]) -> Result<&str, (&'static str, String)> {
     }
 }
 
-fn refused_documents(name: &str, code: &'static str, message: String) -> YamlDocuments {
+/// Returns no documents, and the error for which the file was rejected before parsing.
+fn rejected_documents(name: &str, code: &'static str, message: String) -> YamlDocuments {
     let source = SourceText {
         name: name.into(),
         text: "".into(),
@@ -81,11 +82,11 @@ fn parse_text(source: SourceText) -> YamlDocuments {
     let offsets = ByteOffsets::from_text(&source.text);
     let mut builder = Builder::new(source.clone());
     for event in Parser::new_from_str(&source.text) {
-        let outcome = match event {
+        let result = match event {
             Ok((event, span)) => builder.apply_event(event, offsets.span_between(span.start, span.end)),
             Err(error) => Err(Box::new(syntax_error(&error, &offsets, &source))),
         };
-        if let Err(fatal) = outcome {
+        if let Err(fatal) = result {
             builder.diagnostics.push(*fatal);
             break;
         }
@@ -156,8 +157,8 @@ fn syntax_error(error: &ScanError, offsets: &ByteOffsets, source: &SourceText) -
 
 /// Returns the line at or just before `offset` whose value starts with unquoted braces.
 fn unquoted_template(text: &str, offset: usize) -> Option<usize> {
-    let last = text.get(..offset)?.matches('\n').count();
-    let lines = text.lines().enumerate().skip(last.saturating_sub(1)).take(2);
+    let line_index = text.get(..offset)?.matches('\n').count();
+    let lines = text.lines().enumerate().skip(line_index.saturating_sub(1)).take(2);
     let suspects = lines.filter(|(_, line)| {
         let value = line.split_once(": ").map_or(*line, |(_, value)| value);
         let value = value.trim_start().trim_start_matches("- ").trim_start();

@@ -6,4 +6,4 @@ mod selection;
 
 pub use modes::{Backoff, Directive, FailureMode, LoopMode, RouteMode};
 pub use result_control::ResultControl;
-pub use selection::{InvalidPathError, Select, Selection};
+pub use selection::{InvalidPathError, SelectEntry, Selection};

@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What an unhandled failure does to the rest.
+/// What an unhandled failure does to the work that has not ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureMode {
-    /// Stop the rest.
+    /// Stop that work.
     FailFast,
-    /// Let the rest finish.
+    /// Let that work finish.
     #[default]
     BestEffort,
 }

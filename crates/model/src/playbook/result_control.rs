@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::id::Name;
 use crate::manifest::Accumulate;
-use crate::playbook::selection::Select;
+use crate::playbook::selection::SelectEntry;
 use crate::result_ref::BodyScope;
 
 /// How a task's result is stored: `task.spec.result`.
@@ -21,7 +21,7 @@ pub struct ResultControl {
     /// A shorter lifetime.
     pub ttl: Option<Duration>,
     /// Values to extract.
-    pub select: Vec<Select>,
+    pub select: Vec<SelectEntry>,
     /// Whether paths without a match are also tried inside the result's `data`; true for HTTP responses.
     pub selects_in_data: bool,
     /// The requested compression, if any.

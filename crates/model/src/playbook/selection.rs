@@ -6,10 +6,10 @@ use serde_json_path::JsonPath;
 use crate::id::Name;
 use crate::playbook::ResultControl;
 
-/// One value selected from a result.
+/// An entry of `select`: one value of a result.
 #[derive(Debug, Clone)]
-pub struct Select {
-    /// A `JSONPath`.
+pub struct SelectEntry {
+    /// The `JSONPath` of the value.
     pub path: String,
     /// The name of the value.
     pub name: Name,
@@ -55,13 +55,13 @@ impl ResultControl {
         if self.select.is_empty() {
             return result.get("page")?.as_i64();
         }
-        let select = self.select.iter().find(|select| select.name == "page")?;
-        self.find_selected(select, result).ok()??.as_i64()
+        let entry = self.select.iter().find(|entry| entry.name == "page")?;
+        self.find_selected(entry, result).ok()??.as_i64()
     }
 
-    fn find_selected(&self, selection: &Select, result: &Value) -> Result<Option<Value>, InvalidPathError> {
-        let path = JsonPath::parse(&selection.path).map_err(|error| InvalidPathError {
-            path: selection.path.clone(),
+    fn find_selected(&self, entry: &SelectEntry, result: &Value) -> Result<Option<Value>, InvalidPathError> {
+        let path = JsonPath::parse(&entry.path).map_err(|error| InvalidPathError {
+            path: entry.path.clone(),
             problem: error.to_string(),
         })?;
         let query = |value: &Value| match path.query(value).all().as_slice() {
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     fn control(paths: &[(&str, &str)]) -> ResultControl {
-        let select = paths.iter().map(|(path, name)| Select {
+        let select = paths.iter().map(|(path, name)| SelectEntry {
             path: (*path).to_owned(),
             name: (*name).into(),
         });
@@ -106,17 +106,17 @@ mod tests {
     }
 
     #[test]
-    fn of_an_http_response_a_path_is_tried_in_its_data_too() {
+    fn a_path_is_also_tried_in_the_data_of_an_http_response() {
         let result = json!({"status_code": 200, "data": {"status_code": 7, "page": 3}});
         let paths = [("$.page", "page"), ("$.status_code", "code")];
-        let other_pointers = control(&paths);
-        assert_eq!(other_pointers.page_of(&result), None);
-        let response = ResultControl {
+        let other_kind = control(&paths);
+        assert_eq!(other_kind.page_of(&result), None);
+        let http = ResultControl {
             selects_in_data: true,
-            ..other_pointers
+            ..other_kind
         };
-        assert_eq!(response.page_of(&result), Some(3));
-        let fields = response.select_from(&result).unwrap().fields;
+        assert_eq!(http.page_of(&result), Some(3));
+        let fields = http.select_from(&result).unwrap().fields;
         assert_eq!(Value::Object(fields), json!({"page": 3, "code": 200}));
     }
 

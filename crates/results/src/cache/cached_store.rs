@@ -53,8 +53,8 @@ impl CachedBodyStore {
         if let BackingStore::Bucket(objects) = &self.backing_store {
             return objects.fetch(reference).await;
         }
-        let reading = self.backing_store.store().read(reference, None).await?;
-        let mut reader = StreamReader::new(reading.chunks);
+        let stream = self.backing_store.store().read(reference, None).await?;
+        let mut reader = StreamReader::new(stream.chunks);
         let staged = stage_body(&self.cache.staging_dir(), &mut reader, FullDiskPolicy::Refuse).await;
         let staged = staged.map_err(|error| match error {
             // Errors of the store arrive as I/O errors of its chunks.
@@ -124,9 +124,9 @@ impl BodyStore for CachedBodyStore {
             None if !self.cache.has_room_for(bytes) => self.backing_store.store().read(reference, range).await,
             None => {
                 let staged = self.fetch(reference).await?;
-                let reading = staged.read(range)?;
+                let stream = staged.read(range)?;
                 self.cache.insert_staged(staged).await;
-                Ok(reading)
+                Ok(stream)
             }
         }
     }
@@ -139,7 +139,7 @@ impl BodyStore for CachedBodyStore {
     }
 }
 
-async fn collect_chunks(pieces: crate::ByteStream) -> std::io::Result<Bytes> {
-    let body: bytes::BytesMut = pieces.try_collect().await?;
+async fn collect_chunks(chunks: crate::ByteStream) -> std::io::Result<Bytes> {
+    let body: bytes::BytesMut = chunks.try_collect().await?;
     Ok(body.freeze())
 }

@@ -19,20 +19,20 @@ impl ByteRateLimit {
         }
     }
 
-    /// Whether this many bytes are admitted now.
+    /// Admits this many bytes, or returns false if the limit is reached.
     pub(super) fn try_acquire(&mut self, bytes: u64) -> bool {
         let now = Instant::now();
-        let passed = u64::try_from((now - self.refilled_at).as_millis()).unwrap_or(u64::MAX);
-        if passed > 0 {
-            let refill = self.per_second.saturating_mul(passed) / 1000;
+        let elapsed_ms = u64::try_from((now - self.refilled_at).as_millis()).unwrap_or(u64::MAX);
+        if elapsed_ms > 0 {
+            let refill = self.per_second.saturating_mul(elapsed_ms) / 1000;
             self.remaining = self.remaining.saturating_add(refill).min(self.per_second);
             self.refilled_at = now;
         }
-        let admits = bytes <= self.remaining;
-        if admits {
+        let is_admitted = bytes <= self.remaining;
+        if is_admitted {
             self.remaining -= bytes;
         }
-        admits
+        is_admitted
     }
 }
 

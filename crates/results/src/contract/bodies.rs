@@ -11,9 +11,8 @@ use std::task::{Context, Poll};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_util::TryStreamExt as _;
-use model::result_ref::{BodyMeta, BodyScope, RefKind, ResultRef};
+use model::result_ref::{BodyScope, ResultRef};
 use model::time::Time;
-use serde_json::Map;
 use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::{BodyEntry, BodySource, BodyStore, BodyStream, Error, OldBodyQuery, StoredBody, sha256};
@@ -79,23 +78,8 @@ macro_rules! contract_suite {
 
 /// Builds a reference to a body.
 pub fn reference_to(stored: &StoredBody) -> ResultRef {
-    ResultRef {
-        kind: RefKind::Result,
-        uri: "noetl://execution/1/step/a/task/b/run/1.1/attempt/1".to_owned(),
-        store: stored.store.to_owned(),
-        scope: BodyScope::Execution,
-        expires_at: None,
-        meta: BodyMeta {
-            content_type: "application/json".to_owned(),
-            bytes: stored.bytes,
-            sha256: stored.sha256.clone(),
-            compression: stored.compression.map(str::to_owned),
-            location: stored.location.clone(),
-        },
-        extracted: Map::new(),
-        keys: Vec::new(),
-        preview: None,
-    }
+    let uri = "noetl://execution/1/step/a/task/b/run/1.1/attempt/1";
+    stored.clone().into_reference(uri.to_owned(), BodyScope::Execution)
 }
 
 /// Changes the hash of a reference, whether or not the body is compressed.
@@ -132,13 +116,13 @@ async fn put_bytes(bodies: &dyn BodyStore, bytes: &Bytes) -> ResultRef {
 
 /// Returns all bytes of a reading and the number of chunks.
 async fn read_all(reading: BodyStream) -> (Vec<u8>, usize) {
-    let pieces: Vec<Bytes> = reading.chunks.try_collect().await.expect("no chunk fails");
-    (pieces.concat(), pieces.len())
+    let chunks: Vec<Bytes> = reading.chunks.try_collect().await.expect("no chunk fails");
+    (chunks.concat(), chunks.len())
 }
 
 async fn read_range(bodies: &dyn BodyStore, reference: &ResultRef, range: Range<u64>) -> (Range<u64>, Vec<u8>) {
-    let reading = expect_ok(bodies.read(reference, Some(range)).await);
-    (reading.range.clone(), read_all(reading).await.0)
+    let stream = expect_ok(bodies.read(reference, Some(range)).await);
+    (stream.range.clone(), read_all(stream).await.0)
 }
 
 /// A stored body can be read by any process.
@@ -155,8 +139,8 @@ pub async fn an_empty_body_is_a_body(site: &dyn BodyStoreFixture) {
     let bodies = site.open_store().await;
     let reference = put_bytes(&*bodies, &Bytes::new()).await;
     assert_eq!(expect_ok(bodies.get(&reference).await), "");
-    let reading = expect_ok(bodies.read(&reference, None).await);
-    assert_eq!((reading.bytes, read_all(reading).await.0), (0, Vec::new()));
+    let stream = expect_ok(bodies.read(&reference, None).await);
+    assert_eq!((stream.bytes, read_all(stream).await.0), (0, Vec::new()));
 }
 
 /// A large body is read in several chunks, so that no caller must hold it in memory.
@@ -168,9 +152,9 @@ pub async fn a_large_body_passes_in_and_out_in_pieces(site: &dyn BodyStoreFixtur
     assert_eq!(expect_ok(bodies.get(&reference).await), body);
     let reading = expect_ok(bodies.read(&reference, None).await);
     assert_eq!((reading.bytes, reading.range.clone()), (large as u64, 0..large as u64));
-    let (read, pieces) = read_all(reading).await;
+    let (read, chunk_count) = read_all(reading).await;
     assert!(read == body, "the chunks differ from the body");
-    assert!(large < LARGE_BODY_BYTES || pieces > 4, "{pieces} chunks");
+    assert!(large < LARGE_BODY_BYTES || chunk_count > 4, "{chunk_count} chunks");
 }
 
 /// Bytes and streams are stored alike.
@@ -202,12 +186,12 @@ pub async fn a_range_returns_its_bytes(site: &dyn BodyStoreFixture) {
     let large = site.bytes_max();
     let body = noise_bytes(large);
     let reference = put_bytes(&*bodies, &body).await;
-    let (end, piece) = (large as u64, large.min(4 * 1024 * 1024) / 4);
+    let (end, quarter) = (large as u64, large.min(4 * 1024 * 1024) / 4);
     let ranges = [
         0..1,
         5..5,
-        piece - 1..piece + 1,
-        piece..3 * piece,
+        quarter - 1..quarter + 1,
+        quarter..3 * quarter,
         large - 3..large,
         7..large,
     ];
@@ -306,8 +290,8 @@ impl AsyncRead for FailingBodyReader {
             return Poll::Ready(Err(ErrorKind::ConnectionReset.into()));
         }
         let count = buffer.remaining().min(self.remaining.len());
-        let piece = self.remaining.split_to(count);
-        buffer.put_slice(&piece);
+        let chunk = self.remaining.split_to(count);
+        buffer.put_slice(&chunk);
         Poll::Ready(Ok(()))
     }
 }

@@ -165,12 +165,12 @@ pub async fn lines_are_searched_by_iteration_attempt_level_and_text(logs: Arc<dy
 
 /// A reader may request the lines of one task only.
 pub async fn lines_are_narrowed_to_a_step_and_a_task(logs: Arc<dyn TaskLogs>) {
-    let at = |step: &str, task: &str| LogLine {
+    let line = |step: &str, task: &str| LogLine {
         step: step.into(),
         task: task.into(),
         ..log_line(&format!("{step}/{task}"))
     };
-    expect_ok(logs.append(&[at("a", "x"), at("a", "y"), at("b", "x")]).await);
+    expect_ok(logs.append(&[line("a", "x"), line("a", "y"), line("b", "x")]).await);
     let texts = async |step: Option<&str>, task: Option<&str>| {
         let query = LogQuery {
             after: 0,

@@ -70,7 +70,7 @@ struct TextHead {
 }
 
 impl JsonExtractor {
-    /// Creates an extractor for values at `wanted` and for the first `head_bytes_max` bytes.
+    /// Creates an extractor for the values at `paths` and for the first `head_bytes_max` bytes.
     pub(crate) fn new(paths: Vec<Vec<PathSegment>>, head_bytes_max: usize) -> Self {
         let extracted = ExtractedFields {
             selected: vec![None; paths.len()],

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::path_tracker::PathTracker;
 use super::scan::{JsonScanError, JsonScanner, ValueStart};
 
-/// Maximum number of recorded offsets; for longer lists only those of every second, fourth … element are kept.
+/// Maximum number of recorded offsets; for longer lists only those of every second, fourth … element are recorded.
 const OFFSETS_MAX: usize = 1024;
 
 /// A value inside a text.
@@ -66,9 +66,9 @@ struct LocatedCandidate {
 }
 
 impl LocatedCandidate {
-    fn new(start: ValueStart, at: u64, is_text: bool) -> Self {
+    fn new(start: ValueStart, offset: u64, is_text: bool) -> Self {
         Self {
-            range: at..at,
+            range: offset..offset,
             is_open: true,
             is_list: start == ValueStart::Array,
             is_text,
@@ -76,15 +76,15 @@ impl LocatedCandidate {
                 total: 0,
                 stride: 1,
                 offsets: Vec::new(),
-                end: at,
+                end: offset,
             },
         }
     }
 
-    fn add_element(&mut self, at: u64) {
+    fn add_element(&mut self, offset: u64) {
         let elements = &mut self.element_offsets;
         if elements.total.is_multiple_of(elements.stride) {
-            elements.offsets.push(at);
+            elements.offsets.push(offset);
         }
         elements.total += 1;
         if elements.offsets.len() > OFFSETS_MAX {
@@ -143,27 +143,27 @@ impl<'p> JsonLocator<'p> {
 
     fn scan_byte(&mut self, byte: u8) -> Result<(), JsonScanError> {
         let depth = self.scanner.depth();
-        let at = self.position;
+        let offset = self.position;
         let step = self.scanner.step(byte)?;
         self.position += 1;
         if step.is_after_number {
-            self.end_value(depth, at);
+            self.end_value(depth, offset);
         }
         match step.value_start {
             None => {}
             Some(ValueStart::Key) => self.path.start_key(),
-            Some(start) => self.start_value(start, at, byte == b'"'),
+            Some(start) => self.start_value(start, offset, byte == b'"'),
         }
         self.path.capture_key(&[byte]);
         if step.is_end && !self.path.end_key() {
             let depth = self.scanner.depth();
             self.path.close_to(depth);
-            self.end_value(depth, at + 1);
+            self.end_value(depth, offset + 1);
         }
         Ok(())
     }
 
-    fn start_value(&mut self, start: ValueStart, at: u64, is_text: bool) {
+    fn start_value(&mut self, start: ValueStart, offset: u64, is_text: bool) {
         self.path.enter_value();
         for (path, candidate) in self.paths.iter().zip(&mut self.candidates) {
             if let Some(list) = candidate
@@ -171,11 +171,11 @@ impl<'p> JsonLocator<'p> {
                 && list.is_list
                 && self.path.depth() == path.len() + 1
             {
-                list.add_element(at);
+                list.add_element(offset);
             }
             if self.path.is_at(path) {
                 // For a duplicate key the last value counts, as in the parser.
-                *candidate = Some(LocatedCandidate::new(start, at, is_text));
+                *candidate = Some(LocatedCandidate::new(start, offset, is_text));
             }
         }
         self.path.open_container(start);

@@ -12,10 +12,10 @@ const NUMBER_BYTES_MAX: usize = 1024;
 
 /// The text is not JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("invalid JSON at byte {at}")]
+#[error("invalid JSON at byte {offset}")]
 pub struct JsonScanError {
     /// Offset of the invalid byte, from 0.
-    pub at: u64,
+    pub offset: u64,
 }
 
 /// Checks JSON text while it is streamed.
@@ -106,8 +106,8 @@ impl JsonScanner {
 
     /// Checks that the text is complete.
     pub fn finish(&self) -> Result<(), JsonScanError> {
-        let at = self.position;
-        self.is_complete().then_some(()).ok_or(JsonScanError { at })
+        let offset = self.position;
+        self.is_complete().then_some(()).ok_or(JsonScanError { offset })
     }
 
     /// Whether the text is complete here.
@@ -151,7 +151,7 @@ impl JsonScanner {
     }
 
     pub(super) fn step(&mut self, byte: u8) -> Result<ByteStep, JsonScanError> {
-        let step = self.apply_byte(byte).ok_or(JsonScanError { at: self.position })?;
+        let step = self.apply_byte(byte).ok_or(JsonScanError { offset: self.position })?;
         self.position += 1;
         Ok(step)
     }

@@ -50,8 +50,8 @@ impl StringScanner {
             StringState::Hex { due, code } => self.step_hex(byte, due, code),
         };
         match next {
-            Some(at) => {
-                self.state = at;
+            Some(state) => {
+                self.state = state;
                 StringStep::Continues
             }
             None => StringStep::Invalid,

@@ -6,16 +6,16 @@ use serde_json::{Value, json};
 use super::extractor::SelectedValue;
 use super::*;
 
-fn is_accepted(text: &[u8], piece: usize) -> bool {
+fn is_accepted(text: &[u8], chunk_bytes: usize) -> bool {
     let mut scanner = JsonScanner::default();
-    let fed = text.chunks(piece).try_for_each(|part| scanner.feed(part));
+    let fed = text.chunks(chunk_bytes).try_for_each(|part| scanner.feed(part));
     fed.and_then(|()| scanner.finish()).is_ok()
 }
 
-fn extract_in_chunks(text: &str, paths: &[&str], head: usize, piece: usize) -> ExtractedFields {
+fn extract_in_chunks(text: &str, paths: &[&str], head: usize, chunk_bytes: usize) -> ExtractedFields {
     let selected_paths = paths.iter().map(|path| parse_plain_path(path).unwrap()).collect();
     let mut extractor = JsonExtractor::new(selected_paths, head);
-    for part in text.as_bytes().chunks(piece) {
+    for part in text.as_bytes().chunks(chunk_bytes) {
         extractor.feed(part).unwrap();
     }
     extractor.finish().unwrap()
@@ -70,9 +70,13 @@ fn the_scanner_accepts_the_same_texts_as_the_parser() {
     ]);
     for text in texts {
         let expected = serde_json::from_slice::<Value>(text).is_ok();
-        for piece in [1, 3, 1000] {
+        for chunk_bytes in [1, 3, 1000] {
             let excerpt = String::from_utf8_lossy(&text[..text.len().min(40)]).into_owned();
-            assert_eq!(is_accepted(text, piece), expected, "{excerpt} in pieces of {piece}");
+            assert_eq!(
+                is_accepted(text, chunk_bytes),
+                expected,
+                "{excerpt} in chunks of {chunk_bytes} bytes"
+            );
         }
     }
 }
@@ -81,15 +85,15 @@ proptest! {
     #[test]
     fn any_bytes_are_judged_as_the_parser_judges_them(
         bytes in prop::collection::vec(prop::sample::select(b"{}[]\",:\\u0d8c1e-.+ tfnrueals\xc3\xa9\xf0".to_vec()), 0..24),
-        piece in 1_usize..8,
+        chunk_bytes in 1_usize..8,
     ) {
-        prop_assert_eq!(is_accepted(&bytes, piece), serde_json::from_slice::<Value>(&bytes).is_ok());
+        prop_assert_eq!(is_accepted(&bytes, chunk_bytes), serde_json::from_slice::<Value>(&bytes).is_ok());
     }
 
     #[test]
-    fn a_cut_text_is_closed_wherever_it_is_cut(head in 1_usize..120, piece in 1_usize..9) {
+    fn a_cut_text_is_closed_wherever_it_is_cut(head in 1_usize..120, chunk_bytes in 1_usize..9) {
         let document = json!({"a": [1, 22, {"b": "lo\"ng\u{e9}text", "c": []}], "d": -3.5, "e": {"f": null}});
-        let sample = extract_in_chunks(&document.to_string(), &[], head, piece).sample;
+        let sample = extract_in_chunks(&document.to_string(), &[], head, chunk_bytes).sample;
         let Value::Object(fields) = &sample else {
             return Err(TestCaseError::fail(format!("{sample} is no beginning of an object")));
         };
@@ -102,8 +106,8 @@ proptest! {
 fn paths_are_found_in_a_stream() {
     let text = r#" {"a": {"b": [10, {"c": "x"}, [30]]}, "n": 7, "row_count": 3, "s": "t\"", "a b": true, "é": null} "#;
     let paths = ["$.a.b[0]", "$.a.b[1].c", "$.a.b[2]", "$['a b']", "$.n", "$.a.x", "$.é"];
-    for piece in [1, 5, 1000] {
-        let fields = extract_in_chunks(text, &paths, 1024, piece);
+    for chunk_bytes in [1, 5, 1000] {
+        let fields = extract_in_chunks(text, &paths, 1024, chunk_bytes);
         let value = |value: Value| Some(SelectedValue::Value(value));
         let expected = vec![
             value(json!(10)),
@@ -126,10 +130,13 @@ fn paths_are_found_in_a_stream() {
 #[test]
 fn the_beginning_of_a_long_text_is_cut_inside_it() {
     let text = json!({"rows": ["x".repeat(1000), 2]}).to_string();
-    for piece in [1, 7, 10_000] {
-        let sample = extract_in_chunks(&text, &[], 100, piece).sample;
+    for chunk_bytes in [1, 7, 10_000] {
+        let sample = extract_in_chunks(&text, &[], 100, chunk_bytes).sample;
         let sample_rows = sample["rows"][0].as_str().unwrap().len();
-        assert!((80..=100).contains(&sample_rows), "{sample_rows} in pieces of {piece}");
+        assert!(
+            (80..=100).contains(&sample_rows),
+            "{sample_rows} in chunks of {chunk_bytes} bytes"
+        );
     }
 }
 

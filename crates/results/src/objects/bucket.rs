@@ -10,7 +10,8 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use object_store::path::Path;
 use object_store::signer::Signer;
 use object_store::{
-    Attribute, Attributes, Error as Fault, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt as _,
+    Attribute, Attributes, Error as ObjectStoreError, GetOptions, GetRange, ObjectMeta, ObjectStore,
+    ObjectStoreExt as _,
 };
 use tokio::io::AsyncReadExt as _;
 use tokio_util::io::ReaderStream;
@@ -105,8 +106,8 @@ pub enum BucketError {
 impl Bucket {
     /// Opens an S3 bucket with an HTTP client that restricts network access; sends no request yet.
     pub fn s3(config: &S3Config, silence_max: Duration, client: reqwest::Client) -> Result<Self, Error> {
-        let through = Some(open::FixedConnector(client));
-        let client = Arc::new(open::s3_client(config, silence_max, through)?);
+        let connector = Some(open::FixedConnector(client));
+        let client = Arc::new(open::s3_client(config, silence_max, connector)?);
         Ok(Self {
             client: client.clone(),
             signer: client,
@@ -122,8 +123,8 @@ impl Bucket {
         silence_max: Duration,
         client: reqwest::Client,
     ) -> Result<Self, Error> {
-        let through = Some(open::FixedConnector(client));
-        let client = open::gcs_client_as(bucket, endpoint, identity, silence_max, through)?;
+        let connector = Some(open::FixedConnector(client));
+        let client = open::gcs_client_as(bucket, endpoint, identity, silence_max, connector)?;
         let client = Arc::new(client);
         Ok(Self {
             client: client.clone(),
@@ -165,12 +166,12 @@ impl Bucket {
         let path = self.path(key)?;
         let response = self.client.get_opts(&path, options).await;
         let response = response.map_err(|error| self.bucket_error(error, key))?;
-        let details = ObjectSummary {
+        let summary = ObjectSummary {
             content_type: content_type(&response.attributes),
             ..self.to_summary(&response.meta)
         };
         Ok(ObjectStream {
-            summary: details,
+            summary,
             range: response.range.clone(),
             chunks: Box::pin(response.into_stream().map_err(io::Error::other)),
         })
@@ -203,9 +204,9 @@ impl Bucket {
                 if head.len() <= PART_BYTES {
                     (upload_bytes(client, &path, head.into(), attributes).await, count)
                 } else {
-                    let (pieces, reading) = counted_stream(head, reader);
+                    let (chunks, reading) = counted_stream(head, reader);
                     // The reader is borrowed, so it is read here, concurrently with the upload.
-                    let sending = upload_parts(client, &path, pieces, attributes);
+                    let sending = upload_parts(client, &path, chunks, attributes);
                     let (sent, read) = tokio::join!(sending, reading);
                     (sent, count + read)
                 }
@@ -235,13 +236,13 @@ impl Bucket {
             let has_prefix = object.location.as_ref().starts_with(prefix);
             async move { has_prefix }
         };
-        let object = stream.try_filter(has_prefix).take(limit + 1);
-        let object: Result<Vec<ObjectMeta>, Fault> = object.try_collect().await;
-        let mut object = object.map_err(|error| self.bucket_error(error, prefix))?;
-        let has_more = object.len() > limit;
-        object.truncate(limit);
+        let objects = stream.try_filter(has_prefix).take(limit + 1);
+        let objects: Result<Vec<ObjectMeta>, ObjectStoreError> = objects.try_collect().await;
+        let mut objects = objects.map_err(|error| self.bucket_error(error, prefix))?;
+        let has_more = objects.len() > limit;
+        objects.truncate(limit);
         Ok(ObjectPage {
-            objects: object.iter().map(|meta| self.to_summary(meta)).collect(),
+            objects: objects.iter().map(|meta| self.to_summary(meta)).collect(),
             has_more,
         })
     }
@@ -250,7 +251,7 @@ impl Bucket {
     pub async fn delete(&self, key: &str) -> Result<bool, BucketError> {
         match self.client.delete(&self.path(key)?).await {
             Ok(()) => Ok(true),
-            Err(Fault::NotFound { .. }) => Ok(false),
+            Err(ObjectStoreError::NotFound { .. }) => Ok(false),
             Err(error) => Err(self.bucket_error(error, key)),
         }
     }
@@ -295,17 +296,19 @@ impl Bucket {
         }
     }
 
-    fn bucket_error(&self, error: Fault, key: &str) -> BucketError {
+    fn bucket_error(&self, error: ObjectStoreError, key: &str) -> BucketError {
         let uri = self.uri(key);
         match error {
-            Fault::NotFound { .. } => BucketError::NotFound { uri },
+            ObjectStoreError::NotFound { .. } => BucketError::NotFound { uri },
             // The message of the bucket may repeat the token, so it is dropped.
-            Fault::PermissionDenied { .. } | Fault::Unauthenticated { .. } => BucketError::PermissionDenied { uri },
-            error @ (Fault::InvalidPath { .. }
-            | Fault::NotSupported { .. }
-            | Fault::NotImplemented { .. }
-            | Fault::Precondition { .. }
-            | Fault::AlreadyExists { .. }) => BucketError::InvalidRequest {
+            ObjectStoreError::PermissionDenied { .. } | ObjectStoreError::Unauthenticated { .. } => {
+                BucketError::PermissionDenied { uri }
+            }
+            error @ (ObjectStoreError::InvalidPath { .. }
+            | ObjectStoreError::NotSupported { .. }
+            | ObjectStoreError::NotImplemented { .. }
+            | ObjectStoreError::Precondition { .. }
+            | ObjectStoreError::AlreadyExists { .. }) => BucketError::InvalidRequest {
                 uri,
                 problem: error.to_string(),
             },
@@ -322,28 +325,28 @@ fn content_type(attributes: &Attributes) -> Option<String> {
     Some(value.as_ref().to_owned())
 }
 
-/// Splits a stream into chunks for the upload and a future that reads the rest and counts its bytes.
+/// Returns the chunks of a body whose `head` was read, and a future that reads its other bytes and counts them.
 fn counted_stream(
     head: Vec<u8>,
     reader: &mut (dyn tokio::io::AsyncRead + Send + Unpin),
 ) -> (ByteStream, impl Future<Output = u64> + '_) {
     let (send, receive) = tokio::sync::mpsc::channel::<io::Result<Bytes>>(2);
     let tail = stream::unfold(receive, async |mut receive| {
-        let piece = receive.recv().await?;
-        Some((piece, receive))
+        let chunk = receive.recv().await?;
+        Some((chunk, receive))
     });
-    let pieces: ByteStream = Box::pin(stream::iter([Ok(Bytes::from(head))]).chain(tail));
+    let chunks: ByteStream = Box::pin(stream::iter([Ok(Bytes::from(head))]).chain(tail));
     let reading = async move {
         let mut count = 0;
         let mut read = ReaderStream::with_capacity(reader, READ_BYTES);
-        while let Some(piece) = read.next().await {
-            count += piece.as_ref().map_or(0, |piece| piece.len() as u64);
+        while let Some(chunk) = read.next().await {
+            count += chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
             // A closed channel means that the upload has failed.
-            if send.send(piece).await.is_err() {
+            if send.send(chunk).await.is_err() {
                 break;
             }
         }
         count
     };
-    (pieces, reading)
+    (chunks, reading)
 }

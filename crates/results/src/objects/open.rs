@@ -33,7 +33,7 @@ impl HttpConnector for FixedConnector {
 pub(super) fn s3_client(
     config: &S3Config,
     silence_max: Duration,
-    through: Option<FixedConnector>,
+    connector: Option<FixedConnector>,
 ) -> Result<AmazonS3, Error> {
     let mut builder = AmazonS3Builder::new()
         .with_bucket_name(&config.bucket)
@@ -45,8 +45,8 @@ pub(super) fn s3_client(
             builder = builder.with_config(key, value.reveal());
         }
     }
-    if let Some(through) = through {
-        builder = builder.with_http_connector(through);
+    if let Some(connector) = connector {
+        builder = builder.with_http_connector(connector);
     }
     if let Some(region) = &config.region {
         builder = builder.with_region(region);
@@ -74,14 +74,14 @@ pub(super) fn gcs_client_as(
     endpoint: Option<&str>,
     identity: &GcsIdentity,
     silence_max: Duration,
-    through: Option<FixedConnector>,
+    connector: Option<FixedConnector>,
 ) -> Result<GoogleCloudStorage, Error> {
     let mut builder = GoogleCloudStorageBuilder::new()
         .with_bucket_name(bucket)
         .with_retry(retry_config(silence_max))
         .with_client_options(client_options(silence_max, endpoint));
-    if let Some(through) = through {
-        builder = builder.with_http_connector(through);
+    if let Some(connector) = connector {
+        builder = builder.with_http_connector(connector);
     }
     if let Some(endpoint) = endpoint {
         builder = builder.with_base_url(endpoint.trim_end_matches('/'));

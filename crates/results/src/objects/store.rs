@@ -71,8 +71,8 @@ impl BucketBodyStore {
         let sent = match &staged.content {
             StagedContent::Memory(bytes) => upload_bytes(&*self.client, &key, bytes.clone(), Attributes::new()).await,
             StagedContent::File(_) => {
-                let pieces = staged.chunks(0..staged.bytes)?;
-                upload_parts(&*self.client, &key, pieces, Attributes::new()).await
+                let chunks = staged.chunks(0..staged.bytes)?;
+                upload_parts(&*self.client, &key, chunks, Attributes::new()).await
             }
         };
         sent.map_err(|error| self.upload_error(error))?;
@@ -85,8 +85,8 @@ impl BucketBodyStore {
         let key = object_key(&sha256);
         let to_error = |cause| into_store_error(cause, &self.location(), Some(&reference.uri));
         let object = self.client.get(&key).await.map_err(to_error)?;
-        let pieces = object.into_stream().map_err(io::Error::other);
-        let mut reader = StreamReader::new(Box::pin(pieces));
+        let chunks = object.into_stream().map_err(io::Error::other);
+        let mut reader = StreamReader::new(Box::pin(chunks));
         let staged = stage_body(&self.scratch, &mut reader, FullDiskPolicy::Refuse).await;
         let staged = staged.map_err(|error| self.download_error(error))?;
         if staged.sha256 == sha256 {
@@ -176,18 +176,18 @@ impl BodyStore for BucketBodyStore {
     }
 
     async fn get(&self, reference: &ResultRef) -> Result<Bytes, Error> {
-        let address = self.hash_in_bucket(reference)?;
+        let sha256 = self.hash_in_bucket(reference)?;
         let to_error = |error| into_store_error(error, &self.location(), Some(&reference.uri));
-        let object = self.client.get(&object_key(&address)).await.map_err(to_error)?;
+        let object = self.client.get(&object_key(&sha256)).await.map_err(to_error)?;
         let bytes = object.meta.size.min(reference.meta.bytes);
-        let mut hashing = StreamHasher::for_size(bytes);
+        let mut hasher = StreamHasher::for_size(bytes);
         let mut body = BytesMut::with_capacity(usize::try_from(bytes).unwrap_or(0));
-        let mut pieces = object.into_stream();
-        while let Some(piece) = pieces.try_next().await.map_err(to_error)? {
-            body.extend_from_slice(&piece);
-            hashing.update(piece);
+        let mut chunks = object.into_stream();
+        while let Some(chunk) = chunks.try_next().await.map_err(to_error)? {
+            body.extend_from_slice(&chunk);
+            hasher.update(chunk);
         }
-        if hashing.finish().await? == address {
+        if hasher.finish().await? == sha256 {
             return Ok(body.freeze());
         }
         Err(self.corrupt_error(reference))
@@ -198,11 +198,11 @@ impl BodyStore for BucketBodyStore {
     }
 
     async fn delete(&self, reference: &ResultRef) -> Result<(), Error> {
-        let Ok(address) = body_name(reference) else {
+        let Ok(sha256) = body_name(reference) else {
             return Ok(());
         };
         self.hash_in_bucket(reference)?;
-        match self.client.delete(&object_key(&address)).await {
+        match self.client.delete(&object_key(&sha256)).await {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(into_store_error(error, &self.location(), None)),
         }

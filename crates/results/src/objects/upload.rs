@@ -23,8 +23,8 @@ pub(super) enum UploadError {
 }
 
 impl From<object_store::Error> for UploadError {
-    fn from(fault: object_store::Error) -> Self {
-        Self::Rejected(fault)
+    fn from(error: object_store::Error) -> Self {
+        Self::Rejected(error)
     }
 }
 
@@ -43,17 +43,17 @@ pub(super) async fn upload_bytes(
         let put = client.put_opts(key, body.into(), options).await?;
         return Ok(put.e_tag);
     }
-    let starts = (0..body.len()).step_by(PART_BYTES);
-    let pieces = starts.map(|at| Ok(body.slice(at..body.len().min(at + PART_BYTES))));
-    let pieces: ByteStream = Box::pin(futures_util::stream::iter(pieces.collect::<Vec<_>>()));
-    upload_parts(client, key, pieces, attributes).await
+    let offsets = (0..body.len()).step_by(PART_BYTES);
+    let chunks = offsets.map(|offset| Ok(body.slice(offset..body.len().min(offset + PART_BYTES))));
+    let chunks: ByteStream = Box::pin(futures_util::stream::iter(chunks.collect::<Vec<_>>()));
+    upload_parts(client, key, chunks, attributes).await
 }
 
 /// Uploads a body in parts; aborts the upload if the source fails.
 pub(super) async fn upload_parts(
     client: &dyn ObjectStore,
     key: &Path,
-    mut pieces: ByteStream,
+    mut chunks: ByteStream,
     attributes: Attributes,
 ) -> Result<Option<String>, UploadError> {
     let options = PutMultipartOptions {
@@ -63,29 +63,29 @@ pub(super) async fn upload_parts(
     let upload = client.put_multipart_opts(key, options).await?;
     let mut writer = WriteMultipart::new_with_chunk_size(upload, PART_BYTES);
     let mut bytes = 0;
-    let broken = loop {
-        match pieces.try_next().await {
-            Ok(Some(piece)) => {
-                bytes += piece.len() as u64;
-                writer.put(piece);
+    let failure = loop {
+        match chunks.try_next().await {
+            Ok(Some(chunk)) => {
+                bytes += chunk.len() as u64;
+                writer.put(chunk);
             }
             Ok(None) => break None,
             Err(error) => break Some(UploadError::SourceUnreadable(error)),
         }
-        if let Err(cause) = writer.wait_for_capacity(PARTS_AT_ONCE).await {
-            break Some(UploadError::Rejected(cause));
+        if let Err(error) = writer.wait_for_capacity(PARTS_AT_ONCE).await {
+            break Some(UploadError::Rejected(error));
         }
     };
-    let Some(broken) = broken else {
+    let Some(failure) = failure else {
         return match writer.finish().await {
             Ok(put) => Ok(put.e_tag),
-            Err(cause) => check_completed(client, key, bytes, cause).await,
+            Err(error) => check_completed(client, key, bytes, error).await,
         };
     };
     if let Err(error) = writer.abort().await {
         tracing::debug!(%error, "failed to abort upload; a lifecycle rule of the bucket must delete its parts");
     }
-    Err(broken)
+    Err(failure)
 }
 
 /// If the upload is unknown, it may have completed and only the response was lost.

@@ -57,7 +57,7 @@ impl PostgresBodyStore {
     /// Stores a body that fits into one chunk.
     async fn put_small(&self, bytes: &[u8]) -> Result<StoredBody, Error> {
         let hash = Sha256::digest(bytes).to_vec();
-        if insert_small_body(&self.pool, &hash, bytes).await? || self.renew_if_sound(&hash).await? {
+        if insert_small_body(&self.pool, &hash, bytes).await? || self.renew_if_intact(&hash).await? {
             return Ok(to_stored_body(&hash, bytes.len() as u64));
         }
         let mut draft = BodyUpload::start(&self.pool).await?;
@@ -67,7 +67,7 @@ impl PostgresBodyStore {
 
     async fn put_large(&self, bytes: Bytes) -> Result<StoredBody, Error> {
         let hash = Sha256::digest(&bytes);
-        if self.renew_if_sound(&hash).await? {
+        if self.renew_if_intact(&hash).await? {
             return Ok(to_stored_body(&hash, bytes.len() as u64));
         }
         self.put_stream(&mut &bytes[..]).await
@@ -89,9 +89,11 @@ impl PostgresBodyStore {
     }
 
     /// Whether a body with this hash exists and is intact; if so, sets its storage time to now.
-    async fn renew_if_sound(&self, hash: &[u8]) -> Result<bool, Error> {
+    async fn renew_if_intact(&self, hash: &[u8]) -> Result<bool, Error> {
         match BodyLayout::find(&self.pool, hash).await {
-            Ok(Some(head)) => Ok(head.is_sound(&self.pool).await? && renew_body(&self.pool, hash, head.draft).await?),
+            Ok(Some(layout)) => {
+                Ok(layout.is_intact(&self.pool).await? && renew_body(&self.pool, hash, layout.draft).await?)
+            }
             Ok(None) | Err(ChunkError::Damaged) => Ok(false),
             Err(ChunkError::Failed(error)) => Err(error),
         }
@@ -119,8 +121,8 @@ async fn write_chunks(
 /// Reads one chunk; returns whether the body ended in it.
 async fn read_chunk(reader: &mut (dyn AsyncRead + Send + Unpin), chunk: &mut Vec<u8>) -> Result<bool, Error> {
     chunk.clear();
-    let mut piece = reader.take(CHUNK_BYTES as u64);
-    let read = piece.read_to_end(chunk).await;
+    let mut next_chunk = reader.take(CHUNK_BYTES as u64);
+    let read = next_chunk.read_to_end(chunk).await;
     Ok(read.map_err(Error::Interrupted)? < CHUNK_BYTES)
 }
 
@@ -155,19 +157,19 @@ impl ChunkReader {
     async fn next_chunk(mut self) -> Option<(io::Result<Bytes>, Self)> {
         let n = self.chunks.next()?;
         let chunk_start = self.layout.chunk_offset(n);
-        let piece = self.layout.read_chunk(&self.pool, n).await.map(|chunk| {
+        let bytes = self.layout.read_chunk(&self.pool, n).await.map(|chunk| {
             let offset = |byte: u64| {
                 let offset = usize::try_from(byte.saturating_sub(chunk_start)).unwrap_or(usize::MAX);
                 offset.min(chunk.len())
             };
             chunk.slice(offset(self.range.start)..offset(self.range.end))
         });
-        let piece = piece.map_err(|error| {
+        let bytes = bytes.map_err(|error| {
             // Chunks after a missing one must not be returned.
             self.chunks = 0..0;
             io::Error::other(error.into_store_error(&self.pool, &self.uri))
         });
-        Some((piece, self))
+        Some((bytes, self))
     }
 }
 
@@ -182,13 +184,13 @@ impl BodyStore for PostgresBodyStore {
     }
 
     async fn get(&self, reference: &ResultRef) -> Result<Bytes, Error> {
-        let head = self.find_layout(reference).await?;
+        let layout = self.find_layout(reference).await?;
         let to_store_error = |error: ChunkError| error.into_store_error(&self.pool, &reference.uri);
-        let mut chunks = head.chunks_in(&(0..head.bytes.max(1)));
+        let mut chunks = layout.chunks_in(&(0..layout.bytes.max(1)));
         let first = chunks.next().ok_or_else(|| to_store_error(ChunkError::Damaged))?;
-        let mut body = BytesMut::from(&head.read_chunk(&self.pool, first).await.map_err(to_store_error)?[..]);
+        let mut body = BytesMut::from(&layout.read_chunk(&self.pool, first).await.map_err(to_store_error)?[..]);
         for n in chunks {
-            body.extend_from_slice(&head.read_chunk(&self.pool, n).await.map_err(to_store_error)?);
+            body.extend_from_slice(&layout.read_chunk(&self.pool, n).await.map_err(to_store_error)?);
         }
         if Sha256::digest(&body)[..] != body_hash(reference)? {
             return Err(to_store_error(ChunkError::Damaged));
@@ -197,20 +199,20 @@ impl BodyStore for PostgresBodyStore {
     }
 
     async fn read(&self, reference: &ResultRef, range: Option<Range<u64>>) -> Result<BodyStream, Error> {
-        let head = self.find_layout(reference).await?;
-        let range = clamp_range(range, head.bytes);
-        let chunks = head.chunks_in(&range);
-        let checked = head.check_chunks(&self.pool, chunks.clone()).await;
+        let layout = self.find_layout(reference).await?;
+        let range = clamp_range(range, layout.bytes);
+        let chunks = layout.chunks_in(&range);
+        let checked = layout.check_chunks(&self.pool, chunks.clone()).await;
         checked.map_err(|error| error.into_store_error(&self.pool, &reference.uri))?;
         let remaining = ChunkReader {
             pool: Arc::clone(&self.pool),
-            layout: head,
+            layout,
             uri: reference.uri.clone(),
             range: range.clone(),
             chunks,
         };
         Ok(BodyStream {
-            bytes: head.bytes,
+            bytes: layout.bytes,
             range,
             chunks: Box::pin(stream::unfold(remaining, ChunkReader::next_chunk)),
         })

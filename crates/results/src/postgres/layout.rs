@@ -67,14 +67,14 @@ impl BodyLayout {
             return Ok(None);
         };
         let (bytes, chunk_bytes): (i64, i32) = (row.get(1), row.get(3));
-        let head = Self {
+        let layout = Self {
             draft: row.get(0),
             bytes: u64::try_from(bytes).map_err(|_| ChunkError::Damaged)?,
             chunks: row.get(2),
             chunk_bytes: u64::try_from(chunk_bytes).map_err(|_| ChunkError::Damaged)?,
         };
-        let is_sound = head.chunk_bytes > 0 && head.chunks > 0;
-        is_sound.then_some(Some(head)).ok_or(ChunkError::Damaged)
+        let is_valid = layout.chunk_bytes > 0 && layout.chunks > 0;
+        is_valid.then_some(Some(layout)).ok_or(ChunkError::Damaged)
     }
 
     /// Returns the chunks that contain these bytes.
@@ -90,6 +90,11 @@ impl BodyLayout {
         u64::try_from(n).unwrap_or(0) * self.chunk_bytes
     }
 
+    /// Returns the expected size of consecutive chunks.
+    fn bytes_of_chunks(&self, chunks: Range<i32>) -> u64 {
+        self.bytes.min(self.chunk_offset(chunks.end)) - self.bytes.min(self.chunk_offset(chunks.start))
+    }
+
     /// Checks chunks in the database.
     pub(super) async fn check_chunks(&self, pool: &StatementPool, chunks: Range<i32>) -> Result<(), ChunkError> {
         let mut first = chunks.start;
@@ -102,10 +107,10 @@ impl BodyLayout {
             ];
             let rows = pool.query(CHECK_CHUNKS, &parameters).await?;
             let row = rows.first().ok_or(ChunkError::Damaged)?;
-            let (count, bytes, is_sound): (i64, i64, bool) = (row.get(0), row.get(1), row.get(2));
-            let expected = self.bytes.min(self.chunk_offset(end)) - self.bytes.min(self.chunk_offset(first));
-            let is_whole = count == i64::from(end - first) && u64::try_from(bytes) == Ok(expected);
-            if !is_sound || !is_whole {
+            let (count, bytes, is_intact): (i64, i64, bool) = (row.get(0), row.get(1), row.get(2));
+            let is_complete =
+                count == i64::from(end - first) && u64::try_from(bytes) == Ok(self.bytes_of_chunks(first..end));
+            if !is_intact || !is_complete {
                 return Err(ChunkError::Damaged);
             }
             first = end;
@@ -114,7 +119,7 @@ impl BodyLayout {
     }
 
     /// Whether the whole body is intact.
-    pub(super) async fn is_sound(&self, pool: &StatementPool) -> Result<bool, Error> {
+    pub(super) async fn is_intact(&self, pool: &StatementPool) -> Result<bool, Error> {
         match self.check_chunks(pool, 0..self.chunks).await {
             Ok(()) => Ok(true),
             Err(ChunkError::Damaged) => Ok(false),
@@ -128,9 +133,8 @@ impl BodyLayout {
         let rows = pool.query(SELECT_CHUNK, &parameters).await?;
         let row = rows.first().ok_or(ChunkError::Damaged)?;
         let (hash, bytes): (&[u8], &[u8]) = (row.get(0), row.get(1));
-        let expected = self.bytes.min(self.chunk_offset(n + 1)) - self.bytes.min(self.chunk_offset(n));
-        let is_sound = Sha256::digest(bytes)[..] == *hash && bytes.len() as u64 == expected;
-        is_sound
+        let is_intact = Sha256::digest(bytes)[..] == *hash && bytes.len() as u64 == self.bytes_of_chunks(n..n + 1);
+        is_intact
             .then(|| Bytes::copy_from_slice(bytes))
             .ok_or(ChunkError::Damaged)
     }

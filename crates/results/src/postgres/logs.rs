@@ -45,18 +45,18 @@ impl PostgresLogs {
         let steps: Vec<&str> = lines.iter().map(|line| line.step.as_str()).collect();
         let tasks: Vec<&str> = lines.iter().map(|line| line.task.as_str()).collect();
         let count = saturating_i64(lines.len());
-        let added = saturating_i64(texts.iter().map(String::len).sum());
+        let added_bytes = saturating_i64(texts.iter().map(String::len).sum());
         let values = [
             (&execution as _, Type::INT8),
             (&steps as _, Type::TEXT_ARRAY),
             (&tasks as _, Type::TEXT_ARRAY),
             (&texts as _, Type::TEXT_ARRAY),
             (&count as _, Type::INT8),
-            (&added as _, Type::INT8),
+            (&added_bytes as _, Type::INT8),
             (&bytes_max as _, Type::INT8),
         ];
         let rows = self.pool.query(APPEND_LINES, &values).await?;
-        Ok(rows.first().map(|row| (row.get(0), added)))
+        Ok(rows.first().map(|row| (row.get(0), added_bytes)))
     }
 }
 

@@ -187,13 +187,13 @@ impl<'p> BodyUpload<'p> {
             (&CHUNK_BYTES_COLUMN as _, Type::INT4),
         ];
         let finished = !self.pool.query(INSERT_BODY, &values).await?.is_empty();
-        let spare = if finished {
+        let unused_draft = if finished {
             None
         } else {
             self.resolve_conflict(&hash).await?
         };
-        if let Some(spare) = spare {
-            discard_draft(self.pool, spare).await;
+        if let Some(unused_draft) = unused_draft {
+            discard_draft(self.pool, unused_draft).await;
         }
         Ok((hash, self.bytes))
     }
@@ -209,26 +209,26 @@ impl<'p> BodyUpload<'p> {
             Err(ChunkError::Failed(error)) => return Err(error),
             Err(ChunkError::Damaged) => None,
         };
-        let head = existing.ok_or_else(swept_error)?;
-        if head.draft == self.id {
+        let layout = existing.ok_or_else(swept_error)?;
+        if layout.draft == self.id {
             // The response to an earlier attempt was lost.
             return Ok(None);
         }
-        if head.is_sound(self.pool).await? {
-            let is_renewed = renew_body(self.pool, hash, head.draft).await?;
+        if layout.is_intact(self.pool).await? {
+            let is_renewed = renew_body(self.pool, hash, layout.draft).await?;
             return is_renewed.then_some(Some(self.id)).ok_or_else(swept_error);
         }
         let values = [
             (&self.id as _, Type::INT8),
             (&hash as _, Type::BYTEA),
-            (&head.draft as _, Type::INT8),
+            (&layout.draft as _, Type::INT8),
             (&self.chunks as _, Type::INT4),
             (&CHUNK_BYTES_COLUMN as _, Type::INT4),
             (&self.bytes_column() as _, Type::INT8),
         ];
         let is_repaired = !self.pool.query(REPLACE_CHUNKS, &values).await?.is_empty();
         // If another process repaired it meanwhile, the result is the same.
-        Ok(Some(if is_repaired { head.draft } else { self.id }))
+        Ok(Some(if is_repaired { layout.draft } else { self.id }))
     }
 
     /// Deletes the draft.
@@ -245,10 +245,10 @@ async fn discard_draft(pool: &StatementPool, draft: i64) {
 }
 
 async fn delete_draft(pool: &StatementPool, draft: i64) -> Result<(), Error> {
-    let which = [(&draft as _, Type::INT8)];
-    pool.query(MARK_DRAFT_DEAD, &which).await?;
-    while !pool.query(DELETE_CHUNKS, &which).await?.is_empty() {}
-    pool.query(DELETE_DRAFT, &which).await?;
+    let params = [(&draft as _, Type::INT8)];
+    pool.query(MARK_DRAFT_DEAD, &params).await?;
+    while !pool.query(DELETE_CHUNKS, &params).await?.is_empty() {}
+    pool.query(DELETE_DRAFT, &params).await?;
     Ok(())
 }
 

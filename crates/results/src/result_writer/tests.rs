@@ -2,7 +2,7 @@
 
 use model::event::EventLocation;
 use model::id::ExecutionId;
-use model::playbook::Select;
+use model::playbook::SelectEntry;
 use model::time::Time;
 use serde_json::json;
 use tempfile::TempDir;
@@ -22,7 +22,7 @@ fn result_writer(dir: &TempDir, control: ResultControl) -> ResultWriter {
 
 fn select_control(path: &str) -> ResultControl {
     ResultControl {
-        select: vec![Select {
+        select: vec![SelectEntry {
             path: path.to_owned(),
             name: "found".into(),
         }],

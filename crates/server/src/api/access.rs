@@ -117,7 +117,7 @@ impl Principal {
         }
     }
 
-    fn may<A: Permission>(&self) -> bool {
+    fn has_permission<A: Permission>(&self) -> bool {
         match self {
             Self::Anyone => true,
             Self::Server => A::IS_CLUSTER_ONLY || A::allows(Role::Worker),
@@ -136,21 +136,16 @@ pub(crate) struct Authorized<A> {
 impl<A: Permission> Authorized<A> {
     /// Checks another permission that the body of the request turns out to need.
     pub(crate) fn check_also<B: Permission>(&self) -> Result<(), ApiError> {
-        if self.principal.may::<B>() {
+        if self.principal.has_permission::<B>() {
             Ok(())
         } else {
             Err(forbidden::<B>())
         }
     }
-
-    /// The caller, for the audit log.
-    pub(crate) fn actor(&self, parts: &Parts) -> Actor {
-        Actor {
-            name: self.principal.name(),
-            source: source_address(parts),
-        }
-    }
 }
+
+/// An authorized admin, for a request that the audit log records.
+pub(crate) struct AuditedAdmin(pub(crate) Actor);
 
 fn forbidden<A: Permission>() -> ApiError {
     let detail = format!("this request needs the role `{}`", A::NEEDS);
@@ -163,7 +158,7 @@ impl<A: Permission> FromRequestParts<ApiState> for Authorized<A> {
 
     async fn from_request_parts(parts: &mut Parts, api: &ApiState) -> Result<Self, ApiError> {
         let principal = identify(parts, api).await?;
-        if !principal.may::<A>() {
+        if !principal.has_permission::<A>() {
             audit_denial(parts, api, &principal.name()).await;
             return Err(forbidden::<A>());
         }
@@ -171,6 +166,18 @@ impl<A: Permission> FromRequestParts<ApiState> for Authorized<A> {
             principal,
             permission: PhantomData,
         })
+    }
+}
+
+impl FromRequestParts<ApiState> for AuditedAdmin {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, api: &ApiState) -> Result<Self, ApiError> {
+        let caller = Authorized::<Administer>::from_request_parts(parts, api).await?;
+        Ok(Self(Actor {
+            name: caller.principal.name(),
+            source: source_address(parts),
+        }))
     }
 }
 
@@ -442,8 +449,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_role_may_what_it_should() {
-        let may = |role| {
+    fn each_role_has_its_permissions() {
+        let permissions = |role| {
             [
                 View::allows(role),
                 Operate::allows(role),
@@ -453,11 +460,11 @@ mod tests {
                 ClusterPeer::allows(role),
             ]
         };
-        assert_eq!(may(Role::Worker), [false, false, false, false, true, false]);
-        assert_eq!(may(Role::Viewer), [true, false, false, false, false, false]);
-        assert_eq!(may(Role::Operator), [true, true, false, false, false, false]);
-        assert_eq!(may(Role::Author), [true, true, true, false, false, false]);
-        assert_eq!(may(Role::Admin), [true, true, true, true, true, false]);
+        assert_eq!(permissions(Role::Worker), [false, false, false, false, true, false]);
+        assert_eq!(permissions(Role::Viewer), [true, false, false, false, false, false]);
+        assert_eq!(permissions(Role::Operator), [true, true, false, false, false, false]);
+        assert_eq!(permissions(Role::Author), [true, true, true, false, false, false]);
+        assert_eq!(permissions(Role::Admin), [true, true, true, true, true, false]);
     }
 
     #[test]
@@ -470,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn fresh_tokens_differ_and_only_their_hash_is_kept() {
+    fn generated_tokens_differ_and_only_their_hash_is_stored() {
         let first_token = generate_access_token("a", Role::Viewer, Time(0), Some(Duration::from_secs(5)));
         let second_token = generate_access_token("a", Role::Viewer, Time(0), None);
         assert_ne!(first_token.text, second_token.text);

@@ -31,7 +31,7 @@ const BODY_BYTES_MAX: u64 = 5 * 1024 * 1024 * 1024;
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn put(
     State(api): State<ApiState>,
-    _may: Authorized<Work>,
+    _caller: Authorized<Work>,
     body: RequestBody,
 ) -> ApiResult<StoreBodyResponse> {
     let chunks = body.into_data_stream().map_err(io::Error::other);
@@ -93,15 +93,15 @@ impl<R: AsyncRead + Unpin> AsyncRead for SizeLimitedReader<R> {
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn read(
     State(api): State<ApiState>,
-    _may: Authorized<Work>,
+    _caller: Authorized<Work>,
     headers: HeaderMap,
     JsonBody(reference): JsonBody<ResultRef>,
 ) -> Result<Response, ApiError> {
     let range = range::parse_range_header(&headers, reference.meta.bytes)?;
     let is_part = range.is_some();
-    let reading = api.server.shared.bodies.read(&reference, range).await;
-    let reading = reading.map_err(Error::from)?;
-    Ok(range::body_response(reading, "application/octet-stream", is_part))
+    let body = api.server.shared.bodies.read(&reference, range).await;
+    let body = body.map_err(Error::from)?;
+    Ok(range::body_response(body, "application/octet-stream", is_part))
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ const PATH_MAX: usize = 512;
     security(("token" = [])), extensions(("x-role" = json!("author"))))]
 pub(crate) async fn register(
     State(api): State<ApiState>,
-    _may: Authorized<Author>,
+    _caller: Authorized<Author>,
     JsonBody(request): JsonBody<RegisterRequest>,
 ) -> ApiResult<RegisterResponse> {
     if let Some(kind) = &request.resource_type
@@ -81,7 +81,7 @@ fn to_entry(entry: &CatalogEntry, content: Option<String>) -> PlaybookEntry {
 #[utoipa::path(post, path = "/api/catalog/list", tag = "catalog",
     responses((status = 200, description = "the entries", body = CatalogList), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
-pub(crate) async fn list(State(api): State<ApiState>, _may: Authorized<View>) -> ApiResult<CatalogList> {
+pub(crate) async fn list(State(api): State<ApiState>, _caller: Authorized<View>) -> ApiResult<CatalogList> {
     let entries = api.store().catalog().await?;
     let entries = entries.iter().map(|entry| to_entry(entry, None)).collect();
     Ok(Json(CatalogList { entries }))
@@ -104,7 +104,7 @@ async fn find_entry(api: &ApiState, path: &str, version: Option<u32>) -> Result<
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn resource(
     State(api): State<ApiState>,
-    _may: Authorized<View>,
+    _caller: Authorized<View>,
     JsonBody(request): JsonBody<CatalogEntryRequest>,
 ) -> ApiResult<PlaybookEntry> {
     let entry = find_entry(&api, &request.path, request.version).await?;
@@ -117,7 +117,7 @@ pub(crate) async fn resource(
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn validate(
     State(_): State<ApiState>,
-    _may: Authorized<View>,
+    _caller: Authorized<View>,
     JsonBody(request): JsonBody<ValidateRequest>,
 ) -> ApiResult<ValidateResponse> {
     let parsed = language::playbook::parse("playbook.yaml", request.content.as_bytes());
@@ -135,7 +135,7 @@ pub(crate) async fn validate(
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn ui_schema(
     State(api): State<ApiState>,
-    _may: Authorized<View>,
+    _caller: Authorized<View>,
     PathParam(path): PathParam,
 ) -> ApiResult<Value> {
     let entry = find_entry(&api, &path, None).await?;

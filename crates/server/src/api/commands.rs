@@ -1,11 +1,11 @@
 //! The worker protocol: claims, heartbeats, and the data that workers read while they run a command.
 
-use model::command::ClaimId;
 use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
+use model::command::ClaimId;
 use model::id::{CommandId, LeaseEpoch, PlaybookHash, WorkerId};
 use model::raw::RawJson;
 use model::result_ref::{ResolvedRef, ResultRef};
@@ -90,6 +90,20 @@ pub(crate) struct CommandRequest {
     lease_epoch: LeaseEpoch,
 }
 
+impl CommandRequest {
+    /// Returns the worker's claim on the command, with the lease epoch that the store has for it.
+    async fn check_claim(&self, api: &ApiState, caller: &WorkerCaller, id: &str) -> Result<ClaimId, ApiError> {
+        let command = parse_command_id(id)?;
+        check_worker_name(&self.worker)?;
+        let claim = ClaimId {
+            command,
+            lease_epoch: self.lease_epoch,
+        };
+        let lease_epoch = api.check_lease(&caller.principal, &self.worker, claim).await?;
+        Ok(ClaimId { lease_epoch, ..claim })
+    }
+}
+
 fn parse_command_id(text: &str) -> Result<CommandId, ApiError> {
     text.parse()
         .map_err(|_| ApiError::invalid("ID_INVALID", format!("invalid command ID `{text}`")))
@@ -106,31 +120,13 @@ pub(crate) async fn renew(
     PathParam(id): PathParam,
     JsonBody(request): JsonBody<CommandRequest>,
 ) -> ApiResult<NoticesResponse> {
-    let command = parse_command_id(&id)?;
-    check_worker_name(&request.worker)?;
-    let lease_epoch = claimed_epoch(&api, &caller, command, &request).await?;
+    let claim = request.check_claim(&api, &caller, &id).await?;
     api.renew_session_if_due(&caller, &request.worker).await?;
     let claims = api.store().worker_claims(&request.worker).await?;
-    let claim = claims
-        .iter()
-        .find(|claims| claims.claim.command == command && claims.claim.lease_epoch == lease_epoch);
-    let claim = claim.ok_or_else(|| fenced_error(command))?;
-    let notices = crate::transport::notice_for(claim).into_iter().collect();
+    let current = claims.iter().find(|current| current.claim == claim);
+    let current = current.ok_or_else(|| fenced_error(claim.command))?;
+    let notices = crate::transport::notice_for(current).into_iter().collect();
     Ok(Json(NoticesResponse { notices }))
-}
-
-/// Decodes the epoch that a worker sends for a command.
-async fn claimed_epoch(
-    api: &ApiState,
-    caller: &WorkerCaller,
-    command: CommandId,
-    request: &CommandRequest,
-) -> Result<LeaseEpoch, ApiError> {
-    let claim = ClaimId {
-        command,
-        lease_epoch: request.lease_epoch,
-    };
-    api.check_lease(&caller.principal, &request.worker, claim).await
 }
 
 /// Release a command; other workers can claim it at once.
@@ -144,14 +140,10 @@ pub(crate) async fn release(
     PathParam(id): PathParam,
     JsonBody(request): JsonBody<CommandRequest>,
 ) -> ApiResult<Value> {
-    let command = parse_command_id(&id)?;
-    check_worker_name(&request.worker)?;
-    let lease_epoch = claimed_epoch(&api, &caller, command, &request).await?;
+    let claim = request.check_claim(&api, &caller, &id).await?;
     api.check_session(&caller, &request.worker).await?;
-    api.store().release_claim(command, lease_epoch).await?;
-    for order in [DriverRequest::ForgetHolder(command), DriverRequest::RecheckOffers] {
-        api.server.shared.driver.send(order).await?;
-    }
+    let ClaimId { command, lease_epoch } = claim;
+    api.transport().release_claim(command, lease_epoch).await?;
     Ok(Json(json!({})))
 }
 
@@ -252,7 +244,7 @@ pub(crate) async fn listen(
 #[utoipa::path(get, path = "/api/worker/pools", tag = "workers",
     responses((status = 200, description = "the workers", body = Vec<WorkerEntry>), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
-pub(crate) async fn pools(State(api): State<ApiState>, _may: Authorized<View>) -> ApiResult<Vec<WorkerEntry>> {
+pub(crate) async fn pools(State(api): State<ApiState>, _caller: Authorized<View>) -> ApiResult<Vec<WorkerEntry>> {
     Ok(Json(api.workers.list()))
 }
 
@@ -262,7 +254,7 @@ pub(crate) async fn pools(State(api): State<ApiState>, _may: Authorized<View>) -
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn playbook(
     State(api): State<ApiState>,
-    _may: Authorized<Work>,
+    _caller: Authorized<Work>,
     PathParam(hash): PathParam,
 ) -> ApiResult<SourceText> {
     let hash = PlaybookHash(hash.into());
@@ -277,7 +269,7 @@ pub(crate) async fn playbook(
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn events(
     State(api): State<ApiState>,
-    _may: Authorized<Work>,
+    _caller: Authorized<Work>,
     headers: HeaderMap,
     JsonBody(request): JsonBody<LoadEventsRequest>,
 ) -> ApiResult<LoadEventsResponse> {
@@ -296,7 +288,7 @@ pub(crate) async fn events(
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn loop_results(
     State(api): State<ApiState>,
-    _may: Authorized<Work>,
+    _caller: Authorized<Work>,
     JsonBody(request): JsonBody<LoopResultsRequest>,
 ) -> ApiResult<RawJson> {
     let transport = api.transport();
@@ -310,7 +302,7 @@ pub(crate) async fn loop_results(
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn manifest(
     State(api): State<ApiState>,
-    _may: Authorized<Work>,
+    _caller: Authorized<Work>,
     JsonBody(reference): JsonBody<ResultRef>,
 ) -> Result<Response, ApiError> {
     let pieces = api.transport().manifest(&reference).await?;
@@ -323,7 +315,7 @@ pub(crate) async fn manifest(
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn look_up(
     State(api): State<ApiState>,
-    _may: Authorized<Work>,
+    _caller: Authorized<Work>,
     JsonBody(request): JsonBody<ResolveRefRequest>,
 ) -> ApiResult<ResolvedRef> {
     Ok(Json(api.transport().resolve_ref(&request.reference).await?))
@@ -335,19 +327,19 @@ pub(crate) async fn look_up(
     security(("token" = [])), extensions(("x-role" = json!("server"))))]
 pub(crate) async fn build(
     State(api): State<ApiState>,
-    _may: Authorized<ClusterPeer>,
+    _caller: Authorized<ClusterPeer>,
     JsonBody(request): JsonBody<BuildCommandsRequest>,
 ) -> ApiResult<BuildCommandsResponse> {
     let (reply, response) = tokio::sync::oneshot::channel();
     let claims = request.commands.into_iter();
-    let order = DriverRequest::BuildCommands {
+    let build_request = DriverRequest::BuildCommands {
         worker: request.worker,
         claims: claims
             .map(|(command, lease_epoch)| ClaimId { command, lease_epoch })
             .collect(),
         reply,
     };
-    api.server.shared.driver.send(order).await?;
+    api.server.shared.driver.send(build_request).await?;
     let commands = response.await.unwrap_or_default();
     Ok(Json(BuildCommandsResponse { commands }))
 }

@@ -34,7 +34,7 @@ async fn apply_control(api: &ApiState, id: ExecutionId, control: ControlRequest)
     security(("token" = [])), extensions(("x-role" = json!("operator"))))]
 pub(crate) async fn cancel(
     State(api): State<ApiState>,
-    _may: Authorized<Operate>,
+    _caller: Authorized<Operate>,
     ExecutionPath(id): ExecutionPath,
     OptionalJsonBody(request): OptionalJsonBody<CancelRequest>,
 ) -> ApiResult<ExecutionSummary> {
@@ -53,7 +53,7 @@ pub(crate) async fn cancel(
     security(("token" = [])), extensions(("x-role" = json!("operator"))))]
 pub(crate) async fn pause(
     State(api): State<ApiState>,
-    _may: Authorized<Operate>,
+    _caller: Authorized<Operate>,
     ExecutionPath(id): ExecutionPath,
     OptionalJsonBody(request): OptionalJsonBody<ReasonRequest>,
 ) -> ApiResult<ExecutionSummary> {
@@ -68,7 +68,7 @@ pub(crate) async fn pause(
     security(("token" = [])), extensions(("x-role" = json!("operator"))))]
 pub(crate) async fn resume(
     State(api): State<ApiState>,
-    _may: Authorized<Operate>,
+    _caller: Authorized<Operate>,
     ExecutionPath(id): ExecutionPath,
     OptionalJsonBody(_): OptionalJsonBody<ReasonRequest>,
 ) -> ApiResult<ExecutionSummary> {
@@ -82,7 +82,7 @@ pub(crate) async fn resume(
     security(("token" = [])), extensions(("x-role" = json!("operator"))))]
 pub(crate) async fn retry(
     State(api): State<ApiState>,
-    _may: Authorized<Operate>,
+    _caller: Authorized<Operate>,
     ExecutionPath(id): ExecutionPath,
     OptionalJsonBody(request): OptionalJsonBody<RetryRequest>,
 ) -> ApiResult<ExecutionSummary> {
@@ -99,7 +99,7 @@ pub(crate) async fn retry(
     security(("token" = [])), extensions(("x-role" = json!("operator"))))]
 pub(crate) async fn rerun(
     State(api): State<ApiState>,
-    _may: Authorized<Operate>,
+    _caller: Authorized<Operate>,
     ExecutionPath(id): ExecutionPath,
     OptionalJsonBody(request): OptionalJsonBody<RerunRequest>,
 ) -> ApiResult<ExecuteResponse> {
@@ -119,7 +119,7 @@ pub(crate) async fn rerun(
     security(("token" = [])), extensions(("x-role" = json!("operator"))))]
 pub(crate) async fn finalize(
     State(api): State<ApiState>,
-    _may: Authorized<Operate>,
+    _caller: Authorized<Operate>,
     ExecutionPath(id): ExecutionPath,
     JsonBody(request): JsonBody<FinalizeRequest>,
 ) -> ApiResult<ExecutionSummary> {
@@ -139,7 +139,7 @@ pub(crate) async fn finalize(
     security(("token" = [])), extensions(("x-role" = json!("operator"))))]
 pub(crate) async fn signal(
     State(api): State<ApiState>,
-    _may: Authorized<Operate>,
+    _caller: Authorized<Operate>,
     ExecutionSubPath(id, name): ExecutionSubPath,
     OptionalJsonBody(payload): OptionalJsonBody<Option<RawJson>>,
 ) -> ApiResult<ExecutionSummary> {
@@ -157,7 +157,7 @@ pub(crate) async fn signal(
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn variables(
     State(api): State<ApiState>,
-    _may: Authorized<View>,
+    _caller: Authorized<View>,
     ExecutionPath(id): ExecutionPath,
 ) -> ApiResult<Value> {
     find_row(&api, id).await?;
@@ -175,7 +175,7 @@ pub(crate) async fn variables(
     security(("token" = [])), extensions(("x-role" = json!("operator"))))]
 pub(crate) async fn patch(
     State(api): State<ApiState>,
-    _may: Authorized<Operate>,
+    _caller: Authorized<Operate>,
     ExecutionPath(id): ExecutionPath,
     JsonBody(request): JsonBody<PatchCtxRequest>,
 ) -> ApiResult<ExecutionSummary> {

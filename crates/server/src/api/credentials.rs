@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::request::Parts;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use wire::Transport as _;
@@ -12,7 +11,7 @@ use wire::api::{
     SetCredentialRequest, SetKeychainEntryRequest,
 };
 
-use crate::api::access::{Administer, Authorized, Work};
+use crate::api::access::{Administer, AuditedAdmin, Authorized, Work};
 use crate::api::error::{ApiError, ErrorResponses};
 use crate::api::extract::{JsonBody, OptionalJsonBody, PathParam, PathParamPair};
 use crate::api::state::ApiState;
@@ -28,19 +27,17 @@ const EXPIRES_MAX_S: u64 = 100 * 366 * 24 * 3_600;
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
 pub(crate) async fn set(
     State(api): State<ApiState>,
-    may: Authorized<Administer>,
-    parts: Parts,
+    AuditedAdmin(actor): AuditedAdmin,
     JsonBody(request): JsonBody<SetCredentialRequest>,
 ) -> ApiResult<CredentialEntry> {
-    let set = api.server.set_credential(&request, may.actor(&parts));
-    Ok(Json(set.await?))
+    Ok(Json(api.server.set_credential(&request, actor).await?))
 }
 
 /// List credentials, without their values.
 #[utoipa::path(get, path = "/api/credentials", tag = "credentials",
     responses((status = 200, description = "the credentials", body = CredentialList), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
-pub(crate) async fn list(State(api): State<ApiState>, _may: Authorized<Administer>) -> ApiResult<CredentialList> {
+pub(crate) async fn list(State(api): State<ApiState>, _caller: Authorized<Administer>) -> ApiResult<CredentialList> {
     let credentials = api.server.credentials().await?;
     Ok(Json(CredentialList { credentials }))
 }
@@ -51,7 +48,7 @@ pub(crate) async fn list(State(api): State<ApiState>, _may: Authorized<Administe
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
 pub(crate) async fn show(
     State(api): State<ApiState>,
-    _may: Authorized<Administer>,
+    _caller: Authorized<Administer>,
     PathParam(name): PathParam,
 ) -> ApiResult<CredentialEntry> {
     Ok(Json(api.server.credential(&name).await?))
@@ -63,12 +60,10 @@ pub(crate) async fn show(
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
 pub(crate) async fn remove(
     State(api): State<ApiState>,
-    may: Authorized<Administer>,
-    parts: Parts,
+    AuditedAdmin(actor): AuditedAdmin,
     PathParam(name): PathParam,
 ) -> ApiResult<Value> {
-    let removed = api.server.remove_credential(&name, may.actor(&parts));
-    removed.await?;
+    api.server.remove_credential(&name, actor).await?;
     Ok(Json(json!({ "name": name, "removed": true })))
 }
 
@@ -78,16 +73,14 @@ pub(crate) async fn remove(
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
 pub(crate) async fn rotate(
     State(api): State<ApiState>,
-    may: Authorized<Administer>,
-    parts: Parts,
+    AuditedAdmin(actor): AuditedAdmin,
     OptionalJsonBody(_): OptionalJsonBody<IgnoredAny>,
 ) -> ApiResult<RotateKeyResponse> {
-    let rotated = api.server.rotate_master_key(may.actor(&parts)).await?;
-    Ok(Json(rotated))
+    Ok(Json(api.server.rotate_master_key(actor).await?))
 }
 
 /// Catalog path of the playbook that a catalog ID names.
-async fn playbook_path(api: &ApiState, id: &str) -> Result<String, ApiError> {
+async fn find_playbook_path(api: &ApiState, id: &str) -> Result<String, ApiError> {
     let (path, _) = language::playbook::parse_catalog_id(id);
     if let Some(entry) = api.store().catalog_entry(path, None).await? {
         Ok(entry.path.to_string())
@@ -104,10 +97,10 @@ async fn playbook_path(api: &ApiState, id: &str) -> Result<String, ApiError> {
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
 pub(crate) async fn keychain(
     State(api): State<ApiState>,
-    _may: Authorized<Administer>,
+    _caller: Authorized<Administer>,
     PathParamPair(id, name): PathParamPair,
 ) -> ApiResult<KeychainEntryStatus> {
-    let path = playbook_path(&api, &id).await?;
+    let path = find_playbook_path(&api, &id).await?;
     let entry = SharedEntry {
         path: &path,
         name: &name,
@@ -122,8 +115,7 @@ pub(crate) async fn keychain(
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
 pub(crate) async fn set_keychain(
     State(api): State<ApiState>,
-    may: Authorized<Administer>,
-    parts: Parts,
+    AuditedAdmin(actor): AuditedAdmin,
     PathParamPair(id, name): PathParamPair,
     JsonBody(request): JsonBody<SetKeychainEntryRequest>,
 ) -> ApiResult<KeychainEntryStatus> {
@@ -132,15 +124,14 @@ pub(crate) async fn set_keychain(
         let detail = format!("invalid `expires_in_s`: expected a number from 1 to {EXPIRES_MAX_S}");
         return Err(ApiError::invalid("BODY_INVALID", detail));
     }
-    let path = playbook_path(&api, &id).await?;
+    let path = find_playbook_path(&api, &id).await?;
     let entry = SharedEntry {
         path: &path,
         name: &name,
     };
     let ttl = request.expires_in_s.map(Duration::from_secs);
-    let actor = may.actor(&parts);
-    let set = api.server.set_keychain_entry(entry, &request.data, ttl, actor);
-    Ok(Json(set.await?))
+    let status = api.server.set_keychain_entry(entry, &request.data, ttl, actor).await?;
+    Ok(Json(status))
 }
 
 /// Remove a keychain entry that all runs of a playbook share; it is resolved again on next use.
@@ -150,16 +141,15 @@ pub(crate) async fn set_keychain(
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
 pub(crate) async fn forget_keychain(
     State(api): State<ApiState>,
-    may: Authorized<Administer>,
-    parts: Parts,
+    AuditedAdmin(actor): AuditedAdmin,
     PathParamPair(id, name): PathParamPair,
 ) -> ApiResult<Value> {
-    let path = playbook_path(&api, &id).await?;
+    let path = find_playbook_path(&api, &id).await?;
     let entry = SharedEntry {
         path: &path,
         name: &name,
     };
-    let removed = api.server.forget_keychain_entry(entry, may.actor(&parts)).await?;
+    let removed = api.server.forget_keychain_entry(entry, actor).await?;
     Ok(Json(json!({ "name": name, "removed": removed })))
 }
 
@@ -169,14 +159,14 @@ pub(crate) async fn forget_keychain(
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn secrets(
     State(api): State<ApiState>,
-    may: Authorized<Work>,
+    caller: Authorized<Work>,
     JsonBody(request): JsonBody<SecretsRequest>,
 ) -> ApiResult<SecretsResponse> {
     let claim = model::command::ClaimId {
         command: request.command,
         lease_epoch: request.lease_epoch,
     };
-    let lease_epoch = api.check_lease(&may.principal, &request.worker, claim).await?;
+    let lease_epoch = api.check_lease(&caller.principal, &request.worker, claim).await?;
     let request = SecretsRequest { lease_epoch, ..request };
     let secrets = api.transport().secrets(&request).await?;
     Ok(Json(SecretsResponse::from_secrets(&secrets)))

@@ -233,10 +233,10 @@ impl From<wire::Error> for ApiError {
             wire::Error::SecretsRefused {
                 code,
                 detail,
-                is_passing,
+                is_transient,
             } => {
                 let status = match code.as_str() {
-                    _ if is_passing => StatusCode::SERVICE_UNAVAILABLE,
+                    _ if is_transient => StatusCode::SERVICE_UNAVAILABLE,
                     "CREDENTIAL_NOT_FOUND" => StatusCode::NOT_FOUND,
                     "CREDENTIAL_NOT_DECLARED" => StatusCode::FORBIDDEN,
                     _ => StatusCode::CONFLICT,

@@ -167,7 +167,7 @@ async fn check_claim(api: &ApiState, caller: &WorkerCaller, request: &mut BatchR
     }
     let may_omit = match &request.worker_id {
         None => api.access == AccessMode::Open,
-        Some(worker) => match api.session_owner(caller, worker).await? {
+        Some(worker) => match api.find_session_owner(caller, worker).await? {
             SessionOwner::Caller => true,
             SessionOwner::Nobody => api.access == AccessMode::Open,
             SessionOwner::Another => false,
@@ -265,19 +265,19 @@ fn to_report(api: &ApiState, request: BatchRequest) -> Result<ReportRequest, Api
     let worker = request.worker_id.ok_or_else(|| missing("worker_id"))?;
     let now = api.store().now();
     let mut events = Vec::with_capacity(request.events.len());
-    let mut wrong = Vec::new();
+    let mut rejected_events = Vec::new();
     for (index, event) in request.events.iter().enumerate() {
         match event.to_event(now) {
             Ok(mut event) => {
                 event.worker_id = Some(worker.clone());
                 events.push(event);
             }
-            Err(error) => wrong.push(json!({"index": index, "detail": error.to_string()})),
+            Err(error) => rejected_events.push(json!({"index": index, "detail": error.to_string()})),
         }
     }
-    if !wrong.is_empty() {
-        let detail = format!("cannot parse {} of the events", wrong.len());
-        return Err(ApiError::invalid("EVENT_INVALID", detail).with_errors(wrong));
+    if !rejected_events.is_empty() {
+        let detail = format!("cannot parse {} of the events", rejected_events.len());
+        return Err(ApiError::invalid("EVENT_INVALID", detail).with_errors(rejected_events));
     }
     Ok(ReportRequest {
         command,
@@ -369,7 +369,7 @@ impl From<IngestError> for ApiError {
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn batch_status(
     State(api): State<ApiState>,
-    _may: Authorized<View>,
+    _caller: Authorized<View>,
     PathParam(request_id): PathParam,
 ) -> ApiResult<BatchStatusResponse> {
     let status = ingest::batch_status(&api.server.shared, &Name::from(request_id.as_str())).await?;

@@ -177,7 +177,7 @@ async fn paths_with_prefix(api: &ApiState, prefix: &str) -> Result<Vec<Name>, Ap
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn list(
     State(api): State<ApiState>,
-    _may: Authorized<View>,
+    _caller: Authorized<View>,
     QueryParams(params): QueryParams<ExecutionParams>,
 ) -> ApiResult<ExecutionPage> {
     let Some(mut filter) = params.to_filter(&api).await? else {
@@ -203,7 +203,7 @@ pub(crate) async fn list(
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn facets(
     State(api): State<ApiState>,
-    _may: Authorized<View>,
+    _caller: Authorized<View>,
     QueryParams(params): QueryParams<ExecutionParams>,
 ) -> ApiResult<ExecutionFacets> {
     params.check_no_page()?;

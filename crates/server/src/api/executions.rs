@@ -39,13 +39,13 @@ const TRACE_MAX: usize = 128;
     security(("token" = [])), extensions(("x-role" = json!("operator"))))]
 pub(crate) async fn execute(
     State(api): State<ApiState>,
-    may: Authorized<Operate>,
+    caller: Authorized<Operate>,
     headers: HeaderMap,
     JsonBody(request): JsonBody<ExecuteRequest>,
 ) -> ApiResult<ExecuteResponse> {
     if request.playbook.is_some() {
         // The text is registered in the catalog, and workers run its code.
-        may.check_also::<Author>()?;
+        caller.check_also::<Author>()?;
     }
     let trace_id = find_trace_id(&request, &headers)?;
     let execution_id = start_execution(&api, request, trace_id).await?;
@@ -97,7 +97,7 @@ async fn start_execution(
     }
     let (path, version) = resolve_playbook(api, &request).await?;
     let execution = match &request.dedup {
-        Some(key) => deduplicated_id(api, key).await?,
+        Some(key) => find_or_create_id(api, key).await?,
         None => api.server.new_execution_id(),
     };
     if request.dedup.is_some() && api.store().execution(execution).await?.is_some() {
@@ -139,7 +139,7 @@ async fn resolve_playbook(api: &ApiState, request: &ExecuteRequest) -> Result<(S
 }
 
 /// ID of the run that the first request with this `dedup` key started, or a new one.
-async fn deduplicated_id(api: &ApiState, request_key: &str) -> Result<ExecutionId, ApiError> {
+async fn find_or_create_id(api: &ApiState, request_key: &str) -> Result<ExecutionId, ApiError> {
     let new_id = api.server.new_execution_id().to_string();
     let key = format!("{}{request_key}", store::DEDUP_PREFIX);
     let first = api.store().set_setting_once(&key, &new_id).await?;
@@ -193,7 +193,7 @@ pub(crate) async fn find_row(api: &ApiState, id: ExecutionId) -> Result<Executio
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn show(
     State(api): State<ApiState>,
-    _may: Authorized<View>,
+    _caller: Authorized<View>,
     ExecutionPath(id): ExecutionPath,
 ) -> ApiResult<ExecutionDetail> {
     let execution = to_summary(find_row(&api, id).await?);
@@ -215,7 +215,7 @@ pub(crate) async fn show(
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn status(
     State(api): State<ApiState>,
-    _may: Authorized<View>,
+    _caller: Authorized<View>,
     ExecutionPath(id): ExecutionPath,
 ) -> ApiResult<ExecutionSummary> {
     Ok(Json(to_summary(find_row(&api, id).await?)))
@@ -228,7 +228,7 @@ pub(crate) async fn status(
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn cancellation(
     State(api): State<ApiState>,
-    _may: Authorized<View>,
+    _caller: Authorized<View>,
     ExecutionPath(id): ExecutionPath,
 ) -> ApiResult<CancellationStatus> {
     let row = find_row(&api, id).await?;
@@ -260,7 +260,7 @@ pub(crate) struct EventParams {
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn events(
     State(api): State<ApiState>,
-    _may: Authorized<View>,
+    _caller: Authorized<View>,
     ExecutionPath(id): ExecutionPath,
     QueryParams(params): QueryParams<EventParams>,
 ) -> ApiResult<EventPage> {
@@ -320,7 +320,7 @@ pub(crate) struct OutlineParams {
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn outline(
     State(api): State<ApiState>,
-    _may: Authorized<View>,
+    _caller: Authorized<View>,
     ExecutionPath(id): ExecutionPath,
     QueryParams(params): QueryParams<OutlineParams>,
 ) -> ApiResult<OutlinePage> {
@@ -353,7 +353,7 @@ pub(crate) async fn outline(
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn loops(
     State(api): State<ApiState>,
-    _may: Authorized<View>,
+    _caller: Authorized<View>,
     ExecutionSubPath(id, step): ExecutionSubPath,
 ) -> ApiResult<Value> {
     find_row(&api, id).await?;
@@ -370,7 +370,7 @@ pub(crate) async fn loops(
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn graph(
     State(api): State<ApiState>,
-    _may: Authorized<View>,
+    _caller: Authorized<View>,
     ExecutionPath(id): ExecutionPath,
 ) -> ApiResult<ExecutionGraph> {
     Ok(Json(api.server.execution_graph(id).await?))
@@ -382,7 +382,7 @@ pub(crate) async fn graph(
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn failures(
     State(api): State<ApiState>,
-    _may: Authorized<View>,
+    _caller: Authorized<View>,
     ExecutionPath(id): ExecutionPath,
 ) -> ApiResult<FailureList> {
     Ok(Json(api.server.failures(id).await?))

@@ -30,8 +30,8 @@ pub(crate) async fn guard_request(State(api): State<ApiState>, request: Request,
     let is_framed = request.version() == Version::HTTP_2;
     let _active = activity.map(|activity| activity.start_request(is_framed));
     let authority = request.uri().authority().map(axum::http::uri::Authority::as_str);
-    let checked = check_request(&api, request.method(), request.headers(), authority);
-    let mut response = match checked {
+    let verdict = check_request(&api, request.method(), request.headers(), authority);
+    let mut response = match verdict {
         Ok(()) => next.run(request).await,
         Err(error) => error.into_response(),
     };
@@ -48,8 +48,8 @@ fn check_request(
     headers: &HeaderMap,
     authority: Option<&str>,
 ) -> Result<(), ApiError> {
-    let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
-    let authority = text(header::HOST).or(authority).unwrap_or_default();
+    let header_text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
+    let authority = header_text(header::HOST).or(authority).unwrap_or_default();
     let host = host_name(authority);
     if !api.hosts.is_allowed(host) {
         let status = StatusCode::MISDIRECTED_REQUEST;
@@ -59,9 +59,9 @@ fn check_request(
     }
     // A page of another site can make a browser send a request; only the Origin header reveals it.
     if headers.contains_key(header::ORIGIN) && !method.is_safe() {
-        let own = PageOrigin::new(scheme(api, headers), authority);
-        let origin = text(header::ORIGIN).and_then(PageOrigin::parse);
-        if origin.is_none_or(|origin| origin != own) {
+        let own_origin = PageOrigin::new(scheme(api, headers), authority);
+        let origin = header_text(header::ORIGIN).and_then(PageOrigin::parse);
+        if origin.is_none_or(|origin| origin != own_origin) {
             let detail = "cross-origin request rejected";
             return Err(
                 ApiError::new(StatusCode::FORBIDDEN, "ORIGIN_FOREIGN", detail).with_remedy(
@@ -117,8 +117,8 @@ impl PageOrigin {
         }
     }
 
-    fn parse(text: &str) -> Option<Self> {
-        let (scheme, authority) = text.split_once("://")?;
+    fn parse(header_text: &str) -> Option<Self> {
+        let (scheme, authority) = header_text.split_once("://")?;
         Some(Self::new(scheme, authority))
     }
 }
@@ -173,9 +173,9 @@ mod tests {
 
     #[test]
     fn an_origin_is_scheme_host_and_port() {
-        let own = PageOrigin::new("http", "localhost:8082");
-        assert_eq!(PageOrigin::parse("http://LOCALHOST:8082"), Some(own));
-        let own = PageOrigin::new("http", "localhost:8082");
+        let loopback = PageOrigin::new("http", "localhost:8082");
+        assert_eq!(PageOrigin::parse("http://LOCALHOST:8082"), Some(loopback));
+        let loopback = PageOrigin::new("http", "localhost:8082");
         for other in ["http://localhost:3000", "http://localhost", "https://localhost:8082"] {
             assert_ne!(
                 PageOrigin::parse(other),
@@ -184,7 +184,7 @@ mod tests {
             );
         }
         assert_eq!(PageOrigin::parse("null"), None);
-        assert_eq!(own.port.as_deref(), Some("8082"));
+        assert_eq!(loopback.port.as_deref(), Some("8082"));
         assert_eq!(
             PageOrigin::parse("https://a.example"),
             Some(PageOrigin::new("https", "a.example:443"))
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn on_loopback_only_its_own_names_are_answered_to() {
+    fn on_loopback_only_its_own_names_are_accepted() {
         let hosts = AllowedHosts::new(true, &["Box".to_owned()]);
         assert!(hosts.is_allowed("localhost") && hosts.is_allowed("127.0.0.1") && hosts.is_allowed("[::1]"));
         assert!(hosts.is_allowed("BOX"));

@@ -52,7 +52,7 @@ pub(crate) struct LogParams {
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn read(
     State(api): State<ApiState>,
-    _may: Authorized<View>,
+    _caller: Authorized<View>,
     ExecutionPath(id): ExecutionPath,
     QueryParams(params): QueryParams<LogParams>,
 ) -> ApiResult<LogsResponse> {
@@ -90,7 +90,7 @@ pub(crate) async fn read(
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn append(
     State(api): State<ApiState>,
-    _may: Authorized<Work>,
+    _caller: Authorized<Work>,
     JsonBody(request): JsonBody<AppendLogsRequest>,
 ) -> ApiResult<AppendLogsResponse> {
     let mut owners = BTreeMap::new();

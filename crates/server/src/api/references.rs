@@ -64,7 +64,7 @@ pub(crate) struct ResolveParams {
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn resolve(
     State(api): State<ApiState>,
-    _may: Authorized<View>,
+    _caller: Authorized<View>,
     headers: HeaderMap,
     QueryParams(params): QueryParams<ResolveParams>,
 ) -> Result<Response, ApiError> {
@@ -80,8 +80,8 @@ pub(crate) async fn resolve(
         (LocatedResult::Body(reference), _) => {
             let range = range::parse_range_header(&headers, reference.meta.bytes)?;
             let is_part = range.is_some();
-            let reading = api.server.shared.bodies.read(reference, range).await;
-            let reading = reading.map_err(|error| {
+            let body = api.server.shared.bodies.read(reference, range).await;
+            let body = body.map_err(|error| {
                 if error.is_missing() {
                     ApiError::not_found(error.code(), error.message_for(reference))
                 } else {
@@ -89,7 +89,7 @@ pub(crate) async fn resolve(
                 }
             })?;
             let type_ = &reference.meta.content_type;
-            Ok(range::body_response(reading, type_, is_part))
+            Ok(range::body_response(body, type_, is_part))
         }
         (LocatedResult::Manifest(reference, rule), ManifestForm::Manifest) => {
             let pieces = reader.stream_manifest(reference, rule).await?;
@@ -156,13 +156,13 @@ pub(crate) struct PutParams {
     security(("token" = [])), extensions(("x-role" = json!("worker"))))]
 pub(crate) async fn put(
     State(api): State<ApiState>,
-    _may: Authorized<Work>,
+    _caller: Authorized<Work>,
     ExecutionPath(id): ExecutionPath,
     QueryParams(params): QueryParams<PutParams>,
     body: Body,
 ) -> ApiResult<ResultRef> {
     find_row(&api, id).await?;
-    let at = EventLocation {
+    let location = EventLocation {
         step: Some(Name::from(params.step.as_str())),
         run: params.run.unwrap_or(1),
         iteration: params.iteration,
@@ -173,7 +173,7 @@ pub(crate) async fn put(
     };
     let origin = ::results::ResultOrigin {
         execution: id,
-        location: &at,
+        location: &location,
         now: api.store().now(),
     };
     let writer = ::results::ResultWriter {
@@ -207,7 +207,7 @@ pub(crate) async fn put(
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn step_result(
     State(api): State<ApiState>,
-    _may: Authorized<View>,
+    _caller: Authorized<View>,
     ExecutionSubPath(id, step): ExecutionSubPath,
     QueryParams(selector): QueryParams<ResultSelector>,
 ) -> Result<Response, ApiError> {
@@ -258,7 +258,7 @@ pub(crate) struct ListReferencesParams {
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn list(
     State(api): State<ApiState>,
-    _may: Authorized<View>,
+    _caller: Authorized<View>,
     ExecutionPath(id): ExecutionPath,
     QueryParams(params): QueryParams<ListReferencesParams>,
 ) -> ApiResult<ReferenceList> {

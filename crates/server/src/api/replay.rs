@@ -51,7 +51,7 @@ impl ReplayParams {
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn state(
     State(api): State<ApiState>,
-    _may: Authorized<View>,
+    _caller: Authorized<View>,
     QueryParams(params): QueryParams<ReplayParams>,
 ) -> ApiResult<ReplayResponse> {
     let id = params.execution_id;

@@ -31,11 +31,11 @@ impl FromRequestParts<ApiState> for WorkerCaller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, api: &ApiState) -> Result<Self, ApiError> {
-        let may = Authorized::<Work>::from_request_parts(parts, api).await?;
+        let caller = Authorized::<Work>::from_request_parts(parts, api).await?;
         let secret = parts.headers.get(SESSION_HEADER);
         let secret = secret.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
         Ok(Self {
-            principal: may.principal,
+            principal: caller.principal,
             secret,
         })
     }
@@ -148,14 +148,14 @@ impl ApiState {
         caller: &WorkerCaller,
         worker: &WorkerId,
     ) -> Result<SessionHolder, ApiError> {
-        match self.session_owner(caller, worker).await? {
+        match self.find_session_owner(caller, worker).await? {
             SessionOwner::Caller | SessionOwner::Nobody => self.session_holder(caller, worker).await,
             SessionOwner::Another => Err(session_mismatch(worker)),
         }
     }
 
     /// Owner of the session under a name. An expired session still belongs to its holder.
-    pub(crate) async fn session_owner(
+    pub(crate) async fn find_session_owner(
         &self,
         caller: &WorkerCaller,
         worker: &WorkerId,

@@ -63,7 +63,7 @@ pub(crate) struct StreamParams {
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn one(
     State(api): State<ApiState>,
-    _may: Authorized<View>,
+    _caller: Authorized<View>,
     ExecutionPath(id): ExecutionPath,
     QueryParams(params): QueryParams<StreamParams>,
     headers: HeaderMap,
@@ -137,7 +137,7 @@ impl ChangeWaiter {
             tokio::select! {
                 biased;
                 published = self.commits.recv() => match published {
-                    Ok(news) if execution.is_none_or(|id| news.execution == id) => return StreamSignal::Commit(news),
+                    Ok(commit) if execution.is_none_or(|id| commit.execution == id) => return StreamSignal::Commit(commit),
                     Ok(_) => {}
                     Err(RecvError::Lagged(_)) => return StreamSignal::StoreChanged,
                     Err(RecvError::Closed) => return StreamSignal::Closed,
@@ -152,7 +152,7 @@ impl ChangeWaiter {
     fn ready_signal(&mut self, execution: ExecutionId) -> Option<StreamSignal> {
         loop {
             match self.commits.try_recv() {
-                Ok(news) if news.execution == execution => return Some(StreamSignal::Commit(news)),
+                Ok(commit) if commit.execution == execution => return Some(StreamSignal::Commit(commit)),
                 Ok(_) => {}
                 Err(TryRecvError::Empty) => return None,
                 Err(TryRecvError::Lagged(_)) => return Some(StreamSignal::StoreChanged),
@@ -242,14 +242,14 @@ impl ExecutionFollower {
             self.waiter.wait_to_batch(sent_at + BATCH_DELAY, Some(self.id)).await;
         }
         while self.is_caught_up && !self.is_ended {
-            let news = if self.ready_events.is_empty() {
+            let signal = if self.ready_events.is_empty() {
                 self.waiter.wait_for_signal(&self.server, Some(self.id)).await
-            } else if let Some(news) = self.waiter.ready_signal(self.id) {
-                news
+            } else if let Some(signal) = self.waiter.ready_signal(self.id) {
+                signal
             } else {
                 break;
             };
-            match news {
+            match signal {
                 StreamSignal::Closed if self.ready_events.is_empty() => return false,
                 StreamSignal::Closed => break,
                 StreamSignal::StoreChanged => self.is_caught_up = false,
@@ -313,7 +313,7 @@ impl ExecutionFollower {
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn all(
     State(api): State<ApiState>,
-    _may: Authorized<View>,
+    _caller: Authorized<View>,
     QueryParams(params): QueryParams<ExecutionParams>,
     headers: HeaderMap,
 ) -> Result<SseResponse, ApiError> {

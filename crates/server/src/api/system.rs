@@ -26,7 +26,7 @@ pub(crate) async fn healthz() -> Json<Value> {
 #[utoipa::path(get, path = "/health", tag = "system",
     responses((status = 200, description = "the process is running", body = Object), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
-pub(crate) async fn health(_may: Authorized<View>) -> Json<Value> {
+pub(crate) async fn health(_caller: Authorized<View>) -> Json<Value> {
     healthz().await
 }
 
@@ -34,7 +34,7 @@ pub(crate) async fn health(_may: Authorized<View>) -> Json<Value> {
 #[utoipa::path(get, path = "/api/health", tag = "system",
     responses((status = 200, description = "the process is running", body = Object), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
-pub(crate) async fn api_health(State(api): State<ApiState>, _may: Authorized<View>) -> Json<Value> {
+pub(crate) async fn api_health(State(api): State<ApiState>, _caller: Authorized<View>) -> Json<Value> {
     let version = env!("CARGO_PKG_VERSION");
     Json(json!({ "status": "ok", "version": version, "time": api.store().now() }))
 }
@@ -55,7 +55,7 @@ pub(crate) async fn readyz(State(api): State<ApiState>) -> ApiResult<Value> {
 #[utoipa::path(get, path = "/metrics", tag = "system",
     responses((status = 200, description = "the metrics", content_type = "text/plain", body = String), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
-pub(crate) async fn metrics(State(api): State<ApiState>, _may: Authorized<View>) -> Response {
+pub(crate) async fn metrics(State(api): State<ApiState>, _caller: Authorized<View>) -> Response {
     let type_ = "text/plain; version=0.0.4; charset=utf-8";
     ([(CONTENT_TYPE, type_)], api.metrics.render()).into_response()
 }
@@ -64,7 +64,7 @@ pub(crate) async fn metrics(State(api): State<ApiState>, _may: Authorized<View>)
 #[utoipa::path(get, path = "/api/dashboard/stats", tag = "system",
     responses((status = 200, description = "counts of the latest 1,000 runs", body = Object), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
-pub(crate) async fn stats(State(api): State<ApiState>, _may: Authorized<View>) -> ApiResult<Value> {
+pub(crate) async fn stats(State(api): State<ApiState>, _caller: Authorized<View>) -> ApiResult<Value> {
     let filter = ExecutionFilter {
         limit: COUNTED_EXECUTIONS_MAX,
         ..ExecutionFilter::default()
@@ -86,7 +86,7 @@ pub(crate) async fn stats(State(api): State<ApiState>, _may: Authorized<View>) -
 #[utoipa::path(get, path = "/openapi.json", tag = "system",
     responses((status = 200, description = "OpenAPI 3.1", body = Object), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
-pub(crate) async fn document(_may: Authorized<View>) -> Response {
+pub(crate) async fn document(_caller: Authorized<View>) -> Response {
     let type_ = "application/json";
     ([(CONTENT_TYPE, type_)], crate::api::router::document().to_owned()).into_response()
 }
@@ -95,7 +95,7 @@ pub(crate) async fn document(_may: Authorized<View>) -> Response {
 #[utoipa::path(get, path = "/docs", tag = "system",
     responses((status = 200, description = "the page", content_type = "text/html", body = String), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
-pub(crate) async fn docs(_may: Authorized<View>) -> Response {
+pub(crate) async fn docs(_caller: Authorized<View>) -> Response {
     let page = include_str!("docs/page.html");
     ([(CONTENT_TYPE, "text/html; charset=utf-8")], page).into_response()
 }
@@ -104,7 +104,7 @@ pub(crate) async fn docs(_may: Authorized<View>) -> Response {
 #[utoipa::path(get, path = "/docs/page.js", tag = "system",
     responses((status = 200, description = "the script", content_type = "text/javascript", body = String), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
-pub(crate) async fn docs_script(_may: Authorized<View>) -> Response {
+pub(crate) async fn docs_script(_caller: Authorized<View>) -> Response {
     let script = include_str!("docs/page.js");
     ([(CONTENT_TYPE, "text/javascript; charset=utf-8")], script).into_response()
 }
@@ -113,7 +113,7 @@ pub(crate) async fn docs_script(_may: Authorized<View>) -> Response {
 #[utoipa::path(get, path = "/docs/page.css", tag = "system",
     responses((status = 200, description = "the style", content_type = "text/css", body = String), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
-pub(crate) async fn docs_style(_may: Authorized<View>) -> Response {
+pub(crate) async fn docs_style(_caller: Authorized<View>) -> Response {
     let style = include_str!("docs/page.css");
     ([(CONTENT_TYPE, "text/css; charset=utf-8")], style).into_response()
 }

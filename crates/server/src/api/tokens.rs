@@ -1,13 +1,12 @@
 //! Access tokens: create, list and revoke them; and the audit log.
 
 use axum::extract::State;
-use axum::http::request::Parts;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use utoipa::IntoParams;
 use wire::api::{AccessTokenList, AuditPage, CreateAccessTokenRequest, CreateAccessTokenResponse};
 
-use crate::api::access::{Administer, Authorized};
+use crate::api::access::{Administer, AuditedAdmin, Authorized};
 use crate::api::error::ErrorResponses;
 use crate::api::executions::page_limit;
 use crate::api::extract::{JsonBody, PathParam, QueryParams};
@@ -20,11 +19,10 @@ use crate::api::{ApiResult, Json};
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
 pub(crate) async fn create(
     State(api): State<ApiState>,
-    may: Authorized<Administer>,
-    parts: Parts,
+    AuditedAdmin(actor): AuditedAdmin,
     JsonBody(request): JsonBody<CreateAccessTokenRequest>,
 ) -> ApiResult<CreateAccessTokenResponse> {
-    let created = api.server.create_access_token(&request, may.actor(&parts)).await;
+    let created = api.server.create_access_token(&request, actor).await;
     Ok(Json(created?))
 }
 
@@ -32,7 +30,7 @@ pub(crate) async fn create(
 #[utoipa::path(get, path = "/api/tokens", tag = "tokens",
     responses((status = 200, description = "the tokens", body = AccessTokenList), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
-pub(crate) async fn list(State(api): State<ApiState>, _may: Authorized<Administer>) -> ApiResult<AccessTokenList> {
+pub(crate) async fn list(State(api): State<ApiState>, _caller: Authorized<Administer>) -> ApiResult<AccessTokenList> {
     let tokens = api.server.access_tokens().await?;
     Ok(Json(AccessTokenList { tokens }))
 }
@@ -43,11 +41,10 @@ pub(crate) async fn list(State(api): State<ApiState>, _may: Authorized<Administe
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
 pub(crate) async fn revoke(
     State(api): State<ApiState>,
-    may: Authorized<Administer>,
-    parts: Parts,
+    AuditedAdmin(actor): AuditedAdmin,
     PathParam(id): PathParam,
 ) -> ApiResult<Value> {
-    api.server.revoke_access_token(&id, may.actor(&parts)).await?;
+    api.server.revoke_access_token(&id, actor).await?;
     api.tokens.clear();
     Ok(Json(json!({ "id": id, "revoked": true })))
 }
@@ -69,7 +66,7 @@ pub(crate) struct AuditParams {
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
 pub(crate) async fn audit(
     State(api): State<ApiState>,
-    _may: Authorized<Administer>,
+    _caller: Authorized<Administer>,
     QueryParams(params): QueryParams<AuditParams>,
 ) -> ApiResult<AuditPage> {
     let limit = page_limit(params.limit)?;

@@ -42,7 +42,7 @@ pub struct GcStats {
 }
 
 /// Deletes every unreferenced body that is older than a day.
-pub async fn collect_garbage(store: &dyn Store, bodies: &dyn BodyStore, how: GcOptions) -> Result<GcStats, Error> {
+pub async fn collect_garbage(store: &dyn Store, bodies: &dyn BodyStore, options: GcOptions) -> Result<GcStats, Error> {
     let now = store.now();
     let day = i64::try_from(GRACE.as_micros()).unwrap_or(i64::MAX);
     let before = Time(now.0.saturating_sub(day));
@@ -63,12 +63,12 @@ pub async fn collect_garbage(store: &dyn Store, bodies: &dyn BodyStore, how: GcO
             store,
             candidates: old.into_iter().map(|old| (old.sha256, old.bytes)).collect(),
             now,
-            retention: how.retention,
+            retention: options.retention,
             open_executions: Vec::new(),
         };
         pass.mark_live().await?;
         for (sha256, bytes) in pass.candidates {
-            if how.is_dry_run || bodies.delete_stored_before(&sha256, before).await? {
+            if options.is_dry_run || bodies.delete_stored_before(&sha256, before).await? {
                 collected.bodies += 1;
                 collected.bytes += bytes;
             }
@@ -134,7 +134,7 @@ impl GcPass<'_> {
     async fn mark_execution(&mut self, row: &ExecutionRow) -> Result<(), Error> {
         let end = execution_end(row);
         let root = match row.parent {
-            Some(parent) => self.root_end(parent).await?,
+            Some(parent) => self.find_root_end(parent).await?,
             None => end,
         };
         let retention = self.retention_state(self.is_retained(end), self.is_retained(root));
@@ -155,7 +155,7 @@ impl GcPass<'_> {
     }
 
     /// When the root of a tree of executions ended.
-    async fn root_end(&self, parent: ExecutionId) -> Result<ExecutionEnd, Error> {
+    async fn find_root_end(&self, parent: ExecutionId) -> Result<ExecutionEnd, Error> {
         let mut above = Some(parent);
         let mut root_end = ExecutionEnd::Running;
         for _ in 0..DEPTH_MAX {

@@ -35,7 +35,7 @@ impl DriverMachine {
         let state = open.state()?;
         state.commands.get(&command.id.seq)?;
         let run = state.run(&command.run)?;
-        metrics::counter!(crate::metrics::CLAIMED).increment(1);
+        metrics::counter!(crate::metrics::COMMANDS_CLAIMED).increment(1);
         let mut resume = Vec::new();
         let mut finished = Vec::new();
         match (command.work, &run.loop_) {

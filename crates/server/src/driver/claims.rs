@@ -175,19 +175,19 @@ impl DriverMachine {
         self.assign_offers(pool);
     }
 
-    /// Assigns offers commands to waiting workers; the assignment is part of the execution's next commit.
+    /// Assigns offered commands to waiting workers; the assignment is part of the execution's next commit.
     fn assign_offers(&mut self, pool: &Name) {
         let Some(mut offers) = self.claim_table.offers.remove(pool) else {
             return;
         };
-        let mut left = VecDeque::new();
+        let mut unassigned = VecDeque::new();
         while let Some((command, kinds)) = offers.pop_front() {
             if !self.is_assignable(command) {
                 continue;
             }
             let accepts = |waiting: &WaitingClaim| waiting.accepts(pool, &kinds);
             let Some(position) = self.claim_table.waiting_claims.iter().position(accepts) else {
-                left.push_back((command, kinds));
+                unassigned.push_back((command, kinds));
                 if self
                     .claim_table
                     .waiting_claims
@@ -204,9 +204,9 @@ impl DriverMachine {
             self.claim_table.holders.insert(command, worker.clone());
             self.add_assignment(command, worker);
         }
-        left.append(&mut offers);
-        if !left.is_empty() {
-            self.claim_table.offers.insert(pool.clone(), left);
+        unassigned.append(&mut offers);
+        if !unassigned.is_empty() {
+            self.claim_table.offers.insert(pool.clone(), unassigned);
         }
     }
 

@@ -40,7 +40,7 @@ impl DriverMachine {
         let Some(net) = open.decision_net(&queued) else {
             return;
         };
-        let is_hasty = self.settings.hooks.has_bug(DriverBug::ReplyBeforeCommit);
+        let replies_early = self.settings.hooks.has_bug(DriverBug::ReplyBeforeCommit);
         self.uncommitted.insert(execution);
         let priority = open.priority(&queued);
         open.add_recent_events(&decision);
@@ -54,28 +54,28 @@ impl DriverMachine {
             pending.commit.creation.owner = Some(self.settings.owner.clone());
         }
         let has_more = decision.has_more;
-        let issuing = IssueContext {
+        let issue_context = IssueContext {
             now: self.stamps.now(),
             net: net.clone(),
         };
         // Holders are looked up before commands are closed, because closing removes them.
-        let stops = std::mem::take(&mut decision.commands_to_stop).into_iter();
-        let stops = stops.map(|seq| (seq, self.claim_table.holder(CommandId { execution, seq })));
-        pending.commands_to_stop.extend(stops);
+        let commands_to_stop = std::mem::take(&mut decision.commands_to_stop).into_iter();
+        let commands_to_stop = commands_to_stop.map(|seq| (seq, self.claim_table.holder(CommandId { execution, seq })));
+        pending.commands_to_stop.extend(commands_to_stop);
         for seq in std::mem::take(&mut decision.closed) {
             self.claim_table.forget_holder(CommandId { execution, seq });
             let change = store::CommandChange::Close { seq };
             pending.commit.commands.push(change);
         }
         for offer in std::mem::take(&mut decision.issued) {
-            let change = pending.issue_command(&mut self.claim_table, &mut decided, offer, &issuing);
+            let change = pending.issue_command(&mut self.claim_table, &mut decided, offer, &issue_context);
             pending.commit.commands.push(change);
         }
         pending.add_external_event_keys(&mut decided, &decision.events);
         let consumed = decided.queued_input.attachments.consumed_message;
         pending.commit.consumed.extend(consumed);
         let state = pending.add_records(execution, decision);
-        let reply = decided.queued_input.reply.take_if(|_| is_hasty);
+        let reply = decided.queued_input.reply.take_if(|_| replies_early);
         let reply = reply.map(|sender| Reply::Input(sender, Ok(InputReply::unchanged())));
         self.effects.extend(reply.map(Effect::Reply));
         pending.decided_inputs.push(decided);
@@ -196,10 +196,10 @@ impl DriverMachine {
                 tracing::debug!(%execution, %error, "commit was not written");
                 CommitError::StoreUnwritable(error)
             }
-            Err(error) if error.is_passing() && self.has_bug(DriverBug::TrustUnknownCommit) => {
+            Err(error) if error.is_transient() && self.has_bug(DriverBug::TrustUnknownCommit) => {
                 return self.publish_commit(execution, decided, post_commit);
             }
-            Err(error) if error.is_passing() => {
+            Err(error) if error.is_transient() => {
                 tracing::warn!(%execution, %error, "commit outcome unknown; retrying");
                 let unconfirmed = mark_unconfirmed(&mut decided, &post_commit);
                 recovery.unconfirmed.push(unconfirmed);
@@ -350,18 +350,18 @@ impl DriverMachine {
     }
 
     fn publish_events(&mut self, execution: ExecutionId, events: Vec<Event>, status: RunStatus) {
-        let has = |is_kind: fn(&EventBody) -> bool| events.iter().any(|event| is_kind(&event.body));
-        if has(|body| matches!(body, EventBody::PlaybookResumed(_))) {
+        let has_event = |is_kind: fn(&EventBody) -> bool| events.iter().any(|event| is_kind(&event.body));
+        if has_event(|body| matches!(body, EventBody::PlaybookResumed(_))) {
             self.recheck_offers();
         }
         let Some(loaded) = self.executions.get(&execution) else {
             return;
         };
-        if has(|body| matches!(body, EventBody::PlaybookPaused(_))) {
-            let live = loaded
+        if has_event(|body| matches!(body, EventBody::PlaybookPaused(_))) {
+            let live_commands = loaded
                 .open()
                 .map_or_else(Vec::new, |open| open.live_commands(execution));
-            for command in live {
+            for command in live_commands {
                 let verdict = Verdict::Yield;
                 self.notify_holder(CommandNotice { command, verdict });
             }

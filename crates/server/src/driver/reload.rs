@@ -99,7 +99,7 @@ impl DriverMachine {
                     self.refuse_all(loaded.queue, || Error::NotFound(execution));
                 }
             }
-            Err(error) if error.is_passing() => {
+            Err(error) if error.is_transient() => {
                 tracing::warn!(%execution, %error, "failed to load execution; retrying");
                 self.load_later(execution, queue, recovery);
             }

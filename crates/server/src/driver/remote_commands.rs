@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use model::command::ClaimId;
-use model::id::{CommandId, WorkerId};
+use model::id::WorkerId;
 use store::{OwnerId, Priority};
 use wire::ClaimedCommand;
 
@@ -27,21 +27,21 @@ pub(super) struct RemoteCommands {
 pub(super) async fn fetch_remote_commands(
     shared: &ServerShared,
     worker: &WorkerId,
-    commands: Vec<ClaimId>,
+    claims: Vec<ClaimId>,
 ) -> RemoteCommands {
     let mut fetched = RemoteCommands {
         commands: Vec::new(),
         missing: Vec::new(),
     };
-    for (owner, commands) in group_by_owner(shared, commands).await {
-        let ready = match owner {
-            Some(owner) => request_from_owner(shared, &owner, worker, &commands).await,
+    for (owner, claims) in group_by_owner(shared, claims).await {
+        let commands = match owner {
+            Some(owner) => request_from_owner(shared, &owner, worker, &claims).await,
             None => Vec::new(),
         };
-        let is_ready = |command: &CommandId| ready.iter().any(|claimed| claimed.command.id == *command);
-        let missed = commands.into_iter();
-        fetched.missing.extend(missed.filter(|claim| !is_ready(&claim.command)));
-        fetched.commands.extend(ready);
+        let is_fetched = |claim: &ClaimId| commands.iter().any(|claimed| claimed.command.id == claim.command);
+        let missing = claims.into_iter().filter(|claim| !is_fetched(claim));
+        fetched.missing.extend(missing);
+        fetched.commands.extend(commands);
     }
     if fetched.commands.is_empty() {
         tokio::time::sleep(RETRY_PAUSE).await;
@@ -49,10 +49,10 @@ pub(super) async fn fetch_remote_commands(
     fetched
 }
 
-/// Groups the commands by owner; `None` for executions without another owner.
-async fn group_by_owner(shared: &ServerShared, commands: Vec<ClaimId>) -> HashMap<Option<OwnerId>, Vec<ClaimId>> {
+/// Groups the claims by the owner of their executions; `None` for executions without another owner.
+async fn group_by_owner(shared: &ServerShared, claims: Vec<ClaimId>) -> HashMap<Option<OwnerId>, Vec<ClaimId>> {
     let mut by_owner: HashMap<Option<OwnerId>, Vec<ClaimId>> = HashMap::new();
-    for claim in commands {
+    for claim in claims {
         let row = shared.store.execution(claim.command.execution).await;
         let owner = row.ok().flatten().and_then(|row| row.owner);
         let owner = owner.filter(|owner| *owner != shared.owner);
@@ -66,18 +66,18 @@ async fn request_from_owner(
     shared: &ServerShared,
     owner: &OwnerId,
     worker: &WorkerId,
-    commands: &[ClaimId],
+    claims: &[ClaimId],
 ) -> Vec<ClaimedCommand> {
     match peers::owner_status(shared, owner).await {
         Ok(OwnerStatus::Reachable(client)) => {
-            let built = peers::fetch_commands(&client, worker, commands).await;
-            built.unwrap_or_else(|error| {
+            let commands = peers::fetch_commands(&client, worker, claims).await;
+            commands.unwrap_or_else(|error| {
                 tracing::warn!(%owner, %error, "failed to fetch commands from peer server");
                 Vec::new()
             })
         }
         Ok(OwnerStatus::Dead) => {
-            for ClaimId { command, .. } in commands {
+            for ClaimId { command, .. } in claims {
                 if let Err(error) = control::adopt(shared, command.execution, Priority::Normal).await {
                     tracing::warn!(%command, %error, "failed to adopt execution of a dead server");
                 }

@@ -58,7 +58,7 @@ pub(crate) async fn run(shared: Arc<ServerShared>, mut requests: mpsc::Receiver<
     // a single pending future would be polled twice, often by another thread the second time.
     shell.pending_work.push(Box::pin(std::future::pending()));
     let mut received = Vec::with_capacity(REQUESTS_AT_ONCE_MAX);
-    let in_memory = metrics::gauge!(crate::metrics::IN_MEMORY);
+    let in_memory = metrics::gauge!(crate::metrics::EXECUTIONS_IN_MEMORY);
     loop {
         tokio::select! {
             biased;

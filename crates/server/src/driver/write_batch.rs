@@ -79,14 +79,14 @@ async fn store_bodies(shared: &ServerShared, bodies: Vec<engine::BodyToStore>) -
 
 /// Counts the result of a commit in the metrics.
 pub(super) fn record_metrics(outcome: &FinishedCommit) {
-    use crate::metrics::{COMMITS, EVENTS, FENCED, MOVED, STORE_FAILURES};
+    use crate::metrics::{COMMITS, COMMITS_MOVED, EVENTS, REPORTS_FENCED, STORE_FAILURES};
     let name = match &outcome.result {
         Ok(CommitStatus::Committed) => {
             metrics::counter!(EVENTS).increment(outcome.post_commit.events.len() as u64);
             COMMITS
         }
-        Ok(CommitStatus::VersionConflict { .. }) => MOVED,
-        Ok(CommitStatus::Fenced) => FENCED,
+        Ok(CommitStatus::VersionConflict { .. }) => COMMITS_MOVED,
+        Ok(CommitStatus::Fenced) => REPORTS_FENCED,
         Err(_) => STORE_FAILURES,
     };
     metrics::counter!(name).increment(1);

@@ -132,7 +132,7 @@ pub(crate) async fn ingest_batch(
         let foreign = ids.filter_map(|(event, hash)| Some((event.event_id?, *hash)));
         let claim = claim?;
         if row.status.is_terminal() {
-            dispositions_after_end(shared, &claim, &unrecorded).await?
+            classify_after_end(shared, &claim, &unrecorded).await?
         } else {
             check_owner(shared, row.owner)?;
             report_events(shared, claim, &unrecorded, foreign.collect()).await?
@@ -168,28 +168,28 @@ fn event_response(event: &WireEvent, before: Option<Seq>, reported: &ReportedEve
 }
 
 fn check_events(events: &[WireEvent]) -> Result<(), IngestError> {
-    let wrong = events.iter().enumerate().filter_map(|(index, event)| {
+    let invalid_events = events.iter().enumerate().filter_map(|(index, event)| {
         if needs_no_row(event) {
             return None;
         }
-        let kind = event.kind().err().map(|error| error.to_string());
-        let at = || event.location().err().map(|error| error.to_string());
-        kind.or_else(at).map(|reason| (index, reason))
+        let kind_error = event.kind().err().map(|error| error.to_string());
+        let location_error = || event.location().err().map(|error| error.to_string());
+        kind_error.or_else(location_error).map(|reason| (index, reason))
     });
-    let wrong: Vec<(usize, String)> = wrong.collect();
-    if wrong.is_empty() {
+    let invalid_events: Vec<(usize, String)> = invalid_events.collect();
+    if invalid_events.is_empty() {
         Ok(())
     } else {
-        Err(IngestError::Invalid(wrong))
+        Err(IngestError::Invalid(invalid_events))
     }
 }
 
 /// Rejects events that only the server may emit.
 fn authorize(events: &[WireEvent]) -> Result<(), IngestError> {
-    let own = events
+    let server_only = events
         .iter()
         .find(|event| event.is_server_only() && !needs_no_row(event) && !is_failed_command(event));
-    match own {
+    match server_only {
         Some(event) => Err(IngestError::ServerOnly(event.event_type.clone())),
         None => Ok(()),
     }
@@ -315,7 +315,7 @@ fn check_owner(shared: &ServerShared, owner: Option<OwnerId>) -> Result<(), Inge
 }
 
 /// Handles new events of a command that has ended; nothing is recorded.
-async fn dispositions_after_end(
+async fn classify_after_end(
     shared: &ServerShared,
     claim: &ReportedClaim,
     unrecorded: &[NewEvent<'_>],
@@ -395,7 +395,7 @@ async fn translate_events(
     let mut translation = translation.ok_or(IngestError::Fenced)?;
     let mut events = Vec::new();
     let mut dispositions = HashMap::new();
-    let mut wrong = Vec::new();
+    let mut invalid_events = Vec::new();
     for NewEvent { index, event } in unrecorded {
         let disposition = match translation.translate(event, shared.store.now()) {
             Ok(TranslationResult::Events(translated)) => {
@@ -405,7 +405,7 @@ async fn translate_events(
             Ok(TranslationResult::AlreadyRecorded) => Disposition::AlreadyRecorded(None),
             Err(TranslateError::StepEnded) => return Err(IngestError::Fenced),
             Err(reason) => {
-                wrong.push((*index, reason.to_string()));
+                invalid_events.push((*index, reason.to_string()));
                 continue;
             }
         };
@@ -413,10 +413,10 @@ async fn translate_events(
             dispositions.insert(id, disposition);
         }
     }
-    if wrong.is_empty() {
+    if invalid_events.is_empty() {
         Ok((events, dispositions))
     } else {
-        Err(IngestError::Invalid(wrong))
+        Err(IngestError::Invalid(invalid_events))
     }
 }
 

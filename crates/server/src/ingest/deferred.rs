@@ -129,12 +129,9 @@ pub(crate) async fn decide_batch(
             let status = BatchState::Completed;
             (BatchEnd { status, error: None }, EventBody::BatchCompleted(batch(None)))
         }
-        Err(IngestError::Failed(error)) if error.is_passing() => return Err(error),
+        Err(IngestError::Failed(error)) if error.is_transient() => return Err(error),
         Err(refused) => {
-            let error = TaskError {
-                retryable: false,
-                ..TaskError::new(ErrorKind::ClientError, "BATCH_REFUSED", refused.to_string())
-            };
+            let error = TaskError::permanent(ErrorKind::ClientError, "BATCH_REFUSED", refused.to_string());
             let status = BatchState::Failed;
             let end = BatchEnd {
                 status,

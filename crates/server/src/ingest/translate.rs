@@ -141,8 +141,8 @@ impl<'s> Translation<'s> {
                 if has_started {
                     return Vec::new();
                 }
-                let at = self.location().with_iteration(iteration);
-                vec![self.event(at, EventBody::IterationStarted(EmptyPayload {}))]
+                let location = self.location().with_iteration(iteration);
+                vec![self.event(location, EventBody::IterationStarted(EmptyPayload {}))]
             }
             None => Vec::new(),
         }
@@ -199,16 +199,16 @@ impl<'s> Translation<'s> {
                 tasks: self.step.tasks.len(),
             });
         };
-        let at = self.task_location(task.label.clone(), iteration, continuation);
-        let mut events = self.start_missing(&at, continuation);
-        let at = EventLocation {
+        let location = self.task_location(task.label.clone(), iteration, continuation);
+        let mut events = self.start_missing(&location, continuation);
+        let location = EventLocation {
             attempt: events
                 .last()
                 .map_or(continuation.attempt.max(1), |event| event.location.attempt),
-            ..at
+            ..location
         };
         let ended = TaskEnded::new(reported_outcome(wire, false), Directive::Continue);
-        events.push(self.event(at, EventBody::TaskDone(Box::new(ended))));
+        events.push(self.event(location, EventBody::TaskDone(Box::new(ended))));
         Ok(events)
     }
 
@@ -222,27 +222,27 @@ impl<'s> Translation<'s> {
 
     /// The start of a task or of one of its attempts.
     fn start_task(&self, wire: &WireEvent, kind: EventKind) -> Result<Vec<ReportedEvent>, TranslateError> {
-        let at = self.reported_location(wire)?;
-        let mut events = self.start_events(at.iteration);
+        let location = self.reported_location(wire)?;
+        let mut events = self.start_events(location.iteration);
         let initial = Continuation::default();
-        let continuation = self.continuation(at.iteration).unwrap_or(&initial);
+        let continuation = self.continuation(location.iteration).unwrap_or(&initial);
         if kind == EventKind::TaskStarted {
-            if is_task_running(continuation, &at) {
+            if is_task_running(continuation, &location) {
                 return Ok(Vec::new());
             }
-            events.push(self.event(at, self.started_body(wire)));
+            events.push(self.event(location, self.started_body(wire)));
             return Ok(events);
         }
-        let is_running = is_task_running(continuation, &at);
+        let is_running = is_task_running(continuation, &location);
         let current = if is_running { continuation.attempt } else { 0 };
         // A retry without an attempt number is the next attempt.
         let attempt = wire.attempt.unwrap_or(current + 1).max(1);
         if is_running && attempt <= current && attempt > 1 {
             return Ok(Vec::new());
         }
-        events.extend(self.attempts_before(&at, continuation, attempt));
+        events.extend(self.attempts_before(&location, continuation, attempt));
         events.push(self.event(
-            EventLocation { attempt, ..at },
+            EventLocation { attempt, ..location },
             EventBody::AttemptStarted(EmptyPayload {}),
         ));
         Ok(events)
@@ -250,13 +250,13 @@ impl<'s> Translation<'s> {
 
     /// The end of a task or of one of its attempts.
     fn end_task(&self, wire: &WireEvent, kind: EventKind) -> Result<Vec<ReportedEvent>, TranslateError> {
-        let at = self.reported_location(wire)?;
-        let mut events = self.start_events(at.iteration);
+        let location = self.reported_location(wire)?;
+        let mut events = self.start_events(location.iteration);
         let initial = Continuation::default();
-        let continuation = self.continuation(at.iteration).unwrap_or(&initial);
-        let label = at.task.as_ref();
+        let continuation = self.continuation(location.iteration).unwrap_or(&initial);
+        let label = location.task.as_ref();
         let has_outcome = label.is_some_and(|label| continuation.outcomes.contains_key(label));
-        let is_running = is_task_running(continuation, &at);
+        let is_running = is_task_running(continuation, &location);
         if !is_running && has_outcome && !wire.has_task_run() {
             return Ok(Vec::new());
         }
@@ -264,54 +264,60 @@ impl<'s> Translation<'s> {
         if is_attempt && wire.attempt.is_some_and(|attempt| attempt > 1) {
             let attempt = wire.attempt.unwrap_or(1);
             if !is_running || continuation.attempt < attempt {
-                events.extend(self.attempts_before(&at, continuation, attempt));
-                let next = EventLocation { attempt, ..at.clone() };
+                events.extend(self.attempts_before(&location, continuation, attempt));
+                let next = EventLocation {
+                    attempt,
+                    ..location.clone()
+                };
                 events.push(self.event(next, EventBody::AttemptStarted(EmptyPayload {})));
             }
         } else {
-            events.extend(self.start_missing(&at, continuation));
+            events.extend(self.start_missing(&location, continuation));
         }
         let current = if is_running { continuation.attempt.max(1) } else { 1 };
         let attempt = events.last().map_or(current, |event| event.location.attempt.max(1));
-        let at = EventLocation { attempt, ..at };
+        let location = EventLocation { attempt, ..location };
         let has_failed = matches!(kind, EventKind::AttemptFailed | EventKind::TaskFailed);
         let body = if is_native_payload(wire) {
             wire.to_event(self.now)?.body
         } else {
             ended_body(wire, kind, has_failed)
         };
-        events.push(self.event(at, body));
+        events.push(self.event(location, body));
         Ok(events)
     }
 
     /// The start of a task, or of its next attempt, if it was not reported.
-    fn start_missing(&self, at: &EventLocation, continuation: &Continuation) -> Vec<ReportedEvent> {
-        if !is_task_running(continuation, at) {
-            let at = EventLocation {
+    fn start_missing(&self, location: &EventLocation, continuation: &Continuation) -> Vec<ReportedEvent> {
+        if !is_task_running(continuation, location) {
+            let location = EventLocation {
                 attempt: 1,
-                ..at.clone()
+                ..location.clone()
             };
-            return vec![self.event(at, EventBody::TaskStarted(TaskStarted::default()))];
+            return vec![self.event(location, EventBody::TaskStarted(TaskStarted::default()))];
         }
         if matches!(continuation.stage, PipelineStage::Retrying { .. }) {
             let attempt = continuation.attempt + 1;
-            let at = EventLocation { attempt, ..at.clone() };
-            return vec![self.event(at, EventBody::AttemptStarted(EmptyPayload {}))];
+            let location = EventLocation {
+                attempt,
+                ..location.clone()
+            };
+            return vec![self.event(location, EventBody::AttemptStarted(EmptyPayload {}))];
         }
         Vec::new()
     }
 
     /// The events that the log needs before attempt `next` of a task starts: the earlier attempts, each with its
     /// retry.
-    fn attempts_before(&self, at: &EventLocation, continuation: &Continuation, next: u32) -> Vec<ReportedEvent> {
-        let is_running = is_task_running(continuation, at);
+    fn attempts_before(&self, location: &EventLocation, continuation: &Continuation, next: u32) -> Vec<ReportedEvent> {
+        let is_running = is_task_running(continuation, location);
         let mut events = Vec::new();
         let mut current = continuation.attempt.max(1);
         let mut is_retrying = is_running && matches!(continuation.stage, PipelineStage::Retrying { .. });
         if !is_running {
             let first = EventLocation {
                 attempt: 1,
-                ..at.clone()
+                ..location.clone()
             };
             events.push(self.event(first, EventBody::TaskStarted(TaskStarted::default())));
             current = 1;
@@ -320,7 +326,7 @@ impl<'s> Translation<'s> {
         while current < next {
             let current_location = EventLocation {
                 attempt: current,
-                ..at.clone()
+                ..location.clone()
             };
             if is_retrying {
                 // The retry of this attempt is in the log already.
@@ -339,7 +345,7 @@ impl<'s> Translation<'s> {
             if current < next {
                 let between = EventLocation {
                     attempt: current,
-                    ..at.clone()
+                    ..location.clone()
                 };
                 events.push(self.event(between, EventBody::AttemptStarted(EmptyPayload {})));
             }
@@ -367,29 +373,29 @@ impl<'s> Translation<'s> {
 
     /// The location that the client reports, within the run of the command it holds.
     fn reported_location(&self, wire: &WireEvent) -> Result<EventLocation, TranslateError> {
-        let mut at = wire.location()?;
-        at.step = Some(self.run_id.step.clone());
-        at.run = self.run_id.run;
+        let mut location = wire.location()?;
+        location.step = Some(self.run_id.step.clone());
+        location.run = self.run_id.run;
         let entity = wire.kind()?.entity();
-        if let Some(label) = &at.task {
+        if let Some(label) = &location.task {
             let exists = self.step.tasks.iter().any(|task| task.label == *label);
             if !exists {
                 return Err(self.unknown_task(label));
             }
         }
         let initial = Continuation::default();
-        let continuation = self.continuation(at.iteration).unwrap_or(&initial);
-        if at.task.is_none() && matches!(entity, EntityType::Task | EntityType::Policy) {
-            at.task = self.current_task(continuation);
+        let continuation = self.continuation(location.iteration).unwrap_or(&initial);
+        if location.task.is_none() && matches!(entity, EntityType::Task | EntityType::Policy) {
+            location.task = self.current_task(continuation);
         }
-        if let Some(label) = at.task.clone()
+        if let Some(label) = location.task.clone()
             && !wire.has_task_run()
         {
-            let placed = self.task_location(label, at.iteration, continuation);
-            at.visit = placed.visit;
-            at.attempt = wire.attempt.unwrap_or(at.attempt).max(1);
+            let placed = self.task_location(label, location.iteration, continuation);
+            location.visit = placed.visit;
+            location.attempt = wire.attempt.unwrap_or(location.attempt).max(1);
         }
-        Ok(at)
+        Ok(location)
     }
 
     /// The task that is running, or the next one.
@@ -437,11 +443,11 @@ impl<'s> Translation<'s> {
         EventLocation::of_step_run(&self.run_id)
     }
 
-    fn event(&self, at: EventLocation, body: EventBody) -> ReportedEvent {
+    fn event(&self, location: EventLocation, body: EventBody) -> ReportedEvent {
         ReportedEvent {
             source: EventSource::Worker,
             worker_id: Some(self.worker.clone()),
-            ..ReportedEvent::new(None, self.state.execution, self.now, at, body)
+            ..ReportedEvent::new(None, self.state.execution, self.now, location, body)
         }
     }
 }
@@ -458,18 +464,18 @@ pub(super) fn is_repeated_end(wire: &WireEvent) -> bool {
 }
 
 /// Whether this visit of the task has started and has no outcome.
-fn is_task_running(continuation: &Continuation, at: &EventLocation) -> bool {
-    let Some(label) = &at.task else { return false };
+fn is_task_running(continuation: &Continuation, location: &EventLocation) -> bool {
+    let Some(label) = &location.task else { return false };
     let is_here = continuation.cursor == PipelineCursor::At(label.clone());
     let visit = continuation.visits.get(label).copied().unwrap_or(0);
     let has_started = matches!(
         continuation.stage,
         PipelineStage::Started
             | PipelineStage::Retrying { .. }
-            | PipelineStage::Answered { .. }
+            | PipelineStage::WaitEnded { .. }
             | PipelineStage::Awaiting { .. }
     );
-    is_here && has_started && visit == at.visit
+    is_here && has_started && visit == location.visit
 }
 
 /// The meta to record: everything except the sealed epoch, which readers of the log could use to report.

@@ -80,16 +80,16 @@ fn playbook_scope(path: &str) -> String {
 
 impl Keychain {
     /// Cache scope of an entry.
-    pub(super) async fn scope_key(&self, owner: &EntryOwner, scope: KeychainScope) -> Result<String, Error> {
+    pub(super) async fn find_scope_key(&self, owner: &EntryOwner, scope: KeychainScope) -> Result<String, Error> {
         Ok(match scope {
             KeychainScope::Local => format!("run:{}", owner.execution),
             KeychainScope::Global => playbook_scope(&owner.path),
-            KeychainScope::Shared => format!("tree:{}", self.root_execution(owner).await?),
+            KeychainScope::Shared => format!("tree:{}", self.find_root_execution(owner).await?),
         })
     }
 
     /// Finds the root of the tree of executions.
-    async fn root_execution(&self, owner: &EntryOwner) -> Result<ExecutionId, Error> {
+    async fn find_root_execution(&self, owner: &EntryOwner) -> Result<ExecutionId, Error> {
         let mut top = owner.execution;
         let mut above = owner.parent;
         for _ in 0..DEPTH_MAX {
@@ -189,10 +189,10 @@ impl Server {
     pub(crate) async fn forget_keychain_entry(&self, entry: SharedEntry<'_>, actor: Actor) -> Result<bool, Error> {
         let scope = playbook_scope(entry.path);
         let store = self.shared.store.sealed_store();
-        let was_there = store.remove_keychain(&scope, entry.name).await?;
-        let done = audit_record("keychain.remove", &entry);
-        self.shared.keychain.audit(actor, done).await?;
-        Ok(was_there)
+        let was_removed = store.remove_keychain(&scope, entry.name).await?;
+        let record = audit_record("keychain.remove", &entry);
+        self.shared.keychain.audit(actor, record).await?;
+        Ok(was_removed)
     }
 }
 

@@ -59,12 +59,12 @@ pub struct FetchResponse {
 
 /// Why there is no response; contains no value of the request.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("{why}")]
+#[error("{reason}")]
 pub struct FetchError {
     /// Cause.
-    pub why: String,
+    pub reason: String,
     /// Whether the error is transient.
-    pub is_passing: bool,
+    pub is_transient: bool,
 }
 
 /// Sends requests under the rules of the http tool. The server must not send them itself, because playbook authors

@@ -20,16 +20,16 @@ impl Server {
     /// Stores a credential; if the name exists, as its next version.
     pub async fn set_credential(&self, request: &SetCredentialRequest, actor: Actor) -> Result<CredentialEntry, Error> {
         let keychain = &self.shared.keychain;
-        let set = keychain.set_credential(request).await;
-        let detail = set.as_ref().map(|row| json!({"version": row.version}));
-        let done = AuditRecord {
+        let result = keychain.set_credential(request).await;
+        let detail = result.as_ref().map(|row| json!({"version": row.version}));
+        let record = AuditRecord {
             action: "credential.set",
             resource: &request.name,
-            outcome: audit_outcome(&set),
+            outcome: audit_outcome(&result),
             detail: detail.ok(),
         };
-        keychain.audit(actor, done).await?;
-        Ok(to_entry(set?))
+        keychain.audit(actor, record).await?;
+        Ok(to_entry(result?))
     }
 
     /// Lists all credentials by name, without their values.
@@ -50,13 +50,13 @@ impl Server {
         if !self.shared.store.sealed_store().remove_credential(name).await? {
             return Err(Error::NotFound(name.to_owned()));
         }
-        let done = AuditRecord {
+        let record = AuditRecord {
             action: "credential.remove",
             resource: name,
             outcome: AuditOutcome::Done,
             detail: None,
         };
-        keychain.audit(actor, done).await
+        keychain.audit(actor, record).await
     }
 }
 

@@ -79,8 +79,8 @@ impl<'k> EntryResolver<'k> {
             KeychainKind::Credential => {
                 let credential_name = text_field(&fields, &["credential", "ref", "key", "auth"]);
                 let credential_name = credential_name.unwrap_or(name);
-                let opened = self.resolve_credential(credential_name).await;
-                permanent_value(opened.map_err(|error| hide_name(entry, credential_name, error))?)
+                let credential = self.resolve_credential(credential_name).await;
+                permanent_value(credential.map_err(|error| hide_name(entry, credential_name, error))?)
             }
             KeychainKind::Static => permanent_value(static_value(fields)),
             KeychainKind::Env => permanent_value(self.read_each(entry, &fields, |this, variable| {
@@ -114,8 +114,8 @@ impl<'k> EntryResolver<'k> {
             if self.resolved_values.contains_key(&name) {
                 continue;
             }
-            let at = declared.entries.iter().position(|earlier| earlier.name == *name);
-            let value = match at {
+            let read_position = declared.entries.iter().position(|earlier| earlier.name == *name);
+            let value = match read_position {
                 Some(before) if before < position => Box::pin(self.resolve_entry(before)).await?.value,
                 Some(_) => {
                     let reason = format!("it uses `{name}`, which must be declared before it");
@@ -230,7 +230,7 @@ fn names_read_by(entry: &KeychainEntry) -> Vec<String> {
 pub(super) fn unresolved_error(name: &str, reason: impl Into<String>) -> Error {
     Error::Unresolved {
         name: name.to_owned(),
-        why: reason.into(),
+        reason: reason.into(),
     }
 }
 

@@ -37,20 +37,20 @@ pub enum Error {
     #[error("credential `{0}` not found")]
     NotFound(String),
     /// An entry of the keychain cannot be resolved.
-    #[error("cannot resolve keychain entry `{name}`: {why}")]
+    #[error("cannot resolve keychain entry `{name}`: {reason}")]
     Unresolved {
         /// Name of the entry.
         name: String,
         /// Cause, without any value.
-        why: String,
+        reason: String,
     },
     /// An endpoint or a secret manager is temporarily unavailable.
-    #[error("cannot resolve keychain entry `{name}` now: {why}")]
+    #[error("cannot resolve keychain entry `{name}` now: {reason}")]
     Unavailable {
         /// Name of the entry.
         name: String,
         /// Cause, without any value.
-        why: String,
+        reason: String,
     },
     /// The value was changed concurrently.
     #[error("{0} was changed concurrently; set it again")]
@@ -110,7 +110,7 @@ impl Error {
     }
 
     /// Whether the error is transient: the same request may succeed later.
-    pub(crate) fn is_passing(&self) -> bool {
+    pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Store(error) => error.is_transient(),
             Self::Unavailable { .. } => true,
@@ -120,7 +120,7 @@ impl Error {
 
     /// The task error that the failure causes.
     pub(crate) fn to_task_error(&self) -> TaskError {
-        let retryable = self.is_passing();
+        let retryable = self.is_transient();
         let kind = if retryable {
             ErrorKind::Connection
         } else {

@@ -30,7 +30,7 @@ impl EntryResolver<'_> {
     ) -> Result<CachedValue, Error> {
         let name = entry.name.as_str();
         let fetch_key = FetchKey {
-            scope: self.keychain.scope_key(&self.owner, entry.scope).await?,
+            scope: self.keychain.find_scope_key(&self.owner, entry.scope).await?,
             name: name.to_owned(),
             request_digest: self.request_digest(entry, fields),
         };
@@ -42,8 +42,8 @@ impl EntryResolver<'_> {
         if let Some(cached_value) = cached.filter(fits) {
             return Ok(cached_value);
         }
-        let alone = self.keychain.fetch_lock(&fetch_key);
-        let _alone = alone.lock().await;
+        let lock = self.keychain.fetch_lock(&fetch_key);
+        let _lock = lock.lock().await;
         let cached = self.keychain.cached_value(&fetch_key.scope, name).await?;
         if let Some(cached_value) = cached.filter(fits) {
             return Ok(cached_value);
@@ -65,8 +65,8 @@ impl EntryResolver<'_> {
     fn request_digest(&self, entry: &KeychainEntry, fields: &Map<String, Value>) -> String {
         let vault = self.keychain.config.vault.as_ref();
         let vault = vault.filter(|_| entry.kind == KeychainKind::Vault);
-        let with = json!([format!("{:?}", entry.kind), fields, vault.map(|vault| &vault.address)]);
-        let text = zeroize::Zeroizing::new(with.to_string());
+        let request = json!([format!("{:?}", entry.kind), fields, vault.map(|vault| &vault.address)]);
+        let text = zeroize::Zeroizing::new(request.to_string());
         hex::encode(sha2::Sha256::digest(text.as_bytes()))
     }
 
@@ -76,10 +76,10 @@ impl EntryResolver<'_> {
         };
         let response = fetch.fetch(request).await;
         let FetchResponse { status, body } = response.map_err(|error| {
-            if error.is_passing {
-                unavailable(name, error.why)
+            if error.is_transient {
+                unavailable(name, error.reason)
             } else {
-                unresolved_error(name, error.why)
+                unresolved_error(name, error.reason)
             }
         })?;
         let reason = || format!("the endpoint returned status {status}");
@@ -196,7 +196,7 @@ impl EntryResolver<'_> {
 fn unavailable(name: &str, reason: String) -> Error {
     Error::Unavailable {
         name: name.to_owned(),
-        why: reason,
+        reason,
     }
 }
 

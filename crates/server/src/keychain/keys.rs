@@ -149,14 +149,14 @@ pub(super) fn write_temp_key(file: &Path) -> Result<PathBuf, Error> {
     let name = format!("key.{}", hex::encode(*random_bytes::<8>()));
     let draft = file.with_extension(name);
     let write = || -> io::Result<()> {
-        let mut opened = fs::OpenOptions::new()
+        let mut file = fs::OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(0o600)
             .open(&draft)?;
-        opened.write_all(MasterKey::generate().to_text().as_bytes())?;
-        opened.write_all(b"\n")?;
-        opened.sync_all()
+        file.write_all(MasterKey::generate().to_text().as_bytes())?;
+        file.write_all(b"\n")?;
+        file.sync_all()
     };
     write().map_err(|error| key_file_error(&draft, error))?;
     Ok(draft)

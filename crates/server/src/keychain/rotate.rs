@@ -25,22 +25,22 @@ impl Server {
     /// one.
     pub async fn rotate_master_key(&self, actor: Actor) -> Result<RotateKeyResponse, Error> {
         let keychain = &self.shared.keychain;
-        let rotated = keychain.rotate().await;
-        let (outcome, detail) = match &rotated {
-            Ok(done) => (
+        let result = keychain.rotate().await;
+        let (outcome, detail) = match &result {
+            Ok(response) => (
                 AuditOutcome::Done,
-                json!({"rewrapped": done.rewrapped, "remaining": done.remaining}),
+                json!({"rewrapped": response.rewrapped, "remaining": response.remaining}),
             ),
             Err(error) => (AuditOutcome::Failed, json!({"code": error.code()})),
         };
-        let done = AuditRecord {
+        let record = AuditRecord {
             action: "credential.rotate_key",
             resource: "master key",
             outcome,
             detail: Some(detail),
         };
-        keychain.audit(actor, done).await?;
-        rotated
+        keychain.audit(actor, record).await?;
+        result
     }
 }
 

@@ -3,22 +3,21 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::api::SecretsRequest;
 
 use language::template::{LazyValue, Scope};
 use model::command::Command;
 use serde_json::json;
 use store::AuditOutcome;
+use wire::api::SecretsRequest;
 use wire::{ResolvedSecret, SecretValue};
 
-use crate::ServerShared;
 use crate::access_tokens::Actor;
 use crate::keychain::cache::{CachedValue, EntryOwner};
 use crate::keychain::credentials::AuditRecord;
 use crate::keychain::declared::DeclaredSecrets;
 use crate::keychain::entries::EntryResolver;
 use crate::keychain::error::Error;
-use crate::loading;
+use crate::{ServerShared, loading};
 
 /// Maximum validity of a value in a worker, so that a changed credential takes effect within this time.
 const VALID_MAX: Duration = Duration::from_secs(60);
@@ -77,7 +76,7 @@ pub(crate) async fn resolve_secrets(
     };
     let workload = needs_workload(&declared, &request.names);
     let scope = if workload {
-        command_scope(shared, &command).await?
+        load_command_scope(shared, &command).await?
     } else {
         Scope::default()
     };
@@ -101,11 +100,11 @@ fn needs_workload(declared: &DeclaredSecrets, names: &[String]) -> bool {
 
 fn to_resolved_secret(shared: &ServerShared, name: &str, cached: CachedValue) -> ResolvedSecret {
     let now = shared.store.now();
-    let left = cached.expires_at.map(|expires| expires.since(now));
+    let remaining = cached.expires_at.map(|expires| expires.since(now));
     ResolvedSecret {
         name: name.to_owned(),
         value: SecretValue::new(cached.value),
-        valid_for: left.unwrap_or(VALID_MAX).min(VALID_MAX),
+        valid_for: remaining.unwrap_or(VALID_MAX).min(VALID_MAX),
     }
 }
 
@@ -131,7 +130,7 @@ async fn claimed_command(shared: &ServerShared, request: &SecretsRequest) -> Res
 }
 
 /// The data that templates of the command's step see on the server.
-async fn command_scope(shared: &ServerShared, command: &Command) -> Result<Scope, SecretsError> {
+async fn load_command_scope(shared: &ServerShared, command: &Command) -> Result<Scope, SecretsError> {
     let state = loading::load_state(&*shared.store, command.id.execution).await?;
     let state = state.ok_or(SecretsError::Fenced)?;
     let ctx = state.ctx_of(&command.run);
@@ -158,7 +157,7 @@ async fn check_declared(
         return Ok(());
     }
     let scope = if declared.has_rendered_names(step) {
-        command_scope(shared, command).await?
+        load_command_scope(shared, command).await?
     } else {
         Scope::default()
     };
@@ -166,9 +165,9 @@ async fn check_declared(
         if declared.is_rendered_name(step, name, &scope) {
             continue;
         }
-        let refused = Err(Error::NotDeclared { step: step.to_string() });
-        audit_use(shared, request, UNDECLARED, &refused).await?;
-        return refused.map_err(SecretsError::from);
+        let refusal = Err(Error::NotDeclared { step: step.to_string() });
+        audit_use(shared, request, UNDECLARED, &refusal).await?;
+        return refusal.map_err(SecretsError::from);
     }
     Ok(())
 }
@@ -185,7 +184,7 @@ async fn audit_use<T>(
         Err(error @ Error::NotDeclared { .. }) => (AuditOutcome::Denied, Some(error.code())),
         Err(error) => (AuditOutcome::Failed, Some(error.code())),
     };
-    let done = AuditRecord {
+    let record = AuditRecord {
         action: "credential.use",
         resource: name,
         outcome,
@@ -195,6 +194,6 @@ async fn audit_use<T>(
         name: format!("worker {}", request.worker.0),
         source: None,
     };
-    shared.keychain.audit(actor, done).await?;
+    shared.keychain.audit(actor, record).await?;
     Ok(())
 }

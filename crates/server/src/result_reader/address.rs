@@ -43,25 +43,25 @@ impl ResultAddress {
 
     /// Whether an event records a matching result.
     pub(crate) fn matches(&self, event: &Event) -> bool {
-        let (at, selector) = (&event.location, &self.selector);
+        let (location, selector) = (&event.location, &self.selector);
         let is_task = match event.body.recorded_result() {
             Some(RecordedResult::TaskDone(_) | RecordedResult::TaskFailed(_)) => true,
             Some(RecordedResult::Attempt(_)) => selector.attempt.is_some(),
             Some(RecordedResult::Manifest(_)) => {
                 let is_part = selector.page.is_some() || selector.attempt.is_some();
-                at.task.is_some() && !is_part && self.visit.is_none()
+                location.task.is_some() && !is_part && self.visit.is_none()
             }
             None => false,
         };
-        let page = at.page.unwrap_or(at.visit.into());
+        let page = location.page.unwrap_or(location.visit.into());
         is_task
-            && matches_filter(self.step.as_ref(), at.step.as_ref())
-            && matches_filter(selector.task.as_ref(), at.task.as_ref())
-            && matches_filter(selector.iteration.as_ref(), at.iteration.as_ref())
-            && matches_filter(selector.run.as_ref(), Some(&at.run))
-            && matches_filter(selector.attempt.as_ref(), Some(&at.attempt))
+            && matches_filter(self.step.as_ref(), location.step.as_ref())
+            && matches_filter(selector.task.as_ref(), location.task.as_ref())
+            && matches_filter(selector.iteration.as_ref(), location.iteration.as_ref())
+            && matches_filter(selector.run.as_ref(), Some(&location.run))
+            && matches_filter(selector.attempt.as_ref(), Some(&location.attempt))
             && matches_filter(selector.page.as_ref(), Some(&page))
-            && matches_filter(self.visit.as_ref(), Some(&at.visit))
+            && matches_filter(self.visit.as_ref(), Some(&location.visit))
     }
 
     /// Whether a matching result may be selected. Without a task, a manifest is only selected if its task ended the

@@ -47,9 +47,9 @@ impl ResultReader {
         let rows = self.store.results(id).await?;
         let rows = rows.into_iter().filter(|row| row.seq > after);
         let mut entries: Vec<ReferenceEntry> = rows.take(limit + 1).map(entry_from_row).collect();
-        let is_cut = entries.len() > limit;
+        let has_more = entries.len() > limit;
         entries.truncate(limit);
-        let next = entries.last().map(|entry| entry.seq).filter(|_| is_cut);
+        let next = entries.last().map(|entry| entry.seq).filter(|_| has_more);
         Ok(ReferencePage { entries, next })
     }
 
@@ -92,16 +92,16 @@ fn entry_from_event(event: &Event) -> Option<ReferenceEntry> {
         RecordedResult::Attempt(ended) => (ended.outcome.text().len(), ended.result_ref.as_deref()),
         RecordedResult::Manifest(stored) => (0, Some(&*stored.result_ref)),
     };
-    let at = &event.location;
+    let location = &event.location;
     Some(ReferenceEntry {
         seq: event.seq,
-        step: at.step.clone().unwrap_or_else(|| Name::from("")),
-        run: at.run,
-        task: at.task.clone(),
-        visit: at.visit,
-        iteration: at.iteration,
-        page: at.page,
-        attempt: at.attempt,
+        step: location.step.clone().unwrap_or_else(|| Name::from("")),
+        run: location.run,
+        task: location.task.clone(),
+        visit: location.visit,
+        iteration: location.iteration,
+        page: location.page,
+        attempt: location.attempt,
         status: event.status(),
         created_at: event.recorded_at,
         bytes: reference.map_or(bytes as u64, |reference| reference.meta.bytes),

@@ -153,7 +153,7 @@ impl PartStream {
             return Ok(());
         };
         let index = self.next_index - self.ready_events.len() - 1;
-        let part = self.part_content(index, event).await?;
+        let part = self.load_part_content(index, event).await?;
         let mut add = |element: &[u8]| {
             if !std::mem::replace(&mut self.is_first, false) {
                 text.push(b',');
@@ -171,7 +171,7 @@ impl PartStream {
     }
 
     /// The JSON text that a part adds.
-    async fn part_content(&mut self, index: usize, event: Option<Box<Event>>) -> Result<PartContent, Error> {
+    async fn load_part_content(&mut self, index: usize, event: Option<Box<Event>>) -> Result<PartContent, Error> {
         if let PartForm::Location = self.form {
             let page = self.parts.page(index);
             let origin = event.as_deref().map(|event| manifest_entry(event, page));
@@ -204,8 +204,8 @@ impl PartStream {
                 Ok(PartContent::Elements(elements.iter().map(to_json_bytes).collect()))
             }
             (_, Some(reference)) => {
-                let reading = self.reader.bodies.read(reference, None).await?;
-                Ok(PartContent::Stream(reading.chunks))
+                let body = self.reader.bodies.read(reference, None).await?;
+                Ok(PartContent::Stream(body.chunks))
             }
             _ => Ok(PartContent::Elements(vec![self.reader.load_text(located).await?])),
         }
@@ -231,8 +231,8 @@ async fn stream_elements(
         }) => range.start + 1..range.end - 1,
         Some(LocatedValue { range, .. }) => range,
     };
-    let reading = bodies.read(reference, Some(range)).await?;
-    Ok(PartContent::Stream(reading.chunks))
+    let body = bodies.read(reference, Some(range)).await?;
+    Ok(PartContent::Stream(body.chunks))
 }
 
 /// The content that a part adds.

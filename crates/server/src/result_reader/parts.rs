@@ -121,14 +121,14 @@ impl PartIndex {
         }
         let mut by_page: BTreeMap<i64, Seq> = BTreeMap::new();
         let manifest_events = store.events_at(execution, &[rule.seq]).await?;
-        let Some(at) = manifest_events.into_iter().next().map(|event| event.location) else {
+        let Some(location) = manifest_events.into_iter().next().map(|event| event.location) else {
             return Ok(Self::empty());
         };
         let is_part = |event: &Event| {
             matches!(event.body, EventBody::TaskDone(_))
-                && event.location.task == at.task
-                && event.location.iteration == at.iteration
-                && event.location.step_run_id() == at.step_run_id()
+                && event.location.task == location.task
+                && event.location.iteration == location.iteration
+                && event.location.step_run_id() == location.step_run_id()
         };
         let mut add = |event: &Event| {
             if is_part(event) {
@@ -137,7 +137,7 @@ impl PartIndex {
             }
         };
         let after = Seq(rule.first.0.saturating_sub(1));
-        match (at.iteration, at.step_run_id()) {
+        match (location.iteration, location.step_run_id()) {
             (Some(index), Some(run)) => {
                 let events = store.iteration_events(execution, &run, index..index + 1);
                 let events = events.await?.into_iter();
@@ -163,7 +163,7 @@ impl PartIndex {
         let Some(EventBody::LoopStarted(loop_started)) = start_events.into_iter().next().map(|event| event.body) else {
             return Ok(Self::empty());
         };
-        let own = ReusedIterationSet {
+        let own_iterations = ReusedIterationSet {
             execution_id: execution,
             started,
             until,
@@ -174,7 +174,7 @@ impl PartIndex {
         for items in loading::reused_iterations(store, execution, loop_started.reused).await? {
             logs.extend(IterationLog::find(store, items).await?);
         }
-        logs.extend(IterationLog::find(store, own).await?);
+        logs.extend(IterationLog::find(store, own_iterations).await?);
         if loop_started.more {
             // A cursor loop starts before the number of its rows is known.
             for log in &logs {

@@ -73,7 +73,7 @@ impl ResultReader {
                 located.unwrap_or(LocatedResult::Value(Value::Null))
             }
             EnvelopeContent::Loop(pointer) => {
-                let (log, pointer) = loading::loop_source(&*self.store, id, &pointer).await?;
+                let (log, pointer) = loading::locate_loop_results(&*self.store, id, &pointer).await?;
                 LocatedResult::Loop(log, pointer)
             }
             EnvelopeContent::Error(error) => LocatedResult::Value((*error).clone()),
@@ -102,7 +102,7 @@ impl ResultReader {
             && let Some(ends) = self.store.loop_task(id, step, address.selector.run, task).await?
         {
             // Every result of a loop's task belongs to an iteration, so no other event needs to be searched.
-            return self.in_log(id, ends.succeeded.or(ends.failed)).await;
+            return self.load_from_log(id, ends.succeeded.or(ends.failed)).await;
         }
         let mut best = BestMatch::default();
         let add_candidate = |event: &Event| {
@@ -116,11 +116,11 @@ impl ResultReader {
         } else {
             parts::for_each_outline_event(&*self.store, id, add_candidate).await?;
         }
-        self.in_log(id, best.seq()).await
+        self.load_from_log(id, best.seq()).await
     }
 
     /// Loads the result that an event of the log records.
-    async fn in_log(&self, id: ExecutionId, seq: Option<Seq>) -> Result<Option<LocatedResult>, Error> {
+    async fn load_from_log(&self, id: ExecutionId, seq: Option<Seq>) -> Result<Option<LocatedResult>, Error> {
         let Some(seq) = seq else {
             return Ok(None);
         };

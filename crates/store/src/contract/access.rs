@@ -7,7 +7,7 @@ use model::id::{ExecutionId, LeaseEpoch, Seq, WorkerId};
 use model::raw::RawJson;
 use model::time::Time;
 
-use super::build::{PlainStep, create_offered_command, creation_commit, next_commit};
+use super::build::{PlainStep, create_offered_command, creation_commit, next_commit, start_execution};
 use super::{StoreFixture, expect_ok};
 use crate::{
     AccessTokenId, AccessTokenRow, AuditEntry, AuditOutcome, AuditRow, ClaimQuery, CommandChange, CommitStatus, Store,
@@ -172,9 +172,7 @@ pub async fn a_worker_sees_what_it_holds(site: &dyn StoreFixture) {
 /// A command that is assigned in the commit that issues it counts as claimed.
 pub async fn a_command_issued_to_a_worker_is_held_by_it(site: &dyn StoreFixture) {
     let store = site.join();
-    let first = creation_commit(&*store);
-    let id = first.execution;
-    expect_ok(store.commit(first).await);
+    let id = start_execution(&*store, None).await;
     let mut commit = PlainStep::new("a", 1).schedule(&*store, id, Seq(2));
     let worker = WorkerId("w".into());
     if let CommandChange::Issue(issue) = &mut commit.commands[0] {

@@ -14,7 +14,7 @@ use model::result_ref::{BodyMeta, BodyScope, RefKind, ResultRef};
 use serde_json::{Map, json};
 
 use super::expect_ok;
-use crate::{CommandChange, Commit, IssuedCommand, Store};
+use crate::{CommandChange, Commit, IssuedCommand, OwnerId, Store};
 
 /// The commit that creates an execution.
 pub fn creation_commit(store: &dyn Store) -> Commit {
@@ -67,10 +67,10 @@ fn commit_after(
     let now = store.now();
     let seqs = expected.0 + 1..;
     seqs.zip(bodies)
-        .map(|(seq, (at, body))| Event {
+        .map(|(seq, (location, body))| Event {
             seq: Seq(seq),
             cause_seq: Some(Seq(seq - 1)),
-            ..Event::new(ids.next_event_id(), execution, now, at, body)
+            ..Event::new(ids.next_event_id(), execution, now, location, body)
         })
         .collect()
 }
@@ -103,12 +103,19 @@ pub(super) fn execution_failed(code: &str, message: &str) -> (EventLocation, Eve
     )
 }
 
+/// Creates an execution; its log is at 2.
+pub(super) async fn start_execution(store: &dyn Store, owner: Option<OwnerId>) -> ExecutionId {
+    let mut first = creation_commit(store);
+    first.creation.owner = owner;
+    let id = first.execution;
+    expect_ok(store.commit(first).await);
+    id
+}
+
 /// Creates an execution whose first step is offered to workers that serve these kinds: the log is at 4, and the command
 /// is event 4.
 pub(super) async fn create_offered_command(store: &dyn Store, kinds: &[&str]) -> ExecutionId {
-    let first = creation_commit(store);
-    let id = first.execution;
-    expect_ok(store.commit(first).await);
+    let id = start_execution(store, None).await;
     let mut commit = PlainStep::new("a", 1).schedule(store, id, Seq(2));
     if let CommandChange::Issue(issue) = &mut commit.commands[0] {
         issue.kinds = kinds.iter().copied().map(Into::into).collect();
@@ -143,10 +150,10 @@ impl PlainStep {
             dispatch: 1,
             pool: "default".into(),
         };
-        let at = EventLocation::of_step_run(&self.run);
+        let location = EventLocation::of_step_run(&self.run);
         let bodies = vec![
-            (at.clone(), EventBody::StepScheduled(Box::new(scheduled))),
-            (at, EventBody::CommandIssued(issued)),
+            (location.clone(), EventBody::StepScheduled(Box::new(scheduled))),
+            (location, EventBody::CommandIssued(issued)),
         ];
         let mut commit = next_commit(store, execution, expected, bodies);
         commit.commands.push(CommandChange::Issue(Box::new(IssuedCommand {
@@ -179,16 +186,16 @@ impl PlainStep {
                 Directive::Continue,
             )
         };
-        let at = EventLocation::of_step_run(&self.run);
+        let location = EventLocation::of_step_run(&self.run);
         let task = EventLocation {
             task: Some(Name::from("fetch")),
             visit: 1,
             attempt: 1,
-            ..at.clone()
+            ..location.clone()
         };
         let bodies = vec![
             (task, EventBody::TaskDone(Box::new(ended))),
-            (at, EventBody::StepDone(StepDone::default())),
+            (location, EventBody::StepDone(StepDone::default())),
         ];
         next_commit(store, execution, expected, bodies)
     }

@@ -46,9 +46,9 @@ fn iteration_failed(iteration: u64) -> (EventLocation, EventBody) {
 
 /// Appends the ends of iterations, each after its start. Returns the last sequence number.
 async fn append_ends(store: &dyn Store, id: ExecutionId, expected: Seq, ends: Vec<(EventLocation, EventBody)>) -> Seq {
-    let bodies = ends.into_iter().flat_map(|(at, body)| {
-        let started = (at.clone(), EventBody::IterationStarted(EmptyPayload {}));
-        [started, (at, body)]
+    let bodies = ends.into_iter().flat_map(|(location, body)| {
+        let started = (location.clone(), EventBody::IterationStarted(EmptyPayload {}));
+        [started, (location, body)]
     });
     let commit = next_commit(store, id, expected, bodies.collect());
     write_commit(store, commit).await
@@ -148,32 +148,32 @@ fn loop_started(total: u64) -> (EventLocation, EventBody) {
         reused: None,
         more: false,
     };
-    let at = EventLocation::of_step_run(&loop_run());
-    (at, EventBody::LoopStarted(Box::new(started)))
+    let location = EventLocation::of_step_run(&loop_run());
+    (location, EventBody::LoopStarted(Box::new(started)))
 }
 
 fn task_done(iteration: u64) -> (EventLocation, EventBody) {
     let outcome = json!({"status": "ok", "result": iteration});
-    let (at, ended) = task_end("part", iteration, &outcome);
-    (at, EventBody::TaskDone(ended))
+    let (location, ended) = task_end("part", iteration, &outcome);
+    (location, EventBody::TaskDone(ended))
 }
 
 fn task_failed(task: &str, iteration: u64) -> (EventLocation, EventBody) {
     let error = TaskError::new(ErrorKind::Unknown, "BROKEN", "it broke");
     let outcome = json!({"status": "error", "error": error});
-    let (at, ended) = task_end(task, iteration, &outcome);
-    (at, EventBody::TaskFailed(ended))
+    let (location, ended) = task_end(task, iteration, &outcome);
+    (location, EventBody::TaskFailed(ended))
 }
 
 fn task_end(task: &str, iteration: u64, outcome: &Value) -> (EventLocation, Box<TaskEnded>) {
     let ended = TaskEnded::new(RawJson::from_serializable(outcome), Directive::Continue);
-    let at = EventLocation {
+    let location = EventLocation {
         task: Some(task.into()),
         visit: 1,
         attempt: 1,
         ..iteration_location(iteration)
     };
-    (at, Box::new(ended))
+    (location, Box::new(ended))
 }
 
 /// Iterations are found by index, in whatever order they ended.
@@ -335,8 +335,8 @@ pub async fn the_latest_ends_of_a_loop_task_are_found(site: &dyn StoreFixture) {
         expect_ok(store.loop_task(id, &step, run, &task).await)
     };
     assert_eq!(find(None, "part").await.as_ref(), Some(&first_run));
-    for (at, _) in &mut later {
-        at.run = 2;
+    for (location, _) in &mut later {
+        location.run = 2;
     }
     let seq = write_commit(&*store, next_commit(&*store, id, seq, later)).await;
     let failed = |run: u32, seq: u64| LoopTask {

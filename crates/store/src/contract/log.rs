@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use model::event::{ControlNote, EndStatus, EventBody, ExecutionRetried};
+use model::event::{ControlNote, EndStatus, EventBody, ExecutionRetried, UniqueKey};
 use model::id::{EventId, ExecutionId, Seq};
 use model::result_ref::BodyScope;
 use model::status::RunStatus;
 
-use super::build::{PlainStep, creation_commit, execution_failed, execution_finished, next_commit};
+use super::build::{PlainStep, creation_commit, execution_failed, execution_finished, next_commit, start_execution};
 use super::{StoreFixture, expect_ok};
 use crate::{CommitStatus, Error, ExecutionFilter, ExecutionSearch, ExternalEventKey, Snapshot};
-use model::event::UniqueKey;
 
 /// Events are read back as written, by range and by sequence number.
 pub async fn a_commit_is_read_back_as_it_was_written(site: &dyn StoreFixture) {
@@ -37,9 +36,7 @@ pub async fn a_commit_is_read_back_as_it_was_written(site: &dyn StoreFixture) {
 /// A decision based on an old state is not written.
 pub async fn a_commit_on_an_old_version_writes_nothing(site: &dyn StoreFixture) {
     let store = site.join();
-    let first = creation_commit(&*store);
-    let id = first.execution;
-    expect_ok(store.commit(first).await);
+    let id = start_execution(&*store, None).await;
     let step = PlainStep::new("a", 1);
     expect_ok(store.commit(step.schedule(&*store, id, Seq(2))).await);
     let late = PlainStep::new("b", 1).schedule(&*store, id, Seq(2));
@@ -113,9 +110,7 @@ pub async fn an_event_from_outside_is_found_by_its_id_and_kept_once(site: &dyn S
 /// A generation has one terminal event; another generation may have its own.
 pub async fn an_end_is_recorded_once_per_generation(site: &dyn StoreFixture) {
     let store = site.join();
-    let first = creation_commit(&*store);
-    let id = first.execution;
-    expect_ok(store.commit(first).await);
+    let id = start_execution(&*store, None).await;
     let end = |expected, generation| {
         let mut commit = next_commit(
             &*store,
@@ -163,11 +158,9 @@ pub async fn one_members_violation_does_not_touch_the_others(site: &dyn StoreFix
 /// Status, generation and finish time are derived from the log.
 pub async fn the_row_follows_the_log_through_a_life(site: &dyn StoreFixture) {
     let store = site.join();
-    let first = creation_commit(&*store);
-    let id = first.execution;
-    expect_ok(store.commit(first).await);
+    let id = start_execution(&*store, None).await;
     let note = || ControlNote { reason: None };
-    let at = model::event::EventLocation::default;
+    let location = model::event::EventLocation::default;
     let turns = [
         (EventBody::PlaybookPaused(note()), RunStatus::Paused, 1),
         (EventBody::PlaybookResumed(note()), RunStatus::Running, 1),
@@ -182,7 +175,7 @@ pub async fn the_row_follows_the_log_through_a_life(site: &dyn StoreFixture) {
     for (seq, (body, status, generation)) in (2..).zip(turns) {
         expect_ok(
             store
-                .commit(next_commit(&*store, id, Seq(seq), vec![(at(), body)]))
+                .commit(next_commit(&*store, id, Seq(seq), vec![(location(), body)]))
                 .await,
         );
         let row = expect_ok(store.execution(id).await).expect("the execution exists");
@@ -194,9 +187,7 @@ pub async fn the_row_follows_the_log_through_a_life(site: &dyn StoreFixture) {
 /// A snapshot is only used by readers of the same snapshot version.
 pub async fn snapshots_shorten_the_tail_and_other_versions_are_passed_over(site: &dyn StoreFixture) {
     let store = site.join();
-    let first = creation_commit(&*store);
-    let id = first.execution;
-    expect_ok(store.commit(first).await);
+    let id = start_execution(&*store, None).await;
     let mut second = PlainStep::new("a", 1).schedule(&*store, id, Seq(2));
     let snapshot = Snapshot {
         version: 3,
@@ -333,9 +324,7 @@ pub async fn executions_are_searched_by_text_error_and_duration(site: &dyn Store
 /// Rebuilt projections equal the original ones.
 pub async fn projections_rebuilt_are_the_same(site: &dyn StoreFixture) {
     let store = site.join();
-    let first = creation_commit(&*store);
-    let id = first.execution;
-    expect_ok(store.commit(first).await);
+    let id = start_execution(&*store, None).await;
     let step = PlainStep::new("a", 1);
     expect_ok(store.commit(step.schedule(&*store, id, Seq(2))).await);
     expect_ok(store.commit(step.collect(&*store, id, Seq(4))).await);
@@ -365,9 +354,7 @@ pub async fn only_runs_that_keep_a_body_for_good_last(site: &dyn StoreFixture) {
     let store = site.join();
     let mut lasting = Vec::new();
     for scope in [BodyScope::Execution, BodyScope::Permanent] {
-        let first = creation_commit(&*store);
-        let id = first.execution;
-        expect_ok(store.commit(first).await);
+        let id = start_execution(&*store, None).await;
         let step = PlainStep::new("a", 1);
         expect_ok(store.commit(step.schedule(&*store, id, Seq(2))).await);
         let mut done = step.finish(&*store, id, Seq(4));

@@ -6,8 +6,8 @@ use std::time::Duration;
 use model::id::{ExecutionId, Seq, WorkerId};
 use model::time::Time;
 
-use super::build::PlainStep;
-use super::shared::{message, start_execution};
+use super::build::{PlainStep, start_execution};
+use super::shared::message;
 use super::{StoreFixture, expect_ok};
 use crate::{BATCH_END_PREFIX, BATCH_PREFIX, OldRows, Priority, RemovedRows, SessionHolder, Store};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use model::id::{ExecutionId, Seq};
 use model::raw::RawJson;
 
-use super::build::{PlainStep, creation_commit};
+use super::build::{PlainStep, creation_commit, start_execution};
 use super::{StoreFixture, expect_ok};
 use crate::{Adoption, CommitStatus, Message, MessageKey, OwnerId, Priority, Store};
 
@@ -15,14 +15,6 @@ pub(super) fn message(from: ExecutionId, n: u32, to: ExecutionId) -> Message {
         to,
         body: RawJson::from_serializable("start"),
     }
-}
-
-pub(super) async fn start_execution(store: &dyn Store, owner: Option<OwnerId>) -> ExecutionId {
-    let mut first = creation_commit(store);
-    first.creation.owner = owner;
-    let id = first.execution;
-    expect_ok(store.commit(first).await);
-    id
 }
 
 /// A message is sent with the sender's commit, removed with the receiver's commit, and not delivered again.

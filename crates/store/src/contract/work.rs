@@ -3,16 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::event::{ControlNote, EventBody, EventLocation, StopRequest};
+use model::command::{Fence, TimerChange};
+use model::event::{ControlNote, EventBody, EventLocation, StopRequest, UniqueKey};
 use model::id::{LeaseEpoch, Seq, WorkerId};
 
-use super::build::{PlainStep, create_offered_command, creation_commit, next_commit};
+use super::build::{PlainStep, create_offered_command, creation_commit, next_commit, start_execution};
 use super::{StoreFixture, expect_ok};
-use model::command::TimerChange;
-
 use crate::{ClaimQuery, CommandChange, CommitStatus, Error, SessionHolder, Store};
-use model::command::Fence;
-use model::event::UniqueKey;
 
 const LONG_TTL: Duration = Duration::from_secs(3600);
 
@@ -175,9 +172,7 @@ fn session_holder(name: &str) -> SessionHolder {
 /// A command that no worker claims in time is reported as overdue.
 pub async fn a_pending_command_becomes_overdue(site: &dyn StoreFixture) {
     let store = site.join();
-    let first = creation_commit(&*store);
-    let id = first.execution;
-    expect_ok(store.commit(first).await);
+    let id = start_execution(&*store, None).await;
     let mut commit = PlainStep::new("a", 1).schedule(&*store, id, Seq(2));
     if let CommandChange::Issue(issue) = &mut commit.commands[0] {
         issue.start_by = Some(store.now());

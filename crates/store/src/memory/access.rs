@@ -33,13 +33,13 @@ impl Default for AdminTables {
 }
 
 impl AdminTables {
-    pub(super) fn add_audit_entry(&mut self, entry: AuditEntry, at: Time) {
+    pub(super) fn add_audit_entry(&mut self, entry: AuditEntry, recorded_at: Time) {
         let before = self.audit_trail.last().map_or(AuditRow::START, |row| row.hash);
         let id = self.audit_trail.len() as u64 + 1;
-        let hash = chain_hash(&before, &hashed_text(id, at, &entry));
+        let hash = chain_hash(&before, &hashed_text(id, recorded_at, &entry));
         self.audit_trail.push(AuditRow {
             id,
-            recorded_at: at,
+            recorded_at,
             entry,
             hash,
         });

@@ -53,14 +53,14 @@ pub(super) fn loops(log: &[Event]) -> Vec<LoopProgress> {
 
 pub(super) fn iteration_events(log: &[Event], run: &StepRunId, iterations: &Range<u64>) -> Vec<Event> {
     let events = log.iter();
-    let iteration_events = events.filter(|event| is_of_iterations(EventHead::of(event), run, iterations));
+    let iteration_events = events.filter(|event| is_of_iterations(EventHead::from_event(event), run, iterations));
     iteration_events.cloned().collect()
 }
 
 pub(super) fn iteration_outcomes(log: &[Event], run: &StepRunId, range: &OutcomeRange) -> IterationOutcomes {
     let mut collector = OutcomeCollector::new(run, range);
     for event in log {
-        if collector.is_selected(EventHead::of(event)) {
+        if collector.is_selected(EventHead::from_event(event)) {
             collector.add(vec![event.clone()]);
         }
     }
@@ -94,7 +94,7 @@ pub(super) fn failed_iterations(log: &[Event], run: &StepRunId, limit: usize) ->
 
 pub(super) fn iteration_count(log: &[Event], run: &StepRunId) -> u64 {
     let recorded = log.iter().filter(|event| {
-        let head = EventHead::of(event);
+        let head = EventHead::from_event(event);
         is_indexed(head) && is_of_run(head, run)
     });
     let indices = recorded.filter_map(|event| event.location.iteration);

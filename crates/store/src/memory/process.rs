@@ -48,7 +48,7 @@ struct MemoryShared {
 impl MemoryStore {
     /// An empty store.
     pub fn new(clock: ClockFn) -> Self {
-        Self::join(Arc::new(MemoryShared {
+        Self::new_process(Arc::new(MemoryShared {
             clock,
             state: Mutex::default(),
             processes: Mutex::default(),
@@ -58,7 +58,7 @@ impl MemoryStore {
     /// Another process on the same store.
     #[must_use]
     pub fn join_process(&self) -> Self {
-        Self::join(Arc::clone(&self.shared))
+        Self::new_process(Arc::clone(&self.shared))
     }
 
     /// The same process, with commits that go to the outbox.
@@ -74,9 +74,9 @@ impl MemoryStore {
         self.state().live_owners.remove(&self.owner);
     }
 
-    fn join(shared: Arc<MemoryShared>) -> Self {
+    fn new_process(shared: Arc<MemoryShared>) -> Self {
         let foreign_commits = Arc::new(Notify::new());
-        let mut processes = shared.processes.lock().expect("joining does not panic");
+        let mut processes = shared.processes.lock().expect("adding a process does not panic");
         let slot = u8::try_from(processes.len() % 64).unwrap_or_default();
         let owner = OwnerId(format!("memory-{}", processes.len()).into());
         processes.push((owner.clone(), Arc::clone(&foreign_commits)));
@@ -95,7 +95,7 @@ impl MemoryStore {
     }
 
     fn notify_others(&self) {
-        let processes = self.shared.processes.lock().expect("joining does not panic");
+        let processes = self.shared.processes.lock().expect("adding a process does not panic");
         for (owner, notify) in processes.iter() {
             if *owner != self.owner {
                 notify.notify_one();
@@ -124,30 +124,30 @@ impl Store for MemoryStore {
             commit.check()?;
             let mut state = self.state();
             let published = self.publishes.then(|| commit.clone());
-            let committed = state.commit(commit, self.now())?;
-            if let (Some(commit), CommitStatus::Committed) = (published, committed) {
+            let status = state.commit(commit, self.now())?;
+            if let (Some(commit), CommitStatus::Committed) = (published, status) {
                 state.admin.add_to_outbox(&commit);
             }
-            Ok(committed)
+            Ok(status)
         };
-        let committed = commits.into_iter().map(write).collect();
+        let results = commits.into_iter().map(write).collect();
         self.notify_others();
-        committed
+        results
     }
 
     async fn load(&self, id: ExecutionId, snapshot_version: u32) -> Result<Option<StoredExecution>, Error> {
         let state = self.state();
-        let Some(run) = state.executions.get(&id) else {
+        let Some(execution) = state.executions.get(&id) else {
             return Ok(None);
         };
-        let snapshot = run
+        let snapshot = execution
             .snapshot
             .clone()
             .filter(|snapshot| snapshot.version == snapshot_version);
         let from = snapshot.as_ref().map_or(Seq(0), |snapshot| snapshot.seq);
         Ok(Some(StoredExecution {
-            row: run.row.clone(),
-            tail: run.events_after(from, usize::MAX),
+            row: execution.row.clone(),
+            tail: execution.events_after(from, usize::MAX),
             snapshot,
         }))
     }
@@ -157,20 +157,20 @@ impl Store for MemoryStore {
         Ok(state
             .executions
             .get(&id)
-            .map(|run| run.events_after(after, limit))
+            .map(|execution| execution.events_after(after, limit))
             .unwrap_or_default())
     }
 
     async fn events_at(&self, id: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, Error> {
         let state = self.state();
-        let seqs_left: BTreeSet<Seq> = seqs.iter().copied().collect();
+        let wanted_seqs: BTreeSet<Seq> = seqs.iter().copied().collect();
         Ok(state
             .executions
             .get(&id)
-            .map(|run| {
-                seqs_left
+            .map(|execution| {
+                wanted_seqs
                     .into_iter()
-                    .filter_map(|seq| run.event_at(seq))
+                    .filter_map(|seq| execution.event_at(seq))
                     .cloned()
                     .collect()
             })
@@ -182,7 +182,7 @@ impl Store for MemoryStore {
     }
 
     async fn execution(&self, id: ExecutionId) -> Result<Option<ExecutionRow>, Error> {
-        Ok(self.state().executions.get(&id).map(|run| run.row.clone()))
+        Ok(self.state().executions.get(&id).map(|execution| execution.row.clone()))
     }
 
     async fn executions(&self, filter: &ExecutionFilter) -> Result<Vec<ExecutionRow>, Error> {
@@ -206,7 +206,7 @@ impl Store for MemoryStore {
         Ok(state
             .executions
             .get(&id)
-            .map(|run| run.steps.values().cloned().collect())
+            .map(|execution| execution.steps.values().cloned().collect())
             .unwrap_or_default())
     }
 
@@ -215,7 +215,7 @@ impl Store for MemoryStore {
         Ok(state
             .executions
             .get(&id)
-            .map(|run| run.results.clone())
+            .map(|execution| execution.results.clone())
             .unwrap_or_default())
     }
 
@@ -270,12 +270,12 @@ impl Store for MemoryStore {
 
     async fn executions_with_permanent_bodies(&self) -> Result<Vec<ExecutionId>, Error> {
         let state = self.state();
-        let is_lasting = |row: &ResultRow| row.result_ref.to_value()["scope"] == "permanent";
-        let runs = state
+        let is_permanent = |row: &ResultRow| row.result_ref.to_value()["scope"] == "permanent";
+        let executions = state
             .executions
             .iter()
-            .filter(|(_, run)| run.results.iter().any(is_lasting));
-        Ok(runs.map(|(id, _)| *id).collect())
+            .filter(|(_, execution)| execution.results.iter().any(is_permanent));
+        Ok(executions.map(|(id, _)| *id).collect())
     }
 
     async fn claim_commands(&self, query: &ClaimQuery) -> Result<Vec<CommandClaim>, Error> {
@@ -395,8 +395,8 @@ impl Store for MemoryStore {
         Ok(self.state().latest_of_each_path())
     }
 
-    async fn adopt(&self, id: ExecutionId, me: &OwnerId, _priority: Priority) -> Result<Adoption, Error> {
-        let adoption = self.state().adopt(id, me);
+    async fn adopt(&self, id: ExecutionId, new_owner: &OwnerId, _priority: Priority) -> Result<Adoption, Error> {
+        let adoption = self.state().adopt(id, new_owner);
         self.notify_others();
         Ok(adoption)
     }
@@ -419,13 +419,16 @@ impl Store for MemoryStore {
 
     async fn processes(&self) -> Result<Vec<StoreProcess>, Error> {
         let state = self.state();
-        let living = state.live_owners.iter();
-        Ok(living.map(|owner| state.process_of(owner)).collect())
+        let owners = state.live_owners.iter();
+        Ok(owners.map(|owner| state.process_of(owner)).collect())
     }
 
     async fn owner_of(&self, id: ExecutionId) -> Result<Option<StoreProcess>, Error> {
         let state = self.state();
-        let owner = state.executions.get(&id).and_then(|run| run.row.owner.as_ref());
+        let owner = state
+            .executions
+            .get(&id)
+            .and_then(|execution| execution.row.owner.as_ref());
         Ok(owner.map(|owner| state.process_of(owner)))
     }
 
@@ -476,8 +479,8 @@ impl Store for MemoryStore {
 
     async fn audit_entries(&self, after: u64, limit: usize) -> Result<Vec<AuditRow>, Error> {
         let state = self.state();
-        let later = state.admin.audit_trail.iter().filter(|row| row.id > after);
-        Ok(later.take(limit).cloned().collect())
+        let entries = state.admin.audit_trail.iter().filter(|row| row.id > after);
+        Ok(entries.take(limit).cloned().collect())
     }
 
     async fn setting(&self, key: &str) -> Result<Option<String>, Error> {

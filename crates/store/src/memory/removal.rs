@@ -21,9 +21,9 @@ impl MemoryState {
             commands.any(|record| record.worker.as_ref() == Some(worker))
         };
         let sessions = self.sessions.iter();
-        let ended =
+        let expired =
             sessions.filter(|(worker, session)| session.expires_at < old.sessions_before && !has_claims(worker));
-        let workers: Vec<WorkerId> = ended
+        let workers: Vec<WorkerId> = expired
             .map(|(worker, _)| worker.clone())
             .take(old.limit as usize)
             .collect();
@@ -36,8 +36,8 @@ impl MemoryState {
     fn remove_messages(&mut self, old: OldRows) -> u64 {
         let is_old = |(key, state): &(&MessageKey, &MessageState)| match state {
             MessageState::Pending => false,
-            MessageState::Consumed(at) if key.seq.0 == 0 => *at < old.requests_before,
-            MessageState::Consumed(at) => *at < old.messages_before,
+            MessageState::Consumed(consumed_at) if key.seq.0 == 0 => *consumed_at < old.requests_before,
+            MessageState::Consumed(consumed_at) => *consumed_at < old.messages_before,
         };
         let consumed = self.message_states.iter().filter(is_old);
         let keys: Vec<MessageKey> = consumed.map(|(key, _)| *key).take(old.limit as usize).collect();

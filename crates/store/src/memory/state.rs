@@ -141,26 +141,26 @@ impl ExecutionRecord {
                 return Err(Error::Invariant(key));
             }
         }
-        self.find_repeated_work(commit)
+        self.check_work_units(commit)?;
+        Ok(None)
     }
 
-    /// Checks the changes in the order in which the store applies them.
-    fn find_repeated_work(&self, commit: &Commit) -> Result<Option<CommitStatus>, Error> {
+    /// Checks that no work is offered twice, in the order in which the store applies the changes.
+    fn check_work_units(&self, commit: &Commit) -> Result<(), Error> {
         let units = self
             .commands
             .iter()
             .map(|(seq, record)| (*seq, record.issue.work_unit()))
             .collect();
-        commit.check_work_units(units)?;
-        Ok(None)
+        commit.check_work_units(units)
     }
 }
 
 impl MemoryState {
     pub(super) fn commit(&mut self, commit: Commit, now: Time) -> Result<CommitStatus, Error> {
         match self.executions.get(&commit.execution) {
-            Some(run) => {
-                if let Some(refused) = run.check_commit(&commit)? {
+            Some(execution) => {
+                if let Some(refused) = execution.check_commit(&commit)? {
                     return Ok(refused);
                 }
             }
@@ -175,9 +175,9 @@ impl MemoryState {
                         "a log must start with one `execution.requested` event",
                     ));
                 };
-                let run = ExecutionRecord::new(ExecutionRow::new(first, request, &commit.creation));
-                run.find_repeated_work(&commit)?;
-                self.executions.insert(commit.execution, run);
+                let execution = ExecutionRecord::new(ExecutionRow::new(first, request, &commit.creation));
+                execution.check_work_units(&commit)?;
+                self.executions.insert(commit.execution, execution);
             }
         }
         self.write(commit, now);
@@ -185,13 +185,13 @@ impl MemoryState {
     }
 
     fn write(&mut self, commit: Commit, now: Time) {
-        let run = self
+        let execution = self
             .executions
             .get_mut(&commit.execution)
             .expect("the execution exists or was just created");
-        run.apply_projection(&commit.events, commit.version());
+        execution.apply_projection(&commit.events, commit.version());
         for (key, foreign) in commit.claimed_keys() {
-            run.keys.insert(key, foreign.copied());
+            execution.keys.insert(key, foreign.copied());
         }
         for change in commit.commands {
             match change {
@@ -200,14 +200,14 @@ impl MemoryState {
                     worker,
                     lease_epoch,
                 } => {
-                    if let Some(record) = run.commands.get_mut(&seq) {
+                    if let Some(record) = execution.commands.get_mut(&seq) {
                         record.worker = Some(worker);
                         record.lease_epoch = lease_epoch;
                         record.claimed_at = now;
                     }
                 }
                 CommandChange::Close { seq } => {
-                    run.commands.remove(&seq);
+                    execution.commands.remove(&seq);
                 }
                 CommandChange::Issue(issue) => {
                     self.issued_count += 1;
@@ -223,18 +223,18 @@ impl MemoryState {
                         issue_order: self.issued_count,
                         issue: *issue,
                     };
-                    run.commands.insert(record.issue.command.id.seq, record);
+                    execution.commands.insert(record.issue.command.id.seq, record);
                 }
             }
         }
         for change in commit.timers {
             match change {
-                TimerChange::Set { seq, due } => run.timers.insert(seq, due),
-                TimerChange::Clear { seq } => run.timers.remove(&seq),
+                TimerChange::Set { seq, due } => execution.timers.insert(seq, due),
+                TimerChange::Clear { seq } => execution.timers.remove(&seq),
             };
         }
-        run.log.extend(commit.events);
-        run.snapshot = commit.snapshot.or(run.snapshot.take());
+        execution.log.extend(commit.events);
+        execution.snapshot = commit.snapshot.or(execution.snapshot.take());
         for message in commit.messages {
             self.add_message(message);
         }
@@ -244,12 +244,12 @@ impl MemoryState {
     }
 
     pub(super) fn external_events(&self, id: ExecutionId, event_ids: &[EventId]) -> Vec<ExternalEventKey> {
-        let Some(run) = self.executions.get(&id) else {
+        let Some(execution) = self.executions.get(&id) else {
             return Vec::new();
         };
         event_ids
             .iter()
-            .filter_map(|event_id| *run.keys.get(&UniqueKey::Event(*event_id))?)
+            .filter_map(|event_id| *execution.keys.get(&UniqueKey::Event(*event_id))?)
             .collect()
     }
 
@@ -257,7 +257,7 @@ impl MemoryState {
         self.executions
             .values()
             .rev()
-            .map(|run| &run.row)
+            .map(|execution| &execution.row)
             .filter(|row| filter.before.is_none_or(|before| row.id < before))
             .filter(|row| filter.matches(row, now))
             .take(filter.limit)
@@ -269,9 +269,9 @@ impl MemoryState {
         let mut pending: Vec<&mut CommandRecord> = self
             .executions
             .values_mut()
-            .filter(|run| run.row.status == RunStatus::Running && !run.row.cancelling)
-            .filter(|run| run.is_owned_by(query.owner.as_ref()))
-            .flat_map(|run| run.commands.values_mut())
+            .filter(|execution| execution.row.status == RunStatus::Running && !execution.row.cancelling)
+            .filter(|execution| execution.is_owned_by(query.owner.as_ref()))
+            .flat_map(|execution| execution.commands.values_mut())
             .filter(|record| record.worker.is_none() && record.issue.command.pool == query.pool)
             .filter(|record| serves_kinds(query.kinds.as_deref(), &record.issue.kinds))
             .collect();
@@ -292,8 +292,8 @@ impl MemoryState {
     }
 
     pub(super) fn release(&mut self, command: CommandId, lease_epoch: LeaseEpoch) {
-        let run = self.executions.get_mut(&command.execution);
-        if let Some(record) = run.and_then(|run| run.commands.get_mut(&command.seq))
+        let execution = self.executions.get_mut(&command.execution);
+        if let Some(record) = execution.and_then(|execution| execution.commands.get_mut(&command.seq))
             && record.lease_epoch == lease_epoch
         {
             record.worker = None;
@@ -303,8 +303,8 @@ impl MemoryState {
     pub(super) fn commands(&self, owner: Option<&OwnerId>) -> impl Iterator<Item = &CommandRecord> {
         self.executions
             .values()
-            .filter(move |run| run.is_owned_by(owner))
-            .flat_map(|run| run.commands.values())
+            .filter(move |execution| execution.is_owned_by(owner))
+            .flat_map(|execution| execution.commands.values())
     }
 
     pub(super) fn lost_claims(&self, owner: Option<&OwnerId>, now: Time) -> Vec<LostClaim> {
@@ -332,8 +332,8 @@ impl MemoryState {
 
     pub(super) fn worker_claims(&self, worker: &WorkerId) -> Vec<WorkerClaim> {
         let mut claims: Vec<WorkerClaim> = Vec::new();
-        for run in self.executions.values() {
-            let mine = run
+        for execution in self.executions.values() {
+            let mine = execution
                 .commands
                 .values()
                 .filter(|record| record.worker.as_ref() == Some(worker))
@@ -343,8 +343,8 @@ impl MemoryState {
                     command: record.issue.command.id,
                     lease_epoch: record.lease_epoch,
                 },
-                is_paused: run.row.status == RunStatus::Paused,
-                is_cancelling: run.row.cancelling || run.row.status.is_terminal(),
+                is_paused: execution.row.status == RunStatus::Paused,
+                is_cancelling: execution.row.cancelling || execution.row.status.is_terminal(),
                 claimed_at: record.claimed_at,
             }));
         }
@@ -362,7 +362,7 @@ impl MemoryState {
     }
 
     pub(super) fn open_commands(&self, id: ExecutionId) -> Vec<OpenCommand> {
-        let commands = self.executions.get(&id).map(|run| run.commands.values());
+        let commands = self.executions.get(&id).map(|execution| execution.commands.values());
         commands
             .into_iter()
             .flatten()
@@ -378,8 +378,8 @@ impl MemoryState {
     fn timers(&self, owner: Option<&OwnerId>) -> BTreeSet<(Time, ExecutionId, Seq)> {
         self.executions
             .iter()
-            .filter(|(_, run)| run.is_owned_by(owner))
-            .flat_map(|(id, run)| run.timers.iter().map(|(seq, due)| (*due, *id, *seq)))
+            .filter(|(_, execution)| execution.is_owned_by(owner))
+            .flat_map(|(id, execution)| execution.timers.iter().map(|(seq, due)| (*due, *id, *seq)))
             .collect()
     }
 
@@ -435,7 +435,11 @@ impl MemoryState {
     }
 
     fn is_addressed_to(&self, pending: &PendingMessage, owner: &OwnerId) -> bool {
-        let driver = |id| self.executions.get(&id).and_then(|run| run.row.owner.as_ref());
+        let driver = |id| {
+            self.executions
+                .get(&id)
+                .and_then(|execution| execution.row.owner.as_ref())
+        };
         let is_new = !self.executions.contains_key(&pending.to);
         let driver = driver(if is_new { pending.key.from } else { pending.to });
         driver.is_none_or(|driver| driver == owner || !self.live_owners.contains(driver))
@@ -447,7 +451,7 @@ impl MemoryState {
         if let Some(same) = latest.filter(|entry| entry.hash == hash) {
             return same.clone();
         }
-        let entry = CatalogEntry::following(latest, path, text, now);
+        let entry = CatalogEntry::new_version(latest, path, text, now);
         self.catalog.push(entry.clone());
         entry
     }
@@ -462,7 +466,7 @@ impl MemoryState {
 
     /// The log of an execution; empty if there is none.
     pub(super) fn log(&self, id: ExecutionId) -> &[Event] {
-        self.executions.get(&id).map_or(&[], |run| &run.log)
+        self.executions.get(&id).map_or(&[], |execution| &execution.log)
     }
 
     pub(super) fn latest_of_each_path(&self) -> Vec<CatalogEntry> {
@@ -470,14 +474,14 @@ impl MemoryState {
         latest.into_values().cloned().collect()
     }
 
-    pub(super) fn adopt(&mut self, id: ExecutionId, me: &OwnerId) -> Adoption {
-        let Some(run) = self.executions.get_mut(&id) else {
+    pub(super) fn adopt(&mut self, id: ExecutionId, new_owner: &OwnerId) -> Adoption {
+        let Some(execution) = self.executions.get_mut(&id) else {
             return Adoption::NotFound;
         };
-        match &run.row.owner {
-            Some(owner) if owner != me && self.live_owners.contains(owner) => Adoption::OwnedBy(owner.clone()),
+        match &execution.row.owner {
+            Some(owner) if owner != new_owner && self.live_owners.contains(owner) => Adoption::OwnedBy(owner.clone()),
             _ => {
-                run.row.owner = Some(me.clone());
+                execution.row.owner = Some(new_owner.clone());
                 Adoption::Owned
             }
         }
@@ -486,7 +490,7 @@ impl MemoryState {
     pub(super) fn abandoned_executions(&self) -> Vec<ExecutionId> {
         self.executions
             .values()
-            .map(|run| &run.row)
+            .map(|execution| &execution.row)
             .filter(|row| !row.status.is_terminal())
             .filter(|row| row.owner.as_ref().is_none_or(|owner| !self.live_owners.contains(owner)))
             .map(|row| row.id)
@@ -495,22 +499,22 @@ impl MemoryState {
 
     pub(super) fn rebuild(&mut self) -> RebuildStats {
         let mut rebuilt = RebuildStats::default();
-        for run in self.executions.values_mut() {
+        for execution in self.executions.values_mut() {
             let creation = crate::commit::ExecutionCreation {
-                name: Some(run.row.name.clone()),
-                owner: run.row.owner.clone(),
+                name: Some(execution.row.name.clone()),
+                owner: execution.row.owner.clone(),
             };
-            let Some(EventBody::ExecutionRequested(request)) = run.log.first().map(|first| &first.body) else {
+            let Some(EventBody::ExecutionRequested(request)) = execution.log.first().map(|first| &first.body) else {
                 continue;
             };
-            run.row = ExecutionRow::new(&run.log[0], request, &creation);
-            run.steps.clear();
-            run.results.clear();
-            let log = std::mem::take(&mut run.log);
-            run.apply_projection(&log, Seq(log.len() as u64));
+            execution.row = ExecutionRow::new(&execution.log[0], request, &creation);
+            execution.steps.clear();
+            execution.results.clear();
+            let log = std::mem::take(&mut execution.log);
+            execution.apply_projection(&log, Seq(log.len() as u64));
             rebuilt.executions += 1;
             rebuilt.events += log.len() as u64;
-            run.log = log;
+            execution.log = log;
         }
         rebuilt
     }

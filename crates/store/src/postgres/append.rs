@@ -7,7 +7,7 @@
 
 use model::event::unpack;
 use model::id::Seq;
-use postgres::{QueryError, RETRIES_MAX_DURATION, RETRY_WAITS};
+use postgres::{QueryError, RETRIES_DURATION_MAX, RETRY_WAITS};
 use tokio_postgres::Row;
 use tokio_postgres::types::Json;
 
@@ -15,7 +15,7 @@ use crate::commit::{Commit, CommitStatus};
 use crate::error::Error;
 use crate::postgres::append_one::{APPEND_ONE, APPEND_ONE_WITH_ITERATIONS, is_written};
 use crate::postgres::batch::AppendBatch;
-use crate::postgres::clock::instant;
+use crate::postgres::clock::monotonic_now;
 use crate::postgres::pool::SessionPool;
 use crate::postgres::query_error::IntoStoreError as _;
 use crate::postgres::rows::to_i64;
@@ -120,7 +120,7 @@ async fn write(
         statement = APPEND_WITH_ITERATIONS;
         values.push(&iterations);
     }
-    let started_at = instant();
+    let started_at = monotonic_now();
     loop {
         let error = match pool.query_once(statement, &values).await {
             Ok(rows) => {
@@ -139,7 +139,7 @@ async fn write(
         is_unknown |= error.breaks_connection();
         let may_help = error.is_transient() || error.breaks_connection();
         match waits.next() {
-            Some(wait) if may_help && started_at.elapsed() < RETRIES_MAX_DURATION => {
+            Some(wait) if may_help && started_at.elapsed() < RETRIES_DURATION_MAX => {
                 tokio::time::sleep(*wait).await;
             }
             _ => return Err(error),
@@ -171,7 +171,7 @@ fn read_statuses(rows: &[Row], batch: &AppendBatch) -> Result<CommitStatuses, Qu
                 version: Seq(u64::try_from(detail).unwrap_or(0)),
             }),
             2 => Ok(CommitStatus::Fenced),
-            _ => Err(match batch.conflict(verdict, detail) {
+            _ => Err(match batch.conflicting_key(verdict, detail) {
                 Some(key) => Error::Invariant(key),
                 None => Error::Unavailable("the database returned an unknown verdict".into()),
             }),

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use model::command::TimerChange;
-use model::event::{EventBody, EventStatus, pack};
+use model::event::{EventBody, EventStatus, UniqueKey, pack};
 use model::id::{Name, Seq};
 use model::raw::RawJson;
 use tokio_postgres::types::{Json, ToSql};
@@ -20,7 +20,6 @@ use crate::postgres::json_params::{AssignRow, ConsumedRow, CreatedRow, IndexRow,
 use crate::postgres::rows::{to_i32, to_i64};
 use crate::projections::{CurrentStep, ExecutionPatch, ProjectionDelta};
 use crate::rows::ExecutionRow;
-use model::event::UniqueKey;
 
 type Column<T> = Vec<T>;
 
@@ -111,7 +110,7 @@ impl AppendBatch {
         self.add_member(commit, &delta.patch);
         match created {
             Some(row) => self.created.push(CreatedRow::from_execution(member, row)),
-            None if !delta.patch.is_plain() => {
+            None if !delta.patch.changes_only_current_step() => {
                 self.patches.push(PatchRow::from_patch(member, &delta.patch));
             }
             None => {}
@@ -131,7 +130,7 @@ impl AppendBatch {
     }
 
     /// The key that a verdict of the database refers to.
-    pub(super) fn conflict(&self, verdict: i32, nth: i64) -> Option<UniqueKey> {
+    pub(super) fn conflicting_key(&self, verdict: i32, nth: i64) -> Option<UniqueKey> {
         let index = usize::try_from(nth).ok()?.checked_sub(1)?;
         match verdict {
             3 => self.keys.key.get(index).cloned(),

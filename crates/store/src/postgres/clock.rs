@@ -49,28 +49,29 @@ impl DatabaseClock {
 }
 
 impl ClockState {
-    fn new(time: Time, counted: Duration) -> Self {
+    fn new(time: Time, since_boot: Duration) -> Self {
         Self {
-            steady: SteadyTime::new(time, counted),
+            steady: SteadyTime::new(time, since_boot),
             last: time,
         }
     }
 
-    fn now(&mut self, counted: Duration) -> Time {
-        self.last = self.steady.time_at(counted).max(self.last);
+    fn now(&mut self, since_boot: Duration) -> Time {
+        self.last = self.steady.time_at(since_boot).max(self.last);
         self.last
     }
 
-    /// The database read its clock at some moment of the round trip. Within that interval, the count is kept.
-    fn correct(&mut self, server_time: Time, round_trip: Duration, counted: Duration) {
-        let local_time = self.steady.time_at(counted);
+    /// The database read its clock at some moment of the round trip. A local time within that interval is unchanged.
+    fn correct(&mut self, server_time: Time, round_trip: Duration, since_boot: Duration) {
+        let local_time = self.steady.time_at(since_boot);
         let latest = server_time.after(round_trip);
-        self.steady.advance_to(local_time.clamp(server_time, latest), counted);
+        self.steady
+            .advance_to(local_time.clamp(server_time, latest), since_boot);
     }
 
-    fn catch_up(&mut self, other: Time, counted: Duration) {
-        if other > self.steady.time_at(counted).after(BEHIND_MAX) {
-            self.steady = SteadyTime::new(other, counted);
+    fn catch_up(&mut self, other: Time, since_boot: Duration) {
+        if other > self.steady.time_at(since_boot).after(BEHIND_MAX) {
+            self.steady = SteadyTime::new(other, since_boot);
         }
     }
 }
@@ -80,7 +81,7 @@ impl ClockState {
     clippy::disallowed_methods,
     reason = "measures how long the database takes to respond"
 )]
-pub(super) fn instant() -> Instant {
+pub(super) fn monotonic_now() -> Instant {
     Instant::now()
 }
 
@@ -91,52 +92,52 @@ mod tests {
     const START: Time = Time(1_800_000_000_000_000);
     const HOUR: i64 = 3_600_000_000;
 
-    fn seconds(count: u64) -> Duration {
-        Duration::from_secs(count)
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
     }
 
     /// Simulates heartbeats every second, while the database's clock is off by `off` microseconds.
-    fn send_heartbeats(count: &mut ClockState, beats: std::ops::RangeInclusive<u64>, off: i64) {
-        for second in beats {
+    fn send_heartbeats(clock: &mut ClockState, heartbeats: std::ops::RangeInclusive<u64>, off: i64) {
+        for second in heartbeats {
             let server_time = Time(START.after(seconds(second)).0 + off);
-            count.correct(server_time, Duration::from_millis(1), seconds(second));
+            clock.correct(server_time, Duration::from_millis(1), seconds(second));
         }
     }
 
     #[test]
     fn a_jump_of_the_database_hardly_changes_the_count() {
         for jump in [HOUR, -HOUR] {
-            let mut count = ClockState::new(START, Duration::ZERO);
-            send_heartbeats(&mut count, 1..=2, 0);
-            send_heartbeats(&mut count, 3..=10, jump);
-            let off = count.now(seconds(10)).0 - START.after(seconds(10)).0;
+            let mut clock = ClockState::new(START, Duration::ZERO);
+            send_heartbeats(&mut clock, 1..=2, 0);
+            send_heartbeats(&mut clock, 3..=10, jump);
+            let off = clock.now(seconds(10)).0 - START.after(seconds(10)).0;
             assert!(off.abs() <= 80_000, "{off} µs off after a jump of {jump}");
         }
     }
 
     #[test]
     fn a_slow_response_changes_nothing() {
-        let mut count = ClockState::new(START, Duration::ZERO);
-        count.correct(START, seconds(1), seconds(1));
-        assert_eq!(count.now(seconds(1)), START.after(seconds(1)));
+        let mut clock = ClockState::new(START, Duration::ZERO);
+        clock.correct(START, seconds(1), seconds(1));
+        assert_eq!(clock.now(seconds(1)), START.after(seconds(1)));
     }
 
     #[test]
     fn a_small_backward_step_of_the_clock_repeats_the_time() {
-        let mut count = ClockState::new(START, Duration::ZERO);
-        let before = count.now(seconds(1));
-        count.correct(Time(before.0 - 100_000), Duration::ZERO, seconds(1));
-        assert_eq!(count.now(seconds(1)), before);
+        let mut clock = ClockState::new(START, Duration::ZERO);
+        let before = clock.now(seconds(1));
+        clock.correct(Time(before.0 - 100_000), Duration::ZERO, seconds(1));
+        assert_eq!(clock.now(seconds(1)), before);
         let later = seconds(2);
-        assert_eq!(count.now(later).0, START.after(later).0 - 100_000);
+        assert_eq!(clock.now(later).0, START.after(later).0 - 100_000);
     }
 
     #[test]
     fn a_process_that_stood_still_catches_up_with_the_others() {
-        let mut count = ClockState::new(START, Duration::ZERO);
-        count.catch_up(START.after(seconds(60)), seconds(1));
-        assert_eq!(count.now(seconds(2)), START.after(seconds(61)));
-        count.catch_up(START, seconds(2));
-        assert_eq!(count.now(seconds(2)), START.after(seconds(61)));
+        let mut clock = ClockState::new(START, Duration::ZERO);
+        clock.catch_up(START.after(seconds(60)), seconds(1));
+        assert_eq!(clock.now(seconds(2)), START.after(seconds(61)));
+        clock.catch_up(START, seconds(2));
+        assert_eq!(clock.now(seconds(2)), START.after(seconds(61)));
     }
 }

@@ -177,7 +177,7 @@ pub(super) async fn iteration_events(
     run: &StepRunId,
     iterations: Range<u64>,
 ) -> Result<Vec<Event>, Error> {
-    let blocks = blocks(pool, id, run, &iterations).await?;
+    let blocks = read_index_rows(pool, id, run, &iterations).await?;
     let blocks = blocks.iter().filter(|block| block.has_any(&iterations));
     let seqs: Vec<i64> = blocks.map(|block| to_i64(block.seq.0)).collect();
     let appends = query_rows(pool, APPENDS_AT, &[&id.0, &seqs], |row| {
@@ -196,7 +196,7 @@ pub(super) async fn iteration_outcomes(
     range: &OutcomeRange,
 ) -> Result<IterationOutcomes, Error> {
     let mut collector = OutcomeCollector::new(run, range);
-    let blocks = blocks(pool, id, run, &range.iterations).await?;
+    let blocks = read_index_rows(pool, id, run, &range.iterations).await?;
     for blocks in blocks.chunks(APPENDS_AT_ONCE) {
         let is_selected = |block: &&IterationBlock| block.has_any(collector.iterations());
         let selected_blocks = blocks.iter().filter(is_selected);
@@ -231,7 +231,7 @@ pub(super) async fn loop_task(
 }
 
 /// The rows of the index for these iterations, by seq.
-async fn blocks(
+async fn read_index_rows(
     pool: &SessionPool,
     id: ExecutionId,
     run: &StepRunId,
@@ -318,9 +318,9 @@ pub(super) async fn outline(
         let is_page = to_i64(appends.len() as u64) == PAGE;
         let last = appends.last().and_then(|append| append.last());
         let last = last.map(|event| event.seq);
-        let news = appends.into_iter().flatten();
+        let page_events = appends.into_iter().flatten();
         let limit_left = limit - events.len();
-        events.extend(news.filter(|event| event.seq > after).take(limit_left));
+        events.extend(page_events.filter(|event| event.seq > after).take(limit_left));
         position = match (last.filter(|_| is_page), span) {
             (Some(last), _) | (None, Some((_, last))) => last,
             (None, None) => break,

@@ -66,7 +66,7 @@ impl ChangeNotifier {
 
 /// Listens and sends notifications until stopped; replaces a broken connection.
 pub(super) async fn run_notifications(
-    hints: Arc<ChangeNotifier>,
+    notifier: Arc<ChangeNotifier>,
     connector: Connector,
     owner: OwnerId,
     mut stop: watch::Receiver<()>,
@@ -75,7 +75,7 @@ pub(super) async fn run_notifications(
         let ended = tokio::select! {
             // The store dropped the sender.
             _ = stop.changed() => return,
-            ended = serve_connection(&hints, &connector, &owner) => ended,
+            ended = serve_connection(&notifier, &connector, &owner) => ended,
         };
         if let Err(error) = ended {
             tracing::debug!(
@@ -83,7 +83,7 @@ pub(super) async fn run_notifications(
                 "notification connection lost; reconnecting"
             );
         }
-        hints.on_notification();
+        notifier.on_notification();
         tokio::select! {
             _ = stop.changed() => return,
             () = tokio::time::sleep(WAIT_MAX) => {}
@@ -91,7 +91,7 @@ pub(super) async fn run_notifications(
     }
 }
 
-async fn serve_connection(hints: &ChangeNotifier, connector: &Connector, owner: &OwnerId) -> Result<(), Error> {
+async fn serve_connection(notifier: &ChangeNotifier, connector: &Connector, owner: &OwnerId) -> Result<(), Error> {
     let (client, mut connection) = connector
         .connect()
         .await
@@ -99,8 +99,8 @@ async fn serve_connection(hints: &ChangeNotifier, connector: &Connector, owner: 
     let listening = async {
         loop {
             match poll_fn(|cx| connection.poll_message(cx)).await {
-                Some(Ok(AsyncMessage::Notification(hint))) if hint.payload() != &*owner.0 => {
-                    hints.on_notification();
+                Some(Ok(AsyncMessage::Notification(notification))) if notification.payload() != &*owner.0 => {
+                    notifier.on_notification();
                 }
                 Some(Ok(_)) => {}
                 Some(Err(error)) => return Err(error),
@@ -111,12 +111,12 @@ async fn serve_connection(hints: &ChangeNotifier, connector: &Connector, owner: 
     let to_store_error = |error: tokio_postgres::Error| QueryError::from(error).into_store_error(&connector.target);
     tokio::select! {
         ended = listening => ended.map_err(to_store_error),
-        ended = send_notification(hints, connector, &client, owner) => ended,
+        ended = send_notification(notifier, connector, &client, owner) => ended,
     }
 }
 
 async fn send_notification(
-    hints: &ChangeNotifier,
+    notifier: &ChangeNotifier,
     connector: &Connector,
     client: &Client,
     owner: &OwnerId,
@@ -127,9 +127,9 @@ async fn send_notification(
     let prepare = client.prepare("SELECT pg_notify('noetl', $1)");
     let notify = limit_wait(connector, prepare).await?.map_err(to_store_error)?;
     // Changes from before LISTEN are checked for once.
-    hints.on_notification();
+    notifier.on_notification();
     loop {
-        hints.local_change.notified().await;
+        notifier.local_change.notified().await;
         let name: &(dyn tokio_postgres::types::ToSql + Sync) = &&*owner.0;
         let values = [name];
         let notifying = client.query(&notify, &values);

@@ -110,8 +110,8 @@ pub(super) async fn events_between(
                 .map_err(|damage| QueryError::BadRow(damage.into()));
             ended.map_err(|error| error.into_store_error(pool.target()))?;
         }
-        let news = appends.into_iter().flatten().filter(|event| event.seq > after);
-        events.extend(news.take(limit_left));
+        let later_events = appends.into_iter().flatten().filter(|event| event.seq > after);
+        events.extend(later_events.take(limit_left));
         match events.last() {
             Some(event) if !is_end => last = event.seq,
             _ => break,
@@ -129,11 +129,11 @@ pub(super) const APPENDS_AT: &str =
     ) AS l ORDER BY l.seq_last";
 
 pub(super) async fn events_at(pool: &SessionPool, id: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, Error> {
-    let seqs_left: BTreeSet<Seq> = seqs.iter().copied().collect();
-    let numbers: Vec<i64> = seqs_left.iter().map(|seq| to_i64(seq.0)).collect();
+    let wanted_seqs: BTreeSet<Seq> = seqs.iter().copied().collect();
+    let numbers: Vec<i64> = wanted_seqs.iter().map(|seq| to_i64(seq.0)).collect();
     let appends = query_rows(pool, APPENDS_AT, &[&id.0, &numbers], |row| {
         rows::read_selected_events(&mut LogRowReader::for_single_row(id), row, |head| {
-            seqs_left.contains(&head.seq)
+            wanted_seqs.contains(&head.seq)
         })
     })
     .await?;

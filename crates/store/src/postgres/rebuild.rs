@@ -21,9 +21,9 @@ const PAGE: i64 = 1_000;
 pub(super) async fn rebuild(pool: &SessionPool) -> Result<RebuildStats, Error> {
     let to_store_error = |query_error: QueryError| query_error.into_store_error(pool.target());
     let mut rebuilt = RebuildStats::default();
-    let mut lease = pool.acquire().await.map_err(to_store_error)?;
+    let mut connection = pool.acquire().await.map_err(to_store_error)?;
     let list = "SELECT execution_id FROM noetl.execution ORDER BY execution_id";
-    let client = &mut lease.client;
+    let client = &mut connection.client;
     let rows = client.query(list, &[]).await;
     for row in rows.map_err(|error| to_store_error(error.into()))? {
         let id = ExecutionId(

@@ -17,7 +17,7 @@ use tokio_postgres::Row;
 
 use crate::error::Error;
 use crate::ids::{IdGenerator, SLOTS};
-use crate::postgres::clock::{DatabaseClock, instant};
+use crate::postgres::clock::{DatabaseClock, monotonic_now};
 use crate::postgres::pool::open_session;
 use crate::postgres::query_error::IntoStoreError as _;
 use crate::rows::OwnerId;
@@ -68,7 +68,7 @@ impl ProcessRegistration {
             address,
             publishes,
             number: RwLock::new((0, IdGenerator::new(0))),
-            last_heartbeat: Mutex::new(instant()),
+            last_heartbeat: Mutex::new(monotonic_now()),
             other_heartbeats: Mutex::default(),
             refusal: Mutex::default(),
         };
@@ -85,7 +85,7 @@ impl ProcessRegistration {
     /// Whether the last heartbeat is recent enough for others to see this process as alive.
     pub(super) fn is_alive_to_others(&self) -> bool {
         let last = *self.last_heartbeat.lock().expect("a heartbeat does not panic");
-        instant().saturating_duration_since(last) < SILENCE_MAX
+        monotonic_now().saturating_duration_since(last) < SILENCE_MAX
     }
 
     /// Why the database accepts no writes, if it does not.
@@ -107,8 +107,11 @@ impl ProcessRegistration {
                 _ = stop.changed() => break,
                 () = tokio::time::sleep(HEARTBEAT_INTERVAL) => {}
             }
-            let beat = tokio::time::timeout(HEARTBEAT_TIMEOUT, self.send_heartbeat(&connector, &mut session)).await;
-            if let Err(error) = beat.unwrap_or_else(|_| Err(Error::Unavailable("no response to a heartbeat".into()))) {
+            let heartbeat =
+                tokio::time::timeout(HEARTBEAT_TIMEOUT, self.send_heartbeat(&connector, &mut session)).await;
+            if let Err(error) =
+                heartbeat.unwrap_or_else(|_| Err(Error::Unavailable("no response to a heartbeat".into())))
+            {
                 tracing::warn!(error = crate::error::error_chain(&error), "heartbeat failed; retrying");
                 self.set_refusal(error.to_write_refusal());
                 session = None;
@@ -116,14 +119,14 @@ impl ProcessRegistration {
                 self.set_refusal(None);
             }
         }
-        let left = tokio::time::timeout(HEARTBEAT_TIMEOUT, self.unregister(&connector, session)).await;
-        if !matches!(left, Ok(Ok(()))) {
+        let unregistered = tokio::time::timeout(HEARTBEAT_TIMEOUT, self.unregister(&connector, session)).await;
+        if !matches!(unregistered, Ok(Ok(()))) {
             tracing::debug!("failed to deregister server; peers will notice within 3 s");
         }
     }
 
     async fn send_heartbeat(&self, connector: &Connector, idle_session: &mut Option<PgSession>) -> Result<(), Error> {
-        const BEAT: &str = "UPDATE noetl.runtime SET heartbeat = $3, clock_offset = $3 - noetl.micros()
+        const UPDATE: &str = "UPDATE noetl.runtime SET heartbeat = $3, clock_offset = $3 - noetl.micros()
             WHERE node = $1 AND owner = $2
             RETURNING noetl.micros(),
                 ARRAY(SELECT r.owner FROM noetl.runtime r WHERE r.heartbeat > 0 AND r.owner <> $2 ORDER BY r.node),
@@ -133,20 +136,20 @@ impl ProcessRegistration {
             None => idle_session.insert(open_session(connector, HEARTBEAT_TIMEOUT).await?),
         };
         let node = self.number.read().expect("drawing ids does not panic").0;
-        let sent_at = instant();
+        let sent_at = monotonic_now();
         let rows = session
-            .query(BEAT, &[&i32::from(node), &&*self.owner.0, &self.clock.now().0])
+            .query(UPDATE, &[&i32::from(node), &&*self.owner.0, &self.clock.now().0])
             .await;
         let rows = rows.map_err(|query_error| query_error.into_store_error(&connector.target))?;
         if let Some(row) = rows.first() {
-            let round_trip = instant().saturating_duration_since(sent_at);
+            let round_trip = monotonic_now().saturating_duration_since(sent_at);
             self.set_clock(row, round_trip)
                 .map_err(|error| QueryError::from(error).into_store_error(&connector.target))?;
         } else {
             let number = self.claim_number(session, connector).await?;
             *self.number.write().expect("drawing ids does not panic") = (number, IdGenerator::new(number));
         }
-        *self.last_heartbeat.lock().expect("a heartbeat does not panic") = instant();
+        *self.last_heartbeat.lock().expect("a heartbeat does not panic") = monotonic_now();
         Ok(())
     }
 
@@ -157,8 +160,9 @@ impl ProcessRegistration {
             Some(session) => session,
             None => open_session(connector, HEARTBEAT_TIMEOUT).await?,
         };
-        let left = session.query(LEAVE, &[&&*self.owner.0]).await;
-        left.map(drop)
+        let response = session.query(LEAVE, &[&&*self.owner.0]).await;
+        response
+            .map(drop)
             .map_err(|error| error.into_store_error(&connector.target))
     }
 
@@ -168,12 +172,12 @@ impl ProcessRegistration {
         let transaction = session.client.transaction().await.map_err(to_store_error)?;
         let lock = "LOCK TABLE noetl.runtime IN SHARE ROW EXCLUSIVE MODE";
         transaction.batch_execute(lock).await.map_err(to_store_error)?;
-        let free = "SELECT n FROM generate_series(0, $1) AS n LEFT JOIN noetl.runtime r ON r.node = n
+        let sql = "SELECT n FROM generate_series(0, $1) AS n LEFT JOIN noetl.runtime r ON r.node = n
             WHERE r.node IS NULL OR abs(r.heartbeat - $2) >= 3000000
             ORDER BY abs(r.heartbeat) NULLS FIRST, n LIMIT 1";
         let (last, now) = (i32::from(SLOTS) - 1, self.clock.now().0);
-        let free = transaction.query_opt(free, &[&last, &now]).await;
-        let Some(row) = free.map_err(to_store_error)? else {
+        let free_number = transaction.query_opt(sql, &[&last, &now]).await;
+        let Some(row) = free_number.map_err(to_store_error)? else {
             let message = format!("{SLOTS} processes already use the database, which is the limit");
             return Err(Error::Unavailable(message.into()));
         };
@@ -194,18 +198,18 @@ impl ProcessRegistration {
     /// Corrects the clock with the results of a heartbeat: the database's time, and the times of the other processes.
     fn set_clock(&self, row: &Row, round_trip: Duration) -> Result<(), tokio_postgres::Error> {
         let owners: Vec<String> = row.try_get(1)?;
-        let heartbeats: Vec<i64> = row.try_get(2)?;
-        let latest: BTreeMap<String, i64> = owners.into_iter().zip(heartbeats).collect();
-        let mut other_servers = self.other_heartbeats.lock().expect("a heartbeat does not panic");
+        let times: Vec<i64> = row.try_get(2)?;
+        let latest: BTreeMap<String, i64> = owners.into_iter().zip(times).collect();
+        let mut heartbeats = self.other_heartbeats.lock().expect("a heartbeat does not panic");
         // Only a process whose heartbeat has changed is known to be alive.
         let changed = latest.iter().filter(|(owner, heartbeat)| {
-            let before = other_servers.get(*owner);
-            before.is_some_and(|before| before < *heartbeat)
+            let previous = heartbeats.get(*owner);
+            previous.is_some_and(|previous| previous < *heartbeat)
         });
-        if let Some(ahead) = changed.map(|(_, heartbeat)| *heartbeat).max() {
-            self.clock.catch_up(Time(ahead));
+        if let Some(latest_change) = changed.map(|(_, heartbeat)| *heartbeat).max() {
+            self.clock.catch_up(Time(latest_change));
         }
-        *other_servers = latest;
+        *heartbeats = latest;
         self.clock.correct(Time(row.try_get(0)?), round_trip);
         Ok(())
     }

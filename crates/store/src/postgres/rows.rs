@@ -24,7 +24,7 @@ impl Columns for Row {
 
     fn count(&self, column: usize) -> Result<u32, QueryError> {
         let value: i32 = self.try_get(column)?;
-        u32::try_from(value).map_err(|error| Self::invalid(column, error))
+        u32::try_from(value).map_err(|error| Self::invalid_column_error(column, error))
     }
 
     fn integer(&self, column: usize) -> Result<i64, QueryError> {
@@ -37,7 +37,7 @@ impl Columns for Row {
 
     fn unsigned(&self, column: usize) -> Result<u64, QueryError> {
         let value = self.integer(column)?;
-        u64::try_from(value).map_err(|error| Self::invalid(column, error))
+        u64::try_from(value).map_err(|error| Self::invalid_column_error(column, error))
     }
 
     fn text(&self, column: usize) -> Result<&str, QueryError> {
@@ -52,7 +52,7 @@ impl Columns for Row {
         Ok(self.try_get(column)?)
     }
 
-    fn invalid(_: usize, error: impl Into<BoxError>) -> QueryError {
+    fn invalid_column_error(_: usize, error: impl Into<BoxError>) -> QueryError {
         QueryError::BadRow(error.into())
     }
 }

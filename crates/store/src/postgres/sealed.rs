@@ -111,9 +111,9 @@ impl SealedStore for PostgresStore {
             };
             Ok((location, read_row(row)?))
         };
-        let mut all = query_rows(self.work_pool(), ALL, &[&key_id], read).await?;
-        all.sort_by(|a, b| a.0.cmp(&b.0));
-        Ok(all)
+        let mut values = query_rows(self.work_pool(), ALL, &[&key_id], read).await?;
+        values.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok(values)
     }
 
     async fn rewrap(&self, location: &SealedLocation, from: &SealedValue, to: &SealedValue) -> Result<bool, Error> {
@@ -121,14 +121,14 @@ impl SealedStore for PostgresStore {
             WHERE data_key = $3 AND name = $4 AND version = $5 RETURNING 1";
         const KEYCHAIN: &str = "UPDATE noetl.keychain SET data_key = $1, key_id = $2
             WHERE data_key = $3 AND scope = $4 AND name = $5 RETURNING 1";
-        let (new, id, before) = (&to.data_key, &to.key_id, &from.data_key);
+        let (new_key, key_id, old_key) = (&to.data_key, &to.key_id, &from.data_key);
         match location {
-            SealedLocation::Credential { name, version: of } => {
-                let values: SqlValues<'_> = &[new, id, before, name, &to_i32(*of)];
+            SealedLocation::Credential { name, version } => {
+                let values: SqlValues<'_> = &[new_key, key_id, old_key, name, &to_i32(*version)];
                 has_changed_rows(self.work_pool(), CREDENTIAL, values).await
             }
             SealedLocation::Keychain { scope, name } => {
-                let values: SqlValues<'_> = &[new, id, before, scope, name];
+                let values: SqlValues<'_> = &[new_key, key_id, old_key, scope, name];
                 has_changed_rows(self.work_pool(), KEYCHAIN, values).await
             }
         }

@@ -55,21 +55,25 @@ impl PostgresStore {
         let connector = Connector::from_url(&options.url)?;
         pooler::refuse_pooler(&connector).await?;
         migrate::migrate(&connector).await?;
-        let registered = ProcessRegistration::register(&connector, options.address, options.publishes).await?;
-        let hints = Arc::new(ChangeNotifier::default());
-        let (stop, stopped) = watch::channel(());
-        let beats = Arc::clone(&registered).run_heartbeats(connector.clone(), stopped.clone());
-        let notification_task =
-            notifications::run_notifications(Arc::clone(&hints), connector.clone(), registered.owner.clone(), stopped);
-        let lists = (options.pool_size / 3).max(1);
-        let work = options.pool_size.saturating_sub(lists).max(1);
+        let registration = ProcessRegistration::register(&connector, options.address, options.publishes).await?;
+        let notifier = Arc::new(ChangeNotifier::default());
+        let (stop, stop_receiver) = watch::channel(());
+        let heartbeats = Arc::clone(&registration).run_heartbeats(connector.clone(), stop_receiver.clone());
+        let notifications = notifications::run_notifications(
+            Arc::clone(&notifier),
+            connector.clone(),
+            registration.owner.clone(),
+            stop_receiver,
+        );
+        let list_size = (options.pool_size / 3).max(1);
+        let work_size = options.pool_size.saturating_sub(list_size).max(1);
         Ok(Self {
-            work_pool: SessionPool::new(connector.clone(), work, WORK_TIMEOUT, PlanMode::Generic),
-            list_pool: SessionPool::new(connector, lists, LIST_TIMEOUT, PlanMode::Custom),
-            registration: registered,
-            notifier: hints,
+            work_pool: SessionPool::new(connector.clone(), work_size, WORK_TIMEOUT, PlanMode::Generic),
+            list_pool: SessionPool::new(connector, list_size, LIST_TIMEOUT, PlanMode::Custom),
+            registration,
+            notifier,
             publishes: options.publishes,
-            tasks: [tokio::spawn(beats), tokio::spawn(notification_task)],
+            tasks: [tokio::spawn(heartbeats), tokio::spawn(notifications)],
             _stop: stop,
         })
     }
@@ -80,11 +84,11 @@ impl PostgresStore {
     }
 
     /// Notifies the other processes if the write succeeded.
-    fn notify_if_written<T>(&self, written: Result<T, Error>) -> Result<T, Error> {
-        if written.is_ok() {
+    fn notify_if_written<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
+        if result.is_ok() {
             self.notifier.notify_peers();
         }
-        written
+        result
     }
 }
 
@@ -286,8 +290,8 @@ impl Store for PostgresStore {
         queries::catalog(&self.list_pool).await
     }
 
-    async fn adopt(&self, id: ExecutionId, me: &OwnerId, _priority: Priority) -> Result<Adoption, Error> {
-        self.notify_if_written(writes::adopt(&self.work_pool, id, me, self.now()).await)
+    async fn adopt(&self, id: ExecutionId, new_owner: &OwnerId, _priority: Priority) -> Result<Adoption, Error> {
+        self.notify_if_written(writes::adopt(&self.work_pool, id, new_owner, self.now()).await)
     }
 
     async fn abandoned_executions(&self) -> Result<Vec<ExecutionId>, Error> {

@@ -30,7 +30,8 @@ pub(super) async fn claim(pool: &SessionPool, query: &ClaimQuery) -> Result<Vec<
     read_all(&rows, rows::read_row).map_err(|error| error.into_store_error(pool.target()))
 }
 
-async fn execute_rows(pool: &SessionPool, sql: &'static str, values: SqlValues<'_>) -> Result<Vec<Row>, Error> {
+/// Runs one idempotent statement and returns its rows.
+async fn query_idempotent(pool: &SessionPool, sql: &'static str, values: SqlValues<'_>) -> Result<Vec<Row>, Error> {
     pool.query(RetrySafety::Idempotent, sql, values).await
 }
 
@@ -38,7 +39,7 @@ pub(super) async fn release(pool: &SessionPool, command: CommandId, lease_epoch:
     const RELEASE: &str = "UPDATE noetl.command SET worker = NULL, claimed_at = NULL
         WHERE execution_id = $1 AND seq = $2 AND lease_epoch = $3";
     let values: SqlValues<'_> = &[&command.execution.0, &to_i64(command.seq.0), &to_i32(lease_epoch.0)];
-    execute_rows(pool, RELEASE, values).await.map(drop)
+    query_idempotent(pool, RELEASE, values).await.map(drop)
 }
 
 pub(super) async fn renew_session(
@@ -52,10 +53,10 @@ pub(super) async fn renew_session(
         WHERE s.holder IS NULL OR s.holder = excluded.holder
         RETURNING 1";
     let values: SqlValues<'_> = &[&&*worker.0, &expires_at.0, &&*holder.0];
-    Ok(!execute_rows(pool, RENEW, values).await?.is_empty())
+    Ok(!query_idempotent(pool, RENEW, values).await?.is_empty())
 }
 
-/// A `claimed_at` of 0 marks a claim of a replaced session.
+/// Replaces a session. A `claimed_at` of 0 marks its claims as lost.
 pub(super) async fn replace_session(
     pool: &SessionPool,
     worker: &WorkerId,
@@ -71,7 +72,7 @@ pub(super) async fn replace_session(
         )
         SELECT 1 FROM replaced";
     let values: SqlValues<'_> = &[&&*worker.0, &&*replaced.0, &&*holder.0, &expires_at.0];
-    Ok(!execute_rows(pool, REPLACE, values).await?.is_empty())
+    Ok(!query_idempotent(pool, REPLACE, values).await?.is_empty())
 }
 
 pub(super) async fn send(pool: &SessionPool, message: &Message) -> Result<(), Error> {
@@ -79,11 +80,11 @@ pub(super) async fn send(pool: &SessionPool, message: &Message) -> Result<(), Er
         ON CONFLICT DO NOTHING";
     let MessageKey { from, seq, n } = message.key;
     let values: SqlValues<'_> = &[&from.0, &to_i64(seq.0), &to_i32(n), &message.to.0, &message.body.text()];
-    execute_rows(pool, SEND, values).await.map(drop)
+    query_idempotent(pool, SEND, values).await.map(drop)
 }
 
 /// Consumes a message and stores the refusal.
-pub(super) async fn refuse_message(pool: &SessionPool, key: MessageKey, reply: &str) -> Result<(), Error> {
+pub(super) async fn refuse_message(pool: &SessionPool, key: MessageKey, refusal: &str) -> Result<(), Error> {
     const REFUSE: &str = "WITH refused AS (
             UPDATE noetl.message SET body = NULL
             WHERE from_id = $1 AND seq = $2 AND n = $3 AND body IS NOT NULL RETURNING 1
@@ -91,18 +92,18 @@ pub(super) async fn refuse_message(pool: &SessionPool, key: MessageKey, reply: &
         INSERT INTO noetl.setting (key, value, retained_from) SELECT $4, $5, noetl.micros() FROM refused
         ON CONFLICT DO NOTHING";
     let setting = refusal_key(key);
-    let values: SqlValues<'_> = &[&key.from.0, &to_i64(key.seq.0), &to_i32(key.n), &setting, &reply];
-    execute_rows(pool, REFUSE, values).await.map(drop)
+    let values: SqlValues<'_> = &[&key.from.0, &to_i64(key.seq.0), &to_i32(key.n), &setting, &refusal];
+    query_idempotent(pool, REFUSE, values).await.map(drop)
 }
 
 /// Withdraws a message. Returns whether it was pending.
 pub(super) async fn withdraw_message(pool: &SessionPool, key: MessageKey) -> Result<bool, Error> {
-    const TAKE_BACK: &str = "UPDATE noetl.message SET body = NULL
+    const WITHDRAW: &str = "UPDATE noetl.message SET body = NULL
         WHERE from_id = $1 AND seq = $2 AND n = $3 AND body IS NOT NULL RETURNING 1";
     let values: SqlValues<'_> = &[&key.from.0, &to_i64(key.seq.0), &to_i32(key.n)];
     // Not repeated after a lost reply: the second statement would find the message consumed by the first.
-    let withdrawn = pool.query(RetrySafety::NotIdempotent, TAKE_BACK, values).await?;
-    Ok(!withdrawn.is_empty())
+    let rows = pool.query(RetrySafety::NotIdempotent, WITHDRAW, values).await?;
+    Ok(!rows.is_empty())
 }
 
 /// Removes rows whose retention has passed.
@@ -114,14 +115,14 @@ pub(super) async fn remove_old(pool: &SessionPool, old: OldRows) -> Result<Remov
         &old.messages_before.0,
         &i64::from(old.limit),
     ];
-    let counts = execute_rows(pool, REMOVE, values).await?;
+    let rows = query_idempotent(pool, REMOVE, values).await?;
     let read = |row: &Row| {
         Ok(RemovedRows {
             removed: row.unsigned(0)?,
             postponed: row.unsigned(1)?,
         })
     };
-    let counts = read_all(&counts, read).map_err(|error| error.into_store_error(pool.target()))?;
+    let counts = read_all(&rows, read).map_err(|error| error.into_store_error(pool.target()))?;
     Ok(counts.into_iter().next().unwrap_or_default())
 }
 
@@ -129,7 +130,7 @@ pub(super) async fn remove_old(pool: &SessionPool, old: OldRows) -> Result<Remov
 /// succeeds in each round, so this limits the number of concurrent registrations.
 const REGISTRATIONS_MAX: usize = 1_000;
 
-/// Concurrent registrations collide on the version; the loser tries again.
+/// Registers a playbook. Concurrent registrations of a path collide on the version; the loser tries again.
 pub(super) async fn put_playbook(pool: &SessionPool, path: &str, text: &str) -> Result<CatalogEntry, Error> {
     const PUT: &str = "WITH latest AS (
             SELECT path, version, hash, text, registered_at FROM noetl.catalog
@@ -144,8 +145,8 @@ pub(super) async fn put_playbook(pool: &SessionPool, path: &str, text: &str) -> 
         SELECT * FROM fresh UNION ALL SELECT * FROM latest WHERE hash = $2";
     let hash = PlaybookHash::from_text(text);
     for _ in 0..REGISTRATIONS_MAX {
-        let put = execute_rows(pool, PUT, &[&path, &&*hash.0, &text]).await?;
-        let entries = read_all(&put, rows::read_row).map_err(|error| error.into_store_error(pool.target()))?;
+        let rows = query_idempotent(pool, PUT, &[&path, &&*hash.0, &text]).await?;
+        let entries = read_all(&rows, rows::read_row).map_err(|error| error.into_store_error(pool.target()))?;
         if let Some(entry) = entries.into_iter().next() {
             return Ok(entry);
         }
@@ -155,7 +156,12 @@ pub(super) async fn put_playbook(pool: &SessionPool, path: &str, text: &str) -> 
     ))
 }
 
-pub(super) async fn adopt(pool: &SessionPool, id: ExecutionId, me: &OwnerId, now: Time) -> Result<Adoption, Error> {
+pub(super) async fn adopt(
+    pool: &SessionPool,
+    id: ExecutionId,
+    new_owner: &OwnerId,
+    now: Time,
+) -> Result<Adoption, Error> {
     const ADOPT: &str = "WITH was AS (
             SELECT owner FROM noetl.execution WHERE execution_id = $1 FOR NO KEY UPDATE
         ), taken AS (
@@ -168,14 +174,14 @@ pub(super) async fn adopt(pool: &SessionPool, id: ExecutionId, me: &OwnerId, now
             RETURNING 1
         )
         SELECT was.owner, EXISTS (SELECT FROM taken) FROM was";
-    let rows = execute_rows(pool, ADOPT, &[&id.0, &&*me.0, &now.0]).await?;
+    let rows = query_idempotent(pool, ADOPT, &[&id.0, &&*new_owner.0, &now.0]).await?;
     let read = |row: &Row| -> Result<_, postgres::QueryError> {
         Ok((row.try_get::<_, Option<String>>(0)?, row.try_get::<_, bool>(1)?))
     };
-    let was = read_all(&rows, read).map_err(|error| error.into_store_error(pool.target()))?;
-    Ok(match was.into_iter().next() {
+    let adoptions = read_all(&rows, read).map_err(|error| error.into_store_error(pool.target()))?;
+    Ok(match adoptions.into_iter().next() {
         None => Adoption::NotFound,
-        Some((Some(owner), false)) => Adoption::OwnedBy(owner_id(&owner)),
+        Some((Some(other), false)) => Adoption::OwnedBy(owner_id(&other)),
         Some(_) => Adoption::Owned,
     })
 }

@@ -53,16 +53,16 @@ pub(super) fn touch_token(db: &Connection, id: AccessTokenId, now: Time) -> Resu
     Ok(())
 }
 
-pub(super) fn audit(db: &Connection, entry: &AuditEntry, at: Time) -> Result<(), WriteError> {
+pub(super) fn audit(db: &Connection, entry: &AuditEntry, recorded_at: Time) -> Result<(), WriteError> {
     let last: Option<(i64, [u8; 32])> = db
         .prepare_cached("SELECT id, hash FROM audit ORDER BY id DESC LIMIT 1")?
         .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     let (id, before) = last.unwrap_or((0, AuditRow::START));
     let id = u64::try_from(id).unwrap_or(0) + 1;
-    let hash = chain_hash(&before, &hashed_text(id, at, entry));
+    let hash = chain_hash(&before, &hashed_text(id, recorded_at, entry));
     db.prepare_cached("INSERT INTO audit (id, at, body, hash) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![to_i64(id), at.0, to_json_text(entry), hash])?;
+        .execute(params![to_i64(id), recorded_at.0, to_json_text(entry), hash])?;
     Ok(())
 }
 

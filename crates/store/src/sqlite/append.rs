@@ -2,8 +2,8 @@
 //!
 //! The version check is the first write: a commit that is fenced or whose version has moved writes nothing.
 
-use model::command::TimerChange;
-use model::event::{EventBody, PackedAppend, pack};
+use model::command::{Fence, TimerChange};
+use model::event::{EventBody, PackedAppend, UniqueKey, pack};
 use model::id::Seq;
 use model::time::Time;
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -18,8 +18,6 @@ use crate::sqlite::iterations;
 use crate::sqlite::rows::{execution_row, to_i64, to_json_text, write_projection};
 use crate::sqlite::writer::{WriteError, WriteJob};
 use crate::sqlite::writes::withdraw_message;
-use model::command::Fence;
-use model::event::UniqueKey;
 
 /// A commit in the write queue. All values are computed in advance, outside the writer thread.
 pub(super) struct CommitJob {
@@ -126,7 +124,7 @@ impl CommitJob {
         if commit.expected == Seq(0) {
             return self.insert_execution(db);
         }
-        if !self.delta.patch.is_plain() {
+        if !self.delta.patch.changes_only_current_step() {
             return self.update_execution(db);
         }
         let current = self.delta.patch.current.as_ref().and_then(CurrentStep::name);

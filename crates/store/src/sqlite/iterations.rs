@@ -150,7 +150,7 @@ pub(super) fn iteration_events(
 ) -> Result<Vec<Event>, ReadError> {
     let mut events = Vec::new();
     let mut last = Seq(0);
-    for block in blocks(db, id, run, iterations)? {
+    for block in read_index_rows(db, id, run, iterations)? {
         if block.seq > last && block.has_any(iterations) {
             let is_selected = |head: EventHead<'_>| is_of_iterations(head, run, iterations);
             let append = queries::append_containing(db, id, block.seq, is_selected)?;
@@ -169,7 +169,7 @@ pub(super) fn iteration_outcomes(
 ) -> Result<IterationOutcomes, ReadError> {
     let mut collector = OutcomeCollector::new(run, range);
     let mut last = Seq(0);
-    for block in blocks(db, id, run, &range.iterations)? {
+    for block in read_index_rows(db, id, run, &range.iterations)? {
         if block.seq > last && block.has_any(collector.iterations()) {
             let append = queries::append_containing(db, id, block.seq, |head| collector.is_selected(head))?;
             last = append.last;
@@ -195,7 +195,7 @@ pub(super) fn loop_task(
 }
 
 /// The rows of the index for these iterations, by seq.
-fn blocks(
+fn read_index_rows(
     db: &Connection,
     id: ExecutionId,
     run: &StepRunId,
@@ -275,8 +275,8 @@ pub(super) fn outline(db: &Connection, id: ExecutionId, after: Seq, limit: usize
         {
             let unpacked = queries::read_append(&mut reading, id, row)?;
             let limit_left = limit - events.len();
-            let news = unpacked.into_iter().filter(|event| event.seq > after);
-            events.extend(news.take(limit_left));
+            let later_events = unpacked.into_iter().filter(|event| event.seq > after);
+            events.extend(later_events.take(limit_left));
         }
         match span {
             Some((_, last)) if events.len() < limit => position = Seq(last),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use model::event::{Event, EventHead};
+use model::event::{Event, EventHead, UniqueKey};
 use model::id::{CommandId, EventId, ExecutionId, PlaybookHash, Seq, WorkerId};
 use model::time::Time;
 use rusqlite::types::Value;
@@ -22,7 +22,6 @@ use crate::rows::{
 use crate::sqlite::owner_locks::OwnerLocks;
 use crate::sqlite::rows::{self, EXECUTION_COLUMNS, query_row, query_rows, read_row, to_i64};
 use crate::verify::Damage;
-use model::event::UniqueKey;
 
 /// Why a read failed.
 #[derive(Debug)]
@@ -137,12 +136,12 @@ fn read_selected_events(
 }
 
 pub(super) fn events_at(db: &Connection, id: ExecutionId, seqs: &[Seq]) -> Result<Vec<Event>, ReadError> {
-    let seqs_left: BTreeSet<Seq> = seqs.iter().copied().collect();
-    let mut events: Vec<Event> = Vec::with_capacity(seqs_left.len());
+    let wanted_seqs: BTreeSet<Seq> = seqs.iter().copied().collect();
+    let mut events: Vec<Event> = Vec::with_capacity(wanted_seqs.len());
     let mut last = Seq(0);
-    for seq in &seqs_left {
+    for seq in &wanted_seqs {
         if *seq > last {
-            let is_selected = |head: EventHead<'_>| seqs_left.contains(&head.seq);
+            let is_selected = |head: EventHead<'_>| wanted_seqs.contains(&head.seq);
             let append = append_containing(db, id, *seq, is_selected)?;
             last = append.last;
             events.extend(append.events);
@@ -328,7 +327,7 @@ pub(super) fn inbox(
         let driver: Option<String> = row.get(if exists { 6 } else { 7 })?;
         let is_mine = match (owner, driver.map(|driver| OwnerId(driver.into()))) {
             (None, _) | (_, None) => true,
-            (Some(me), Some(driver)) => driver == *me || !owners.is_alive(&driver),
+            (Some(requested_owner), Some(driver)) => driver == *requested_owner || !owners.is_alive(&driver),
         };
         if is_mine {
             messages.push(read_row(row)?);

@@ -43,8 +43,8 @@ impl ReadPool {
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, ReadError> + Send + 'static,
     {
-        let turn = Arc::clone(&self.permits).acquire_owned().await;
-        let turn = turn.map_err(|error| Error::Unavailable(error.into()))?;
+        let permit = Arc::clone(&self.permits).acquire_owned().await;
+        let permit = permit.map_err(|error| Error::Unavailable(error.into()))?;
         let idle = Arc::clone(&self.idle);
         let (file, connect) = (self.file.clone(), self.connect);
         let job = move || {
@@ -56,7 +56,7 @@ impl ReadPool {
             let result = in_transaction(&mut db, query).map_err(|read_error| into_store_error(&file, read_error));
             idle.lock().expect("accessing the idle readers does not panic").push(db);
             // The caller may have gone away, but this thread was busy until here.
-            drop(turn);
+            drop(permit);
             result
         };
         tokio::task::spawn_blocking(job)

@@ -57,7 +57,7 @@ impl Columns for Row<'_> {
         self.get(column)
     }
 
-    fn invalid(column: usize, error: impl Into<BoxError>) -> rusqlite::Error {
+    fn invalid_column_error(column: usize, error: impl Into<BoxError>) -> rusqlite::Error {
         rusqlite::Error::FromSqlConversionFailure(column, Type::Text, error.into())
     }
 }

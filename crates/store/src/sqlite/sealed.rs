@@ -138,10 +138,10 @@ impl SealedStore for SqliteStore {
         .await
     }
 
-    async fn rewrap(&self, at: &SealedLocation, from: &SealedValue, to: &SealedValue) -> Result<bool, Error> {
-        let (at, before, to) = (at.clone(), from.data_key.clone(), to.clone());
+    async fn rewrap(&self, location: &SealedLocation, from: &SealedValue, to: &SealedValue) -> Result<bool, Error> {
+        let (location, before, to) = (location.clone(), from.data_key.clone(), to.clone());
         self.write(move |db| {
-            let changed = match &at {
+            let changed = match &location {
                 SealedLocation::Credential { name, version } => db
                     .prepare_cached(
                         "UPDATE credential SET data_key = ?1, key_id = ?2

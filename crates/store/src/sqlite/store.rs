@@ -289,9 +289,9 @@ impl Store for SqliteStore {
         self.read(queries::catalog).await
     }
 
-    async fn adopt(&self, id: ExecutionId, me: &OwnerId, priority: Priority) -> Result<Adoption, Error> {
-        let (owners, me) = (self.owners.clone(), me.clone());
-        self.write_with(priority, move |db| writes::adopt(db, &owners, id, &me))
+    async fn adopt(&self, id: ExecutionId, new_owner: &OwnerId, priority: Priority) -> Result<Adoption, Error> {
+        let (owners, new_owner) = (self.owners.clone(), new_owner.clone());
+        self.write_with(priority, move |db| writes::adopt(db, &owners, id, &new_owner))
             .await
     }
 

@@ -101,7 +101,7 @@ pub(super) fn put_playbook(db: &Connection, path: &str, text: &str, now: Time) -
     if let Some(same) = latest.clone().filter(|entry| entry.hash == hash) {
         return Ok(same);
     }
-    let entry = CatalogEntry::following(latest.as_ref(), path, text, now);
+    let entry = CatalogEntry::new_version(latest.as_ref(), path, text, now);
     db.prepare_cached("INSERT INTO catalog (path, version, hash, text, registered_at) VALUES (?1, ?2, ?3, ?4, ?5)")?
         .execute(params![path, entry.version, &*entry.hash.0, text, now.0])?;
     Ok(entry)
@@ -111,7 +111,7 @@ pub(super) fn adopt(
     db: &Connection,
     owners: &OwnerLocks,
     id: ExecutionId,
-    me: &OwnerId,
+    new_owner: &OwnerId,
 ) -> Result<Adoption, WriteError> {
     let owner: Option<Option<String>> = db
         .prepare_cached("SELECT owner FROM execution WHERE execution_id = ?1")?
@@ -119,11 +119,11 @@ pub(super) fn adopt(
         .optional()?;
     match owner.map(|owner| owner.map(|owner| OwnerId(owner.into()))) {
         None => Ok(Adoption::NotFound),
-        Some(Some(owner)) if owner == *me => Ok(Adoption::Owned),
+        Some(Some(owner)) if owner == *new_owner => Ok(Adoption::Owned),
         Some(Some(owner)) if owners.is_alive(&owner) => Ok(Adoption::OwnedBy(owner)),
         Some(_) => {
             db.prepare_cached("UPDATE execution SET owner = ?2 WHERE execution_id = ?1")?
-                .execute(params![id.0, &*me.0])?;
+                .execute(params![id.0, &*new_owner.0])?;
             Ok(Adoption::Owned)
         }
     }

@@ -15,12 +15,12 @@ pub(super) fn parse_slice(call: &Call) -> Result<Option<Range<u64>>, TaskError> 
     let Some(value) = call.field("slice") else {
         return Ok(None);
     };
-    let wrong = || call.wrong_type_error("slice", "two numbers: [0, 100] or \"0..100\"", value);
+    let invalid = || call.wrong_type_error("slice", "two numbers: [0, 100] or \"0..100\"", value);
     let ends: Option<Vec<u64>> = match value {
         Value::Array(ends) => ends.iter().map(Value::as_u64).collect(),
         Value::String(text) => {
             let parts = text.split_once("..").or_else(|| text.split_once(':'));
-            let (from, to) = parts.ok_or_else(wrong)?;
+            let (from, to) = parts.ok_or_else(invalid)?;
             let number = |text: &str, or: u64| match text.trim() {
                 "" => Some(or),
                 text => text.parse().ok(),
@@ -31,7 +31,7 @@ pub(super) fn parse_slice(call: &Call) -> Result<Option<Range<u64>>, TaskError> 
     };
     match ends.as_deref() {
         Some([from, to]) if from <= to => Ok(Some(*from..*to)),
-        _ => Err(wrong()),
+        _ => Err(invalid()),
     }
 }
 
@@ -99,7 +99,7 @@ pub(super) fn slice_list(value: &Value, rows: Range<u64>) -> Result<Value, TaskE
     let list = find_path(value, &list_paths(&[Vec::new()]))
         .and_then(Value::as_array)
         .ok_or_else(not_a_list_error)?;
-    let index = |at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(list.len());
+    let index = |position: u64| usize::try_from(position).unwrap_or(usize::MAX).min(list.len());
     let (from, to) = (index(rows.start), index(rows.end));
     Ok(json!({"data": list[from..to], "from": from, "to": to, "total": list.len()}))
 }

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::nats_address::NatsBuckets;
 use super::target::ArtifactTarget;
 use super::{buckets, files, parts};
-use crate::call::{Call, LogSink, ResultAccess, Tool, ToolResult, store_error, stored_outcome, within_limit};
+use crate::call::{Call, LogSink, ResultAccess, Tool, ToolResult, run_within_limit, store_error, stored_outcome};
 use crate::kind_not_built::kind_not_built_error;
 use crate::objects::{ObjectAccess, check_allowed};
 
@@ -66,7 +66,7 @@ impl ArtifactTool {
 #[async_trait]
 impl Tool for ArtifactTool {
     async fn run(&self, call: Call, stop: &CancellationToken, _log: &dyn LogSink) -> ToolResult {
-        within_limit(call.timeout.total, stop, Box::pin(self.run_call(&call))).await
+        run_within_limit(call.timeout.total, stop, Box::pin(self.run_call(&call))).await
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use model::outcome::{ErrorKind, TaskError};
+use model::task_log::LogStream;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -20,7 +21,6 @@ use crate::evaluation::request::{Evaluation, EvaluationReply, Language};
 use crate::evaluation::serve::EVALUATION_PROCESS_ARGUMENT;
 use crate::evaluation::threads::evaluate_on_thread;
 use crate::exhaustion::{exhausted_error, is_start_exhausted};
-use model::task_log::LogStream;
 
 /// Maximum allocation of a program, in addition to what its process starts with.
 pub(crate) const MEMORY_BYTES_MAX: u64 = 512 * 1024 * 1024;

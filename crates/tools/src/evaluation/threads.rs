@@ -5,12 +5,12 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, PoisonError};
 
 use model::outcome::TaskError;
+use model::task_log::LogStream;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::call::LogSink;
 use crate::evaluation::request::{Evaluation, Language};
-use model::task_log::LogStream;
 
 /// Dropping a long chain of closures recurses once per closure. Unused stack takes address space but no memory.
 pub(crate) const STACK_BYTES: usize = 1 << 30;
@@ -82,7 +82,7 @@ fn assign_job(language: Language, mut job: ThreadJob) -> Result<(), TaskError> {
         }
     }
     let (sender, jobs) = channel::<ThreadJob>();
-    let own = sender.clone();
+    let own_sender = sender.clone();
     std::thread::Builder::new()
         .name("evaluation".to_owned())
         .stack_size(STACK_BYTES)
@@ -93,7 +93,7 @@ fn assign_job(language: Language, mut job: ThreadJob) -> Result<(), TaskError> {
                 if afterwards == ThreadReuse::End || idle.len() >= IDLE_MAX {
                     return;
                 }
-                idle.push(own.clone());
+                idle.push(own_sender.clone());
             }
         })
         .map_err(|error| language.interrupted_error(&format!("cannot start its thread: {error}")))?;

@@ -45,8 +45,8 @@ impl KindManifest {
         };
         let value = value?;
         let is_right = schema.type_.accepts(value);
-        let wanted = schema.type_.description();
-        (!is_right).then(|| format!("`{key}` of kind `{}` must be {wanted}", self.name))
+        let expected = schema.type_.description();
+        (!is_right).then(|| format!("`{key}` of kind `{}` must be {expected}", self.name))
     }
 
     fn find_missing_keys(&self, is_present: impl Fn(&str) -> bool) -> Vec<String> {

@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use model::outcome::Outcome;
+use model::task_log::LogStream;
 use serde::Serialize;
 use tokio::io::AsyncWriteExt;
 use tokio::process::ChildStdin;
@@ -17,7 +18,6 @@ use crate::external::manifest::KindManifest;
 use crate::external::protocol::{CallBody, CallLine, ReplyLine};
 use crate::isolation::{ResourceLimits, SandboxRules};
 use crate::process::{ProcessGroup, ProgramSpec, StartError};
-use model::task_log::LogStream;
 
 /// Maximum length of a line.
 const LINE_BYTES_MAX: usize = 64 * 1024 * 1024;

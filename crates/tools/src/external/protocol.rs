@@ -1,11 +1,11 @@
 //! Lines that the worker and the process of an external tool exchange.
 
 use model::outcome::{ErrorKind, Outcome, TaskError};
+use model::task_log::LogStream;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::call::Call;
-use model::task_log::LogStream;
 
 /// Line to the process.
 #[derive(Serialize)]

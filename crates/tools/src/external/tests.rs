@@ -5,52 +5,52 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::outcome::{ErrorKind, Outcome};
+use model::task_log::LogStream;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{ExternalTool, KindManifest, load_manifests};
-use crate::call::{Call, DiscardingLogSink, LogSink, Tool};
+use crate::call::{Call, DiscardingLogSink, Tool};
 use crate::process_marker::MARKER_VARIABLE;
-use crate::testing::{RecordedLogLines, build_call, expect_error, expect_result, run_tool};
-use model::task_log::LogStream;
+use crate::testing::{RecordedLogLines, StopAtFirstLine, build_call, expect_error, expect_result, run_tool};
 
 /// A program that handles each call as its field `do` requests.
 const PROGRAM: &str = r#"
 import json, os, sys, time
-held = None
+action = None
 for line in sys.stdin:
     request = json.loads(line)
     n = request["id"]
-    def send(**what):
-        print(json.dumps({"id": n, **what}), flush=True)
+    def send(**reply):
+        print(json.dumps({"id": n, **reply}), flush=True)
     if request.get("cancel"):
-        if held == "late":
+        if action == "late":
             send(outcome={"status": "ok", "result": "late"})
         continue
     call = request["call"]
-    what = held = call["fields"].get("do")
-    if what == "echo":
+    action = call["fields"].get("do")
+    if action == "echo":
         send(outcome={"status": "ok", "result": {"call": call, "pid": os.getpid()}})
-    elif what == "log":
+    elif action == "log":
         send(log="one")
         send(log={"stream": "stderr", "text": "two"})
         print("three", file=sys.stderr, flush=True)
         send(outcome={"status": "ok"})
-    elif what == "fail":
+    elif action == "fail":
         send(outcome={"status": "error", "error": {"kind": "rate_limit", "code": "CRM_BUSY", "message": "later", "wait": 5}})
-    elif what == "odd":
+    elif action == "odd":
         send(outcome={"status": "error", "error": {"code": "not a code", "message": "odd"}})
-    elif what == "die":
+    elif action == "die":
         os._exit(3)
-    elif what == "babble":
+    elif action == "babble":
         print("hello, I am no JSON", flush=True)
-    elif what == "stray":
+    elif action == "stray":
         print(json.dumps({"id": 99, "outcome": {"status": "ok"}}), flush=True)
-    elif what == "mute":
+    elif action == "mute":
         send(nothing=1)
-    elif what == "wait":
+    elif action == "wait":
         send(log="waiting")
-    elif what == "late":
+    elif action == "late":
         send(log="waiting")
 "#;
 
@@ -63,25 +63,25 @@ fn external_tool() -> ExternalTool {
     ExternalTool::new(manifest, BTreeMap::from([("PATH".to_owned(), path)]))
 }
 
-fn call_doing(what: &str) -> Call {
-    build_call("x-test", json!({"do": what}), json!({"a": 1}))
+fn call_with_action(action: &str) -> Call {
+    build_call("x-test", json!({"do": action}), json!({"a": 1}))
 }
 
 #[tokio::test]
 async fn a_call_is_sent_with_all_its_fields_and_its_process_is_reused() {
     let tool = external_tool();
-    let mut call = call_doing("echo");
+    let mut call = call_with_action("echo");
     call.idempotency_key = "key".into();
     call.attempt = 2;
     call.timeout.total = Some(Duration::from_secs(30));
     let first = expect_result(run_tool(&tool, call).await);
-    let wanted = json!({
+    let expected = json!({
         "kind": "x-test", "fields": {"do": "echo"}, "input": {"a": 1}, "timeout_s": 30.0,
         "idempotency_key": "key", "attempt": 2, "base_dir": "/tmp",
     });
-    assert_eq!(first["call"], wanted);
+    assert_eq!(first["call"], expected);
     assert_eq!(
-        expect_result(run_tool(&tool, call_doing("echo")).await)["pid"],
+        expect_result(run_tool(&tool, call_with_action("echo")).await)["pid"],
         first["pid"]
     );
 }
@@ -90,7 +90,7 @@ async fn a_call_is_sent_with_all_its_fields_and_its_process_is_reused() {
 async fn log_lines_of_a_process_are_logged() {
     let lines = RecordedLogLines::default();
     let outcome = external_tool()
-        .call(call_doing("log"), CancellationToken::new(), &lines)
+        .call(call_with_action("log"), CancellationToken::new(), &lines)
         .await;
     assert_eq!(expect_result(outcome), Value::Null);
     assert_eq!(lines.lines_of(LogStream::Stdout), ["one"]);
@@ -101,31 +101,31 @@ async fn log_lines_of_a_process_are_logged() {
 
 #[tokio::test]
 async fn a_failed_call_returns_the_error_of_the_process() {
-    let outcome = run_tool(&external_tool(), call_doing("fail")).await;
+    let outcome = run_tool(&external_tool(), call_with_action("fail")).await;
     let failed = expect_error(&outcome);
     assert_eq!((failed.kind, failed.code.as_str()), (ErrorKind::RateLimit, "CRM_BUSY"));
     assert!(failed.retryable && failed.details["wait"] == 5);
-    let outcome = run_tool(&external_tool(), call_doing("odd")).await;
+    let outcome = run_tool(&external_tool(), call_with_action("odd")).await;
     assert_eq!(expect_error(&outcome).code, "TOOL_FAILED");
 }
 
 #[tokio::test]
 async fn every_missing_response_has_a_code_and_the_next_call_works() {
     let tool = external_tool();
-    for (what, wanted) in [
+    for (action, expected) in [
         ("die", "TOOL_DIED"),
         ("babble", "TOOL_PROTOCOL"),
         ("stray", "TOOL_PROTOCOL"),
         ("mute", "TOOL_PROTOCOL"),
     ] {
-        let outcome = run_tool(&tool, call_doing(what)).await;
-        assert_eq!(expect_error(&outcome).code, wanted, "{what}");
-        expect_result(run_tool(&tool, call_doing("echo")).await);
+        let outcome = run_tool(&tool, call_with_action(action)).await;
+        assert_eq!(expect_error(&outcome).code, expected, "{action}");
+        expect_result(run_tool(&tool, call_with_action("echo")).await);
     }
-    let mut slow = call_doing("wait");
+    let mut slow = call_with_action("wait");
     slow.timeout.total = Some(Duration::from_millis(300));
     assert_eq!(expect_error(&run_tool(&tool, slow).await).code, "TIMEOUT");
-    expect_result(run_tool(&tool, call_doing("echo")).await);
+    expect_result(run_tool(&tool, call_with_action("echo")).await);
     let missing = ExternalTool::new(
         KindManifest {
             command: vec!["./no-such-program".to_owned()],
@@ -134,23 +134,15 @@ async fn every_missing_response_has_a_code_and_the_next_call_works() {
         BTreeMap::new(),
     );
     assert_eq!(
-        expect_error(&run_tool(&missing, call_doing("echo")).await).code,
+        expect_error(&run_tool(&missing, call_with_action("echo")).await).code,
         "TOOL_START"
     );
 }
 
-struct StopAtFirstLine(CancellationToken);
-
-impl LogSink for StopAtFirstLine {
-    fn write_line(&self, _stream: LogStream, _text: &str) {
-        self.0.cancel();
-    }
-}
-
-async fn run_stopped(tool: &ExternalTool, what: &str) -> Outcome {
+async fn run_stopped(tool: &ExternalTool, action: &str) -> Outcome {
     let stop = CancellationToken::new();
     let log = StopAtFirstLine(stop.clone());
-    tool.call(call_doing(what), stop, &log).await
+    tool.call(call_with_action(action), stop, &log).await
 }
 
 #[tokio::test]
@@ -188,7 +180,7 @@ async fn the_manifest_limits_the_number_of_processes() {
         let tool = tool.clone();
         async move {
             expect_result(
-                tool.call(call_doing("echo"), CancellationToken::new(), &DiscardingLogSink)
+                tool.call(call_with_action("echo"), CancellationToken::new(), &DiscardingLogSink)
                     .await,
             )
         }

@@ -77,11 +77,11 @@ fn classify_v4(address: Ipv4Addr) -> AddressClass {
 }
 
 fn classify_v6(address: Ipv6Addr) -> AddressClass {
-    let own = classify_by_form(address);
+    let own_class = classify_by_form(address);
     embedded_v4(address)
         .into_iter()
         .map(classify_v4)
-        .fold(own, AddressClass::max)
+        .fold(own_class, AddressClass::max)
 }
 
 fn classify_by_form(address: Ipv6Addr) -> AddressClass {

@@ -99,7 +99,7 @@ impl HttpClients {
         if let Some(body) = &request.body {
             builder = builder.body(body.clone());
         }
-        let sent = match timeouts.read_timeout {
+        let result = match timeouts.read_timeout {
             None => builder.send().await,
             Some(limit) => {
                 let total_timeout = timeouts.connect_options.connect_timeout + limit;
@@ -108,7 +108,7 @@ impl HttpClients {
                     .map_err(|_| timeout_error(limit).with_detail("phase", "read"))?
             }
         };
-        let response = sent.map_err(|error| classify_error(&error))?;
+        let response = result.map_err(|error| classify_error(&error))?;
         self.check_headers(response.headers())?;
         Ok(PendingResponse { response, permit })
     }
@@ -126,14 +126,14 @@ impl HttpClients {
         })?;
         let request = HttpRequest::new_internal(Method::GET, parsed);
         let fetch = async {
-            let sent = self.send(&request, self.default_timeouts()).await?;
-            let status = sent.response.status();
+            let pending = self.send(&request, self.default_timeouts()).await?;
+            let status = pending.response.status();
             if !status.is_success() {
                 let code = format!("HTTP_{}", status.as_u16());
                 let message = format!("`{url}` returned {status}");
                 return Err(TaskError::new(response::error_kind(status), code, message));
             }
-            let body = receive::read_bytes(sent.response, self.limits.memory_bytes_max).await?;
+            let body = receive::read_bytes(pending.response, self.limits.memory_bytes_max).await?;
             Ok(String::from_utf8_lossy(&body).into_owned())
         };
         tokio::select! {

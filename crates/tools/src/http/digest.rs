@@ -63,11 +63,11 @@ impl DigestLogin {
             _ => return Ok(None),
         };
         let (realm, nonce, cnonce) = (&challenge.realm, &challenge.nonce, input.cnonce);
-        let mut who = hash(&format!("{}:{realm}:{}", self.user, self.password));
+        let mut user_hash = hash(&format!("{}:{realm}:{}", self.user, self.password));
         if is_session {
-            who = hash(&format!("{who}:{nonce}:{cnonce}"));
+            user_hash = hash(&format!("{user_hash}:{nonce}:{cnonce}"));
         }
-        let what = hash(&format!("{}:{}", input.method, input.uri));
+        let request_hash = hash(&format!("{}:{}", input.method, input.uri));
         let has_auth = |qop: &String| qop.split(',').any(|value| value.trim() == "auth");
         let quality = match &challenge.qop {
             None => None,
@@ -75,8 +75,8 @@ impl DigestLogin {
             Some(_) => return Ok(None),
         };
         let response = match quality {
-            Some(qop) => hash(&format!("{who}:{nonce}:00000001:{cnonce}:{qop}:{what}")),
-            None => hash(&format!("{who}:{nonce}:{what}")),
+            Some(qop) => hash(&format!("{user_hash}:{nonce}:00000001:{cnonce}:{qop}:{request_hash}")),
+            None => hash(&format!("{user_hash}:{nonce}:{request_hash}")),
         };
         let user = self.user.replace('\\', "\\\\").replace('"', "\\\"");
         let mut header = format!(

@@ -81,8 +81,8 @@ async fn write_body(encoding: BodyEncoding, mut body: File, out: &mut (impl Asyn
     let mut chunk = Vec::with_capacity(READ_BYTES);
     let mut is_first = true;
     loop {
-        let room = (READ_BYTES - chunk.len()) as u64;
-        let read = (&mut body).take(room).read_to_end(&mut chunk).await?;
+        let available = (READ_BYTES - chunk.len()) as u64;
+        let read = (&mut body).take(available).read_to_end(&mut chunk).await?;
         let is_last = read == 0;
         let used = match encoding {
             BodyEncoding::Json => {

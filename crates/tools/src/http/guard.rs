@@ -121,12 +121,15 @@ impl AddressGuard {
     }
 
     fn is_protected(&self, address: IpAddr, port: u16) -> bool {
-        let mut own = self.protected_addresses.iter().filter(|own| own.port() == port);
-        own.any(|own| {
-            let own = own.ip().to_canonical();
-            own == address
-                || (own.is_unspecified() && is_local_address(address))
-                || (address.is_unspecified() && is_local_address(own))
+        let mut protected = self
+            .protected_addresses
+            .iter()
+            .filter(|protected| protected.port() == port);
+        protected.any(|protected| {
+            let protected = protected.ip().to_canonical();
+            protected == address
+                || (protected.is_unspecified() && is_local_address(address))
+                || (address.is_unspecified() && is_local_address(protected))
         })
     }
 }

@@ -38,10 +38,10 @@ impl HostLimiter {
         let port = url.port_or_known_default().unwrap_or_default();
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         if hosts.len() >= HOSTS_MAX {
-            hosts.retain(|_, turns| Arc::strong_count(turns) > 1);
+            hosts.retain(|_, semaphore| Arc::strong_count(semaphore) > 1);
         }
-        let turns = hosts.entry(format!("{host}:{port}"));
-        turns
+        let semaphore = hosts.entry(format!("{host}:{port}"));
+        semaphore
             .or_insert_with(|| Arc::new(Semaphore::new(self.per_host_max)))
             .clone()
     }

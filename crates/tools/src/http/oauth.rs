@@ -214,11 +214,11 @@ async fn send_token_request(
     clients: &HttpClients,
     timeouts: PeerTimeouts,
 ) -> Result<(StatusCode, Bytes), TaskError> {
-    let sent = clients.send(request, timeouts).await;
+    let pending = clients.send(request, timeouts).await;
     // The task's own request has not been sent.
-    let sent = sent.map_err(|error| error.with_detail("sent", false))?;
-    let status = sent.response.status();
-    let body = receive::read_bytes(sent.response, RESPONSE_BYTES_MAX).await;
+    let pending = pending.map_err(|error| error.with_detail("sent", false))?;
+    let status = pending.response.status();
+    let body = receive::read_bytes(pending.response, RESPONSE_BYTES_MAX).await;
     Ok((status, body.map_err(|error| error.with_detail("sent", false))?))
 }
 
@@ -238,12 +238,12 @@ fn parse_token(status: StatusCode, body: &[u8]) -> Result<OauthToken, TaskError>
         TaskError::new(ErrorKind::Auth, "OAUTH_TOKEN", message)
     })?;
     let seconds = response.expires_in.as_ref().map(text_or_empty);
-    let life = seconds.and_then(|seconds| seconds.parse::<f64>().ok());
-    let life = life.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    let good_for = life.map(|life| life.saturating_sub(EXPIRY_MARGIN_MAX.min(life / 5)));
+    let lifetime = seconds.and_then(|seconds| seconds.parse::<f64>().ok());
+    let lifetime = lifetime.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let usable_time = lifetime.map(|lifetime| lifetime.saturating_sub(EXPIRY_MARGIN_MAX.min(lifetime / 5)));
     Ok(OauthToken {
         value: response.access_token,
-        valid_until: good_for.and_then(|good_for| Instant::now().checked_add(good_for)),
+        valid_until: usable_time.and_then(|usable_time| Instant::now().checked_add(usable_time)),
         refresh_token: response.refresh_token,
     })
 }

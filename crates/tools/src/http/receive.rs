@@ -76,8 +76,8 @@ pub(crate) async fn receive_body(mut response: Response, limits: BodyLimits<'_>)
                 return Err(response_too_large_error(limits.memory_bytes_max as u64));
             }
             OversizePolicy::Truncate => {
-                let room = limits.memory_bytes_max - buffer.len();
-                buffer.extend_from_slice(&chunk[..room]);
+                let available = limits.memory_bytes_max - buffer.len();
+                buffer.extend_from_slice(&chunk[..available]);
                 break;
             }
             OversizePolicy::Spool(bytes_max) => {

@@ -52,9 +52,11 @@ impl ReceivedResponse {
         let outcome = match (body, writer) {
             (Err(error), _) => Err(error),
             (Ok(ReceivedBody::InMemory(body)), _) => self.in_memory_outcome(&body, options),
-            (Ok(ReceivedBody::Spooled(spool)), Some(writer)) => self.spooled_outcome(spool, options, writer).await,
+            (Ok(ReceivedBody::Spooled(spool)), Some(writer)) => {
+                self.store_spooled_outcome(spool, options, writer).await
+            }
             (Ok(ReceivedBody::Spooled(_)), None) => {
-                unreachable!("a body is only spooled if there is a keeper")
+                unreachable!("a body is only spooled if there is a result writer")
             }
         };
         outcome.unwrap_or_else(Outcome::error).with_facets(facets)
@@ -76,7 +78,7 @@ impl ReceivedResponse {
         Ok(with_warning(Outcome::ok(result), decoded.warning))
     }
 
-    async fn spooled_outcome(
+    async fn store_spooled_outcome(
         &self,
         spool: SpooledBody,
         options: &RequestOptions,

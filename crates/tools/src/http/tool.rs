@@ -156,12 +156,12 @@ impl HttpTool {
         auth_exchange.apply_token(&mut request).await?;
         let mut redirects = 0;
         loop {
-            let sent = self.clients.send(&request, timeouts).await?;
-            let Some(sent) = auth_exchange.retry_refused(sent, &mut request).await? else {
+            let pending = self.clients.send(&request, timeouts).await?;
+            let Some(pending) = auth_exchange.retry_refused(pending, &mut request).await? else {
                 continue;
             };
             let target = if options.follow_redirects {
-                redirect_target(&sent.response)?
+                redirect_target(&pending.response)?
             } else {
                 None
             };
@@ -170,10 +170,10 @@ impl HttpTool {
                 if redirects > self.clients.limits.redirects_max {
                     return Err(too_many_redirects_error(self.clients.limits.redirects_max));
                 }
-                request = request.to_redirected(sent.response.status(), target);
+                request = request.to_redirected(pending.response.status(), target);
                 continue;
             }
-            return Ok((sent, request));
+            return Ok((pending, request));
         }
     }
 

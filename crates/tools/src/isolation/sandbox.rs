@@ -146,13 +146,13 @@ impl Sandbox {
     }
 
     /// Rules for a program with this directory of its own and these paths to read.
-    pub(crate) fn rules(&self, own: Option<&Path>, needs: &[PathBuf]) -> SandboxRules {
-        let read = self.read_paths.iter().chain(needs);
-        let own = own.map(Path::to_owned);
+    pub(crate) fn rules(&self, own_dir: Option<&Path>, extra_read_paths: &[PathBuf]) -> SandboxRules {
+        let read_paths = self.read_paths.iter().chain(extra_read_paths);
+        let own_dir = own_dir.map(Path::to_owned);
         SandboxRules {
             level: self.level,
-            read_paths: read.cloned().collect(),
-            write_paths: self.write_paths.iter().cloned().chain(own).collect(),
+            read_paths: read_paths.cloned().collect(),
+            write_paths: self.write_paths.iter().cloned().chain(own_dir).collect(),
             has_network: self.has_network,
         }
     }
@@ -178,22 +178,22 @@ fn parse_level(name: &str) -> Result<SandboxLevel, TaskError> {
 }
 
 fn parse_paths(call: &Call, map: &Map<String, Value>, key: &str) -> Result<Vec<PathBuf>, TaskError> {
-    let wanted = "a list of paths";
+    let expected = "a list of paths";
     let full_key = format!("spec.sandbox.{key}");
-    let listed = match map.get(key) {
+    let path_texts = match map.get(key) {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::String(path)) => vec![path.as_str()],
         Some(Value::Array(list)) => {
             let texts = list.iter().map(|path| {
                 let text = path.as_str();
-                text.ok_or_else(|| call.wrong_type_error(&full_key, wanted, path))
+                text.ok_or_else(|| call.wrong_type_error(&full_key, expected, path))
             });
             texts.collect::<Result<_, _>>()?
         }
-        Some(other) => return Err(call.wrong_type_error(&full_key, wanted, other)),
+        Some(other) => return Err(call.wrong_type_error(&full_key, expected, other)),
     };
     let mut paths = Vec::new();
-    for path in listed {
+    for path in path_texts {
         let path = call.resolve_path(path);
         if !path.exists() {
             let message = format!("`{full_key}`: `{}` does not exist", path.display());

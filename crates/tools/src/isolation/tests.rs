@@ -195,12 +195,12 @@ result = [tried(lambda: open(playbook)), tried(lambda: socket.socket()), os.getc
     let mut call = python_call(code, json!({"sandbox": "strict"}));
     call.input.insert("playbook".to_owned(), json!(file.path()));
     let denied = "PermissionError";
-    let wanted = json!([denied, denied, true, denied, denied]);
-    assert_eq!(expect_result(run_kind("python", call.clone()).await), wanted);
+    let expected = json!([denied, denied, true, denied, denied]);
+    assert_eq!(expect_result(run_kind("python", call.clone()).await), expected);
     let opened = json!({"sandbox": {"read": [file.path()], "network": true}});
     call.spec = opened.as_object().unwrap().clone();
-    let wanted = json!(["yes", "yes", true, denied, denied]);
-    assert_eq!(expect_result(run_kind("python", call).await), wanted);
+    let expected = json!(["yes", "yes", true, denied, denied]);
+    assert_eq!(expect_result(run_kind("python", call).await), expected);
 }
 
 #[tokio::test]

@@ -30,22 +30,22 @@ pub(super) async fn get(file: &Path, range: Option<std::ops::Range<u64>>) -> Res
     let range = range.unwrap_or(0..summary.bytes);
     let start = range.start.min(summary.bytes);
     let range = start..range.end.clamp(start, summary.bytes);
-    let opened = async {
-        let mut opened = tokio::fs::File::open(file).await?;
-        opened.seek(io::SeekFrom::Start(range.start)).await?;
-        Ok(opened.take(range.end - range.start))
+    let open = async {
+        let mut reader = tokio::fs::File::open(file).await?;
+        reader.seek(io::SeekFrom::Start(range.start)).await?;
+        Ok(reader.take(range.end - range.start))
     };
-    let opened = opened.await.map_err(|error| io_error(file, &error))?;
+    let reader = open.await.map_err(|error| io_error(file, &error))?;
     Ok(ObjectStream {
         summary,
         range,
-        chunks: Box::pin(ReaderStream::with_capacity(opened, READ_BYTES)),
+        chunks: Box::pin(ReaderStream::with_capacity(reader, READ_BYTES)),
     })
 }
 
 /// Writes a file atomically and creates its parent directories. A reader sees either the old or the new content.
 pub(super) async fn put(file: &Path, body: BodySource<'_>) -> Result<ObjectSummary, TaskError> {
-    let written = async {
+    let write = async {
         let folder = file.parent().unwrap_or(Path::new("."));
         tokio::fs::create_dir_all(folder).await?;
         let draft = tempfile::NamedTempFile::new_in(folder)?;
@@ -62,7 +62,7 @@ pub(super) async fn put(file: &Path, body: BodySource<'_>) -> Result<ObjectSumma
             .map_err(io::Error::other)??;
         Ok(())
     };
-    written.await.map_err(|error: io::Error| io_error(file, &error))?;
+    write.await.map_err(|error: io::Error| io_error(file, &error))?;
     head(file).await
 }
 

@@ -83,7 +83,7 @@ pub(super) async fn get_object(
             let chunk = chunk.map_err(|error| broken_object_error(&summary.uri, &error))?;
             spool.append(chunk, STREAMED_BYTES_MAX).await?;
         }
-        return spooled_result(spool, format, body_type, before, writer).await;
+        return store_spooled_result(spool, format, body_type, before, writer).await;
     }
     buffered_result(&buffer, format, body_type, before)
 }
@@ -111,7 +111,7 @@ fn buffered_result(
     Ok(Outcome::ok(Value::Object(result)))
 }
 
-async fn spooled_result(
+async fn store_spooled_result(
     spool: SpooledBody,
     format: BodyFormat,
     body_type: BodyType,
@@ -160,25 +160,25 @@ fn parse_range(call: &Call) -> Result<Option<Range<u64>>, TaskError> {
     let Some(value) = call.field("range") else {
         return Ok(None);
     };
-    let wrong = || call.wrong_type_error("range", "two numbers: [0, 100] or \"0..100\"", value);
+    let invalid = || call.wrong_type_error("range", "two numbers: [0, 100] or \"0..100\"", value);
     let (from, to) = match value {
         Value::Array(ends) => match ends.as_slice() {
             [from, to] => (from.as_u64(), to.as_u64()),
-            _ => return Err(wrong()),
+            _ => return Err(invalid()),
         },
         Value::String(text) => {
-            let (from, to) = text.split_once("..").ok_or_else(wrong)?;
+            let (from, to) = text.split_once("..").ok_or_else(invalid)?;
             let number = |text: &str, or: u64| match text.trim() {
                 "" => Some(or),
                 text => text.parse().ok(),
             };
             (number(from, 0), number(to, u64::MAX))
         }
-        _ => return Err(wrong()),
+        _ => return Err(invalid()),
     };
     match (from, to) {
         (Some(from), Some(to)) if from < to => Ok(Some(from..to)),
-        _ => Err(wrong()),
+        _ => Err(invalid()),
     }
 }
 

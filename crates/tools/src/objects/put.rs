@@ -35,18 +35,21 @@ pub(super) async fn read_content(call: &Call, access: &ObjectAccess) -> Result<O
         Some(Value::String(text)) if text.starts_with("file://") => {
             let path = text.strip_prefix("file://").unwrap_or(text);
             let file = check_allowed(call.resolve_path(path), &access.forbidden)?;
-            let opened = files::get(&file, None).await?;
-            Ok(ObjectContent::Stream(Box::new(StreamReader::new(opened.chunks)), None))
+            let file_stream = files::get(&file, None).await?;
+            Ok(ObjectContent::Stream(
+                Box::new(StreamReader::new(file_stream.chunks)),
+                None,
+            ))
         }
         Some(Value::String(text)) if text.starts_with(SCHEME) => {
             let access = call.access.as_ref().ok_or_else(no_access_error)?;
             match access.resolver.resolve(text).await? {
-                ResolvedRef::Body(reference) => body_content(call, &BodyPath::whole_body(*reference)).await,
+                ResolvedRef::Body(reference) => open_body_content(call, &BodyPath::whole_body(*reference)).await,
                 ResolvedRef::Value(value) => Ok(value_content(&value.to_value())),
             }
         }
         Some(Value::Object(map)) => match body_path(map) {
-            Some(bound) => body_content(call, &bound).await,
+            Some(bound) => open_body_content(call, &bound).await,
             None => Ok(value_content(&Value::Object(map.clone()))),
         },
         Some(other) => Ok(value_content(other)),
@@ -65,33 +68,33 @@ fn value_content(data: &Value) -> ObjectContent {
 }
 
 /// A stored result, or a value inside it; only that value is loaded.
-async fn body_content(call: &Call, bound: &BodyPath) -> Result<ObjectContent, TaskError> {
+async fn open_body_content(call: &Call, body_path: &BodyPath) -> Result<ObjectContent, TaskError> {
     let access = call.access.as_ref().ok_or_else(no_access_error)?;
-    let reference = &bound.reference;
-    let failed = |error: results::Error| read_error(&error, reference);
-    let is_whole = bound.paths.iter().all(Vec::is_empty);
+    let reference = &body_path.reference;
+    let to_error = |error: results::Error| read_error(&error, reference);
+    let is_whole = body_path.paths.iter().all(Vec::is_empty);
     let is_json = reference.meta.content_type == JSON_TYPE;
     if !is_whole {
-        let paths: Vec<Vec<PathSegment>> = bound.paths.clone();
+        let paths: Vec<Vec<PathSegment>> = body_path.paths.clone();
         let located = results::locate_value(&*access.body_store, reference, &paths).await;
-        let located = located.map_err(failed)?;
+        let located = located.map_err(to_error)?;
         let Some(located) = located else {
             return Ok(value_content(&Value::Null));
         };
-        let reading = access.body_store.read(reference, Some(located.range)).await;
-        let reading = reading.map_err(failed)?;
+        let body = access.body_store.read(reference, Some(located.range)).await;
+        let body = body.map_err(to_error)?;
         if located.is_text {
-            return text_content(reading.chunks, reference).await;
+            return text_content(body.chunks, reference).await;
         }
         return Ok(ObjectContent::Stream(
-            Box::new(StreamReader::new(reading.chunks)),
+            Box::new(StreamReader::new(body.chunks)),
             Some(JSON_TYPE),
         ));
     }
-    let reading = access.body_store.read(reference, None).await.map_err(failed)?;
+    let body = access.body_store.read(reference, None).await.map_err(to_error)?;
     let kind = if is_json { JSON_TYPE } else { TEXT_TYPE };
     Ok(ObjectContent::Stream(
-        Box::new(StreamReader::new(reading.chunks)),
+        Box::new(StreamReader::new(body.chunks)),
         Some(kind),
     ))
 }

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::address::{ObjectAccess, ObjectAddress, ObjectLocation, bucket_task_error, to_json};
 use super::{files, get, put};
-use crate::call::{Call, LogSink, Tool, ToolResult, within_limit};
+use crate::call::{Call, LogSink, Tool, ToolResult, run_within_limit};
 
 /// Default number of objects in a listing.
 const LISTED_DEFAULT: u64 = 1_000;
@@ -65,7 +65,7 @@ impl ObjectsTool {
 #[async_trait]
 impl Tool for ObjectsTool {
     async fn run(&self, call: Call, stop: &CancellationToken, _log: &dyn LogSink) -> ToolResult {
-        within_limit(call.timeout.total, stop, Box::pin(self.run_call(&call))).await
+        run_within_limit(call.timeout.total, stop, Box::pin(self.run_call(&call))).await
     }
 }
 
@@ -104,9 +104,9 @@ async fn list_objects(call: &Call, location: &ObjectLocation) -> Result<Value, T
     let limit = match call.field("limit") {
         None => LISTED_DEFAULT,
         Some(value) => {
-            let wanted = format!("a number from 1 to {LISTED_MAX}");
+            let expected = format!("a number from 1 to {LISTED_MAX}");
             let limit = value.as_u64().filter(|limit| (1..=LISTED_MAX).contains(limit));
-            limit.ok_or_else(|| call.wrong_type_error("limit", &wanted, value))?
+            limit.ok_or_else(|| call.wrong_type_error("limit", &expected, value))?
         }
     };
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);

@@ -7,6 +7,7 @@ use model::outcome::{ErrorKind, Outcome, Success, TaskError};
 use model::result_ref::ResultRef;
 use serde_json::{Value, json};
 use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
 
 use crate::call::Call;
 use crate::postgres::failure::PostgresError;
@@ -53,7 +54,7 @@ pub(super) async fn run_once(
     client.batch_execute("BEGIN").await?;
     let insert = format!("INSERT INTO {table} (idempotency_key) VALUES ($1) ON CONFLICT (idempotency_key) DO NOTHING");
     if client.execute(&insert, &[&key]).await? == 0 {
-        let recorded = recorded_outcome(client, &table, key).await?;
+        let recorded = load_recorded_outcome(client, &table, key).await?;
         client.batch_execute("ROLLBACK").await?;
         return Ok(recorded);
     }
@@ -73,16 +74,11 @@ async fn ensure_table(client: &Client) -> Result<String, PostgresError> {
         if let Some(row) = client.query_opt(FIND_TABLE, &[]).await? {
             return Ok(row.get(0));
         }
-        let created = client.batch_execute(CREATE_TABLE).await;
-        match created {
-            Err(error)
-                if !error
-                    .code()
-                    .is_some_and(|code| CREATED_BY_ANOTHER.contains(&code.code())) =>
-            {
-                return Err(error.into());
-            }
-            _ => {}
+        let is_created_by_another = |state: &SqlState| CREATED_BY_ANOTHER.contains(&state.code());
+        if let Err(error) = client.batch_execute(CREATE_TABLE).await
+            && !error.code().is_some_and(is_created_by_another)
+        {
+            return Err(error.into());
         }
     }
     Err(TaskError::new(
@@ -93,8 +89,8 @@ async fn ensure_table(client: &Client) -> Result<String, PostgresError> {
     .into())
 }
 
-/// Result of an earlier attempt.
-async fn recorded_outcome(client: &Client, table: &str, key: &str) -> Result<Outcome, PostgresError> {
+/// Loads the result of an earlier attempt.
+async fn load_recorded_outcome(client: &Client, table: &str, key: &str) -> Result<Outcome, PostgresError> {
     let select = format!("SELECT result::text FROM {table} WHERE idempotency_key = $1");
     let row = client.query_one(&select, &[&key]).await?;
     let text: Option<String> = row.get(0);

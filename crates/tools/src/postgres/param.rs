@@ -58,7 +58,7 @@ fn param_text(value: &Value, type_: &Type) -> Option<String> {
         }
         (Kind::Composite(fields), Value::Array(items)) => {
             let fields = fields.iter().enumerate();
-            row_text(fields.map(|(at, field)| param_text(items.get(at).unwrap_or(&Value::Null), field.type_())))
+            row_text(fields.map(|(index, field)| param_text(items.get(index).unwrap_or(&Value::Null), field.type_())))
         }
         _ => plain_param_text(value, type_),
     })

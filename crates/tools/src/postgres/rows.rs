@@ -69,12 +69,12 @@ impl RowSpool {
 
     /// Moves rows to the file if the memory limit is reached.
     pub(super) async fn flush_if_full(&mut self) -> Result<(), TaskError> {
-        let room = if self.file.is_some() {
+        let bytes_max = if self.file.is_some() {
             FLUSH_BYTES
         } else {
             self.buffered_bytes_max
         };
-        if self.pending.len() <= room {
+        if self.pending.len() <= bytes_max {
             return Ok(());
         }
         if !self.is_streaming {
@@ -182,8 +182,8 @@ async fn write_answer(
     out.write_all(b"]").await
 }
 
-fn to_index(at: u64) -> usize {
-    usize::try_from(at).expect("a position in memory fits usize")
+fn to_index(position: u64) -> usize {
+    usize::try_from(position).expect("a position in memory fits usize")
 }
 
 fn rows_too_large_error(bytes_max: u64) -> TaskError {

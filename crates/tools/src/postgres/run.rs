@@ -106,7 +106,7 @@ async fn run_statement(
         sent,
         has_values: statement.has_values(),
     };
-    let refused = |error| PostgresError::Server {
+    let to_error = |error| PostgresError::Server {
         error,
         statement: Some(failed.clone()),
     };
@@ -116,18 +116,18 @@ async fn run_statement(
     }
     let separate = binds.then(|| statement.text_with_separate_params());
     let prepared = prepare_with_fallback(client, &failed.sent, separate.flatten()).await;
-    let (prepared, params) = prepared.map_err(refused)?;
-    let wanted = prepared.params().len();
-    if wanted != params.len() {
-        return Err(unbound_error(wanted, params.len()).into());
+    let (prepared, params) = prepared.map_err(to_error)?;
+    let param_count = prepared.params().len();
+    if param_count != params.len() {
+        return Err(unbound_error(param_count, params.len()).into());
     }
     let columns = unique_names(prepared.columns().iter().map(|column| column.name().to_owned()));
     let start = spool.position();
     let mut row_count = 0;
     let stream = client.query_raw(&prepared, params.iter().map(SqlParam));
     let stream = stream.await;
-    let mut stream = pin!(stream.map_err(refused)?);
-    while let Some(row) = stream.try_next().await.map_err(refused)? {
+    let mut stream = pin!(stream.map_err(to_error)?);
+    while let Some(row) = stream.try_next().await.map_err(to_error)? {
         if row_count > 0 {
             spool.buffer().push(b',');
         }
@@ -176,14 +176,14 @@ async fn prepare(client: &Client, text: &str, params: &[Value]) -> Result<Prepar
             Ok(prepared) => return Ok(prepared),
             Err(error) => error,
         };
-        let Some(at) = indeterminate_param(&error).filter(|at| *at < params.len()) else {
+        let Some(index) = indeterminate_param(&error).filter(|index| *index < params.len()) else {
             return Err(error);
         };
         // Leave the other types to the server.
-        if types.len() <= at {
-            types.resize(at + 1, Type::UNKNOWN);
+        if types.len() <= index {
+            types.resize(index + 1, Type::UNKNOWN);
         }
-        types[at] = own_type(&params[at]);
+        types[index] = own_type(&params[index]);
     }
     client.prepare_typed(text, &types).await
 }
@@ -201,13 +201,13 @@ fn indeterminate_param(error: &tokio_postgres::Error) -> Option<usize> {
 
 fn write_row(row: &Row, columns: &[String], out: &mut Vec<u8>) -> Result<(), PostgresError> {
     out.push(b'{');
-    for (at, (column, name)) in row.columns().iter().zip(columns).enumerate() {
-        if at > 0 {
+    for (index, (column, name)) in row.columns().iter().zip(columns).enumerate() {
+        if index > 0 {
             out.push(b',');
         }
         out.extend_from_slice(Value::from(name.as_str()).to_string().as_bytes());
         out.push(b':');
-        let raw = row.try_get::<_, Option<RawBytes<'_>>>(at)?;
+        let raw = row.try_get::<_, Option<RawBytes<'_>>>(index)?;
         write_json(column.type_(), raw.map(|raw| raw.0), out).map_err(|broken| {
             let message = format!("column `{name}`: {broken}; cast it to text");
             TaskError::new(ErrorKind::Schema, "PG_RESULT", message)

@@ -84,19 +84,19 @@ impl PostgresTool {
         let is_reusable = session::is_reusable(statements);
         let mut spool = RowSpool::new(call, self.scratch_dir.clone());
         session::prepare_session(connection.client(), call).await?;
-        let done = if call.effect == Effect::Transactional {
-            let done = effect::run_once(connection.client(), call, statements, spool).await;
-            done.map(|outcome| StatementsEnd::Outcome(Box::new(outcome)))
+        let end = if call.effect == Effect::Transactional {
+            let end = effect::run_once(connection.client(), call, statements, spool).await;
+            end.map(|outcome| StatementsEnd::Outcome(Box::new(outcome)))
         } else {
-            let done = run::run_statements(connection.client(), statements, &mut spool).await;
-            done.map(|answers| StatementsEnd::Answers(answers, spool))
+            let end = run::run_statements(connection.client(), statements, &mut spool).await;
+            end.map(|answers| StatementsEnd::Answers(answers, spool))
         };
-        let is_well = done.as_ref().map_or_else(PostgresError::is_server_error, |_| true);
-        if is_well && is_reusable && !flags.is_interrupted.load(Ordering::Relaxed) {
+        let is_session_intact = end.as_ref().map_or_else(PostgresError::is_server_error, |_| true);
+        if is_session_intact && is_reusable && !flags.is_interrupted.load(Ordering::Relaxed) {
             flags.is_released.store(true, Ordering::Relaxed);
             connection.release();
         }
-        match done? {
+        match end? {
             StatementsEnd::Outcome(outcome) => Ok(*outcome),
             StatementsEnd::Answers(answers, spool) => {
                 let outcome = spool.into_outcome(&answers, call.result_writer.as_ref()).await;
@@ -124,28 +124,28 @@ impl Tool for PostgresTool {
         }
         let location = target.location();
         let connect_max = call.timeout.connect.unwrap_or(CONNECT_TIMEOUT);
-        let mut over = pin!(wait_for_timeout(call.timeout.total));
+        let mut timeout = pin!(wait_for_timeout(call.timeout.total));
         let connection = tokio::select! {
             biased;
             connection = self.pools.acquire(target, connect_max) => connection?,
             () = stop.cancelled() => return Err(cancelled_error().with_detail("sent", false)),
-            _ = &mut over => return Err(connect_timeout_error(&location)),
+            _ = &mut timeout => return Err(connect_timeout_error(&location)),
         };
         let stopper = connection.canceller();
         let flags = InterruptFlags::default();
         let mut work = pin!(self.run_statements(call, connection, &statements, &flags));
-        let why = tokio::select! {
+        let reason = tokio::select! {
             biased;
             done = &mut work => return Ok(done.unwrap_or_else(PostgresError::into_outcome)),
             () = stop.cancelled() => InterruptReason::Stop,
-            limit = &mut over => InterruptReason::Timeout(limit),
+            limit = &mut timeout => InterruptReason::Timeout(limit),
         };
         flags.is_interrupted.store(true, Ordering::Relaxed);
         if !flags.is_released.load(Ordering::Relaxed) {
             stopper.cancel().await;
         }
         let ended = tokio::time::timeout(STOP_GRACE, work).await;
-        Ok(match (ended, why) {
+        Ok(match (ended, reason) {
             // The statements finished before the interruption took effect.
             (Ok(Ok(outcome)), _) => outcome,
             (Ok(Err(failure)), InterruptReason::Timeout(limit)) if failure.is_cancelled() => timeout_outcome(limit),

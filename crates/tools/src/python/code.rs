@@ -13,7 +13,9 @@ use model::outcome::TaskError;
 use serde_json::Value;
 
 use crate::python::context::{PythonContext, PythonReader, StringLiteral};
-use crate::value_placement::{VALUE_IN_NAME, code_value, identifier, is_word_character, placement_error};
+use crate::value_placement::{
+    VALUE_IN_NAME, code_value, identifier, is_word_character, join_entries, join_items, placement_error,
+};
 
 /// Keywords, which cannot be names.
 const KEYWORDS: &[&str] = &[
@@ -26,7 +28,7 @@ const KEYWORDS: &[&str] = &[
 pub fn python_code(pieces: &[CodePiece]) -> Result<String, TaskError> {
     let mut reader = PythonReader::default();
     let mut code = String::new();
-    for (at, CodePiece { piece, is_json }) in pieces.iter().enumerate() {
+    for (index, CodePiece { piece, is_json }) in pieces.iter().enumerate() {
         match piece {
             Piece::Text(text) | Piece::Raw(text) => {
                 reader.read_author_text(text);
@@ -36,7 +38,7 @@ pub fn python_code(pieces: &[CodePiece]) -> Result<String, TaskError> {
                 let is_literal = matches!(reader.context(), PythonContext::Code | PythonContext::Field { .. });
                 place_value(&code_value(value, *is_json && is_literal), &mut reader, &mut code)?;
                 // A quote directly after an empty string would begin a triple-quoted literal.
-                let mut next = pieces[at + 1..].iter().filter_map(piece_text);
+                let mut next = pieces[index + 1..].iter().filter_map(piece_text);
                 let is_quoted = next.next().is_some_and(|text| text.starts_with(['\'', '"']));
                 if reader.context() == PythonContext::Code && code.ends_with('\'') && is_quoted {
                     code.push(' ');
@@ -162,17 +164,12 @@ fn literal_text(value: &Value) -> String {
 /// JSON with a space after commas and colons, as Python prints it.
 fn spaced_json(value: &Value) -> String {
     match value {
-        Value::Array(items) => {
-            let items: Vec<_> = items.iter().map(spaced_json).collect();
-            format!("[{}]", items.join(", "))
-        }
+        Value::Array(items) => format!("[{}]", join_items(items, spaced_json)),
         Value::Object(map) => {
-            let pair =
-                |(key, value): (&String, &Value)| format!("{}: {}", Value::from(key.as_str()), spaced_json(value));
-            let pairs: Vec<_> = map.iter().map(pair).collect();
-            format!("{{{}}}", pairs.join(", "))
+            let json_key = |key: &str| Value::from(key).to_string();
+            format!("{{{}}}", join_entries(map, json_key, spaced_json))
         }
-        plain => plain.to_string(),
+        scalar => scalar.to_string(),
     }
 }
 
@@ -186,15 +183,8 @@ fn python_literal(value: &Value) -> String {
         Value::Number(number) if number.to_string().starts_with('-') => format!("({number})"),
         Value::Number(number) => number.to_string(),
         Value::String(text) => quote_text(text),
-        Value::Array(items) => {
-            let items: Vec<_> = items.iter().map(python_literal).collect();
-            format!("[{}]", items.join(", "))
-        }
-        Value::Object(map) => {
-            let pair = |(key, value): (&String, &Value)| format!("{}: {}", quote_text(key), python_literal(value));
-            let pairs: Vec<_> = map.iter().map(pair).collect();
-            format!("{{{}}}", pairs.join(", "))
-        }
+        Value::Array(items) => format!("[{}]", join_items(items, python_literal)),
+        Value::Object(map) => format!("{{{}}}", join_entries(map, quote_text, python_literal)),
     }
 }
 

@@ -39,14 +39,14 @@ pub(crate) struct InterpreterFacts {
 impl InterpreterFacts {
     /// Directories that it reads at run time.
     pub(crate) fn read_dirs(&self) -> Vec<PathBuf> {
-        let mut homes = vec![self.prefix.clone(), self.base_prefix.clone()];
+        let mut dirs = vec![self.prefix.clone(), self.base_prefix.clone()];
         if let Ok(real) = self.executable.canonicalize()
-            && let Some(home) = real.parent().and_then(Path::parent)
-            && home != Path::new("/")
+            && let Some(dir) = real.parent().and_then(Path::parent)
+            && dir != Path::new("/")
         {
-            homes.push(home.to_owned());
+            dirs.push(dir.to_owned());
         }
-        homes
+        dirs
     }
 
     /// Version as text.
@@ -62,7 +62,7 @@ pub(crate) struct FactsCache(Mutex<HashMap<PathBuf, Arc<InterpreterFacts>>>);
 
 impl FactsCache {
     /// Returns the properties of an interpreter; the query runs in the given sandbox.
-    pub(crate) async fn facts_of(
+    pub(crate) async fn load_facts(
         &self,
         python: &Path,
         env: &BTreeMap<String, String>,

@@ -134,7 +134,7 @@ impl InterpreterPool {
         }
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.push_back((key, interpreter));
-        let over = if idle.len() > self.idle_max {
+        let excess = if idle.len() > self.idle_max {
             idle.pop_front()
         } else {
             None
@@ -142,7 +142,7 @@ impl InterpreterPool {
         drop(idle);
         self.returned.notify_waiters();
         // Drop it after unlocking, because ending a process takes long.
-        drop(over);
+        drop(excess);
     }
 
     /// Environment variables of the interpreters.
@@ -152,7 +152,7 @@ impl InterpreterPool {
 
     fn take_idle(&self, key: &InterpreterKey) -> Option<Interpreter> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = idle.iter().rposition(|(of, _)| of == key)?;
-        idle.remove(at).map(|(_, interpreter)| interpreter)
+        let index = idle.iter().rposition(|(idle_key, _)| idle_key == key)?;
+        idle.remove(index).map(|(_, interpreter)| interpreter)
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use model::task_log::LogStream;
 use serde::Serialize;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
@@ -16,7 +17,6 @@ use crate::capture::OutputCapture;
 use crate::isolation::{GATE_OPEN_LINE, ResourceLimits, SandboxRules};
 use crate::process::{KILL_GRACE, ProcessGroup, ProgramSpec, StartError};
 use crate::python::request::{CodeSource, PythonRequest};
-use model::task_log::LogStream;
 
 /// Script that runs inside the interpreter.
 const RUNNER_SCRIPT: &str = include_str!("runner.py");

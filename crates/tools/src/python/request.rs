@@ -59,9 +59,9 @@ impl PythonRequest {
     }
 
     /// Sets the code's own temporary directory.
-    pub(crate) fn set_own_dir(&mut self, own: &Path) {
-        let own = own.display().to_string();
-        self.env.entry("TMPDIR".to_owned()).or_insert(own);
+    pub(crate) fn set_own_dir(&mut self, own_dir: &Path) {
+        let own_dir = own_dir.display().to_string();
+        self.env.entry("TMPDIR".to_owned()).or_insert(own_dir);
     }
 
     /// Sets a working directory other than the playbook's.
@@ -82,8 +82,8 @@ fn runner_libs(call: &Call) -> Result<Option<Value>, TaskError> {
             Ok((!map.is_empty()).then_some(Value::Object(map)))
         }
         Some(other) => {
-            let wanted = "a map of names to modules, or a list of requirements";
-            Err(call.wrong_type_error("libs", wanted, other))
+            let expected = "a map of names to modules, or a list of requirements";
+            Err(call.wrong_type_error("libs", expected, other))
         }
     }
 }

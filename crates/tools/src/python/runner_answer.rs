@@ -128,11 +128,11 @@ impl PythonException {
 fn exception_code(exception: &str) -> String {
     let letters: Vec<char> = exception.chars().collect();
     let mut code = String::from("PYTHON_");
-    for (at, letter) in letters.iter().enumerate() {
-        let before = at.checked_sub(1).map(|at| letters[at]);
+    for (index, letter) in letters.iter().enumerate() {
+        let before = index.checked_sub(1).map(|index| letters[index]);
         let after_lower = before.is_some_and(|c| c.is_ascii_lowercase());
-        let before_lower = letters.get(at + 1).is_some_and(char::is_ascii_lowercase);
-        let begins = letter.is_ascii_uppercase() && at > 0 && (after_lower || before_lower);
+        let before_lower = letters.get(index + 1).is_some_and(char::is_ascii_lowercase);
+        let begins = letter.is_ascii_uppercase() && index > 0 && (after_lower || before_lower);
         if begins && !code.ends_with('_') {
             code.push('_');
         }

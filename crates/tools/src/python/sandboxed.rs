@@ -52,14 +52,14 @@ impl InterpreterFinder<'_> {
         if needs.requirements.is_empty() {
             return Ok(sandboxed);
         }
-        let wanted = EnvironmentSpec {
+        let spec = EnvironmentSpec {
             facts: &facts,
             requirements: &needs.requirements,
             if_absent: IfAbsent::Refuse,
         };
-        sandboxed.python = self.environments.interpreter(&wanted, stop, log).await?;
-        let home = sandboxed.python.parent().and_then(Path::parent);
-        sandboxed.read_dirs.extend(home.map(Path::to_owned));
+        sandboxed.python = self.environments.interpreter(&spec, stop, log).await?;
+        let dir = sandboxed.python.parent().and_then(Path::parent);
+        sandboxed.read_dirs.extend(dir.map(Path::to_owned));
         Ok(sandboxed)
     }
 
@@ -69,8 +69,8 @@ impl InterpreterFinder<'_> {
         has_needs: bool,
     ) -> Result<(Option<Arc<InterpreterFacts>>, SandboxedPython), TaskError> {
         if self.is_deployment_python {
-            let free = SandboxRules::default();
-            let facts = self.facts_cache.facts_of(python, self.env, &free).await?;
+            let unrestricted = SandboxRules::default();
+            let facts = self.facts_cache.load_facts(python, self.env, &unrestricted).await?;
             let sandboxed = SandboxedPython {
                 python: facts.executable.clone(),
                 read_dirs: facts.read_dirs(),
@@ -85,7 +85,7 @@ impl InterpreterFinder<'_> {
             return Ok((None, sandboxed));
         }
         let rules = (self.rules_for)(&sandboxed.read_dirs);
-        let facts = self.facts_cache.facts_of(python, self.env, &rules).await?;
+        let facts = self.facts_cache.load_facts(python, self.env, &rules).await?;
         Ok((Some(facts), sandboxed))
     }
 }
@@ -100,15 +100,15 @@ fn find_read_dirs(python: &Path, env: &BTreeMap<String, String>) -> Vec<PathBuf>
         let mut candidates = path.split(':').map(|dir| Path::new(dir).join(python));
         candidates.find(|file| file.is_file()).unwrap_or_default()
     };
-    let mut homes = Vec::new();
+    let mut dirs = Vec::new();
     let linked = python.canonicalize().ok();
     for file in [Some(&python), linked.as_ref()].into_iter().flatten() {
-        homes.extend(file.parent().and_then(Path::parent).map(Path::to_owned));
+        dirs.extend(file.parent().and_then(Path::parent).map(Path::to_owned));
     }
-    let base = homes.first().and_then(|home| venv_base(home));
-    homes.extend(base);
-    homes.retain(|home| is_python_dir(home));
-    homes
+    let base = dirs.first().and_then(|dir| venv_base(dir));
+    dirs.extend(base);
+    dirs.retain(|dir| is_python_dir(dir));
+    dirs
 }
 
 /// Base installation of a virtual environment.
@@ -119,14 +119,14 @@ fn venv_base(venv: &Path) -> Option<PathBuf> {
     Path::new(bin.trim()).parent().map(Path::to_owned)
 }
 
-fn is_python_dir(home: &Path) -> bool {
+fn is_python_dir(dir: &Path) -> bool {
     let is_python = |entry: std::fs::DirEntry| {
         let name = entry.file_name();
         name.to_string_lossy().starts_with("python3")
     };
     let has_library = || {
-        let entries = std::fs::read_dir(home.join("lib"));
+        let entries = std::fs::read_dir(dir.join("lib"));
         entries.is_ok_and(|entries| entries.flatten().any(is_python))
     };
-    home.parent().is_some() && (home.join("pyvenv.cfg").is_file() || has_library())
+    dir.parent().is_some() && (dir.join("pyvenv.cfg").is_file() || has_library())
 }

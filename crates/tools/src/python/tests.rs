@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::outcome::{ErrorKind, Outcome};
+use model::task_log::LogStream;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -13,8 +14,10 @@ use crate::http::HttpClients;
 use crate::isolation::SandboxLevel;
 use crate::python::PythonTool;
 use crate::registry::{HttpLimits, PythonConfig};
-use crate::testing::{RecordedLogLines, build_call, expect_error, expect_result, run_tool, wait_for_exit};
-use model::task_log::LogStream;
+use crate::testing::{
+    FileAtFirstLine, RecordedLogLines, StopAtFirstLine, build_call, expect_error, expect_result, run_tool,
+    wait_for_exit,
+};
 
 fn python_tool() -> PythonTool {
     tool_with(PythonConfig {
@@ -336,12 +339,6 @@ async fn a_stop_ends_the_call() {
         json!({"code": "print('up', flush=True)\nwhile True: pass"}),
         json!({}),
     );
-    struct StopAtFirstLine(CancellationToken);
-    impl crate::call::LogSink for StopAtFirstLine {
-        fn write_line(&self, _stream: LogStream, _text: &str) {
-            self.0.cancel();
-        }
-    }
     let log = StopAtFirstLine(stop.clone());
     let outcome = python_tool().call(call, stop, &log).await;
     assert_eq!(expect_error(&outcome).kind, ErrorKind::Cancelled);
@@ -406,15 +403,8 @@ async fn code_is_required() {
 
 #[tokio::test]
 async fn what_is_printed_is_logged_while_the_code_runs() {
-    struct Release(std::path::PathBuf, RecordedLogLines);
-    impl crate::call::LogSink for Release {
-        fn write_line(&self, stream: LogStream, text: &str) {
-            std::fs::write(&self.0, "").unwrap();
-            self.1.write_line(stream, text);
-        }
-    }
     let dir = tempfile::tempdir().unwrap();
-    let log = Release(dir.path().join("go"), RecordedLogLines::default());
+    let log = FileAtFirstLine::new(dir.path().join("go"));
     let code = "import os, sys, time\nprint('first')\nwhile not os.path.exists('go'):\n    time.sleep(0.001)\n\
                 print('last', end='')\nsys.stderr.write('err')\nreturn 1";
     let mut call = build_call("python", json!({"code": code}), json!({}));
@@ -422,8 +412,8 @@ async fn what_is_printed_is_logged_while_the_code_runs() {
     call.timeout.total = Some(Duration::from_secs(30));
     let outcome = python_tool().call(call, CancellationToken::new(), &log).await;
     assert_eq!(expect_result(outcome), json!(1));
-    assert_eq!(log.1.lines_of(LogStream::Stdout), ["first", "last"]);
-    assert_eq!(log.1.lines_of(LogStream::Stderr), ["err"]);
+    assert_eq!(log.lines_of(LogStream::Stdout), ["first", "last"]);
+    assert_eq!(log.lines_of(LogStream::Stderr), ["err"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

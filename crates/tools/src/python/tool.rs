@@ -80,27 +80,30 @@ impl PythonTool {
         stop: &CancellationToken,
         log: &dyn LogSink,
     ) -> Result<SandboxedPython, TaskError> {
-        let homeless = |python| SandboxedPython {
+        let without_dirs = |python| SandboxedPython {
             python,
             read_dirs: Vec::new(),
         };
         let python = self.interpreter_path(call)?;
         if needs.is_empty() {
-            return Ok(homeless(python));
+            return Ok(without_dirs(python));
         }
-        let free = SandboxRules::default();
-        let facts = self.facts_cache.facts_of(&python, self.pool.env(), &free).await?;
+        let unrestricted = SandboxRules::default();
+        let facts = self
+            .facts_cache
+            .load_facts(&python, self.pool.env(), &unrestricted)
+            .await?;
         let needs = needs.reduce_for(&facts)?;
         if needs.requirements.is_empty() {
-            return Ok(homeless(python));
+            return Ok(without_dirs(python));
         }
-        let wanted = EnvironmentSpec {
+        let spec = EnvironmentSpec {
             facts: &facts,
             requirements: &needs.requirements,
             if_absent: IfAbsent::Build,
         };
-        let python = self.environments.interpreter(&wanted, stop, log).await?;
-        Ok(homeless(python))
+        let python = self.environments.interpreter(&spec, stop, log).await?;
+        Ok(without_dirs(python))
     }
 
     async fn load_source(&self, call: &Call, stop: &CancellationToken) -> Result<CodeSource, TaskError> {
@@ -141,13 +144,10 @@ impl Tool for PythonTool {
         // Warm interpreters have no limits and are not strict, so calls with limits or `strict` get their own.
         let isolate = is_isolated(&call)? || !limits.is_empty() || sandbox.is_strict();
         let needs = CodeRequirements::from_call(&call, &source.code)?;
-        let own = sandbox.create_own_dir()?;
-        let own = own.as_ref().map(TempDir::path);
-        let rules_for = |homes: &[PathBuf]| sandbox.rules(own, homes);
-        let SandboxedPython {
-            python,
-            read_dirs: homes,
-        } = if sandbox.is_strict() {
+        let own_dir = sandbox.create_own_dir()?;
+        let own_dir = own_dir.as_ref().map(TempDir::path);
+        let rules_for = |read_dirs: &[PathBuf]| sandbox.rules(own_dir, read_dirs);
+        let SandboxedPython { python, read_dirs } = if sandbox.is_strict() {
             let python = self.interpreter_path(&call)?;
             let finder = self.finder(&python, &rules_for);
             finder.find(&python, needs, stop, log).await?
@@ -157,13 +157,13 @@ impl Tool for PythonTool {
         let timeout = call.timeout.total;
         let has_cwd = call.field("cwd").is_some();
         let mut request = PythonRequest::new(&mut call, source)?;
-        if let Some(own) = own {
-            request.set_own_dir(own);
+        if let Some(own_dir) = own_dir {
+            request.set_own_dir(own_dir);
         }
-        if let Some(own) = own.filter(|_| sandbox.is_strict() && !has_cwd) {
-            request.set_cwd(own);
+        if let Some(own_dir) = own_dir.filter(|_| sandbox.is_strict() && !has_cwd) {
+            request.set_cwd(own_dir);
         }
-        let rules = rules_for(&homes);
+        let rules = rules_for(&read_dirs);
         let _slot = tokio::select! {
             slot = self.pool.acquire_slot() => slot,
             () = stop.cancelled() => return Err(cancelled_error()),

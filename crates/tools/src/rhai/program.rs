@@ -12,7 +12,8 @@ use serde_json::Value;
 
 use crate::rhai::context::{RhaiContext, RhaiReader};
 use crate::value_placement::{
-    ProgramPart, VALUE_IN_NAME, code_value, identifier, is_word_character, placement_error, program_parts,
+    ProgramPart, VALUE_IN_NAME, code_value, identifier, is_word_character, join_entries, join_items, placement_error,
+    program_parts,
 };
 use crate::value_text::plain_text;
 
@@ -152,15 +153,8 @@ fn rhai_literal(value: &Value) -> String {
         Value::Number(number) if number.to_string().starts_with('-') => format!("({number})"),
         Value::Number(number) => number.to_string(),
         Value::String(text) => quote_text(text),
-        Value::Array(items) => {
-            let items: Vec<_> = items.iter().map(rhai_literal).collect();
-            format!("[{}]", items.join(", "))
-        }
-        Value::Object(entries) => {
-            let entry = |(key, value): (&String, &Value)| format!("{}: {}", quote_text(key), rhai_literal(value));
-            let entries: Vec<_> = entries.iter().map(entry).collect();
-            format!("#{{{}}}", entries.join(", "))
-        }
+        Value::Array(items) => format!("[{}]", join_items(items, rhai_literal)),
+        Value::Object(map) => format!("#{{{}}}", join_entries(map, quote_text, rhai_literal)),
     }
 }
 

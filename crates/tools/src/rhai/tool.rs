@@ -30,15 +30,15 @@ impl RhaiTool {
         let Some(code) = call.text_field("code")? else {
             return Err(call.missing_key_error("code", "set it to the script to run"));
         };
-        let limit = call.timeout.total.unwrap_or(TOTAL_TIMEOUT);
+        let timeout = call.timeout.total.unwrap_or(TOTAL_TIMEOUT);
         let evaluation = Evaluation {
             language: Language::Rhai,
             program: code.to_owned(),
             input: Value::Object(std::mem::take(&mut call.input)),
-            millis: u64::try_from(limit.as_millis()).unwrap_or(u64::MAX),
+            millis: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
         };
-        let done = self.processes.run(evaluation, stop, log).await;
-        done.map_err(|error| with_playbook_line(error, call))
+        let result = self.processes.run(evaluation, stop, log).await;
+        result.map_err(|error| with_playbook_line(error, call))
     }
 }
 
@@ -103,14 +103,14 @@ mod tests {
 
     #[tokio::test]
     async fn scripts_are_limited() {
-        for (code, wanted) in [
+        for (code, expected) in [
             ("loop { }", "LIMIT_SCRIPT"),
             ("fn f(n) { f(n + 1) } f(0)", "LIMIT_SCRIPT"),
             ("let s = \"x\"; loop { s += s; }", "LIMIT_SCRIPT"),
             ("let a = [0]; loop { a.push(a); }", "LIMIT_SCRIPT"),
         ] {
             let outcome = eval_script(code, json!({})).await;
-            assert_eq!(expect_error(&outcome).code, wanted, "{code}: {outcome:?}");
+            assert_eq!(expect_error(&outcome).code, expected, "{code}: {outcome:?}");
         }
     }
 

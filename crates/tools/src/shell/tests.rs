@@ -6,15 +6,18 @@ use std::time::{Duration, Instant};
 
 use language::template::Piece;
 use model::outcome::{ErrorKind, Outcome};
+use model::task_log::LogStream;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::call::{Call, LogSink, Tool};
+use crate::call::{Call, Tool};
 use crate::isolation::SandboxLevel;
 use crate::shell::ShellTool;
-use crate::testing::{RecordedLogLines, command_call, expect_error, expect_result, run_tool, wait_for_exit};
-use model::task_log::LogStream;
+use crate::testing::{
+    FileAtFirstLine, RecordedLogLines, StopAtFirstLine, command_call, expect_error, expect_result, run_tool,
+    wait_for_exit,
+};
 
 fn shell_tool() -> ShellTool {
     let path = "/usr/local/bin:/usr/bin:/bin".to_owned();
@@ -47,8 +50,8 @@ async fn run_stdout(call: Call) -> String {
 #[tokio::test]
 async fn the_result_has_the_output_and_exit_code() {
     let outcome = run_tool(&shell_tool(), shell_call("echo out; echo err >&2")).await;
-    let wanted = json!({"stdout": "out\n", "stderr": "err\n", "exit_code": 0});
-    assert_eq!(expect_result(outcome), wanted);
+    let expected = json!({"stdout": "out\n", "stderr": "err\n", "exit_code": 0});
+    assert_eq!(expect_result(outcome), expected);
 }
 
 #[tokio::test]
@@ -111,15 +114,6 @@ async fn a_remaining_child_does_not_block_the_call() {
     let started = Instant::now();
     assert_eq!(run_stdout(shell_call("sleep 600 & echo started")).await, "started\n");
     assert!(started.elapsed() < Duration::from_secs(30));
-}
-
-/// Cancels the call when the first line is printed.
-struct StopAtFirstLine(CancellationToken);
-
-impl LogSink for StopAtFirstLine {
-    fn write_line(&self, _stream: LogStream, _text: &str) {
-        self.0.cancel();
-    }
 }
 
 async fn run_stopped(script: &str) -> (Outcome, Duration) {
@@ -268,35 +262,25 @@ proptest! {
             let call = call_with_pieces(&[text_piece(before), value_piece(raw.clone()), text_piece(after)]);
             let output = runtime.block_on(run_stdout(call));
             let in_document = before.contains("cat <<");
-            let wanted = if in_document { format!("<{raw}\n>") } else { format!("<{raw}>") };
-            prop_assert_eq!(&output, &wanted, "in {}…{}", before, after);
+            let expected = if in_document { format!("<{raw}\n>") } else { format!("<{raw}>") };
+            prop_assert_eq!(&output, &expected, "in {}…{}", before, after);
         }
-    }
-}
-
-/// Creates a file when the first line arrives; the program waits for it.
-struct Release(std::path::PathBuf, RecordedLogLines);
-
-impl LogSink for Release {
-    fn write_line(&self, stream: LogStream, text: &str) {
-        std::fs::write(&self.0, "").unwrap();
-        self.1.write_line(stream, text);
     }
 }
 
 #[tokio::test]
 async fn a_line_is_logged_while_the_command_runs_and_a_part_of_one_at_its_end() {
     let dir = tempfile::tempdir().unwrap();
-    let log = Release(dir.path().join("go"), RecordedLogLines::default());
+    let log = FileAtFirstLine::new(dir.path().join("go"));
     let script =
         "echo first; until [ -e go ]; do :; done; printf err >&2; printf part; head -c 40000 /dev/zero | tr '\\0' x";
     let mut call = command_call("shell", script, dir.path());
     call.timeout.total = Some(Duration::from_secs(30));
     expect_result(shell_tool().call(call, CancellationToken::new(), &log).await);
-    let lines = log.1.lines_of(LogStream::Stdout);
+    let lines = log.lines_of(LogStream::Stdout);
     assert_eq!(lines[0], "first");
     assert!(lines[1].starts_with("partxxx"));
     assert!(lines.iter().all(|line| line.len() <= 16 * 1024), "long lines are split");
     assert_eq!(lines[1..].concat().len(), 40_004, "no part of them is lost");
-    assert_eq!(log.1.lines_of(LogStream::Stderr), ["err"]);
+    assert_eq!(log.lines_of(LogStream::Stderr), ["err"]);
 }

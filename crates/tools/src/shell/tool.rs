@@ -48,10 +48,10 @@ impl Tool for ShellTool {
         let script = build_script(&read_commands(call)?)?;
         let shell = call.text_field("shell")?.unwrap_or("/bin/sh");
         let setup = ProgramSetup::from_call(call, &self.env, self.sandbox_level_min)?;
-        let own = setup.own_dir.as_ref().map(TempDir::path);
+        let own_dir = setup.own_dir.as_ref().map(TempDir::path);
         let input = build_stdin(call, &setup.limits);
-        let failed = |error: StartError| start_error(shell, &setup.cwd, &error);
-        let file = write_script_file(&script, own).map_err(|error| failed(error.into()))?;
+        let to_error = |error: StartError| start_error(shell, &setup.cwd, &error);
+        let file = write_script_file(&script, own_dir).map_err(|error| to_error(error.into()))?;
         let args = match &file {
             Some(file) => vec![file.path().to_str().unwrap_or_default()],
             None => vec!["-c", &script.text],
@@ -64,10 +64,10 @@ impl Tool for ShellTool {
             limits: &setup.limits,
             sandbox_rules: &setup.sandbox_rules,
         };
-        let piped = if input.is_some() { Stdio::piped() } else { Stdio::null() };
-        let mut group = program.start(piped).map_err(failed)?;
-        let (end, printed) = run_to_end(&mut group, input, call.timeout.total, stop, log).await;
-        Ok(to_outcome(end, &printed))
+        let stdin = if input.is_some() { Stdio::piped() } else { Stdio::null() };
+        let mut group = program.start(stdin).map_err(to_error)?;
+        let (end, output) = run_to_end(&mut group, input, call.timeout.total, stop, log).await;
+        Ok(to_outcome(end, &output))
     }
 }
 

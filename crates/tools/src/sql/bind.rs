@@ -45,9 +45,9 @@ pub fn bind_command(
         positional: 0,
         statements: Vec::new(),
     };
-    for (at, piece) in command.pieces.iter().enumerate() {
-        let origin = command.origins.get(at);
-        let after = match command.pieces.get(at + 1) {
+    for (index, piece) in command.pieces.iter().enumerate() {
+        let origin = command.origins.get(index);
+        let after = match command.pieces.get(index + 1) {
             Some(Piece::Text(text) | Piece::Raw(text)) => text.as_str(),
             _ => "",
         };
@@ -121,8 +121,8 @@ impl StatementBinder<'_> {
         let starts = origin.map_or(&[][..], |origin| &origin.lines);
         let mut tail = text;
         let mut read = 0;
-        for (at, start) in starts.iter().enumerate() {
-            let end = starts.get(at + 1).map_or(text.len(), |next| next.offset);
+        for (index, start) in starts.iter().enumerate() {
+            let end = starts.get(index + 1).map_or(text.len(), |next| next.offset);
             let (part, after) = tail.split_at_checked(end - read).unwrap_or((tail, ""));
             self.line = start.line as usize + 1;
             self.mark_line();

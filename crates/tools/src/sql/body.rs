@@ -84,12 +84,12 @@ impl RoutineBodies {
 
     /// Ends the body whose tag is next, with everything that is open in it.
     pub(super) fn exit(&mut self, text: &[char]) -> Option<RoutineBody> {
-        let is_here = |body: &RoutineBody| {
+        let ends_here = |body: &RoutineBody| {
             let tag = body.tag.chars();
             tag.eq(text.iter().copied().take(body.tag.chars().count()))
         };
-        let at = self.open_bodies.iter().position(is_here)?;
-        self.open_bodies.drain(at..).next()
+        let index = self.open_bodies.iter().position(ends_here)?;
+        self.open_bodies.drain(index..).next()
     }
 
     /// Records a value in a body.

@@ -17,7 +17,7 @@ impl Params {
     /// Value number `number`, counted from 1; `placeholder` is its text in the command.
     pub(super) fn by_number(&self, number: usize, placeholder: &str) -> Result<Value, BindError> {
         let value = match self {
-            Self::List(list) => number.checked_sub(1).and_then(|at| list.get(at)),
+            Self::List(list) => number.checked_sub(1).and_then(|index| list.get(index)),
             Self::None | Self::Map(_) => None,
         };
         let missing = || BindError::Missing(format!("{placeholder} (number {number})"));

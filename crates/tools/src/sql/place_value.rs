@@ -103,11 +103,11 @@ impl StatementBinder<'_> {
                     self.text.push_str("NULL");
                     self.add_other();
                 }
-                for (at, item) in items.iter().enumerate() {
-                    if at > 0 {
+                for (index, item) in items.iter().enumerate() {
+                    if index > 0 {
                         self.text.push_str(", ");
                     }
-                    self.push_value(item, source(at))?;
+                    self.push_value(item, source(index))?;
                 }
                 Ok(())
             }

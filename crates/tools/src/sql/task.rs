@@ -54,14 +54,14 @@ pub fn bind_commands(
         Some(other) => return Err(call.wrong_type_error("params", "a list or a map", other)),
     };
     let mut statements: Vec<SqlStatement> = Vec::new();
-    for (at, pieces) in commands.pieces.iter().enumerate() {
+    for (index, pieces) in commands.pieces.iter().enumerate() {
         let command = CommandText {
             pieces,
-            origins: commands.origins.get(at).map_or(&[], Vec::as_slice),
+            origins: commands.origins.get(index).map_or(&[], Vec::as_slice),
         };
         let mut bound = bind_command(command, dialect, &params).map_err(|error| bind_task_error(&error))?;
         for statement in &mut bound {
-            statement.command = at;
+            statement.command = index;
         }
         statements.extend(bound);
     }

@@ -50,15 +50,15 @@ pub fn open_database(database: &str, path: &Path) -> Result<Connection, SqliteEr
         ":memory:" => Connection::open_in_memory(),
         _ => Connection::open_with_flags(path, flags),
     };
-    let mut opened = open_once();
+    let mut result = open_once();
     for _ in 1..OPEN_ATTEMPTS_MAX {
         let is_unopened = |error: &rusqlite::Error| is_open_error(error);
-        if !opened.as_ref().is_err_and(is_unopened) || find_shortage().is_some() {
+        if !result.as_ref().is_err_and(is_unopened) || find_shortage().is_some() {
             break;
         }
-        opened = open_once();
+        result = open_once();
     }
-    let connection = opened.map_err(|error| with_exhaustion(statement_error(error, 0)))?;
+    let connection = result.map_err(|error| with_exhaustion(statement_error(error, 0)))?;
     if database == ":memory:" {
         connection
             .pragma_update(None, "max_page_count", MEMORY_PAGES_MAX)
@@ -125,11 +125,11 @@ fn run_each(connection: &Connection, statements: &[SqlStatement], forbidden: &[P
     let mut bytes = 0;
     for (index, statement) in statements.iter().enumerate() {
         // `CREATE_TABLE VIEW`, `CREATE_TABLE TRIGGER` and `PRAGMA` accept no parameters.
-        let sent = match statement.first_word() {
+        let sql = match statement.first_word() {
             "CREATE" | "PRAGMA" => statement.text_with_literals(),
             _ => statement.text(),
         };
-        let answer = execute(connection, &sent, &mut bytes).map_err(|error| {
+        let answer = execute(connection, &sql, &mut bytes).map_err(|error| {
             let line = match &error {
                 rusqlite::Error::SqlInputError { offset, .. } => usize::try_from(*offset).ok(),
                 _ => None,
@@ -139,7 +139,7 @@ fn run_each(connection: &Connection, statements: &[SqlStatement], forbidden: &[P
                 statement: FailedSqliteStatement {
                     index,
                     has_values: statement.has_values(),
-                    line: line.map(|offset| sent.line_of_byte(offset)),
+                    line: line.map(|offset| sql.line_of_byte(offset)),
                 },
             }
         })?;
@@ -165,16 +165,16 @@ fn run_each(connection: &Connection, statements: &[SqlStatement], forbidden: &[P
 fn execute(connection: &Connection, statement: &StatementText, bytes: &mut usize) -> rusqlite::Result<Value> {
     let changes_before = connection.total_changes();
     let mut prepared = connection.prepare(&statement.text)?;
-    for (at, param) in statement.params.iter().enumerate() {
-        prepared.raw_bind_parameter(at + 1, sql_value(param))?;
+    for (index, param) in statement.params.iter().enumerate() {
+        prepared.raw_bind_parameter(index + 1, sql_value(param))?;
     }
     let columns = unique_names(prepared.column_names().map(str::to_owned));
     let mut rows = Vec::new();
     let mut cursor = prepared.raw_query();
     while let Some(row) = cursor.next()? {
         let mut map = Map::new();
-        for (at, column) in columns.iter().enumerate() {
-            let value = json_value(row.get_ref(at)?);
+        for (index, column) in columns.iter().enumerate() {
+            let value = json_value(row.get_ref(index)?);
             *bytes += column.len() + memory_bytes(&value);
             map.insert(column.clone(), value);
             if *bytes > RESULT_BYTES_MAX {

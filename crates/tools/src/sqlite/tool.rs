@@ -52,30 +52,33 @@ impl Tool for SqliteTool {
         });
         tokio::pin!(work);
         let limit = call.timeout.total;
-        let why = tokio::select! {
+        let interruption = tokio::select! {
             biased;
             done = &mut work => return Ok(to_outcome(done, None)),
             () = stop.cancelled() => cancelled_error(),
             limit = wait_for_timeout(limit) => timeout_error(limit),
         };
         let handle = handle.await.ok();
-        let mut again = tokio::time::interval(INTERRUPT_INTERVAL);
+        let mut interrupts = tokio::time::interval(INTERRUPT_INTERVAL);
         loop {
             tokio::select! {
                 biased;
-                done = &mut work => return Ok(to_outcome(done, Some(why))),
+                done = &mut work => return Ok(to_outcome(done, Some(interruption))),
                 // An interrupt between two statements has no effect, so it is repeated.
-                _ = again.tick() => handle.iter().for_each(InterruptHandle::interrupt),
+                _ = interrupts.tick() => handle.iter().for_each(InterruptHandle::interrupt),
             }
         }
     }
 }
 
-/// Outcome of the statements; `why` is the reason of an interruption.
-fn to_outcome(done: Result<Result<Value, SqliteError>, tokio::task::JoinError>, why: Option<TaskError>) -> Outcome {
-    match (done, why) {
+/// Outcome of the statements; `interruption` is the error of a call that was stopped.
+fn to_outcome(
+    done: Result<Result<Value, SqliteError>, tokio::task::JoinError>,
+    interruption: Option<TaskError>,
+) -> Outcome {
+    match (done, interruption) {
         (Ok(Ok(result)), _) => Outcome::ok(result),
-        (Ok(Err(failure)), Some(why)) if failure.is_interrupt() => Outcome::error(why),
+        (Ok(Err(failure)), Some(interruption)) if failure.is_interrupt() => Outcome::error(interruption),
         (Ok(Err(failure)), _) => failure.into_outcome(),
         (Err(error), _) => {
             let message = format!("the thread that ran the statements failed: {error}");

@@ -99,12 +99,12 @@ fn compile(program: &str) -> Result<JqProgram, TaskError> {
     let read = Loader::new(ticking).load(&arena, file(MAIN_NAME));
     let modules = read.map_err(|errors| parse_error(&errors))?;
     Compiler::default().with_funs(funs).compile(modules).map_err(|errors| {
-        let what = errors.iter().flat_map(|(_, errors)| {
+        let messages = errors.iter().flat_map(|(_, errors)| {
             errors
                 .iter()
                 .map(|(name, kind)| format!("undefined {} `{name}`", kind.as_str()))
         });
-        syntax_error(&what.collect::<Vec<_>>().join("; "))
+        syntax_error(&messages.collect::<Vec<_>>().join("; "))
     })
 }
 
@@ -116,21 +116,21 @@ fn prelude<'s>() -> Vec<Def<&'s str>> {
 }
 
 fn parse_error(errors: &load::Errors<&str, ()>) -> TaskError {
-    let what = errors.iter().map(|(_, error)| match error {
+    let messages = errors.iter().map(|(_, error)| match error {
         load::Error::Io(paths) => format!("cannot import {} modules", paths.len()),
         load::Error::Lex(errors) => errors
             .first()
-            .map(|(wanted, actual)| format!("{} expected before `{actual}`", wanted.as_str()))
+            .map(|(expected, actual)| format!("{} expected before `{actual}`", expected.as_str()))
             .unwrap_or_default(),
         load::Error::Parse(errors) => errors
             .first()
-            .map(|(wanted, actual)| {
+            .map(|(expected, actual)| {
                 let actual = if actual.is_empty() { "the end" } else { actual };
-                format!("{} expected before `{actual}`", wanted.as_str())
+                format!("{} expected before `{actual}`", expected.as_str())
             })
             .unwrap_or_default(),
     });
-    syntax_error(&what.collect::<Vec<_>>().join("; "))
+    syntax_error(&messages.collect::<Vec<_>>().join("; "))
 }
 
 fn to_val(value: Value) -> Val {
@@ -212,11 +212,11 @@ fn out_of_time_error() -> TaskError {
     TaskError::new(ErrorKind::Timeout, "TIMEOUT", message)
 }
 
-fn syntax_error(what: &str) -> TaskError {
-    let message = format!("cannot parse the jq program: {what}");
+fn syntax_error(problem: &str) -> TaskError {
+    let message = format!("cannot parse the jq program: {problem}");
     TaskError::new(ErrorKind::Parse, "JQ_SYNTAX", message)
 }
 
-fn runtime_error(what: &str) -> TaskError {
-    TaskError::new(ErrorKind::Transform, "JQ_ERROR", format!("jq: {what}"))
+fn runtime_error(problem: &str) -> TaskError {
+    TaskError::new(ErrorKind::Transform, "JQ_ERROR", format!("jq: {problem}"))
 }

@@ -7,8 +7,8 @@ use serde_json_path::JsonPath;
 use crate::call::type_name;
 
 /// Selects values by a path, a list of paths or a map of names to paths; missing values are null.
-pub(crate) fn select_paths(what: &Value, input: &Value) -> Result<Value, TaskError> {
-    match what {
+pub(crate) fn select_paths(selection: &Value, input: &Value) -> Result<Value, TaskError> {
+    match selection {
         Value::String(path) => value_at(path, input),
         Value::Object(names) => {
             let mut selected = Map::new();
@@ -54,7 +54,7 @@ fn value_at(path: &str, input: &Value) -> Result<Value, TaskError> {
     for part in path_parts(path)? {
         let next = match value {
             Value::Object(map) => map.get(part),
-            Value::Array(items) => parse_index(part, items.len()).and_then(|at| items.get(at)),
+            Value::Array(items) => parse_index(part, items.len()).and_then(|index| items.get(index)),
             _ => None,
         };
         match next {
@@ -89,8 +89,8 @@ fn path_parts(path: &str) -> Result<Vec<&str>, TaskError> {
 
 fn parse_index(part: &str, length: usize) -> Option<usize> {
     match part.parse::<i64>() {
-        Ok(at) if at < 0 => length.checked_sub(usize::try_from(at.unsigned_abs()).ok()?),
-        Ok(at) => usize::try_from(at).ok(),
+        Ok(index) if index < 0 => length.checked_sub(usize::try_from(index.unsigned_abs()).ok()?),
+        Ok(index) => usize::try_from(index).ok(),
         Err(_) => None,
     }
 }

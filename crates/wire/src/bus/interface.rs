@@ -21,5 +21,5 @@ pub trait Bus: Send + Sync {
     async fn notify_pool(&self, pool: &Name);
 
     /// Returns when there may be work: after a notification, or after the maximum delay for a missed one.
-    async fn wait_for_hint(&self);
+    async fn wait_for_notification(&self);
 }

@@ -19,19 +19,19 @@ const STREAM_NAME: &str = "NOETL_EVENTS";
 /// Prefix of the subjects of events.
 const EVENT_SUBJECT: &str = "noetl.events";
 /// Prefix of the subjects of notifications.
-const HINT_SUBJECT: &str = "noetl.hints";
+const NOTIFICATION_SUBJECT: &str = "noetl.hints";
 /// Timeout for the acknowledgement of an event.
 const ACK_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the stream detects duplicates of an event by its ID.
 const DEDUP_WINDOW: Duration = Duration::from_secs(120);
 /// Maximum delay that a missed notification can cause.
-const HINT_WAIT_MAX: Duration = Duration::from_secs(1);
+const NOTIFICATION_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// The bus on NATS.
 pub struct NatsBus {
     client: async_nats::Client,
     events: jetstream::Context,
-    hint_received: Arc<Notify>,
+    notification_received: Arc<Notify>,
 }
 
 impl NatsBus {
@@ -45,12 +45,12 @@ impl NatsBus {
             .map_err(bus_error)?;
         let mut events = jetstream::new(client.clone());
         events.set_timeout(ACK_TIMEOUT);
-        let hinted = Arc::new(Notify::new());
-        tokio::spawn(forward_hints(client.clone(), Arc::downgrade(&hinted)));
+        let received = Arc::new(Notify::new());
+        tokio::spawn(forward_notifications(client.clone(), Arc::downgrade(&received)));
         Ok(Self {
             client,
             events,
-            hint_received: hinted,
+            notification_received: received,
         })
     }
 
@@ -95,15 +95,15 @@ impl NatsBus {
 }
 
 /// Converts notifications to local wake-ups until the bus is dropped.
-async fn forward_hints(client: async_nats::Client, hinted: std::sync::Weak<Notify>) {
-    let Ok(mut hints) = client.subscribe(format!("{HINT_SUBJECT}.>")).await else {
+async fn forward_notifications(client: async_nats::Client, received: std::sync::Weak<Notify>) {
+    let Ok(mut notifications) = client.subscribe(format!("{NOTIFICATION_SUBJECT}.>")).await else {
         return;
     };
-    while hints.next().await.is_some() {
-        let Some(hinted) = hinted.upgrade() else {
+    while notifications.next().await.is_some() {
+        let Some(received) = received.upgrade() else {
             return;
         };
-        hinted.notify_one();
+        received.notify_one();
     }
 }
 
@@ -120,15 +120,15 @@ impl Bus for NatsBus {
     }
 
     async fn notify_pool(&self, pool: &Name) {
-        let subject = format!("{HINT_SUBJECT}.{}", subject_token(pool));
-        // A lost notification is harmless: `offered` also returns after `HINT_WAIT_MAX`.
+        let subject = format!("{NOTIFICATION_SUBJECT}.{}", subject_token(pool));
+        // A lost notification is harmless: `wait_for_notification` also returns after `NOTIFICATION_WAIT_MAX`.
         let _ = self.client.publish(subject, bytes::Bytes::new()).await;
     }
 
-    async fn wait_for_hint(&self) {
+    async fn wait_for_notification(&self) {
         tokio::select! {
-            () = self.hint_received.notified() => {}
-            () = tokio::time::sleep(HINT_WAIT_MAX) => {}
+            () = self.notification_received.notified() => {}
+            () = tokio::time::sleep(NOTIFICATION_WAIT_MAX) => {}
         }
     }
 }

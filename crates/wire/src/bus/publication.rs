@@ -31,7 +31,7 @@ const DATA_FIELDS: [&str; 11] = [
     "collection",
     "results",
 ];
-/// Maximum number of scalars that are published of a value.
+/// Maximum number of scalars of one value that are published.
 const FIELDS_MAX: usize = 32;
 /// Longer strings are not published.
 const TEXT_MAX: usize = 500;
@@ -69,10 +69,9 @@ fn trim_payload(payload: &mut Value) {
 fn extract_scalars(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
-            let small = fields.iter().filter(|(_, value)| is_small(value));
-            let small = small.take(FIELDS_MAX);
-            let small: Map<String, Value> = small.map(|(name, value)| (name.clone(), value.clone())).collect();
-            Value::Object(small)
+            let scalars = fields.iter().filter(|(_, value)| is_small(value)).take(FIELDS_MAX);
+            let scalars: Map<String, Value> = scalars.map(|(name, value)| (name.clone(), value.clone())).collect();
+            Value::Object(scalars)
         }
         value if is_small(value) => value.clone(),
         _ => Value::Null,

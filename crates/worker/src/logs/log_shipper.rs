@@ -57,11 +57,11 @@ struct QueuedLines {
 }
 
 impl LogShipper {
-    /// Starts a background task that sends lines to `to`.
-    pub fn start(to: Arc<dyn TaskLogs>) -> Self {
+    /// Starts a background task that sends lines to `logs`.
+    pub fn start(logs: Arc<dyn TaskLogs>) -> Self {
         let buffer = Arc::new(LineBuffer::default());
         let stop = CancellationToken::new();
-        let shipping = tokio::spawn(ship_lines(Arc::clone(&buffer), to, stop.clone()));
+        let shipping = tokio::spawn(ship_lines(Arc::clone(&buffer), logs, stop.clone()));
         Self {
             buffer,
             stop,
@@ -83,9 +83,9 @@ impl LogShipper {
 impl TaskLogSink for LogShipper {
     fn write_line(&self, line: &LogLine) {
         let bytes = {
-            let mut waiting = self.buffer.queue();
-            waiting.push(line.clone());
-            waiting.bytes
+            let mut queue = self.buffer.queue();
+            queue.push(line.clone());
+            queue.bytes
         };
         self.buffer.line_added.notify_one();
         if bytes >= BATCH_BYTES {
@@ -113,10 +113,10 @@ impl QueuedLines {
                 return;
             };
             self.bytes -= line_bytes(&oldest);
-            let has_room = self.lost_lines.len() < LOSSES_TRACKED_MAX;
+            let is_tracked = self.lost_lines.len() < LOSSES_TRACKED_MAX;
             match self.lost_lines.get_mut(&oldest.execution) {
-                Some(missed) => *missed = (missed.0 + 1, oldest),
-                None if has_room => {
+                Some(lost) => *lost = (lost.0 + 1, oldest),
+                None if is_tracked => {
                     self.lost_lines.insert(oldest.execution, (1, oldest));
                 }
                 None => {}
@@ -126,8 +126,8 @@ impl QueuedLines {
 
     /// Returns the next batch, preceded by one line per execution with the number of lost lines.
     fn take_batch(&mut self) -> Vec<LogLine> {
-        let missed = std::mem::take(&mut self.lost_lines).into_values();
-        let mut batch: Vec<LogLine> = missed
+        let lost = std::mem::take(&mut self.lost_lines).into_values();
+        let mut batch: Vec<LogLine> = lost
             .map(|(count, line)| line.annotation(format!("{count} lines lost here: cannot connect to the server")))
             .collect();
         let mut bytes = 0;
@@ -146,7 +146,7 @@ fn line_bytes(line: &LogLine) -> usize {
     line.text.len() + LINE_OVERHEAD_BYTES
 }
 
-async fn ship_lines(buffer: Arc<LineBuffer>, to: Arc<dyn TaskLogs>, stop: CancellationToken) {
+async fn ship_lines(buffer: Arc<LineBuffer>, logs: Arc<dyn TaskLogs>, stop: CancellationToken) {
     loop {
         if buffer.is_empty() {
             tokio::select! {
@@ -161,16 +161,16 @@ async fn ship_lines(buffer: Arc<LineBuffer>, to: Arc<dyn TaskLogs>, stop: Cancel
             () = stop.cancelled() => {}
         }
         let batch = buffer.queue().take_batch();
-        if !batch.is_empty() && !send_batch(&batch, &*to, &stop).await {
+        if !batch.is_empty() && !send_batch(&batch, &*logs, &stop).await {
             return;
         }
     }
 }
 
 /// Sends a batch and retries until it is accepted; returns false if the worker stops first.
-async fn send_batch(batch: &[LogLine], to: &dyn TaskLogs, stop: &CancellationToken) -> bool {
+async fn send_batch(batch: &[LogLine], logs: &dyn TaskLogs, stop: &CancellationToken) -> bool {
     loop {
-        let error = match to.append(batch).await {
+        let error = match logs.append(batch).await {
             Ok(()) => return true,
             Err(error) => error,
         };

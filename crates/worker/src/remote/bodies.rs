@@ -71,8 +71,8 @@ impl BodyStore for HttpBodyStore {
     }
 
     async fn get(&self, reference: &ResultRef) -> Result<Bytes, Error> {
-        let reading = self.read(reference, None).await?;
-        let chunks: BytesMut = reading
+        let body = self.read(reference, None).await?;
+        let chunks: BytesMut = body
             .chunks
             .try_collect()
             .await

@@ -14,7 +14,7 @@ pub(super) fn into_store_error(error: CallError, uri: &str, location: &str) -> E
         Some("REFERENCE_NOT_AVAILABLE") => Error::NotAvailable { uri },
         Some("REFERENCE_CORRUPT") => Error::Corrupt { uri, file },
         Some("STORAGE_FULL") => Error::Full { file },
-        _ if error.is_passing() => Error::Unavailable {
+        _ if error.is_transient() => Error::Unavailable {
             file,
             source: io::Error::other(error),
         },

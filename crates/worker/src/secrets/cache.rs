@@ -54,9 +54,9 @@ impl SecretCache {
 
     /// Returns the secrets of an execution; creates an empty entry if there is none.
     pub(super) fn find_or_create(&self, execution: ExecutionId) -> Arc<ExecutionSecrets> {
-        let mut runs = self.executions();
+        let mut executions = self.executions();
         self.has_any.store(true, Ordering::Release);
-        let run = runs.entry(execution).or_insert_with(|| {
+        let secrets = executions.entry(execution).or_insert_with(|| {
             let cached = CachedSecrets {
                 values: HashMap::new(),
                 texts: BTreeSet::new(),
@@ -66,7 +66,7 @@ impl SecretCache {
             };
             Arc::new(ExecutionSecrets(Mutex::new(cached)))
         });
-        run.clone()
+        secrets.clone()
     }
 
     /// Drops secrets that no command holds any more.
@@ -75,9 +75,9 @@ impl SecretCache {
             return;
         }
         let now = Instant::now();
-        let mut runs = self.executions();
-        runs.retain(|_, run| Arc::strong_count(run) > 1 || now - run.cached().used_at < IDLE_MAX);
-        self.has_any.store(!runs.is_empty(), Ordering::Release);
+        let mut executions = self.executions();
+        executions.retain(|_, secrets| Arc::strong_count(secrets) > 1 || now - secrets.cached().used_at < IDLE_MAX);
+        self.has_any.store(!executions.is_empty(), Ordering::Release);
     }
 
     fn executions(&self) -> MutexGuard<'_, HashMap<ExecutionId, Arc<ExecutionSecrets>>> {
@@ -86,7 +86,7 @@ impl SecretCache {
 }
 
 impl ExecutionSecrets {
-    /// Returns the masks for the secrets.
+    /// Returns the masker for the secrets.
     pub(super) fn masker(&self) -> Option<Arc<SecretMasker>> {
         let mut cached = self.cached();
         cached.used_at = Instant::now();
@@ -97,8 +97,8 @@ impl ExecutionSecrets {
     pub(super) fn find(&self, step: &Name, name: &str) -> Option<SecretValue> {
         let mut cached = self.cached();
         let key = (step.clone(), name.to_owned());
-        let (value, until) = cached.values.get(&key)?;
-        if Instant::now() >= *until {
+        let (value, expires_at) = cached.values.get(&key)?;
+        if Instant::now() >= *expires_at {
             cached.values.remove(&key);
             return None;
         }
@@ -113,9 +113,9 @@ impl ExecutionSecrets {
         let before = cached.texts.len();
         for secret in secrets {
             collect_secret_texts(secret.value.reveal(), &mut cached.texts);
-            let until = now + secret.valid_for;
+            let expires_at = now + secret.valid_for;
             let key = (step.clone(), secret.name.clone());
-            cached.values.insert(key, (secret.value.clone(), until));
+            cached.values.insert(key, (secret.value.clone(), expires_at));
         }
         if cached.texts.len() != before {
             cached.build_masker();
@@ -123,15 +123,15 @@ impl ExecutionSecrets {
     }
 
     /// Also masks texts that the templates of a call derived from secrets. The oldest texts of earlier calls are
-    /// evicted. The returned masks cover all texts of this call as long as the caller holds them.
+    /// evicted. The returned masker covers all texts of this call as long as the caller holds them.
     pub(super) fn add_derived_texts(&self, texts: &[String]) -> Option<Arc<SecretMasker>> {
         let mut cached = self.cached();
         cached.used_at = Instant::now();
         let (mut newest, mut is_changed) = (0, false);
         for text in texts {
             let before = cached.derived_texts.iter().position(|cached| cached == text);
-            if let Some(at) = before {
-                cached.derived_texts.remove(at);
+            if let Some(index) = before {
+                cached.derived_texts.remove(index);
             } else if cached.is_covered(text) {
                 continue;
             } else {
@@ -159,7 +159,7 @@ impl CachedSecrets {
 
     /// Whether the unmasked parts of a text are too short to be secrets.
     fn is_covered(&self, text: &str) -> bool {
-        let masked = self.masker.as_ref().and_then(|masks| masks.mask_text(text));
+        let masked = self.masker.as_ref().and_then(|masker| masker.mask_text(text));
         let unmasked = masked.as_deref().unwrap_or(text);
         unmasked.split(MASK).all(|part| part.len() < SECRET_BYTES_MIN)
     }
@@ -197,13 +197,13 @@ mod tests {
             run.add_derived_texts(&texts).unwrap()
         };
         let first = add(&["1-yranac", "true", "17", "n: canary-1"]);
-        let masked = first.mask_text("1-yranac true 17 n: canary-1");
-        assert_eq!(masked.as_deref(), Some("*** true 17 n: ***"));
+        let masked_text = first.mask_text("1-yranac true 17 n: canary-1");
+        assert_eq!(masked_text.as_deref(), Some("*** true 17 n: ***"));
         assert!(Arc::ptr_eq(&first, &add(&["1-yranac", "canary-1"])));
         for n in 0..DERIVED_MAX {
             let text = format!("derived-{n:03}-text");
-            let masks = add(&[&text]);
-            assert_eq!(masks.mask_text(&text).as_deref(), Some("***"));
+            let masker = add(&[&text]);
+            assert_eq!(masker.mask_text(&text).as_deref(), Some("***"));
         }
         let last = run.masker().unwrap();
         assert_eq!(last.mask_text("1-yranac"), None);
@@ -231,8 +231,8 @@ mod tests {
         tokio::time::advance(IDLE_MAX * 60).await;
         secrets.remove_idle();
         assert!(secrets.find(short).is_none());
-        let masks = secrets.find(long).and_then(|run| run.masker());
-        assert!(masks.is_some_and(|masks| masks.mask_text("canary-1").is_some()));
+        let masker = secrets.find(long).and_then(|run| run.masker());
+        assert!(masker.is_some_and(|masker| masker.mask_text("canary-1").is_some()));
         drop(run_secrets);
         tokio::time::advance(IDLE_MAX).await;
         secrets.remove_idle();

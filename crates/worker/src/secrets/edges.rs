@@ -26,10 +26,10 @@ impl SecretEdges {
             by_prefix: HashMap::new(),
             by_suffix: HashMap::new(),
         };
-        for (at, form) in edges.forms.iter().enumerate() {
+        for (index, form) in edges.forms.iter().enumerate() {
             if let (Some(first), Some(last)) = (form.first_chunk(), form.last_chunk()) {
-                edges.by_prefix.entry(*first).or_default().push(at);
-                edges.by_suffix.entry(*last).or_default().push(at);
+                edges.by_prefix.entry(*first).or_default().push(index);
+                edges.by_suffix.entry(*last).or_default().push(index);
             }
         }
         edges
@@ -43,7 +43,7 @@ impl SecretEdges {
         let len = (SECRET_BYTES_MIN..=reach).rev().find(|end| {
             let part = &lower[..*end];
             let candidates = part.last_chunk().and_then(|last| self.by_suffix.get(last));
-            candidates.is_some_and(|forms| forms.iter().any(|at| self.forms[*at].ends_with(part)))
+            candidates.is_some_and(|forms| forms.iter().any(|index| self.forms[*index].ends_with(part)))
         });
         len.map_or(0, |end| text.len() - bytes.len() + end)
     }

@@ -29,16 +29,16 @@ const UNESCAPED_IN_URLS: &[&str] = &[
 ];
 
 /// Collects the texts in a credential that must be masked.
-pub(super) fn collect_secret_texts(value: &Value, into: &mut BTreeSet<String>) {
+pub(super) fn collect_secret_texts(value: &Value, texts: &mut BTreeSet<String>) {
     match value {
-        Value::String(text) => add_text_and_parts(text, into),
-        Value::Number(number) => add_text(&number.to_string(), into),
-        Value::Array(items) => items.iter().for_each(|item| collect_secret_texts(item, into)),
+        Value::String(text) => add_text_and_parts(text, texts),
+        Value::Number(number) => add_text(&number.to_string(), texts),
+        Value::Array(items) => items.iter().for_each(|item| collect_secret_texts(item, texts)),
         Value::Object(map) => {
             for (key, value) in map {
-                let is_open = credentials::is_public_field(key);
-                if !is_open || value.is_object() {
-                    collect_secret_texts(value, into);
+                let is_public = credentials::is_public_field(key);
+                if !is_public || value.is_object() {
+                    collect_secret_texts(value, texts);
                 }
             }
         }
@@ -46,28 +46,28 @@ pub(super) fn collect_secret_texts(value: &Value, into: &mut BTreeSet<String>) {
     }
 }
 
-fn add_text(text: &str, into: &mut BTreeSet<String>) {
+fn add_text(text: &str, texts: &mut BTreeSet<String>) {
     if text.len() >= SECRET_BYTES_MIN {
-        into.insert(text.to_owned());
+        texts.insert(text.to_owned());
     }
 }
 
 /// Adds a text, its lines, the password of a URL, and the values of a JSON text: each can appear alone.
-fn add_text_and_parts(text: &str, into: &mut BTreeSet<String>) {
-    add_text(text, into);
+fn add_text_and_parts(text: &str, texts: &mut BTreeSet<String>) {
+    add_text(text, texts);
     if text.contains('\n') {
         let lines = text.lines().map(str::trim);
         for line in lines.filter(|line| !line.starts_with("-----")) {
-            add_text(line, into);
+            add_text(line, texts);
         }
     }
     if let Some(password) = url_password(text) {
-        add_text(password, into);
-        add_text(&percent_decode(password), into);
+        add_text(password, texts);
+        add_text(&percent_decode(password), texts);
     }
     let is_json = text.trim_start().starts_with('{');
     if is_json && let Ok(inner @ Value::Object(_)) = serde_json::from_str(text) {
-        collect_secret_texts(&inner, into);
+        collect_secret_texts(&inner, texts);
     }
 }
 
@@ -82,34 +82,35 @@ fn url_password(text: &str) -> Option<&str> {
 fn percent_decode(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let code = bytes.get(at + 1..at + 3).filter(|_| bytes[at] == b'%');
+    let mut position = 0;
+    while position < bytes.len() {
+        let code = bytes
+            .get(position + 1..position + 3)
+            .filter(|_| bytes[position] == b'%');
         if let Some(byte) = code.and_then(|code| hex::decode(code).ok()) {
             out.extend(byte);
-            at += 3;
+            position += 3;
         } else {
-            out.push(bytes[at]);
-            at += 1;
+            out.push(bytes[position]);
+            position += 1;
         }
     }
     String::from_utf8_lossy(&out).into_owned()
 }
 
 /// Adds every form of a text.
-pub(super) fn add_forms(text: &str, into: &mut BTreeSet<Vec<u8>>) {
+pub(super) fn add_forms(text: &str, forms: &mut BTreeSet<Vec<u8>>) {
     let bytes = text.as_bytes();
-    into.insert(bytes.to_vec());
-    let quoted = Value::from(text).to_string();
-    into.insert(quoted.as_bytes()[1..quoted.len() - 1].to_vec());
-    into.insert(escape_ascii_json(text).into_bytes());
+    forms.insert(bytes.to_vec());
+    forms.insert(escape_json(text).into_bytes());
+    forms.insert(escape_ascii_json(text).into_bytes());
     let lower = hex::encode(bytes);
-    into.insert(lower.to_ascii_uppercase().into_bytes());
-    into.insert(lower.into_bytes());
+    forms.insert(lower.to_ascii_uppercase().into_bytes());
+    forms.insert(lower.into_bytes());
     for unescaped in UNESCAPED_IN_URLS {
         for space in ["%20", "+"] {
             for digits in [b"0123456789ABCDEF", b"0123456789abcdef"] {
-                into.insert(percent_encode(bytes, unescaped, space, digits).into_bytes());
+                forms.insert(percent_encode(bytes, unescaped, space, digits).into_bytes());
             }
         }
     }
@@ -119,16 +120,16 @@ pub(super) fn add_forms(text: &str, into: &mut BTreeSet<Vec<u8>>) {
         URL_SAFE.encode(bytes),
         URL_SAFE_NO_PAD.encode(bytes),
     ] {
-        into.insert(encoded.into_bytes());
+        forms.insert(encoded.into_bytes());
     }
     for shift in 0..3 {
-        into.extend(base64_inner_forms(bytes, shift));
+        forms.extend(base64_inner_forms(bytes, shift));
     }
 }
 
 /// Adds the forms of a text that a template derived from a secret. Long texts are added only plain and as JSON; long
 /// lines are added too.
-pub(super) fn add_derived_forms(text: &str, into: &mut BTreeSet<Vec<u8>>) {
+pub(super) fn add_derived_forms(text: &str, forms: &mut BTreeSet<Vec<u8>>) {
     let mut parts = vec![text];
     if text.contains('\n') {
         let lines = text.lines().map(str::trim);
@@ -136,11 +137,10 @@ pub(super) fn add_derived_forms(text: &str, into: &mut BTreeSet<Vec<u8>>) {
     }
     for part in parts {
         if part.len() <= ENCODED_BYTES_MAX {
-            add_forms(part, into);
+            add_forms(part, forms);
         } else {
-            into.insert(part.as_bytes().to_vec());
-            let quoted = Value::from(part).to_string();
-            into.insert(quoted.as_bytes()[1..quoted.len() - 1].to_vec());
+            forms.insert(part.as_bytes().to_vec());
+            forms.insert(escape_json(part).into_bytes());
         }
     }
 }
@@ -152,9 +152,9 @@ fn base64_inner_forms(bytes: &[u8], shift: usize) -> Vec<Vec<u8>> {
     let from = (shift * 8).div_ceil(6);
     let to = shifted.len() * 8 / 6;
     let inner = |encoded: String| encoded.as_bytes()[from..to].to_vec();
-    let both = [STANDARD_NO_PAD.encode(&shifted), URL_SAFE_NO_PAD.encode(&shifted)];
-    let long = |form: &Vec<u8>| form.len() >= SECRET_BYTES_MIN;
-    both.into_iter().map(inner).filter(long).collect()
+    let encodings = [STANDARD_NO_PAD.encode(&shifted), URL_SAFE_NO_PAD.encode(&shifted)];
+    let is_long = |form: &Vec<u8>| form.len() >= SECRET_BYTES_MIN;
+    encodings.into_iter().map(inner).filter(is_long).collect()
 }
 
 fn percent_encode(bytes: &[u8], unescaped: &str, space: &str, digits: &[u8; 16]) -> String {
@@ -174,11 +174,16 @@ fn percent_encode(bytes: &[u8], unescaped: &str, space: &str, digits: &[u8; 16])
     out
 }
 
-/// Returns the text as ASCII-only JSON, as Python writes it.
-fn escape_ascii_json(text: &str) -> String {
+/// Returns the text as it is inside a JSON string.
+fn escape_json(text: &str) -> String {
     let quoted = Value::from(text).to_string();
+    quoted[1..quoted.len() - 1].to_owned()
+}
+
+/// Returns the text as it is inside a JSON string of ASCII characters only, as Python writes it.
+fn escape_ascii_json(text: &str) -> String {
     let mut out = String::new();
-    for c in quoted[1..quoted.len() - 1].chars() {
+    for c in escape_json(text).chars() {
         if c.is_ascii() {
             out.push(c);
         } else {

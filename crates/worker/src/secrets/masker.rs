@@ -62,7 +62,7 @@ impl SecretMasker {
         self.longest_bytes
     }
 
-    /// Masks matches that start before `cut`; returns the masked bytes and the number of bytes consumed.
+    /// Masks matches that start before `end_max`; returns the masked bytes and the number of bytes consumed.
     pub(super) fn mask_bytes(&self, bytes: &[u8], end_max: usize) -> (Vec<u8>, usize) {
         self.mask_bytes_with(bytes, end_max, mask_match)
     }
@@ -310,7 +310,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn masker(texts: &[&str]) -> SecretMasker {
+    fn build_masker(texts: &[&str]) -> SecretMasker {
         let texts = texts.iter().map(|text| (*text).to_owned()).collect();
         SecretMasker::new(&texts).expect("there are secrets")
     }
@@ -318,28 +318,31 @@ mod tests {
     #[test]
     fn a_value_is_masked_in_texts_numbers_and_keys() {
         let mut value = json!({"a canary-1 b": ["xcanary-1", 7_654_321, 765], "b": {"c": "plain"}});
-        masker(&["canary-1", "7654321"]).mask_value(&mut value);
+        build_masker(&["canary-1", "7654321"]).mask_value(&mut value);
         let expected = json!({"a *** b": ["x***", "***", 765], "b": {"c": "plain"}});
         assert_eq!(value, expected);
     }
 
     #[test]
     fn part_of_a_secret_at_the_end_of_a_cut_text_is_masked() {
-        let masks = masker(&["canary-of-a-secret"]);
+        let build_masker = build_masker(&["canary-of-a-secret"]);
         let filling = "x".repeat(CUT_BYTES_MIN);
         let text = format!("a-secret {filling} canary-of-a-secret canary-o");
         let expected = format!("*** {filling} *** ***");
-        assert_eq!(masks.mask_text(&text), Some(expected));
-        assert_eq!(masks.mask_text("canary-o"), None);
-        assert_eq!(masks.mask_cut_text("canary-o").as_deref(), Some("***"));
-        assert_eq!(masks.mask_cut_text("canary-of-a-secret").as_deref(), Some("***"));
-        assert_eq!(masks.mask_cut_text("plain"), None);
+        assert_eq!(build_masker.mask_text(&text), Some(expected));
+        assert_eq!(build_masker.mask_text("canary-o"), None);
+        assert_eq!(build_masker.mask_cut_text("canary-o").as_deref(), Some("***"));
+        assert_eq!(build_masker.mask_cut_text("canary-of-a-secret").as_deref(), Some("***"));
+        assert_eq!(build_masker.mask_cut_text("plain"), None);
     }
 
     #[test]
     fn a_secret_is_detected_in_any_case_and_in_parts_quoted_by_errors() {
-        let masks = masker(&["Canary-7F3a"]);
-        assert_eq!(masks.mask_text("at canary-7f3a.org").as_deref(), Some("at ***.org"));
+        let build_masker = build_masker(&["Canary-7F3a"]);
+        assert_eq!(
+            build_masker.mask_text("at canary-7f3a.org").as_deref(),
+            Some("at ***.org")
+        );
         let mut error = TaskError::new(
             model::outcome::ErrorKind::ClientError,
             "X",
@@ -361,9 +364,9 @@ mod tests {
     #[test]
     fn output_is_released_up_to_a_possible_start_of_a_secret() {
         use tools::OutputMask as _;
-        let masks = masker(&["canary-of-a-secret", "1234567"]);
+        let build_masker = build_masker(&["canary-of-a-secret", "1234567"]);
         let clean = |bytes: &str, is_end| {
-            let (clean, consumed) = masks.mask(bytes.as_bytes(), is_end);
+            let (clean, consumed) = build_masker.mask(bytes.as_bytes(), is_end);
             (String::from_utf8(clean).unwrap(), consumed)
         };
         assert_eq!(clean("one line\n", false), ("one line\n".to_owned(), 9));
@@ -375,9 +378,12 @@ mod tests {
 
     #[test]
     fn the_longest_secret_wins_and_clean_text_is_not_copied() {
-        let masks = masker(&["canary", "canary-and-more"]);
-        assert_eq!(masks.mask_text("x canary-and-more y").as_deref(), Some("x *** y"));
-        assert_eq!(masks.mask_text("nothing here"), None);
+        let build_masker = build_masker(&["canary", "canary-and-more"]);
+        assert_eq!(
+            build_masker.mask_text("x canary-and-more y").as_deref(),
+            Some("x *** y")
+        );
+        assert_eq!(build_masker.mask_text("nothing here"), None);
         assert!(SecretMasker::new(&BTreeSet::new()).is_none());
     }
 }

@@ -149,8 +149,8 @@ mod tests {
     #[tokio::test]
     async fn a_secret_split_between_chunks_is_masked() {
         let secret = "canary-of-a-secret";
-        let masks = SecretMasker::new(&BTreeSet::from([secret.to_owned()])).unwrap();
-        let masks = Arc::new(masks);
+        let masker = SecretMasker::new(&BTreeSet::from([secret.to_owned()])).unwrap();
+        let masker = Arc::new(masker);
         for size in [1, 2, 7, 17, 18, 19, 64] {
             let text = format!("{secret}aa{secret}{secret}b{}", "x".repeat(200));
             let pieces: Vec<io::Result<Bytes>> = text
@@ -160,9 +160,9 @@ mod tests {
                 .collect();
             let stream = futures_util::stream::iter(pieces);
             let mut reader = tokio_util::io::StreamReader::new(stream);
-            let mut masked = MaskingReader::new(&mut reader, masks.clone());
+            let mut masked_reader = MaskingReader::new(&mut reader, masker.clone());
             let mut out = String::new();
-            masked.read_to_string(&mut out).await.unwrap();
+            masked_reader.read_to_string(&mut out).await.unwrap();
             assert_eq!(out, format!("***aa******b{}", "x".repeat(200)), "{size}");
         }
     }

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use wire::api::SecretsRequest;
 
 use language::playbook::credentials::{self, CredentialUses};
 use language::template::LazyValue;
@@ -11,6 +10,7 @@ use model::raw::RawJson;
 use pipeline::TaskAttempt;
 use serde_json::{Map, Value};
 use wire::SecretValue;
+use wire::api::SecretsRequest;
 
 use crate::command_context::{CommandContext, WorkError};
 use crate::load;
@@ -19,7 +19,7 @@ use crate::render::RenderedCall;
 use crate::secrets::{ExecutionSecrets, SecretMasker, strip_userinfo};
 
 impl CommandContext {
-    /// Returns the masks for the secrets of the execution; `None` if it has none.
+    /// Returns the masker for the secrets of the execution; `None` if it has none.
     pub(crate) fn masker(&self) -> Option<Arc<SecretMasker>> {
         self.execution_secrets()?.masker()
     }
@@ -115,10 +115,10 @@ impl PipelineRun<'_> {
                 });
             }
         }
-        if let (Some(masks), Some(inputs)) = (self.context.masker(), &rendered_call.inputs) {
-            let mut masked_inputs = inputs.to_value();
-            masks.mask_value(&mut masked_inputs);
-            rendered_call.inputs = Some(RawJson::from_serializable(&masked_inputs));
+        if let (Some(masker), Some(recorded_input)) = (self.context.masker(), &rendered_call.recorded_input) {
+            let mut masked_input = recorded_input.to_value();
+            masker.mask_value(&mut masked_input);
+            rendered_call.recorded_input = Some(RawJson::from_serializable(&masked_input));
         }
         Ok(rendered_call)
     }
@@ -144,9 +144,9 @@ impl PipelineRun<'_> {
     fn check_credential_names(&self, attempt: &TaskAttempt<'_>, names: &BTreeSet<String>) -> Result<(), WorkError> {
         let written = &self.credential_uses(attempt).names;
         let entries = &self.context.prepared_playbook.playbook.keychain;
-        let masks = self.context.masker();
+        let masker = self.context.masker();
         let is_secret = |name: &str| {
-            let shows = masks.as_ref().and_then(|masks| masks.mask_text(name));
+            let shows = masker.as_ref().and_then(|masker| masker.mask_text(name));
             shows.is_some() || !credentials::is_credential_name(name)
         };
         let is_known = |name: &str| written.contains(name) || entries.iter().any(|entry| entry.name == *name);
@@ -156,10 +156,7 @@ impl PipelineRun<'_> {
                  itself, not to one of its fields",
                 attempt.task.label
             );
-            let error = TaskError {
-                retryable: false,
-                ..TaskError::new(ErrorKind::Auth, "AUTH_UNRESOLVED", message)
-            };
+            let error = TaskError::permanent(ErrorKind::Auth, "AUTH_UNRESOLVED", message);
             return Err(error.into());
         }
         Ok(())
@@ -168,36 +165,36 @@ impl PipelineRun<'_> {
     /// Masks the input of a task that the worker does not call as a tool: the log of the child execution records it.
     pub(crate) fn mask_rendered_call(&self, rendered_call: &mut RenderedCall) {
         rendered_call.replace_with_masked();
-        let Some(masks) = self.context.masker() else {
+        let Some(masker) = self.context.masker() else {
             return;
         };
-        masks.mask_map(&mut rendered_call.fields);
+        masker.mask_map(&mut rendered_call.fields);
         if let Some(input) = &rendered_call.input {
             let mut input = input.json().clone();
-            masks.mask_value(&mut input);
+            masker.mask_value(&mut input);
             rendered_call.input = Some(LazyValue::new(input));
         }
     }
 
     /// Masks the outcome of an attempt before it is stored or evaluated.
     pub(crate) fn mask_outcome(&mut self, outcome: &mut Outcome) {
-        let masks = self.context.masker();
+        let masker = self.context.masker();
         // Other calls may have evicted the derived texts of this call since.
-        let own = self.call_masker.take();
-        for masks in own.iter().chain(&masks) {
-            masks.mask_outcome(outcome);
+        let call_masker = self.call_masker.take();
+        for masker in call_masker.iter().chain(&masker) {
+            masker.mask_outcome(outcome);
         }
         let derived = std::mem::take(&mut self.derived_secrets);
         if let Outcome::Error(failure) = outcome {
             SecretMasker::mask_parts_in_failure(&derived, failure);
             strip_userinfo(&mut failure.error);
         }
-        let Some(masks) = masks else {
+        let Some(masker) = masker else {
             return;
         };
         // Policy rules and writes also see the input.
         let mut input = self.scope.input.json().clone();
-        masks.mask_value(&mut input);
+        masker.mask_value(&mut input);
         self.scope.input = LazyValue::new(input);
     }
 }

@@ -187,7 +187,7 @@ impl Transport for FakeServer {
         self.secret_requests.lock().unwrap().push(request.clone());
         let secret = |name: &String| {
             let value = self.secrets.get(name).cloned().ok_or(Error::SecretsRefused {
-                is_passing: name.starts_with("passing"),
+                is_transient: name.starts_with("passing"),
                 code: "CREDENTIAL_NOT_FOUND".to_owned(),
                 detail: format!("credential `{name}` not found"),
             })?;

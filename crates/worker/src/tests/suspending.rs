@@ -75,7 +75,7 @@ async fn the_awaited_event_is_the_outcome_of_the_waiting_task() {
             child: None,
         }),
     ));
-    let stage = PipelineStage::Answered {
+    let stage = PipelineStage::WaitEnded {
         by: Seq(41),
         since: Seq(40),
     };

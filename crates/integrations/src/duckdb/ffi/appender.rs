@@ -51,7 +51,8 @@ impl<'c> Appender<'c> {
         // SAFETY: the appender is alive; each type handle is owned here.
         appender.types = unsafe {
             let count = (api.appender_column_count)(handle);
-            let types = (0..count).map(|at| DuckdbType::from_owned_handle(api, (api.appender_column_type)(handle, at)));
+            let types =
+                (0..count).map(|index| DuckdbType::from_owned_handle(api, (api.appender_column_type)(handle, index)));
             types.collect()
         };
         Ok(appender)
@@ -59,8 +60,8 @@ impl<'c> Appender<'c> {
 
     /// Appends a row: one value per column.
     pub(crate) fn append_row(&mut self, values: &[Value]) -> Result<(), DuckdbError> {
-        for (at, value) in values.iter().enumerate() {
-            let state = self.append_value(value, self.types.get(at));
+        for (index, value) in values.iter().enumerate() {
+            let state = self.append_value(value, self.types.get(index));
             self.check_state(state)?;
         }
         // SAFETY: the appender is alive.

@@ -54,14 +54,14 @@ impl<'c> DuckdbRows<'c> {
         // SAFETY: the result is alive, here and below; it owns the names, and the caller owns the types.
         let count = unsafe { (api.column_count)(&raw mut self.raw) };
         let mut types = Vec::new();
-        for at in 0..count {
+        for index in 0..count {
             // SAFETY: the index is below the count.
-            let name = unsafe { copy_c_text((api.column_name)(&raw mut self.raw, at)) };
+            let name = unsafe { copy_c_text((api.column_name)(&raw mut self.raw, index)) };
             // SAFETY: as above; the handle is owned here.
             let column_type =
-                unsafe { DuckdbType::from_owned_handle(api, (api.column_logical_type)(&raw mut self.raw, at)) };
-            if let Some(what) = column_type.unreadable_id() {
-                return Err(DuckdbError::unreadable_column(&name, what));
+                unsafe { DuckdbType::from_owned_handle(api, (api.column_logical_type)(&raw mut self.raw, index)) };
+            if let Some(type_id) = column_type.unreadable_id() {
+                return Err(DuckdbError::unreadable_column(&name, type_id));
             }
             self.names.push(name);
             types.push(column_type);
@@ -128,9 +128,9 @@ impl RowChunk<'_> {
     /// Iterates over the rows.
     pub(crate) fn rows(&self) -> impl Iterator<Item = Vec<Value>> {
         let api = self.connection.api();
-        let views = self.types.iter().zip(0_u64..).map(|(of, at)| {
+        let views = self.types.iter().zip(0_u64..).map(|(column_type, index)| {
             // SAFETY: the chunk is alive and has a vector of this type for each column.
-            unsafe { VectorView::new(api, (api.data_chunk_get_vector)(self.handle, at), of) }
+            unsafe { VectorView::new(api, (api.data_chunk_get_vector)(self.handle, index), column_type) }
         });
         let views: Vec<VectorView<'_>> = views.collect();
         (0..self.len()).map(move |row| {

@@ -31,10 +31,10 @@ impl DuckdbConnection {
     pub(crate) fn query(&self, sql: &str, params: &[Value]) -> Result<DuckdbRows<'_>, DuckdbError> {
         let extracted = ExtractedStatements::new(self, sql)?;
         let mut last = None;
-        for at in 0..extracted.count {
+        for index in 0..extracted.count {
             // Drop the previous rows: a connection streams one result at a time.
             drop(last.take());
-            let prepared = extracted.prepare(at)?;
+            let prepared = extracted.prepare(index)?;
             prepared.bind(params)?;
             last = Some(prepared.run()?);
         }
@@ -90,12 +90,12 @@ impl<'c> ExtractedStatements<'c> {
         Ok(extracted)
     }
 
-    fn prepare(&self, at: u64) -> Result<PreparedStatement<'c>, DuckdbError> {
+    fn prepare(&self, index: u64) -> Result<PreparedStatement<'c>, DuckdbError> {
         let api = self.connection.api();
         let mut handle: Handle = std::ptr::null_mut();
         // SAFETY: both handles are alive, and the index is below their count.
         let state =
-            unsafe { (api.prepare_extracted_statement)(self.connection.handle, self.handle, at, &raw mut handle) };
+            unsafe { (api.prepare_extracted_statement)(self.connection.handle, self.handle, index, &raw mut handle) };
         let prepared = PreparedStatement {
             connection: self.connection,
             handle,
@@ -118,8 +118,8 @@ impl<'c> PreparedStatement<'c> {
     /// Binds the parameters of the statement.
     fn bind(&self, params: &[Value]) -> Result<(), DuckdbError> {
         // SAFETY: the statement is alive.
-        let wanted = unsafe { (self.connection.api().nparams)(self.handle) };
-        for (value, number) in params.iter().zip(1..=wanted) {
+        let param_count = unsafe { (self.connection.api().nparams)(self.handle) };
+        for (value, number) in params.iter().zip(1..=param_count) {
             self.bind_one(number, value)?;
         }
         Ok(())

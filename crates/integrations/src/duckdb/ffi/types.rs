@@ -72,12 +72,12 @@ impl DuckdbType {
 
     /// # Safety
     /// As above; the caller keeps the handle.
-    unsafe fn from_handle(api: &Symbols, of: Handle) -> Self {
+    unsafe fn from_handle(api: &Symbols, type_handle: Handle) -> Self {
         // SAFETY: guaranteed by the caller; each function is only called for a type that it supports.
-        let id = unsafe { (api.get_type_id)(of) };
+        let id = unsafe { (api.get_type_id)(type_handle) };
         if let Some(plain) = Self::from_plain_id(id) {
             // SAFETY: as above; the alias is owned here.
-            let alias = unsafe { take_c_text(api, (api.logical_type_get_alias)(of)) };
+            let alias = unsafe { take_c_text(api, (api.logical_type_get_alias)(type_handle)) };
             let is_json = plain == Self::Text && alias == "JSON";
             return if is_json { Self::Json } else { plain };
         }
@@ -85,36 +85,42 @@ impl DuckdbType {
         unsafe {
             match id {
                 19 => Self::Decimal {
-                    scale: (api.decimal_scale)(of),
-                    stored: Box::new(Self::stored_type((api.decimal_internal_type)(of))),
+                    scale: (api.decimal_scale)(type_handle),
+                    stored: Box::new(Self::stored_type((api.decimal_internal_type)(type_handle))),
                 },
                 23 => Self::Enum {
-                    stored: Box::new(Self::stored_type((api.enum_internal_type)(of))),
-                    labels: (0..u64::from((api.enum_dictionary_size)(of)))
-                        .map(|at| take_c_text(api, (api.enum_dictionary_value)(of, at)))
+                    stored: Box::new(Self::stored_type((api.enum_internal_type)(type_handle))),
+                    labels: (0..u64::from((api.enum_dictionary_size)(type_handle)))
+                        .map(|index| take_c_text(api, (api.enum_dictionary_value)(type_handle, index)))
                         .collect(),
                 },
-                24 => Self::List(Box::new(Self::from_owned_handle(api, (api.list_type_child_type)(of)))),
+                24 => Self::List(Box::new(Self::from_owned_handle(
+                    api,
+                    (api.list_type_child_type)(type_handle),
+                ))),
                 25 => Self::Struct(
-                    (0..(api.struct_type_child_count)(of))
-                        .map(|at| {
-                            let name = take_c_text(api, (api.struct_type_child_name)(of, at));
-                            (name, Self::from_owned_handle(api, (api.struct_type_child_type)(of, at)))
+                    (0..(api.struct_type_child_count)(type_handle))
+                        .map(|index| {
+                            let name = take_c_text(api, (api.struct_type_child_name)(type_handle, index));
+                            (
+                                name,
+                                Self::from_owned_handle(api, (api.struct_type_child_type)(type_handle, index)),
+                            )
                         })
                         .collect(),
                 ),
                 26 => Self::Map(
-                    Box::new(Self::from_owned_handle(api, (api.map_type_key_type)(of))),
-                    Box::new(Self::from_owned_handle(api, (api.map_type_value_type)(of))),
+                    Box::new(Self::from_owned_handle(api, (api.map_type_key_type)(type_handle))),
+                    Box::new(Self::from_owned_handle(api, (api.map_type_value_type)(type_handle))),
                 ),
                 28 => Self::Union(
-                    (0..(api.union_type_member_count)(of))
-                        .map(|at| Self::from_owned_handle(api, (api.union_type_member_type)(of, at)))
+                    (0..(api.union_type_member_count)(type_handle))
+                        .map(|index| Self::from_owned_handle(api, (api.union_type_member_type)(type_handle, index)))
                         .collect(),
                 ),
                 33 => Self::Array(
-                    Box::new(Self::from_owned_handle(api, (api.array_type_child_type)(of))),
-                    usize::try_from((api.array_type_array_size)(of)).unwrap_or(0),
+                    Box::new(Self::from_owned_handle(api, (api.array_type_child_type)(type_handle))),
+                    usize::try_from((api.array_type_array_size)(type_handle)).unwrap_or(0),
                 ),
                 other => Self::Other(other),
             }

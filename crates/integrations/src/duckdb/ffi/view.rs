@@ -52,16 +52,17 @@ struct RawInterval {
 impl<'t> VectorView<'t> {
     /// # Safety
     /// The vector must be of this type, and must outlive the view.
-    pub(super) unsafe fn new(api: &Symbols, vector: Handle, of: &'t DuckdbType) -> Self {
+    pub(super) unsafe fn new(api: &Symbols, vector: Handle, column_type: &'t DuckdbType) -> Self {
         // SAFETY: guaranteed by the caller; each child is only read from a vector that has it.
         unsafe {
             let fields = |types: &[&'t DuckdbType], from: u64| -> Vec<Self> {
                 let numbered = types.iter().zip(from..);
-                let child =
-                    |(of, at): (&&'t DuckdbType, u64)| Self::new(api, (api.struct_vector_get_child)(vector, at), of);
+                let child = |(column_type, index): (&&'t DuckdbType, u64)| {
+                    Self::new(api, (api.struct_vector_get_child)(vector, index), column_type)
+                };
                 numbered.map(child).collect()
             };
-            let children = match of {
+            let children = match column_type {
                 DuckdbType::List(child) => {
                     vec![Self::new(api, (api.list_vector_get_child)(vector), child)]
                 }
@@ -69,13 +70,14 @@ impl<'t> VectorView<'t> {
                     vec![Self::new(api, (api.array_vector_get_child)(vector), child)]
                 }
                 DuckdbType::Struct(types) => {
-                    let types: Vec<&DuckdbType> = types.iter().map(|(_, of)| of).collect();
+                    let types: Vec<&DuckdbType> = types.iter().map(|(_, column_type)| column_type).collect();
                     fields(&types, 0)
                 }
                 DuckdbType::Map(key, value) => {
                     // A map is a list of pairs.
                     let pairs = (api.list_vector_get_child)(vector);
-                    let child = |at, of| Self::new(api, (api.struct_vector_get_child)(pairs, at), of);
+                    let child =
+                        |index, column_type| Self::new(api, (api.struct_vector_get_child)(pairs, index), column_type);
                     vec![child(0, key), child(1, value)]
                 }
                 DuckdbType::Union(types) => {
@@ -86,7 +88,7 @@ impl<'t> VectorView<'t> {
                 _ => Vec::new(),
             };
             Self {
-                column_type: of,
+                column_type,
                 data: (api.vector_get_data)(vector).cast::<u8>().cast_const(),
                 validity: (api.vector_get_validity)(vector).cast_const(),
                 children,
@@ -124,7 +126,7 @@ impl<'t> VectorView<'t> {
                 DuckdbType::Decimal { scale, stored } => text::decimal(self.integer(row, stored), *scale),
                 DuckdbType::Enum { stored, labels } => {
                     let label = usize::try_from(self.integer(row, stored)).ok();
-                    let label = label.and_then(|at| labels.get(at));
+                    let label = label.and_then(|index| labels.get(index));
                     label.map_or(Value::Null, |label| Value::from(label.as_str()))
                 }
                 DuckdbType::Null | DuckdbType::Other(_) => Value::Null,
@@ -145,12 +147,12 @@ impl<'t> VectorView<'t> {
         unsafe {
             match self.column_type {
                 DuckdbType::List(_) => {
-                    let values = self.list_range(row).map(|at| self.children[0].value(at));
+                    let values = self.list_range(row).map(|index| self.children[0].value(index));
                     Value::Array(values.collect())
                 }
                 DuckdbType::Array(_, size) => {
                     let range = row * size..(row + 1) * size;
-                    Value::Array(range.map(|at| self.children[0].value(at)).collect())
+                    Value::Array(range.map(|index| self.children[0].value(index)).collect())
                 }
                 DuckdbType::Struct(fields) => {
                     let named = fields.iter().zip(&self.children);
@@ -163,12 +165,12 @@ impl<'t> VectorView<'t> {
                 }
                 DuckdbType::Map(..) => {
                     let mut map = Map::new();
-                    for at in self.list_range(row) {
-                        let key = match self.children[0].value(at) {
+                    for index in self.list_range(row) {
+                        let key = match self.children[0].value(index) {
                             Value::String(text) => text,
                             other => other.to_string(),
                         };
-                        map.insert(key, self.children[1].value(at));
+                        map.insert(key, self.children[1].value(index));
                     }
                     Value::Object(map)
                 }

@@ -15,18 +15,18 @@ const END_STEP: &str = "end";
 
 pub(crate) fn check(playbook: &Playbook, step_nodes: &[(&str, Node)], reader: &mut PlaybookReader) {
     let steps = playbook.steps.iter().enumerate();
-    let index: BTreeMap<&str, usize> = steps.map(|(at, step)| (step.name.as_str(), at)).collect();
+    let step_indices: BTreeMap<&str, usize> = steps.map(|(index, step)| (step.name.as_str(), index)).collect();
     for (key, node) in step_nodes {
         if let Some(name) = node.as_str()
-            && !index.contains_key(name)
+            && !step_indices.contains_key(name)
         {
             let message = format!("`{key}` names the step `{name}`, which does not exist");
-            let label = suggest_step(reader, name, &index);
+            let label = suggest_step(reader, name, &step_indices);
             reader.report_error("E0113", message, node.span, label);
         }
     }
     for step in &playbook.steps {
-        check_arcs(step, &index, reader);
+        check_arcs(step, &step_indices, reader);
         let labels: BTreeSet<&str> = step.tasks.iter().map(|task| task.label.as_str()).collect();
         for rule in step.tasks.iter().flat_map(|task| &task.policy.rules) {
             if let Some(JumpTarget::Label(label)) = &rule.action.to
@@ -42,27 +42,27 @@ pub(crate) fn check(playbook: &Playbook, step_nodes: &[(&str, Node)], reader: &m
         for step in &playbook.steps {
             check_unreachable_arcs(step, reader);
         }
-        check_endless_cycles(playbook, &index, reader);
-        check_unreached_steps(playbook, &index, reader);
+        check_endless_cycles(playbook, &step_indices, reader);
+        check_unreached_steps(playbook, &step_indices, reader);
     }
 }
 
-fn suggest_step(reader: &PlaybookReader, name: &str, index: &BTreeMap<&str, usize>) -> String {
-    match reader.suggest(name, index.keys().copied()) {
+fn suggest_step(reader: &PlaybookReader, name: &str, step_indices: &BTreeMap<&str, usize>) -> String {
+    match reader.suggest(name, step_indices.keys().copied()) {
         Some(suggestion) => format!("did you mean `{suggestion}`?"),
         None => "no step has this name".to_owned(),
     }
 }
 
-fn check_arcs(step: &Step, index: &BTreeMap<&str, usize>, reader: &mut PlaybookReader) {
+fn check_arcs(step: &Step, step_indices: &BTreeMap<&str, usize>, reader: &mut PlaybookReader) {
     for arc in &step.next.arcs {
         let target = arc.step.as_str();
-        if !index.contains_key(target) && target != END_STEP {
+        if !step_indices.contains_key(target) && target != END_STEP {
             let message = format!(
                 "an arc of step `{}` points to `{target}`, which does not exist",
                 step.name
             );
-            let label = suggest_step(reader, target, index);
+            let label = suggest_step(reader, target, step_indices);
             reader.report_error("E0112", message, arc.span, label);
         }
     }
@@ -101,7 +101,7 @@ fn certain_arcs<'a>(playbook: &Playbook, step: &'a Step) -> Vec<&'a NetArc> {
 }
 
 /// Warns about cycles in which every arc always matches.
-fn check_endless_cycles(playbook: &Playbook, index: &BTreeMap<&str, usize>, reader: &mut PlaybookReader) {
+fn check_endless_cycles(playbook: &Playbook, step_indices: &BTreeMap<&str, usize>, reader: &mut PlaybookReader) {
     #[derive(Clone, Copy, PartialEq)]
     enum VisitState {
         Unvisited,
@@ -116,15 +116,15 @@ fn check_endless_cycles(playbook: &Playbook, index: &BTreeMap<&str, usize>, read
         }
         visits[start] = VisitState::OnPath;
         let mut path = vec![(start, 0)];
-        while let Some((at, next)) = path.last_mut() {
-            let at = *at;
-            let Some(arc) = arcs[at].get(*next) else {
-                visits[at] = VisitState::Done;
+        while let Some((index, next)) = path.last_mut() {
+            let index = *index;
+            let Some(arc) = arcs[index].get(*next) else {
+                visits[index] = VisitState::Done;
                 path.pop();
                 continue;
             };
             *next += 1;
-            let Some(target) = index.get(arc.step.as_str()).copied() else {
+            let Some(target) = step_indices.get(arc.step.as_str()).copied() else {
                 continue;
             };
             match visits[target] {
@@ -132,7 +132,7 @@ fn check_endless_cycles(playbook: &Playbook, index: &BTreeMap<&str, usize>, read
                     visits[target] = VisitState::OnPath;
                     path.push((target, 0));
                 }
-                VisitState::OnPath => report_endless_cycle(&playbook.steps[at], arc, reader),
+                VisitState::OnPath => report_endless_cycle(&playbook.steps[index], arc, reader),
                 VisitState::Done => {}
             }
         }
@@ -188,7 +188,7 @@ fn target_span(rule: &PolicyRule, reader: &PlaybookReader) -> Span {
     target.copied().unwrap_or(rule.span)
 }
 
-fn check_unreached_steps(playbook: &Playbook, index: &BTreeMap<&str, usize>, reader: &mut PlaybookReader) {
+fn check_unreached_steps(playbook: &Playbook, step_indices: &BTreeMap<&str, usize>, reader: &mut PlaybookReader) {
     if playbook.steps.is_empty() {
         return;
     }
@@ -198,14 +198,14 @@ fn check_unreached_steps(playbook: &Playbook, index: &BTreeMap<&str, usize>, rea
     let mut open: Vec<usize> = roots
         .into_iter()
         .flatten()
-        .filter_map(|name| index.get(name.as_str()).copied())
+        .filter_map(|name| step_indices.get(name.as_str()).copied())
         .collect();
-    while let Some(at) = open.pop() {
-        if std::mem::replace(&mut is_reached[at], true) {
+    while let Some(index) = open.pop() {
+        if std::mem::replace(&mut is_reached[index], true) {
             continue;
         }
-        let arcs = playbook.steps[at].next.arcs.iter();
-        open.extend(arcs.filter_map(|arc| index.get(arc.step.as_str()).copied()));
+        let arcs = playbook.steps[index].next.arcs.iter();
+        open.extend(arcs.filter_map(|arc| step_indices.get(arc.step.as_str()).copied()));
     }
     for (step, _) in playbook
         .steps
@@ -213,9 +213,9 @@ fn check_unreached_steps(playbook: &Playbook, index: &BTreeMap<&str, usize>, rea
         .zip(is_reached)
         .filter(|(_, is_reached)| !is_reached)
     {
-        if index
+        if step_indices
             .get(step.name.as_str())
-            .is_none_or(|at| playbook.steps[*at].span != step.span)
+            .is_none_or(|index| playbook.steps[*index].span != step.span)
         {
             continue;
         }

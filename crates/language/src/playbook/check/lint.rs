@@ -28,13 +28,13 @@ const REDUCERS: &[&str] = &["$add", "$append", "$max", "$min", "$merge"];
 pub(crate) fn check(playbook: &Playbook, reader: &mut PlaybookReader) {
     for step in &playbook.steps {
         check_name(step.name.as_str(), "step", step.span, reader);
-        if let Some(looped) = &step.loop_ {
-            check_name(looped.iterator.as_str(), "iterator", looped.span, reader);
-            let is_silent = looped.mode == LoopMode::Parallel && looped.max_in_flight.is_none();
-            if is_silent && step.cursor_claim().is_none() {
+        if let Some(loop_) = &step.loop_ {
+            check_name(loop_.iterator.as_str(), "iterator", loop_.span, reader);
+            let has_default_limit = loop_.mode == LoopMode::Parallel && loop_.max_in_flight.is_none();
+            if has_default_limit && step.cursor_claim().is_none() {
                 let message = format!("the parallel loop of step `{}` has no `max_in_flight`", step.name);
                 let warning = reader
-                    .diagnostic("W207", message, looped.span)
+                    .diagnostic("W207", message, loop_.span)
                     .with_help("add `max_in_flight: 8` under `loop.spec`; the default is 16   noetl explain W207");
                 reader.report(warning);
             }
@@ -42,12 +42,12 @@ pub(crate) fn check(playbook: &Playbook, reader: &mut PlaybookReader) {
         for task in step.all_tasks() {
             check_secret_as_name(step, task, reader);
         }
-        for (at, task) in step.tasks.iter().enumerate() {
+        for (index, task) in step.tasks.iter().enumerate() {
             if task.label != step.name {
                 check_name(task.label.as_str(), "task", task.span, reader);
             }
             check_unmatched_error(task, reader);
-            check_endless_jump(step, at, task, reader);
+            check_endless_jump(step, index, task, reader);
             for write in set_entries(task) {
                 check_shared_write(step, write, reader);
                 check_stray_iter(step, write, reader);
@@ -57,19 +57,19 @@ pub(crate) fn check(playbook: &Playbook, reader: &mut PlaybookReader) {
 }
 
 fn set_entries(task: &Task) -> impl Iterator<Item = &SetEntry> {
-    let ruled = task.policy.rules.iter().flat_map(|rule| &rule.action.writes);
-    task.set.iter().chain(ruled)
+    let rule_writes = task.policy.rules.iter().flat_map(|rule| &rule.action.writes);
+    task.set.iter().chain(rule_writes)
 }
 
 fn check_name(name: &str, subject: &str, span: Span, reader: &mut PlaybookReader) {
-    let is_word =
+    let is_identifier =
         name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !name.starts_with(|c: char| c.is_numeric());
     let warning = if RESERVED.contains(&name) || name.starts_with('_') {
         let message = format!("the name of the {subject} `{name}` is reserved in templates");
         reader
             .diagnostic("W214", message, span)
             .with_label("choose another name; in templates this one has another meaning")
-    } else if !is_word {
+    } else if !is_identifier {
         let message = format!("templates cannot refer to the {subject} `{name}` by its name");
         reader
             .diagnostic("W213", message, span)
@@ -99,11 +99,11 @@ fn check_secret_as_name(step: &Step, task: &Task, reader: &mut PlaybookReader) {
 
 fn check_unmatched_error(task: &Task, reader: &mut PlaybookReader) {
     let policy = &task.policy;
-    let covers = |rule: &PolicyRule| matches_every_error(rule.when.as_ref());
+    let handles_errors = |rule: &PolicyRule| matches_every_error(rule.when.as_ref());
     let Some(first) = policy.rules.first() else {
         return;
     };
-    if policy.unmatched == UnmatchedAction::Continue && !policy.rules.iter().any(covers) {
+    if policy.unmatched == UnmatchedAction::Continue && !policy.rules.iter().any(handles_errors) {
         let warning = reader
             .diagnostic(
                 "W204",
@@ -116,14 +116,14 @@ fn check_unmatched_error(task: &Task, reader: &mut PlaybookReader) {
 }
 
 /// Warns about an unconditional jump back in a task whose other rules never leave the cycle.
-fn check_endless_jump(step: &Step, at: usize, task: &Task, reader: &mut PlaybookReader) {
+fn check_endless_jump(step: &Step, index: usize, task: &Task, reader: &mut PlaybookReader) {
     for rule in &task.policy.rules {
-        let back = || match &rule.action.to {
-            Some(JumpTarget::Label(label)) => step.task(label.as_str()).is_some_and(|(to, _)| to <= at),
+        let jumps_back = || match &rule.action.to {
+            Some(JumpTarget::Label(label)) => step.task(label.as_str()).is_some_and(|(to, _)| to <= index),
             Some(JumpTarget::Previous) => true,
             Some(JumpTarget::Template(_)) | None => false,
         };
-        let leaves = |other: &PolicyRule| {
+        let leaves_cycle = |other: &PolicyRule| {
             !std::ptr::eq(other, rule)
                 && matches!(
                     other.action.directive,
@@ -132,8 +132,8 @@ fn check_endless_jump(step: &Step, at: usize, task: &Task, reader: &mut Playbook
         };
         let is_endless = rule.action.directive == Directive::Jump
             && is_always(rule.when.as_ref())
-            && !task.policy.rules.iter().any(leaves)
-            && back();
+            && !task.policy.rules.iter().any(leaves_cycle)
+            && jumps_back();
         if is_endless {
             let message = format!("task `{}` always jumps back", task.label);
             let warning = reader
@@ -149,7 +149,7 @@ fn check_shared_write(step: &Step, write: &SetEntry, reader: &mut PlaybookReader
     let is_parallel = step
         .loop_
         .as_ref()
-        .is_some_and(|looped| looped.mode == LoopMode::Parallel);
+        .is_some_and(|loop_| loop_.mode == LoopMode::Parallel);
     if !is_parallel || write.target != WriteTarget::Ctx || is_reducer(&write.value) {
         return;
     }

@@ -54,15 +54,21 @@ pub(crate) fn check(playbook: &Playbook, reader: &mut PlaybookReader) {
             check_default(template_use, &shared, reader);
             continue;
         }
-        let Some((at, step)) = template_use.step.and_then(|at| Some((at, playbook.steps.get(at)?))) else {
+        let Some((step_index, step)) = template_use
+            .step
+            .and_then(|index| Some((index, playbook.steps.get(index)?)))
+        else {
             continue;
         };
-        if current.as_ref().is_none_or(|(step_index, _)| *step_index != at) {
-            current = Some((at, StepNames::new(&shared, step)));
+        if current
+            .as_ref()
+            .is_none_or(|(current_index, _)| *current_index != step_index)
+        {
+            current = Some((step_index, StepNames::new(&shared, step)));
         }
-        if let Some((_, step_index)) = &current {
+        if let Some((_, names)) = &current {
             for path in template_use.template.path_uses() {
-                check_path_use(&path, template_use, step_index, reader);
+                check_path_use(&path, template_use, names, reader);
             }
         }
     }
@@ -130,7 +136,7 @@ impl<'p> StepNames<'p> {
             bare_names: BTreeSet::new(),
             is_open: false,
         };
-        let iterator = step.loop_.as_ref().map(|looped| looped.iterator.as_str());
+        let iterator = step.loop_.as_ref().map(|loop_| loop_.iterator.as_str());
         names.iter.extend(iterator);
         for task in &step.tasks {
             names.bare_names.insert(task.label.as_str());

@@ -4,7 +4,7 @@ use crate::playbook::read::key_tables::{ADMIT, ADMIT_RULE, ADMIT_THEN};
 use crate::playbook::read::reader::{CheckedMap, PlaybookReader};
 use crate::playbook::read::template_uses::TemplateSite;
 use crate::playbook::{Admission, AdmitMode, AdmitRule};
-use crate::yaml::{Node, NodeValue};
+use crate::yaml::Node;
 
 const MODES: &[(&str, AdmitMode)] = &[("exclusive", AdmitMode::Exclusive), ("inclusive", AdmitMode::Inclusive)];
 
@@ -14,21 +14,13 @@ impl PlaybookReader {
         let fields = self.check_map(node, &ADMIT, "`admit`");
         let mode = fields.get("mode");
         let mode = mode.and_then(|mode| self.read_word(mode, "admit.mode", MODES));
-        let rules = match fields.get("rules") {
-            Some(Node {
-                value: NodeValue::List(rules),
-                ..
-            }) => rules.iter().filter_map(|rule| self.read_admit_rule(rule)).collect(),
-            Some(other) => {
-                self.report_wrong_type(other, "admit.rules", "a list of rules");
-                Vec::new()
-            }
-            None => {
-                let message = "`admit` has no `rules`";
-                let label = "add `rules: [{when: …, then: {allow: true}}]`";
-                self.report_error("E0117", message, node.span, label);
-                Vec::new()
-            }
+        let rules = if let Some(rules) = fields.get("rules") {
+            self.read_rule_list(rules, "admit.rules", Self::read_admit_rule)
+        } else {
+            let message = "`admit` has no `rules`";
+            let label = "add `rules: [{when: …, then: {allow: true}}]`";
+            self.report_error("E0117", message, node.span, label);
+            Vec::new()
         };
         Admission {
             mode: mode.unwrap_or_default(),

@@ -95,16 +95,17 @@ impl PlaybookReader {
 
     /// Orders the templates by dependency.
     fn order_templates(&mut self, defaults: &mut Defaults) {
-        let needs = template_needs(defaults);
+        let needs = find_needs(defaults);
         let mut levels: Vec<Option<usize>> = vec![None; needs.len()];
         for level in 0..LEVELS_MAX {
-            let is_ready = |at: &usize| levels[*at].is_none() && needs[*at].iter().all(|need| levels[*need].is_some());
+            let is_ready =
+                |index: &usize| levels[*index].is_none() && needs[*index].iter().all(|need| levels[*need].is_some());
             let ready: Vec<usize> = (0..needs.len()).filter(is_ready).collect();
             if ready.is_empty() {
                 break;
             }
-            for at in ready {
-                levels[at] = Some(level);
+            for index in ready {
+                levels[index] = Some(level);
             }
         }
         if let Some(first) = levels.iter().position(Option::is_none) {
@@ -121,14 +122,14 @@ impl PlaybookReader {
     /// Reports two templates that depend on each other, or a chain that is too long.
     fn report_unordered(&mut self, defaults: &Defaults, needs: &[Vec<usize>], levels: &[Option<usize>], first: usize) {
         let mut visited = vec![false; needs.len()];
-        let mut at = first;
-        let open = |at: usize| needs[at].iter().copied().find(|need| levels[*need].is_none());
-        while let Some(next) = open(at).filter(|_| !visited[at]) {
-            visited[at] = true;
-            at = next;
+        let mut index = first;
+        let unordered_need = |index: usize| needs[index].iter().copied().find(|need| levels[*need].is_none());
+        while let Some(next) = unordered_need(index).filter(|_| !visited[index]) {
+            visited[index] = true;
+            index = next;
         }
-        let default = &defaults.templates[at];
-        let (message, label) = match open(at).map(|next| &defaults.templates[next]) {
+        let default = &defaults.templates[index];
+        let (message, label) = match unordered_need(index).map(|next| &defaults.templates[next]) {
             Some(other) if other.name() == default.name() => (
                 format!("`{}` refers to itself", default.name()),
                 "it cannot be rendered".to_owned(),
@@ -147,17 +148,20 @@ impl PlaybookReader {
 }
 
 /// Returns, for each template, the others that it reads.
-fn template_needs(defaults: &Defaults) -> Vec<Vec<usize>> {
+fn find_needs(defaults: &Defaults) -> Vec<Vec<usize>> {
     let names: Vec<String> = defaults.templates.iter().map(DefaultTemplate::name).collect();
     let needs_of = |default: &DefaultTemplate| {
         let uses = default.template.path_uses();
-        let read: Vec<String> = uses
+        let paths_read: Vec<String> = uses
             .iter()
             .flat_map(|path_use| defaults.names_read_by(&path_use.path))
             .collect();
-        let is_read = |name: &str| read.iter().any(|path| overlaps(path, name));
-        let needed = names.iter().enumerate();
-        needed.filter(|(_, name)| is_read(name)).map(|(at, _)| at).collect()
+        let is_read = |name: &str| paths_read.iter().any(|path| overlaps(path, name));
+        let templates = names.iter().enumerate();
+        templates
+            .filter(|(_, name)| is_read(name))
+            .map(|(index, _)| index)
+            .collect()
     };
     defaults.templates.iter().map(needs_of).collect()
 }
@@ -180,9 +184,9 @@ impl Defaults {
 
 /// Whether two paths are equal or one is a prefix of the other.
 fn overlaps(first: &str, other: &str) -> bool {
-    let leads = |short: &str, long: &str| {
+    let is_prefix = |short: &str, long: &str| {
         let suffix = long.strip_prefix(short);
         suffix.is_some_and(|suffix| suffix.is_empty() || suffix.starts_with('.'))
     };
-    leads(first, other) || leads(other, first)
+    is_prefix(first, other) || is_prefix(other, first)
 }

@@ -4,7 +4,7 @@ use model::playbook::FailureMode;
 
 use crate::playbook::Executor;
 use crate::playbook::read::key_tables::{DEFAULTS, EXECUTOR, EXECUTOR_POLICY, EXECUTOR_SPEC, FAILURE, LIMITS, RESULTS};
-use crate::playbook::read::layers::inheritable;
+use crate::playbook::read::layers::inheritable_part;
 use crate::playbook::read::reader::PlaybookReader;
 use crate::yaml::{Node, NodeValue};
 
@@ -17,8 +17,10 @@ const FAILURE_MODES: &[(&str, FailureMode)] = &[
 pub(crate) struct ExecutorSection {
     pub(crate) executor: Executor,
     pub(crate) defaults: Option<Node>,
-    pub(crate) entry: Option<Node>,
-    pub(crate) final_step: Option<Node>,
+    /// The value of `entry_step`, for diagnostics.
+    pub(crate) entry_node: Option<Node>,
+    /// The value of `final_step`, for diagnostics.
+    pub(crate) final_step_node: Option<Node>,
 }
 
 impl Default for ExecutorSection {
@@ -34,8 +36,8 @@ impl Default for ExecutorSection {
                 step_runs_max: None,
             },
             defaults: None,
-            entry: None,
-            final_step: None,
+            entry_node: None,
+            final_step_node: None,
         }
     }
 }
@@ -47,36 +49,36 @@ impl PlaybookReader {
             let kinds = [("local", ()), ("distributed", ()), ("auto", ())];
             self.read_word(kind, "executor.kind", &kinds);
         }
-        let mut settings = ExecutorSection::default();
+        let mut section = ExecutorSection::default();
         if let Some(spec) = fields.get("spec") {
-            self.read_executor_spec(spec, &mut settings);
+            self.read_executor_spec(spec, &mut section);
         }
-        settings
+        section
     }
 
-    fn read_executor_spec(&mut self, node: &Node, settings: &mut ExecutorSection) {
+    fn read_executor_spec(&mut self, node: &Node, section: &mut ExecutorSection) {
         let fields = self.check_map(node, &EXECUTOR_SPEC, "executor.spec");
-        let executor = &mut settings.executor;
+        let executor = &mut section.executor;
         if let Some(pool) = fields.get("pool").and_then(|node| self.read_name(node, "pool")) {
             executor.pool = pool;
         }
         if let Some(entry) = fields.get("entry_step") {
             executor.entry_step = self.read_name(entry, "entry_step");
-            settings.entry = Some(entry.clone());
+            section.entry_node = Some(entry.clone());
         }
-        if let Some(last) = fields.get("final_step") {
-            executor.final_step = self.read_name(last, "final_step");
-            settings.final_step = Some(last.clone());
+        if let Some(final_step) = fields.get("final_step") {
+            executor.final_step = self.read_name(final_step, "final_step");
+            section.final_step_node = Some(final_step.clone());
         }
         if let Some(strict) = fields.get("no_next_is_error") {
             executor.no_next_is_error = self.read_boolean(strict, "no_next_is_error").unwrap_or(false);
         }
         if let Some(policy) = fields.get("policy") {
-            self.read_executor_policy(policy, settings);
+            self.read_executor_policy(policy, section);
         }
     }
 
-    fn read_executor_policy(&mut self, node: &Node, settings: &mut ExecutorSection) {
+    fn read_executor_policy(&mut self, node: &Node, section: &mut ExecutorSection) {
         let fields = self.check_map(node, &EXECUTOR_POLICY, "executor.spec.policy");
         if let Some(results) = fields.get("results") {
             self.read_results(results);
@@ -84,31 +86,31 @@ impl PlaybookReader {
         if let Some(limits) = fields.get("limits") {
             let limits = self.check_map(limits, &LIMITS, "executor.spec.policy.limits");
             let max = limits.get("max_payload_bytes");
-            settings.executor.payload_bytes_max = max.and_then(|node| self.read_size(node, "max_payload_bytes"));
+            section.executor.payload_bytes_max = max.and_then(|node| self.read_size(node, "max_payload_bytes"));
             let runs = limits.get("max_step_runs");
-            settings.executor.step_runs_max = runs.and_then(|node| self.read_whole_number(node, "max_step_runs"));
+            section.executor.step_runs_max = runs.and_then(|node| self.read_whole_number(node, "max_step_runs"));
         }
         if let Some(failure) = fields.get("failure") {
-            settings.executor.failure = self.read_failure_mode(failure, FailureMode::BestEffort);
+            section.executor.failure = self.read_failure_mode(failure, FailureMode::BestEffort);
         }
         if let Some(defaults) = fields.get("defaults") {
             self.check_map(defaults, &DEFAULTS, "executor.spec.policy.defaults");
-            settings.defaults = Some(inheritable(defaults, true));
+            section.defaults = Some(inheritable_part(defaults, true));
         }
     }
 
     fn read_results(&mut self, node: &Node) {
         let fields = self.check_map(node, &RESULTS, "executor.spec.policy.results");
-        let Some(first) = fields.get("reference_first") else {
+        let Some(reference_first) = fields.get("reference_first") else {
             return;
         };
-        if matches!(first.value, NodeValue::Bool(false)) {
+        if matches!(reference_first.value, NodeValue::Bool(false)) {
             let warning = self
-                .diagnostic("W211", "`reference_first: false` has no effect", first.span)
+                .diagnostic("W211", "`reference_first: false` has no effect", reference_first.span)
                 .with_label("large results are always stored by reference");
             self.report(warning);
         } else {
-            self.read_boolean(first, "reference_first");
+            self.read_boolean(reference_first, "reference_first");
         }
     }
 

@@ -6,7 +6,7 @@ use crate::yaml::{MapEntry, Node, NodeValue, overlay};
 const INHERITED_KEYS: &[&str] = &["result", "retry", "pool", "sandbox", "resources", "effect", "isolate"];
 
 /// Returns the part of an outer `spec` that its tasks inherit.
-pub(crate) fn inheritable(spec: &Node, with_timeout: bool) -> Node {
+pub(crate) fn inheritable_part(spec: &Node, with_timeout: bool) -> Node {
     let entries = spec.as_map().unwrap_or_default();
     let own_entries = entries.iter().filter_map(|entry| match &*entry.key {
         "policy" => policy_rules(entry),

@@ -114,7 +114,7 @@ impl PlaybookReader {
         let set = set
             .map(|set| self.read_writes(set, WriteTarget::Ctx))
             .unwrap_or_default();
-        let set = self.check_only_ctx(set);
+        let set = self.accept_ctx_writes(set);
         let (step, span): (_, Span) = step?;
         Some(NetArc {
             step,

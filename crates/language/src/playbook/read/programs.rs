@@ -44,11 +44,11 @@ pub(crate) struct Insertion {
 
 /// Converts a byte range of a template to a range of the author's text.
 pub(crate) fn to_source_range(insertions: &[Insertion], range: &Range<usize>) -> Range<usize> {
-    let written = |at: usize| {
-        let before = insertions.iter().filter(|insertion| insertion.start < at);
-        at - before.map(|insertion| insertion.bytes).sum::<usize>().min(at)
+    let source_offset = |offset: usize| {
+        let before = insertions.iter().filter(|insertion| insertion.start < offset);
+        offset - before.map(|insertion| insertion.bytes).sum::<usize>().min(offset)
     };
-    written(range.start)..written(range.end)
+    source_offset(range.start)..source_offset(range.end)
 }
 
 impl PlaybookReader {
@@ -129,10 +129,10 @@ impl ProtectedText {
             insertions: Vec::new(),
             verbatim_ranges: Vec::new(),
         };
-        let mut at = 0;
-        while let Some(start) = text[at..].find("{{").map(|offset| at + offset) {
+        let mut offset = 0;
+        while let Some(start) = text[offset..].find("{{").map(|braces| offset + braces) {
             let end = start + text[start..].find("}}")? + "}}".len();
-            protected.text.push_str(&text[at..start]);
+            protected.text.push_str(&text[offset..start]);
             let segment = &text[start..end];
             if is_syntax(segment) {
                 protected.text.push_str(segment);
@@ -144,9 +144,9 @@ impl ProtectedText {
                 protected.insert(RAW_END);
                 protected.verbatim_ranges.push(start..end);
             }
-            at = end;
+            offset = end;
         }
-        protected.text.push_str(&text[at..]);
+        protected.text.push_str(&text[offset..]);
         (!protected.verbatim_ranges.is_empty()).then_some(protected)
     }
 
@@ -177,8 +177,8 @@ fn is_mistyped_template(text: &str, start: usize, segment: &str) -> bool {
 /// Whether the position after this text is inside a comment or a multi-line Python string.
 fn is_in_comment(before: &str) -> bool {
     let line = before.rsplit('\n').next().unwrap_or_default();
-    let starts_word = |at: usize| line[..at].ends_with(char::is_whitespace) || at == 0;
-    let has = |mark: &&str| line.match_indices(*mark).any(|(at, _)| starts_word(at));
+    let starts_word = |offset: usize| line[..offset].ends_with(char::is_whitespace) || offset == 0;
+    let has = |mark: &&str| line.match_indices(*mark).any(|(offset, _)| starts_word(offset));
     let is_open = |quotes: &str| before.matches(quotes).count() % 2 == 1;
     COMMENT_MARKERS.iter().any(has) || is_open("\"\"\"") || is_open("'''")
 }
@@ -225,8 +225,8 @@ mod tests {
     fn a_place_behind_a_raw_block_is_found_in_the_authors_text() {
         let text = "# {{ ctx.* }}\nx = {{ y }}";
         let protected = ProtectedText::from_text(text).expect("the text has such braces");
-        let at = protected.text.rfind('y').expect("the text has the name");
-        let range = to_source_range(&protected.insertions, &(at..at + 1));
+        let offset = protected.text.rfind('y').expect("the text has the name");
+        let range = to_source_range(&protected.insertions, &(offset..offset + 1));
         assert_eq!(&text[range], "y");
     }
 }

@@ -166,7 +166,7 @@ impl PlaybookReader {
         self.templates <= TEMPLATES_MAX
     }
 
-    /// Reads a map with the keys of `shape`; `title` identifies it in messages, as in "step `fetch`".
+    /// Reads a map with the keys of a table; `title` identifies it in messages, as in "step `fetch`".
     pub(crate) fn check_map<'n>(&mut self, node: &'n Node, shape: &KeyTable<'_>, title: &str) -> CheckedMap<'n> {
         let mut fields = CheckedMap {
             entries: Vec::new(),

@@ -2,7 +2,7 @@
 
 use model::id::Name;
 use model::manifest::{Accumulate, CombineStrategy};
-use model::playbook::{ResultControl, Select};
+use model::playbook::{ResultControl, SelectEntry};
 use model::result_ref::BodyScope;
 use serde_json_path::JsonPath;
 
@@ -116,7 +116,7 @@ impl PlaybookReader {
     }
 
     /// Reads a list of paths or of `{path, as}`, or a map of names and paths.
-    pub(crate) fn read_select(&mut self, entry: &MapEntry) -> Vec<Select> {
+    pub(crate) fn read_select(&mut self, entry: &MapEntry) -> Vec<SelectEntry> {
         let (key, node) = (&*entry.key, &entry.value);
         match &node.value {
             NodeValue::List(items) => {
@@ -146,17 +146,17 @@ impl PlaybookReader {
     }
 
     /// Reads one `name: path` of a map.
-    fn read_select_pair(&mut self, pair: &MapEntry) -> Option<Select> {
+    fn read_select_pair(&mut self, pair: &MapEntry) -> Option<SelectEntry> {
         let path = self.read_text(&pair.value, &format!("the path of `{}`", pair.key))?;
-        Some(Select {
+        Some(SelectEntry {
             name: pair.key.to_string().into(),
             path: self.read_json_path(&pair.value, &path)?,
         })
     }
 
-    fn read_select_entry(&mut self, node: &Node) -> Option<Select> {
+    fn read_select_entry(&mut self, node: &Node) -> Option<SelectEntry> {
         if let Some(path) = node.as_str() {
-            return Some(Select {
+            return Some(SelectEntry {
                 name: last_path_name(path).into(),
                 path: self.read_json_path(node, path)?,
             });
@@ -173,7 +173,7 @@ impl PlaybookReader {
             Some(name) => self.read_name(name, "as")?,
             None => last_path_name(&text).into(),
         };
-        Some(Select {
+        Some(SelectEntry {
             path: self.read_json_path(path, &text)?,
             name,
         })

@@ -28,7 +28,7 @@ pub(crate) fn read_playbook(root: &Node, source: &SourceText) -> PlaybookDraft {
     let fields = reader.check_map(root, &ROOT, "the playbook");
     reader.check_version(&fields, root);
     let metadata = reader.read_metadata(fields.get("metadata"), root.span);
-    let settings = match fields.get("executor") {
+    let section = match fields.get("executor") {
         Some(executor) => reader.read_executor(executor),
         None => ExecutorSection::default(),
     };
@@ -37,10 +37,13 @@ pub(crate) fn read_playbook(root: &Node, source: &SourceText) -> PlaybookDraft {
     let defaults = reader.read_defaults(fields.get("workload"), fields.get("ctx"));
     let workbook = fields.get("workbook");
     let workbook = workbook.map(|node| reader.read_workbook(node)).unwrap_or_default();
-    let steps = reader.read_steps(&fields, root, &settings, &workbook);
+    let steps = reader.read_steps(&fields, root, &section, &workbook);
     reader.check_workbook(&workbook);
     let name = metadata.name.unwrap_or_else(|| "playbook".into());
-    let step_nodes = [("entry_step", settings.entry), ("final_step", settings.final_step)];
+    let step_nodes = [
+        ("entry_step", section.entry_node),
+        ("final_step", section.final_step_node),
+    ];
     PlaybookDraft {
         playbook: Playbook {
             path: metadata.path.unwrap_or_else(|| name.clone()),
@@ -48,7 +51,7 @@ pub(crate) fn read_playbook(root: &Node, source: &SourceText) -> PlaybookDraft {
             version: metadata.version,
             description: metadata.description,
             metadata: metadata.other_keys,
-            executor: settings.executor,
+            executor: section.executor,
             keychain,
             workload: defaults.workload,
             ctx: defaults.ctx,
@@ -98,7 +101,7 @@ impl PlaybookReader {
         &mut self,
         fields: &CheckedMap<'_>,
         root: &Node,
-        settings: &ExecutorSection,
+        section: &ExecutorSection,
         workbook: &Workbook,
     ) -> Vec<Step> {
         let nodes = match fields.get("workflow") {
@@ -121,7 +124,7 @@ impl PlaybookReader {
         for node in nodes {
             self.step = Some(steps.len());
             let uses = self.uses.len();
-            match self.read_step(node, settings.defaults.as_ref(), workbook) {
+            match self.read_step(node, section.defaults.as_ref(), workbook) {
                 Some(step) => steps.push(step),
                 None => self.uses.truncate(uses),
             }

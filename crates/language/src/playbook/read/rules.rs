@@ -36,24 +36,30 @@ impl PlaybookReader {
         let unmatched = unmatched
             .and_then(|name| self.read_word(name, "on_unmatched", UNMATCHED))
             .unwrap_or_default();
-        let rules = match fields.get("rules") {
-            Some(Node {
-                value: NodeValue::List(rules),
-                ..
-            }) => rules.iter().filter_map(|rule| self.read_rule(rule)).collect(),
-            Some(other) => {
-                self.report_wrong_type(other, "policy.rules", "a list of rules");
-                Vec::new()
+        let rules = if let Some(rules) = fields.get("rules") {
+            self.read_rule_list(rules, "policy.rules", Self::read_rule)
+        } else {
+            if node.as_map().is_some() {
+                let label = "add `rules: [{when: …, then: {do: …}}]`, or remove the policy";
+                self.report_error("E0117", "the policy has no `rules`", node.span, label);
             }
-            None => {
-                if node.as_map().is_some() {
-                    let label = "add `rules: [{when: …, then: {do: …}}]`, or remove the policy";
-                    self.report_error("E0117", "the policy has no `rules`", node.span, label);
-                }
-                Vec::new()
-            }
+            Vec::new()
         };
         Policy { rules, unmatched }
+    }
+
+    /// Reads a list of rules with `read_rule`; invalid rules are left out.
+    pub(crate) fn read_rule_list<T>(
+        &mut self,
+        node: &Node,
+        subject: &str,
+        read_rule: impl Fn(&mut Self, &Node) -> Option<T>,
+    ) -> Vec<T> {
+        let NodeValue::List(rules) = &node.value else {
+            self.report_wrong_type(node, subject, "a list of rules");
+            return Vec::new();
+        };
+        rules.iter().filter_map(|rule| read_rule(self, rule)).collect()
     }
 
     fn read_rule(&mut self, node: &Node) -> Option<PolicyRule> {

@@ -7,7 +7,7 @@ use model::playbook::FailureMode;
 
 use crate::playbook::read::cursor::LoopOwner;
 use crate::playbook::read::key_tables::{LIFECYCLE, STEP, STEP_POLICY, STEP_SPEC};
-use crate::playbook::read::layers::{inheritable, overlay_layers};
+use crate::playbook::read::layers::{inheritable_part, overlay_layers};
 use crate::playbook::read::reader::{CheckedMap, PlaybookReader};
 use crate::playbook::read::task::TaskInheritance;
 use crate::playbook::read::template_uses::TemplateSite;
@@ -56,7 +56,7 @@ impl PlaybookReader {
         let set = self.read_step_writes(&fields);
         let set = match tasks.last_mut() {
             Some(last) => split_writes(set, &mut last.set),
-            None => self.check_only_ctx(set),
+            None => self.accept_ctx_writes(set),
         };
         let next = fields.get("next").map(|next| self.read_next(next, &title));
         self.check_has_effect(&fields, node, &title);
@@ -177,14 +177,14 @@ impl PlaybookReader {
 
 /// Returns the layers that tasks of this step inherit: executor, then step, then loop.
 fn task_layers(fields: &CheckedMap<'_>, defaults: Option<&Node>) -> Option<Node> {
-    let own = fields.get("spec").map(|spec| inheritable(spec, false));
-    let looped = fields.get("loop").and_then(|node| node.get("spec"));
-    let looped = looped.map(|spec| inheritable(spec, false));
+    let own = fields.get("spec").map(|spec| inheritable_part(spec, false));
+    let loop_spec = fields.get("loop").and_then(|node| node.get("spec"));
+    let loop_layer = loop_spec.map(|spec| inheritable_part(spec, false));
     let outer = match (defaults, own) {
         (Some(defaults), Some(own)) => Some(overlay(defaults, &own)),
         (defaults, own) => own.or_else(|| defaults.cloned()),
     };
-    overlay_layers(outer, looped)
+    overlay_layers(outer, loop_layer)
 }
 
 /// Moves a step's writes to `iter` and the pipeline to its last task, because both end with the pipeline.

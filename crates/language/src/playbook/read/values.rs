@@ -215,7 +215,7 @@ impl PlaybookReader {
 pub(crate) fn is_template(text: &str) -> bool {
     let has_comment = || {
         let comment = text.find("{#");
-        comment.is_some_and(|at| text[at..].contains("#}"))
+        comment.is_some_and(|offset| text[offset..].contains("#}"))
     };
     text.contains("{{") || text.contains("{%") || has_comment()
 }

@@ -5,8 +5,8 @@ use crate::playbook::{SetEntry, WriteTarget};
 use crate::yaml::{MapEntry, Node};
 
 impl PlaybookReader {
-    /// Reads `set`: `ctx.x`, `iter.x` and `step.x` name their target; plain names go to `bare`.
-    pub(crate) fn read_writes(&mut self, node: &Node, bare: WriteTarget) -> Vec<SetEntry> {
+    /// Reads `set`: `ctx.x`, `iter.x` and `step.x` name their target; other names go to `default_target`.
+    pub(crate) fn read_writes(&mut self, node: &Node, default_target: WriteTarget) -> Vec<SetEntry> {
         let Some(entries) = node.as_map() else {
             self.report_wrong_type(node, "set", "a map such as `{ctx.count: 1}`");
             return Vec::new();
@@ -20,7 +20,7 @@ impl PlaybookReader {
                 Some((target, key)) if !key.is_empty() => {
                     writes.push(self.read_set_entry(entry, target, key));
                 }
-                _ => writes.push(self.read_set_entry(entry, bare, &entry.key)),
+                _ => writes.push(self.read_set_entry(entry, default_target, &entry.key)),
             }
         }
         writes
@@ -47,11 +47,11 @@ impl PlaybookReader {
         }
     }
 
-    /// Rejects writes to other targets than `ctx`: an arc has no iteration and no pipeline.
-    pub(crate) fn check_only_ctx(&mut self, writes: Vec<SetEntry>) -> Vec<SetEntry> {
-        let (ctx_writes, other): (Vec<_>, Vec<_>) =
+    /// Returns the writes to `ctx` and rejects others: an arc has no iteration and no pipeline.
+    pub(crate) fn accept_ctx_writes(&mut self, writes: Vec<SetEntry>) -> Vec<SetEntry> {
+        let (ctx_writes, others): (Vec<_>, Vec<_>) =
             writes.into_iter().partition(|write| write.target == WriteTarget::Ctx);
-        for write in other {
+        for write in others {
             let message = format!("cannot write `{}` here: there is no pipeline", write.key);
             let label = format!("write `ctx.{}`, or write it in a task", write.key);
             self.report_error("E0125", message, write.span, label);

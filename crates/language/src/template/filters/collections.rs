@@ -271,7 +271,7 @@ fn select(
         let matches = match &test {
             Some((name, args)) => {
                 if charges::for_test(name).is_some() {
-                    charges::scan(&subject)?;
+                    charges::charge_scan(&subject)?;
                 }
                 let call: Vec<Native> = [subject].into_iter().chain(args.iter().cloned()).collect();
                 state.perform_test(name, &call)?

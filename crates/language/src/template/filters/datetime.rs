@@ -12,7 +12,7 @@ use crate::template::session;
 /// Maximum length of a pattern's field without a width.
 const FIELD_BYTES_MAX: usize = 64;
 /// Number of characters of a text that a message quotes.
-const QUOTED_CHARACTERS_MAX: usize = 120;
+const EXCERPT_CHARACTERS_MAX: usize = 120;
 
 pub(crate) fn register(env: &mut Environment<'static>) {
     env.add_function("now", now);
@@ -34,7 +34,7 @@ fn to_datetime(value: &Native, format: Option<&str>) -> Result<String, Error> {
         Some(format) => {
             let text = to_text(value)?;
             let parsed = strtime::parse(format, text.as_bytes()).map_err(|error| {
-                let (text, format) = (quoted(&text), quoted(format));
+                let (text, format) = (excerpt(&text), excerpt(format));
                 time_error(format!("`{text}` does not have the form `{format}`: {error}"))
             })?;
             match parsed.to_zoned() {
@@ -83,18 +83,18 @@ fn parse_time(value: &Native) -> Result<Zoned, Error> {
     text.parse::<DateTime>()
         .and_then(|time| time.to_zoned(TimeZone::UTC))
         .map_err(|_| {
-            let text = quoted(text);
+            let text = excerpt(text);
             time_error(format!("`{text}` is not a time; write it as RFC 3339 or name its form"))
         })
 }
 
-/// The start of a text, for a message.
-fn quoted(text: &str) -> String {
-    let mut quoted: String = text.chars().take(QUOTED_CHARACTERS_MAX).collect();
-    if quoted.len() < text.len() {
-        quoted.push('…');
+/// Returns the start of a text, for a message.
+fn excerpt(text: &str) -> String {
+    let mut excerpt: String = text.chars().take(EXCERPT_CHARACTERS_MAX).collect();
+    if excerpt.len() < text.len() {
+        excerpt.push('…');
     }
-    quoted
+    excerpt
 }
 
 fn time_error(message: impl Into<String>) -> Error {

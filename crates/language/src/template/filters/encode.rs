@@ -89,7 +89,7 @@ fn write_json(value: &Value, indent: Option<usize>, depth: usize, text: &mut Str
 /// Writes a scalar as JSON and charges it while it is written.
 fn push_scalar(scalar: &impl Serialize, text: &mut String) -> Result<(), Error> {
     let mut written = BoundedBytes(Vec::new());
-    serde_json::to_writer(&mut written, scalar).map_err(|_| budget::exceeded("a value's text is too long"))?;
+    serde_json::to_writer(&mut written, scalar).map_err(|_| budget::limit_error("a value's text is too long"))?;
     text.push_str(&String::from_utf8_lossy(&written.0));
     Ok(())
 }

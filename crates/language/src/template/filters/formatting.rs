@@ -110,7 +110,7 @@ pub(crate) fn check_widths(pattern: &str) -> Result<(), Error> {
             digits = 0;
         }
         if digits > WIDTH_MAX || c == '*' {
-            return Err(budget::exceeded("a format's width is too large"));
+            return Err(budget::limit_error("a format's width is too large"));
         }
     }
     let of_character = if pattern.is_ascii() { 1 } else { CHARACTER_BYTES_MAX };

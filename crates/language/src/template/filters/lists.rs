@@ -34,7 +34,7 @@ fn list_range(first: i64, second: Option<i64>, step: Option<i64>) -> Result<Nati
         .map_err(|error| Error::new(ErrorKind::InvalidOperation, error.to_string()))?;
     let items = usize::try_from(range.len()).ok();
     let Some(items) = items.filter(|items| *items <= LISTED_RANGE_ITEMS_MAX) else {
-        return Err(budget::exceeded(&format!(
+        return Err(budget::limit_error(&format!(
             "range() is limited to {LISTED_RANGE_ITEMS_MAX} items; only `loop.in` may be a range of up to {RANGE_ITEMS_MAX}"
         )));
     };

@@ -35,7 +35,7 @@ pub(crate) struct PatternWork {
 
 impl PatternWork {
     /// Estimates a pattern with these flags. An invalid pattern costs nothing, because it is not compiled.
-    pub(crate) fn of(text: &str, ignore_case: bool, multiline: bool) -> Self {
+    pub(crate) fn estimate(text: &str, ignore_case: bool, multiline: bool) -> Self {
         let parsed = ParserBuilder::new()
             .case_insensitive(ignore_case)
             .multi_line(multiline)
@@ -58,17 +58,17 @@ impl PatternWork {
     }
 
     /// Cost of compiling the pattern.
-    pub(crate) fn compiling(self) -> usize {
+    pub(crate) fn compile_cost(self) -> usize {
         self.states * STATE_WORK
     }
 
     /// Bytes that a search stores.
-    pub(crate) fn memory(self) -> usize {
+    pub(crate) fn search_memory_bytes(self) -> usize {
         self.states * self.groups * SLOT_BYTES
     }
 
     /// Cost of searching a text once.
-    pub(crate) fn through(self, bytes: usize) -> usize {
+    pub(crate) fn search_cost(self, bytes: usize) -> usize {
         if self.groups == 0 && self.characters <= FREE_PLACES_MAX {
             return bytes;
         }
@@ -80,7 +80,7 @@ impl PatternWork {
     }
 
     /// Cost of a match with this many bytes of text after it.
-    pub(crate) fn ahead(self, bytes: usize) -> usize {
+    pub(crate) fn look_ahead_cost(self, bytes: usize) -> usize {
         if !self.looks_ahead {
             return 0;
         }

@@ -52,22 +52,22 @@ fn compile_pattern(text: &str, subject: &str, kwargs: &Kwargs) -> Result<Compile
         Some(compiled) => Ok(compiled),
         None => compile(text, ignore_case, multiline),
     }?;
-    session::charge_work(compiled.work.through(subject.len()))?;
+    session::charge_work(compiled.work.search_cost(subject.len()))?;
     Ok(compiled)
 }
 
 /// Compiles a pattern and caches it.
 fn compile(text: &str, ignore_case: bool, multiline: bool) -> Result<CompiledPattern, Error> {
     if text.len() > PATTERN_TEXT_BYTES_MAX {
-        return Err(budget::exceeded("a pattern is longer than 8 KiB"));
+        return Err(budget::limit_error("a pattern is longer than 8 KiB"));
     }
     session::charge_work(COMPILE_WORK + text.len() * COMPILE_WORK_OF_CHARACTER)?;
-    let work = PatternWork::of(text, ignore_case, multiline);
+    let work = PatternWork::estimate(text, ignore_case, multiline);
     if work.groups() > GROUPS_MAX {
-        return Err(budget::exceeded("a pattern has more than 63 groups"));
+        return Err(budget::limit_error("a pattern has more than 63 groups"));
     }
-    session::charge_work(work.compiling())?;
-    session::charge_allocation(work.memory())?;
+    session::charge_work(work.compile_cost())?;
+    session::charge_allocation(work.search_memory_bytes())?;
     let regex = regex::RegexBuilder::new(text)
         .case_insensitive(ignore_case)
         .multi_line(multiline)
@@ -114,8 +114,8 @@ fn regex_replace(value: &Native, find: &str, with: Option<&str>, kwargs: Kwargs)
         let Some(matched) = captures.get(0) else {
             continue;
         };
-        let ahead = work.ahead(text.len() - matched.end());
-        session::charge_work(ahead.saturating_add(template.len() + 1))?;
+        let look_ahead_cost = work.look_ahead_cost(text.len() - matched.end());
+        session::charge_work(look_ahead_cost.saturating_add(template.len() + 1))?;
         let groups: usize = counts
             .iter()
             .enumerate()
@@ -193,7 +193,7 @@ fn regex_findall(value: &Native, find: &str, kwargs: Kwargs) -> Result<Native, E
     let mut matches = Vec::new();
     for captures in regex.captures_iter(&text) {
         let end = captures.get(0).map_or(0, |matched| matched.end());
-        session::charge_work(work.ahead(text.len() - end))?;
+        session::charge_work(work.look_ahead_cost(text.len() - end))?;
         session::charge_allocation(budget::ITEM_BYTES)?;
         matches.push(to_groups(&captures)?);
     }

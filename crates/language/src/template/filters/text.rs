@@ -179,7 +179,7 @@ fn truncate(
         return Ok(text.into_owned());
     }
     let length = length.saturating_sub(end.chars().count());
-    let bytes = text.char_indices().nth(length).map_or(text.len(), |at| at.0);
+    let bytes = text.char_indices().nth(length).map_or(text.len(), |offset| offset.0);
     let prefix = text.get(..bytes).unwrap_or_default();
     let shortened = if killwords {
         prefix
@@ -228,7 +228,7 @@ fn check_wrapped(text: &str, width: usize, wrap: &str) -> Result<(), Error> {
 /// Formats a value over several lines, with a margin that grows with the depth.
 fn pprint(value: &Native) -> Result<String, Error> {
     let mut text = PrettyText(String::new());
-    fmt::write(&mut text, format_args!("{value:#?}")).map_err(|_| budget::exceeded("a value's text is too long"))?;
+    fmt::write(&mut text, format_args!("{value:#?}")).map_err(|_| budget::limit_error("a value's text is too long"))?;
     Ok(text.0)
 }
 

@@ -34,27 +34,27 @@ impl<'s> Rewriter<'s> {
         rewritten
     }
 
-    pub(super) fn check_depth(&mut self, at: Span) -> RewriteResult<()> {
+    pub(super) fn check_depth(&mut self, span: Span) -> RewriteResult<()> {
         self.depth += 1;
         if self.depth > EXPRESSION_DEPTH_MAX {
-            return Err(syntax_error_at("the expression is nested too deeply", at));
+            return Err(syntax_error_at("the expression is nested too deeply", span));
         }
         Ok(())
     }
 
     pub(super) fn rewrite_by_kind(&mut self, expr: &Expr<'s>, value_use: ValueUse) -> RewriteResult<Expr<'s>> {
-        let at = span_of(expr);
+        let span = span_of(expr);
         Ok(match expr {
             Expr::Var(_) | Expr::GetAttr(_) | Expr::GetItem(_) => {
                 self.record_path(expr, value_use != ValueUse::Required);
                 let inner = self.rewrite_access(expr)?;
-                self.wrap_use(inner, at, value_use)
+                self.wrap_use(inner, span, value_use)
             }
             Expr::Call(node) => {
                 let inner = self.rewrite_call(node)?;
-                self.wrap_use(inner, at, value_use)
+                self.wrap_use(inner, span, value_use)
             }
-            Expr::Const(node) => constant(node.value.clone(), at),
+            Expr::Const(node) => constant(node.value.clone(), span),
             Expr::Slice(node) => self.rewrite_slice(node)?,
             Expr::UnaryOp(node) => {
                 let (op, value_use) = match node.op {
@@ -62,7 +62,7 @@ impl<'s> Rewriter<'s> {
                     ast::UnaryOpKind::Neg => (ast::UnaryOpKind::Neg, ValueUse::Required),
                 };
                 let expr = self.rewrite_expression(&node.expr, value_use)?;
-                Expr::UnaryOp(Spanned::new(ast::UnaryOp { op, expr }, at))
+                Expr::UnaryOp(Spanned::new(ast::UnaryOp { op, expr }, span))
             }
             Expr::BinOp(node) => self.rewrite_binary(node, value_use)?,
             Expr::Compare(node) => self.rewrite_comparison(node)?,
@@ -75,9 +75,9 @@ impl<'s> Rewriter<'s> {
                         None => None,
                     },
                 };
-                let inner = Expr::IfExpr(Spanned::new(rewritten, at));
+                let inner = Expr::IfExpr(Spanned::new(rewritten, span));
                 if node.false_expr.is_none() {
-                    self.wrap_use(inner, at, value_use)
+                    self.wrap_use(inner, span, value_use)
                 } else {
                     inner
                 }
@@ -86,11 +86,11 @@ impl<'s> Rewriter<'s> {
             Expr::Test(node) => self.rewrite_test(node)?,
             Expr::List(node) => {
                 let items = self.rewrite_all(&node.items)?;
-                Expr::List(Spanned::new(ast::List { items }, at))
+                Expr::List(Spanned::new(ast::List { items }, span))
             }
             Expr::Tuple(node) => {
                 let items = self.rewrite_all(&node.items)?;
-                Expr::Tuple(Spanned::new(ast::Tuple { items }, at))
+                Expr::Tuple(Spanned::new(ast::Tuple { items }, span))
             }
             Expr::Map(node) => {
                 let keys = node
@@ -99,22 +99,22 @@ impl<'s> Rewriter<'s> {
                     .map(|key| self.rewrite_key(key))
                     .collect::<RewriteResult<_>>()?;
                 let values = self.rewrite_all(&node.values)?;
-                Expr::Map(Spanned::new(ast::Map { keys, values }, at))
+                Expr::Map(Spanned::new(ast::Map { keys, values }, span))
             }
         })
     }
 
     fn rewrite_slice(&mut self, node: &Spanned<ast::Slice<'s>>) -> RewriteResult<Expr<'s>> {
-        let at = node.span();
+        let span = node.span();
         let subject = self.rewrite_expression(&node.expr, ValueUse::Required)?;
         let mut parts = Vec::with_capacity(3);
         for part in [&node.start, &node.stop, &node.step] {
             parts.push(match part {
                 Some(part) => self.rewrite_expression(part, ValueUse::Required)?,
-                None => constant(Native::from(()), at),
+                None => constant(Native::from(()), span),
             });
         }
-        Ok(apply_filter("%slice", subject, parts, at))
+        Ok(apply_filter("%slice", subject, parts, span))
     }
 
     pub(super) fn rewrite_key(&mut self, expr: &Expr<'s>) -> RewriteResult<Expr<'s>> {
@@ -176,13 +176,13 @@ impl<'s> Rewriter<'s> {
     }
 
     /// Wraps a value in the check that its use requires.
-    pub(super) fn wrap_use(&self, inner: Expr<'s>, at: Span, value_use: ValueUse) -> Expr<'s> {
+    pub(super) fn wrap_use(&self, inner: Expr<'s>, span: Span, value_use: ValueUse) -> Expr<'s> {
         match value_use {
             ValueUse::Raw => inner,
-            ValueUse::Optional => apply_filter("%maybe", inner, vec![], at),
+            ValueUse::Optional => apply_filter("%maybe", inner, vec![], span),
             ValueUse::Required => {
-                let text = constant(Native::from(self.source_text(at)), at);
-                apply_filter("%used", inner, vec![text], at)
+                let text = constant(Native::from(self.source_text(span)), span);
+                apply_filter("%used", inner, vec![text], span)
             }
         }
     }
@@ -199,7 +199,7 @@ impl<'s> Rewriter<'s> {
         }
     }
 
-    pub(super) fn source_text(&self, at: Span) -> &'s str {
-        self.source.get(byte_range(at)).unwrap_or_default()
+    pub(super) fn source_text(&self, span: Span) -> &'s str {
+        self.source.get(byte_range(span)).unwrap_or_default()
     }
 }

@@ -85,8 +85,8 @@ impl<'s> Rewriter<'s> {
         node: &Spanned<ast::Filter<'s>>,
         value_use: ValueUse,
     ) -> RewriteResult<Expr<'s>> {
-        let at = node.span();
-        environment::check_filter(node.name, byte_range(at))?;
+        let span = node.span();
+        environment::check_filter(node.name, byte_range(span))?;
         let may_be_missing = matches!(node.name, "default" | "d");
         let subject = if may_be_missing {
             ValueUse::Optional
@@ -102,8 +102,8 @@ impl<'s> Rewriter<'s> {
             },
             args: self.rewrite_arguments(&node.args, subject, argument_charge)?,
         };
-        let inner = Expr::Filter(Spanned::new(rewritten, at));
-        Ok(self.wrap_use(apply_filter("%built", inner, vec![], at), at, value_use))
+        let inner = Expr::Filter(Spanned::new(rewritten, span));
+        Ok(self.wrap_use(apply_filter("%built", inner, vec![], span), span, value_use))
     }
 
     pub(super) fn rewrite_test(&mut self, node: &Spanned<ast::Test<'s>>) -> RewriteResult<Expr<'s>> {
@@ -127,7 +127,7 @@ impl<'s> Rewriter<'s> {
         node: &Spanned<ast::BinOp<'s>>,
         value_use: ValueUse,
     ) -> RewriteResult<Expr<'s>> {
-        let at = node.span();
+        let span = node.span();
         let operands = match node.op {
             BinOpKind::ScAnd | BinOpKind::ScOr => ValueUse::Optional,
             BinOpKind::Eq
@@ -153,20 +153,20 @@ impl<'s> Rewriter<'s> {
             BinOpKind::Mul => "%mul",
             BinOpKind::Concat => "%concat",
             op => {
-                let inner = Expr::BinOp(Spanned::new(ast::BinOp { op, left, right }, at));
+                let inner = Expr::BinOp(Spanned::new(ast::BinOp { op, left, right }, span));
                 return Ok(if operands == ValueUse::Optional {
-                    self.wrap_use(inner, at, value_use)
+                    self.wrap_use(inner, span, value_use)
                 } else {
                     inner
                 });
             }
         };
-        Ok(apply_filter(filter, left, vec![right], at))
+        Ok(apply_filter(filter, left, vec![right], span))
     }
 
     /// `a < b < c` is `a < b and b < c`: expressions have no effects, so `b` may be read twice.
     pub(super) fn rewrite_comparison(&mut self, node: &Spanned<ast::Compare<'s>>) -> RewriteResult<Expr<'s>> {
-        let at = node.span();
+        let span = node.span();
         let mut left = &node.expr;
         let mut conjunction: Option<Expr<'s>> = None;
         for link in &node.ops {
@@ -184,7 +184,7 @@ impl<'s> Rewriter<'s> {
                 self.rewrite_expression(left, ValueUse::Raw)?,
                 self.rewrite_expression(&link.expr, ValueUse::Raw)?,
             );
-            let comparison = apply_filter(name, pair.0, vec![pair.1], at);
+            let comparison = apply_filter(name, pair.0, vec![pair.1], span);
             conjunction = Some(match conjunction {
                 None => comparison,
                 Some(before) => {
@@ -195,12 +195,12 @@ impl<'s> Rewriter<'s> {
                             left: before,
                             right: comparison,
                         },
-                        at,
+                        span,
                     ))
                 }
             });
             left = &link.expr;
         }
-        Ok(conjunction.unwrap_or_else(|| constant(Native::from(true), at)))
+        Ok(conjunction.unwrap_or_else(|| constant(Native::from(true), span)))
     }
 }

@@ -66,7 +66,7 @@ pub(super) fn path_of(expr: &Expr<'_>) -> Option<String> {
     }
 }
 
-pub(super) fn apply_filter<'s>(name: &'static str, value: Expr<'s>, arguments: Vec<Expr<'s>>, at: Span) -> Expr<'s> {
+pub(super) fn apply_filter<'s>(name: &'static str, value: Expr<'s>, arguments: Vec<Expr<'s>>, span: Span) -> Expr<'s> {
     let args = arguments.into_iter().map(CallArg::Pos).collect();
     Expr::Filter(Spanned::new(
         ast::Filter {
@@ -74,25 +74,25 @@ pub(super) fn apply_filter<'s>(name: &'static str, value: Expr<'s>, arguments: V
             expr: Some(value),
             args,
         },
-        at,
+        span,
     ))
 }
 
-pub(super) fn constant<'s>(value: Native, at: Span) -> Expr<'s> {
-    Expr::Const(Spanned::new(ast::Const { value }, at))
+pub(super) fn constant<'s>(value: Native, span: Span) -> Expr<'s> {
+    Expr::Const(Spanned::new(ast::Const { value }, span))
 }
 
-pub(super) fn emit(expr: Expr<'_>, at: Span) -> Stmt<'_> {
-    Stmt::EmitExpr(Spanned::new(ast::EmitExpr { expr }, at))
+pub(super) fn emit(expr: Expr<'_>, span: Span) -> Stmt<'_> {
+    Stmt::EmitExpr(Spanned::new(ast::EmitExpr { expr }, span))
 }
 
-pub(crate) fn byte_range(at: Span) -> Range<usize> {
-    at.start_offset as usize..at.end_offset as usize
+pub(crate) fn byte_range(span: Span) -> Range<usize> {
+    span.start_offset as usize..span.end_offset as usize
 }
 
-pub(super) fn syntax_error_at(message: &str, at: Span) -> SyntaxError {
+pub(super) fn syntax_error_at(message: &str, span: Span) -> SyntaxError {
     SyntaxError {
         message: message.to_owned(),
-        range: Some(byte_range(at)),
+        range: Some(byte_range(span)),
     }
 }

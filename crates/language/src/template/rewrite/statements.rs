@@ -173,7 +173,7 @@ impl<'s> Rewriter<'s> {
 }
 
 fn refused_statement_error(statement: &Stmt<'_>) -> SyntaxError {
-    let (keyword, at) = match statement {
+    let (keyword, span) = match statement {
         Stmt::Block(node) => ("block", node.span()),
         Stmt::Extends(node) => ("extends", node.span()),
         Stmt::Include(node) => ("include", node.span()),
@@ -190,5 +190,5 @@ fn refused_statement_error(statement: &Stmt<'_>) -> SyntaxError {
             };
         }
     };
-    syntax_error_at(&format!("`{{% {keyword} %}}` is not supported"), at)
+    syntax_error_at(&format!("`{{% {keyword} %}}` is not supported"), span)
 }

@@ -120,7 +120,7 @@ pub struct EventHead<'a> {
 
 impl<'a> EventHead<'a> {
     /// Returns the head of an unpacked event.
-    pub fn of(event: &'a Event) -> Self {
+    pub fn from_event(event: &'a Event) -> Self {
         Self {
             seq: event.seq,
             kind: event.kind(),

@@ -22,7 +22,7 @@ fn task_ended() -> EventBody {
     EventBody::TaskDone(Box::new(TaskEnded::new(outcome, Directive::Continue)))
 }
 
-fn event(seq: u64, source: EventSource, at: EventLocation, body: EventBody) -> Event {
+fn event(seq: u64, source: EventSource, location: EventLocation, body: EventBody) -> Event {
     let offset = i64::try_from(seq).unwrap();
     let id = EventId(RUN.0 + 100 + offset);
     Event {
@@ -31,7 +31,7 @@ fn event(seq: u64, source: EventSource, at: EventLocation, body: EventBody) -> E
         timestamp: Time(NOW + offset * 37),
         source,
         worker_id: (source == EventSource::Worker).then(|| WorkerId("embedded-4711-1".into())),
-        ..Event::new(id, RUN, Time(NOW + 400), at, body)
+        ..Event::new(id, RUN, Time(NOW + 400), location, body)
     }
 }
 
@@ -95,7 +95,7 @@ fn plain_step() -> Vec<Event> {
 fn iteration() -> Vec<Event> {
     let loop_at = |task| location("transform_orders", task, Some(4321));
     let started = TaskStarted::default();
-    let worker = |seq, at, body| event(seq, EventSource::Worker, at, body);
+    let worker = |seq, location, body| event(seq, EventSource::Worker, location, body);
     vec![
         worker(5_000, loop_at(None), EventBody::IterationStarted(EmptyPayload {})),
         worker(5_001, loop_at(Some("fetch")), EventBody::TaskStarted(started)),
@@ -138,16 +138,16 @@ fn an_iteration_stays_within_its_budget_among_others() {
 fn a_bit_that_flips_anywhere_in_a_row_is_noticed() {
     let events = plain_step();
     let packed = pack(&events).body;
-    for at in 0..packed.len() {
+    for index in 0..packed.len() {
         for bit in 0..8 {
             let mut bytes = packed.clone().into_bytes();
-            bytes[at] ^= 1 << bit;
+            bytes[index] ^= 1 << bit;
             // A store refuses text that is not UTF-8 before it comes here.
             let Ok(text) = String::from_utf8(bytes) else {
                 continue;
             };
             if let Ok(unpacked) = unpack(RUN, Seq(13), &text) {
-                panic!("bit {bit} of byte {at} went unnoticed: {unpacked:?}");
+                panic!("bit {bit} of byte {index} went unnoticed: {unpacked:?}");
             }
         }
     }
@@ -227,7 +227,7 @@ prop_compose! {
         timestamp in -9_000_000_000_i64..9_000_000_000_000_000,
         recorded in 0..9_000_000_000_000_000_i64,
         is_worker in any::<bool>(),
-        at in any_location(),
+        location in any_location(),
         duration_ms in proptest::option::of(any::<u64>()),
         worker in proptest::option::of("[a-z]{1,2}"),
         has_meta in any::<bool>(),
@@ -241,7 +241,7 @@ prop_compose! {
             timestamp: Time(timestamp),
             recorded_at: Time(recorded),
             source: if is_worker { EventSource::Worker } else { EventSource::Server },
-            location: at,
+            location,
             duration_ms,
             worker_id: worker.map(|worker| WorkerId(worker.into())),
             trace_id: None,
@@ -263,7 +263,7 @@ proptest! {
         let packed = pack(&events);
         let back = unpack(RUN, Seq(first), &packed.body).unwrap();
         prop_assert_eq!(&back, &events);
-        let mut heads = events.iter().map(EventHead::of);
+        let mut heads = events.iter().map(EventHead::from_event);
         let every_second = |head: EventHead<'_>| {
             assert_eq!(Some(head), heads.next());
             head.seq.0.is_multiple_of(2)

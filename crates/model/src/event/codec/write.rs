@@ -214,14 +214,14 @@ fn write_integer(out: &mut Vec<u8>, value: i64) {
 
 fn write_unsigned(out: &mut Vec<u8>, mut value: u64) {
     let mut digits = [0_u8; 20];
-    let mut at = digits.len();
+    let mut start = digits.len();
     loop {
-        at -= 1;
-        digits[at] = b'0' + u8::try_from(value % 10).expect("a digit is below ten");
+        start -= 1;
+        digits[start] = b'0' + u8::try_from(value % 10).expect("a digit is below ten");
         value /= 10;
         if value == 0 {
             break;
         }
     }
-    out.extend_from_slice(&digits[at..]);
+    out.extend_from_slice(&digits[start..]);
 }

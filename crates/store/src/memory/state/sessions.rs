@@ -43,7 +43,10 @@ impl MemoryState {
             return false;
         };
         *session = row;
-        let commands = self.executions.values_mut().flat_map(|run| run.commands.values_mut());
+        let commands = self
+            .executions
+            .values_mut()
+            .flat_map(|execution| execution.commands.values_mut());
         for record in commands.filter(|record| record.worker.as_ref() == Some(worker)) {
             record.claimed_at = REPLACED_CLAIM_TIME;
         }

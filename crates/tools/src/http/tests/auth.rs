@@ -223,8 +223,8 @@ async fn a_refresh_token_survives_a_failed_request_and_a_response_without_a_new_
             .collect()
     });
     let sent: Vec<String> = sent.collect();
-    let wanted = ["refresh-0", "refresh-1", "refresh-1", "refresh-2", "refresh-2"];
-    assert_eq!(sent, wanted);
+    let expected = ["refresh-0", "refresh-1", "refresh-1", "refresh-2", "refresh-2"];
+    assert_eq!(sent, expected);
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Tests that a streamed body gives the same result as one that is read into memory.
 
-use model::playbook::{ResultControl, Select};
+use model::playbook::{ResultControl, SelectEntry};
 use model::result_ref::ResultRef;
 use results::{BodyStore as _, DirBodyStore, ResultWriter};
 use tempfile::TempDir;
@@ -43,7 +43,7 @@ impl StreamingFixture {
         let mut call = build_call("http", fields, json!({}));
         call.fields.insert("url".to_owned(), url.into());
         call.inline_bytes_max = 0;
-        let select = select.iter().map(|path| Select {
+        let select = select.iter().map(|path| SelectEntry {
             path: (*path).to_owned(),
             name: (*path).into(),
         });

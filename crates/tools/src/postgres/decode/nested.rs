@@ -43,8 +43,8 @@ fn write_list(
 ) -> Result<(), MalformedValue> {
     let (size, deeper) = sizes.split_first().ok_or(MalformedValue)?;
     out.push(b'[');
-    for at in 0..*size {
-        if at > 0 {
+    for index in 0..*size {
+        if index > 0 {
             out.push(b',');
         }
         if deeper.is_empty() {
@@ -99,10 +99,10 @@ pub(super) fn row_text(type_: &Type, raw: &[u8]) -> Result<String, MalformedValu
     let mut reader = ByteReader(raw);
     let count = reader.read_count()?;
     let mut fields = Vec::new();
-    for at in 0..count {
+    for index in 0..count {
         let oid = reader.u32()?;
         let type_ = match type_.kind() {
-            Kind::Composite(fields) => fields.get(at).map(|field| field.type_().clone()),
+            Kind::Composite(fields) => fields.get(index).map(|field| field.type_().clone()),
             _ => Type::from_oid(oid),
         };
         let type_ = type_.unwrap_or(Type::UNKNOWN);

@@ -24,11 +24,11 @@ pub(super) fn numeric(raw: &[u8]) -> Result<String, MalformedValue> {
         _ => {}
     }
     let digits = (0..count).map(|_| reader.u16()).collect::<Result<Vec<_>, _>>()?;
-    let group = |at: i32| {
-        let digit = usize::try_from(at).ok().and_then(|at| digits.get(at));
+    let group = |index: i32| {
+        let digit = usize::try_from(index).ok().and_then(|index| digits.get(index));
         digit.copied().unwrap_or(0)
     };
-    let whole: Vec<String> = (0..=weight).map(|at| format!("{:04}", group(at))).collect();
+    let whole: Vec<String> = (0..=weight).map(|index| format!("{:04}", group(index))).collect();
     let whole = whole.concat();
     let whole = whole.trim_start_matches('0');
     let mut text = String::new();
@@ -38,7 +38,7 @@ pub(super) fn numeric(raw: &[u8]) -> Result<String, MalformedValue> {
     text.push_str(if whole.is_empty() { "0" } else { whole });
     if scale > 0 {
         let groups = i32::try_from(scale.div_ceil(4)).map_err(|_| MalformedValue)?;
-        let fraction = (weight + 1..=weight + groups).map(|at| format!("{:04}", group(at)));
+        let fraction = (weight + 1..=weight + groups).map(|index| format!("{:04}", group(index)));
         let fraction: String = fraction.collect();
         text.push('.');
         text.push_str(&fraction[..scale]);

@@ -36,7 +36,7 @@ pub(super) fn bits(raw: &[u8]) -> Result<String, MalformedValue> {
     let bits = reader
         .0
         .iter()
-        .flat_map(|byte| (0..8).map(move |at| byte >> (7 - at) & 1));
+        .flat_map(|byte| (0..8).map(move |bit| byte >> (7 - bit) & 1));
     Ok(bits.take(count).map(|bit| if bit == 1 { '1' } else { '0' }).collect())
 }
 

@@ -89,17 +89,17 @@ enum BuildError {
 }
 
 impl BuildError {
-    fn into_task_error(self, what: &str) -> TaskError {
+    fn into_task_error(self, context: &str) -> TaskError {
         match self {
             Self::Task(error) => error,
             Self::ProgramFailed(output) => {
-                let is_passing = TRANSIENT_MESSAGES.iter().any(|message| output.contains(message));
-                let kind = if is_passing {
+                let is_transient = TRANSIENT_MESSAGES.iter().any(|message| output.contains(message));
+                let kind = if is_transient {
                     ErrorKind::Connection
                 } else {
                     ErrorKind::ClientError
                 };
-                TaskError::new(kind, "PYTHON_LIBS", format!("{what}:\n{output}"))
+                TaskError::new(kind, "PYTHON_LIBS", format!("{context}:\n{output}"))
             }
         }
     }
@@ -162,8 +162,8 @@ pub(super) fn redact_users(text: &str) -> String {
 }
 
 /// Scripts in `bin` contain the path of the temporary directory; replaces it by the final one.
-fn rewrite_paths(new_dir: &Path, home: &Path) -> io::Result<()> {
-    let (from, to) = (new_dir.display().to_string(), home.display().to_string());
+fn rewrite_paths(new_dir: &Path, target_dir: &Path) -> io::Result<()> {
+    let (from, to) = (new_dir.display().to_string(), target_dir.display().to_string());
     for entry in std::fs::read_dir(new_dir.join("bin"))? {
         let path = entry?.path();
         if path.is_symlink() || !path.is_file() {

@@ -24,7 +24,7 @@ impl Default for RetentionLimits {
     }
 }
 
-struct StaleEnvironment {
+struct StoredEnvironment {
     dir: PathBuf,
     lock: PathBuf,
     used_at: SystemTime,
@@ -44,27 +44,27 @@ pub(super) fn remove_unused(dir: &Path, now: SystemTime, limits: RetentionLimits
     }
 }
 
-fn list_environments(dir: &Path) -> Vec<StaleEnvironment> {
+fn list_environments(dir: &Path) -> Vec<StoredEnvironment> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let homes = entries.filter_map(|entry| {
+    let environments = entries.filter_map(|entry| {
         let lock = entry.path();
-        let home = lock.with_extension("");
+        let dir = lock.with_extension("");
         let is_lock = lock.extension().is_some_and(|extension| extension == "lock");
-        let used = entry.metadata().ok()?.modified().ok()?;
-        let bytes = std::fs::read_to_string(home.join(SIZE_FILE)).ok();
+        let used_at = entry.metadata().ok()?.modified().ok()?;
+        let bytes = std::fs::read_to_string(dir.join(SIZE_FILE)).ok();
         let bytes = bytes.and_then(|text| text.parse().ok()).unwrap_or(0);
-        (is_lock && home.is_dir()).then_some(StaleEnvironment {
-            dir: home,
+        (is_lock && dir.is_dir()).then_some(StoredEnvironment {
+            dir,
             lock,
-            used_at: used,
+            used_at,
             bytes,
         })
     });
-    homes.collect()
+    environments.collect()
 }
 
 /// Deletes an environment that is not in use. The rename removes it at once, so no process sees part of it.
-fn remove_environment(dir: &Path, environment: &StaleEnvironment) -> bool {
+fn remove_environment(dir: &Path, environment: &StoredEnvironment) -> bool {
     let Ok(lock) = File::options().read(true).write(true).open(&environment.lock) else {
         return false;
     };

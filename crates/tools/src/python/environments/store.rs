@@ -80,22 +80,22 @@ impl Environments {
         if let Some(used) = slot.as_ref().filter(|used| used.python.exists()) {
             return Ok(used.python.clone());
         }
-        let home = self.dir.join(&name);
-        let python = home.join("bin/python");
-        let order = build::BuildSpec {
+        let dir = self.dir.join(&name);
+        let python = dir.join("bin/python");
+        let spec = build::BuildSpec {
             python: &facts.executable,
             requirements,
             build_dir: &self.dir,
-            target_dir: &home,
+            target_dir: &dir,
             env: &self.env,
         };
         let lock = loop {
-            if absent == IfAbsent::Refuse && !home.exists() {
+            if absent == IfAbsent::Refuse && !dir.exists() {
                 return Err(not_installed_error(requirements));
             }
             let lock = self.lock_environment(&name, stop).await?;
-            if absent == IfAbsent::Build && !home.exists() {
-                build::build_environment(&order, stop, log).await?;
+            if absent == IfAbsent::Build && !dir.exists() {
+                build::build_environment(&spec, stop, log).await?;
             }
             let shared = lock.unlock().and_then(|()| lock.lock_shared());
             let shared = shared.and_then(|()| touch(&lock));
@@ -129,17 +129,17 @@ impl Environments {
         let mut options = File::options();
         let options = options.create(true).truncate(false).read(true).write(true);
         let file = options.open(path).map_err(|error| failed(&error))?;
-        let home = self.dir.join(name);
+        let dir = self.dir.join(name);
         loop {
             // An existing environment only needs a shared lock.
-            let is_there = home.exists();
+            let is_there = dir.exists();
             let tried = if is_there {
                 file.try_lock_shared()
             } else {
                 file.try_lock()
             };
             match tried {
-                Ok(()) if is_there == home.exists() => return Ok(file),
+                Ok(()) if is_there == dir.exists() => return Ok(file),
                 // It appeared or disappeared while the lock was requested.
                 Ok(()) => file.unlock().map_err(|error| failed(&error))?,
                 Err(TryLockError::Error(error)) => return Err(failed(&error)),
