@@ -25,8 +25,8 @@ async function visitEmptyStore(page, url) {
 
 async function registerAndRun(page, url) {
   await page.goto(`${url}playbooks?dialog=register`);
-  await page.click("[role=dialog] .code");
-  await page.keyboard.insertText(greeting);
+  const file = { name: "greeting.yaml", mimeType: "text/yaml", buffer: Buffer.from(greeting) };
+  await page.setInputFiles("[role=dialog] input[type=file]", file);
   await page.click("[role=dialog] .button-primary");
   await page.waitForSelector("text=demo/greeting");
   await page.goto(`${url}playbooks/demo%2Fgreeting?dialog=run`);
