@@ -87,7 +87,7 @@ export function RunsPage() {
               foot={isFetchingNextPage && <p className="list-foot muted">Loading more…</p>}
             />
             {freshCount > 0 && (
-              <Button isSmall className="fresh" onClick={showFresh}>
+              <Button isSmall look="primary" className="fresh" onClick={showFresh}>
                 {freshCount} new
               </Button>
             )}

@@ -126,8 +126,8 @@ function SignOutButton({ name }: { name: string }) {
   const leave = async () => {
     try {
       await signOut();
-      client.clear();
-      await client.invalidateQueries();
+      client.removeQueries({ predicate: ({ queryKey }) => queryKey[0] !== "session" });
+      await client.resetQueries({ queryKey: ["session"] });
     } catch (error) {
       showFailure("Not signed out", error);
     }
