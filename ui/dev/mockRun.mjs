@@ -135,10 +135,12 @@ export async function mockLogs(url, read) {
   const wanted = Object.fromEntries(own.map((name) => [name, url.searchParams.get(name)]));
   const plain = new URLSearchParams([...url.searchParams].filter(([name]) => !own.includes(name)));
   const page = await read(`${url.pathname}?${plain}`);
-  const lines = page.lines.filter(
+  const levelOf = (line) => (/^(Traceback|\w*Error\b|ERROR)/.test(line.text) ? "error" : "info");
+  const all = page.lines.map((line) => ({ ...line, level: levelOf(line) }));
+  const lines = all.filter(
     (line) =>
       (!wanted.q || line.text.toLowerCase().includes(wanted.q.toLowerCase())) &&
-      (wanted.level !== "error" || line.stream === "stderr" || line.level === "error") &&
+      (wanted.level !== "error" || line.level === "error") &&
       (wanted.iteration === null || line.iteration === Number(wanted.iteration)) &&
       (wanted.attempt === null || line.attempt === Number(wanted.attempt)),
   );

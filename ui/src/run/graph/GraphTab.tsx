@@ -22,7 +22,7 @@ import { useIsNarrow } from "../../parts/useMedia";
 import { useKeys } from "../../shell/keyboard";
 import { useRun } from "../context";
 import { ArcEdge, describeArc, type ArcFlowEdge } from "./ArcEdge";
-import { layoutGraph } from "./layout";
+import { layoutGraph, nameArc } from "./layout";
 import { describeStep, StepNode, type StepFlowNode } from "./StepNode";
 import "./graph.css";
 
@@ -49,7 +49,7 @@ function GraphView({ graph }: { graph: RunGraph }) {
   const [focused, setFocused] = useState<string | null>(null);
   // The positions depend on the playbook, not on the state of the run.
   const shape = JSON.stringify([graph.steps.map((step) => step.step), graph.arcs.map((arc) => [arc.from, arc.to])]);
-  const boxes = useMemo(() => layoutGraph(graph.steps, graph.arcs, direction), [shape, direction]);
+  const { boxes, routes } = useMemo(() => layoutGraph(graph.steps, graph.arcs, direction), [shape, direction]);
   const nodes = useMemo<StepFlowNode[]>(
     () =>
       graph.steps.map((step) => {
@@ -72,15 +72,15 @@ function GraphView({ graph }: { graph: RunGraph }) {
       graph.arcs
         .filter((arc) => boxes.has(arc.to))
         .map((arc) => ({
-          id: `${arc.from} ${arc.index}`,
+          id: nameArc(arc),
           source: arc.from,
           target: arc.to,
           type: "arc",
-          data: { arc },
+          data: { arc, points: routes.get(nameArc(arc)) ?? [] },
           focusable: false,
           ariaLabel: describeArc(arc),
         })),
-    [graph.arcs, boxes],
+    [graph.arcs, boxes, routes],
   );
 
   return (
