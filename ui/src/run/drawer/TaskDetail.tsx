@@ -74,7 +74,7 @@ export function TaskDetail({ taskRuns }: { taskRuns: TaskRun[] }) {
         </Section>
       )}
       <InputSections run={run} />
-      {result !== undefined && (
+      {result !== undefined && !attempt?.isStored && (
         <Section title="Result" extra={<CopyIcon text={JSON.stringify(result, null, 2)} what="the result" />}>
           <JsonTree value={result} />
         </Section>
