@@ -10,6 +10,7 @@ export async function mockGraph(url, read) {
     seq: detail.execution.seq,
     status: detail.status,
     entry: events.find((event) => event.event_type === "workflow.started")?.payload.entry ?? plain.steps[0].step,
+    is_complete: true,
     steps: plain.steps.map((step) =>
       foldStep(
         step,
@@ -68,6 +69,7 @@ function foldStep(step, events) {
     kind: step.loop ? "loop" : step.tasks.length > 1 ? "pipeline" : step.tasks.length === 1 ? "task" : "route",
     runs: new Set(events.map((event) => event.step_run_id)).size,
     status,
+    is_reused: events.some((event) => event.event_type === "step.reused"),
     started_at: of("step.started", "loop.started")[0]?.timestamp ?? null,
     ended_at: end?.timestamp ?? null,
     tasks,

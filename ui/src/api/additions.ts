@@ -87,6 +87,7 @@ export interface GraphStep {
   kind: "task" | "loop" | "pipeline" | "route";
   runs: number;
   status: StepStatus;
+  is_reused: boolean;
   started_at: string | null;
   ended_at: string | null;
   tasks: GraphTask[];
@@ -111,6 +112,7 @@ export interface RunGraph {
   seq: number;
   status: string;
   entry: string;
+  is_complete: boolean;
   steps: GraphStep[];
   arcs: GraphArc[];
 }
