@@ -70,7 +70,9 @@ export function RunsPage() {
         {facets.data && (
           <>
             <StatusToggles filter={filter} facets={facets.data} onChange={setFilter} />
-            <Histogram facets={facets.data} onPick={(since, until) => setFilter({ ...filter, since, until })} />
+            {facets.data.total > 0 && (
+              <Histogram facets={facets.data} onPick={(since, until) => setFilter({ ...filter, since, until })} />
+            )}
           </>
         )}
         {list.error ? (
