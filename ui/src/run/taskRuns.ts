@@ -81,6 +81,7 @@ function applyEvent(run: TaskRun, event: LogEvent) {
       if (payload["awaits"] !== undefined) {
         run.awaits = payload["awaits"];
         run.status = "waiting";
+        attempt().status = "waiting";
       }
       attempt().startedAt ??= event.timestamp;
       break;
