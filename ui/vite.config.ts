@@ -1,6 +1,7 @@
 /// <reference types="vitest/config" />
 // How the client is built and served during development. The build must work under any path prefix and under a strict
 // Content-Security-Policy: relative addresses, no inlined assets, no injected <style> elements.
+import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import react from "@vitejs/plugin-react";
 import { defineConfig, type Plugin } from "vite";
@@ -20,9 +21,23 @@ function serverPlugin(): Plugin {
   };
 }
 
+/** Adds the licenses of the fonts, which are no modules; those of modules are collected by Vite. */
+function fontLicensePlugin(): Plugin {
+  const fonts = ["inter", "jetbrains-mono"];
+  const readLicense = (font: string) =>
+    readFileSync(new URL(`node_modules/@fontsource-variable/${font}/LICENSE`, import.meta.url), "utf8");
+  return {
+    name: "noetl-font-licenses",
+    apply: "build",
+    generateBundle() {
+      this.emitFile({ type: "asset", fileName: "licenses-fonts.txt", source: fonts.map(readLicense).join("\n") });
+    },
+  };
+}
+
 export default defineConfig({
   base: "./",
-  plugins: [react(), serverPlugin()],
+  plugins: [react(), serverPlugin(), fontLicensePlugin()],
   resolve: {
     alias: {
       // Radix locks scrolling with this package, which adds a <style> element; ours uses adopted style sheets.
@@ -33,6 +48,7 @@ export default defineConfig({
     target: "es2022",
     assetsInlineLimit: 0,
     chunkSizeWarningLimit: 1200,
+    license: { fileName: "licenses.txt" },
   },
   server: {
     proxy: Object.fromEntries(

@@ -1,11 +1,9 @@
 // Opens each view of a served build (URL) in Chromium: takes pictures in three widths and two themes, runs axe-core, and
-// reports violations of the policy and errors of the console. Arguments select views by name.
-import { mkdirSync } from "node:fs";
+// reports violations of the policy and errors of the console. `npm run seed` makes the runs. Arguments select views.
+import { mkdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { chromium } from "playwright-core";
+import { base, pictures, startBrowser, watchPage } from "./browser.mjs";
 
-const base = process.env.URL ?? "http://127.0.0.1:4173/";
-const out = process.env.OUT ?? "/tmp/noetl-ui-pictures";
 const axePath = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
 const wanted = process.argv.slice(2);
 const sizes = [
@@ -14,20 +12,8 @@ const sizes = [
   [390, 844],
 ];
 
-mkdirSync(out, { recursive: true });
-const browser = await chromium.launch({
-  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
-  args: [
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-  ],
-});
+mkdirSync(pictures, { recursive: true });
+const browser = await startBrowser();
 
 const runs = await fetch(new URL("api/executions?limit=500", base)).then((response) => response.json());
 const findRun = (path, status) =>
@@ -69,17 +55,16 @@ for (const [name, path] of Object.entries(views)) {
   for (const theme of ["light", "dark"]) {
     const context = await browser.newContext({ colorScheme: theme, reducedMotion: "reduce", bypassCSP: false });
     const page = await context.newPage();
-    page.on("console", (message) => {
-      const isExpected = /status of 40[04]/.test(message.text()) && name === "no-run";
-      if (["error", "warning"].includes(message.type()) && !isExpected) report(name, message.text().slice(0, 300));
+    watchPage(page, (text) => {
+      const isExpected = name === "no-run" && /status of 40[04]/.test(text);
+      if (!isExpected) report(name, text);
     });
-    page.on("pageerror", (error) => report(name, String(error.stack ?? error).slice(0, 500)));
     for (const [width, height] of sizes) {
       await page.setViewportSize({ width, height });
       await page.goto(new URL(path, base).href);
       await page.waitForSelector("main");
       await page.waitForTimeout(700);
-      await page.screenshot({ path: `${out}/${name}-${width}-${theme}.png` });
+      await page.screenshot({ path: `${pictures}/${name}-${width}-${theme}.png` });
       const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
       if (overflow > 0) report(name, `is ${overflow} px too wide at ${width}`);
       if (width === 1024) continue;
@@ -99,7 +84,6 @@ async function findViolations(page) {
   const { executionContextId: contextId } = await session.send("Page.createIsolatedWorld", {
     frameId: frameTree.frame.id,
   });
-  const { readFileSync } = await import("node:fs");
   await session.send("Runtime.evaluate", { expression: readFileSync(axePath, "utf8"), contextId });
   const { result } = await session.send("Runtime.evaluate", {
     expression: "axe.run().then(({ violations }) => JSON.stringify(violations))",

@@ -1,6 +1,5 @@
 // Answers the API routes that a server does not have yet, computed from the routes that it has. Development only: it
 // steps aside as soon as the server knows `/api/session`.
-import { Readable } from "node:stream";
 import { mockFacets, selectRuns } from "./mockRuns.mjs";
 import { mockFailures, mockGraph, mockLogs } from "./mockRun.mjs";
 
@@ -43,7 +42,6 @@ const routes = [
     /^\/api\/executions\/facets$/,
     async (_q, response, url, read) => sendJson(response, await mockFacets(url, read)),
   ],
-  ["GET", /^\/api\/executions\/stream$/, sendStream],
   [
     "GET",
     /^\/api\/executions\/\d+\/graph$/,
@@ -102,16 +100,6 @@ function endSession(response) {
 
 async function sendRuns(_request, response, url, read) {
   sendJson(response, await selectRuns(url, read));
-}
-
-async function sendStream(request, response, _url, _read, server) {
-  const abort = new AbortController();
-  response.on("close", () => abort.abort());
-  const upstream = await fetch(new URL("api/executions/stream", `${server}/`), { signal: abort.signal });
-  response.writeHead(200, { "content-type": "text/event-stream", "cache-control": "no-store" });
-  const stream = Readable.fromWeb(upstream.body);
-  stream.on("data", (chunk) => response.write(chunk.toString().replaceAll("event: execution\n", "event: run\n")));
-  stream.on("error", () => response.end());
 }
 
 function sendJson(response, value, status = 200) {

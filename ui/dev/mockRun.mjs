@@ -10,6 +10,7 @@ export async function mockGraph(url, read) {
     seq: detail.execution.seq,
     status: detail.status,
     entry: events.find((event) => event.event_type === "workflow.started")?.payload.entry ?? plain.steps[0].step,
+    is_complete: true,
     steps: plain.steps.map((step) =>
       foldStep(
         step,
@@ -68,6 +69,7 @@ function foldStep(step, events) {
     kind: step.loop ? "loop" : step.tasks.length > 1 ? "pipeline" : step.tasks.length === 1 ? "task" : "route",
     runs: new Set(events.map((event) => event.step_run_id)).size,
     status,
+    is_reused: events.some((event) => event.event_type === "step.reused"),
     started_at: of("step.started", "loop.started")[0]?.timestamp ?? null,
     ended_at: end?.timestamp ?? null,
     tasks,
@@ -135,10 +137,12 @@ export async function mockLogs(url, read) {
   const wanted = Object.fromEntries(own.map((name) => [name, url.searchParams.get(name)]));
   const plain = new URLSearchParams([...url.searchParams].filter(([name]) => !own.includes(name)));
   const page = await read(`${url.pathname}?${plain}`);
-  const lines = page.lines.filter(
+  const levelOf = (line) => (/^(Traceback|\w*Error\b|ERROR)/.test(line.text) ? "error" : "info");
+  const all = page.lines.map((line) => ({ ...line, level: levelOf(line) }));
+  const lines = all.filter(
     (line) =>
       (!wanted.q || line.text.toLowerCase().includes(wanted.q.toLowerCase())) &&
-      (wanted.level !== "error" || line.stream === "stderr" || line.level === "error") &&
+      (wanted.level !== "error" || line.level === "error") &&
       (wanted.iteration === null || line.iteration === Number(wanted.iteration)) &&
       (wanted.attempt === null || line.attempt === Number(wanted.attempt)),
   );

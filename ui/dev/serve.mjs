@@ -10,7 +10,13 @@ const server = new URL(process.env.NOETL_SERVER ?? "http://127.0.0.1:8082");
 const port = Number(process.env.PORT ?? 4173);
 const prefix = process.env.PREFIX ?? "";
 const dist = fileURLToPath(new URL("../dist/", import.meta.url));
-const types = { ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".woff2": "font/woff2" };
+const types = {
+  ".js": "text/javascript",
+  ".css": "text/css",
+  ".svg": "image/svg+xml",
+  ".woff2": "font/woff2",
+  ".txt": "text/plain",
+};
 export const policy =
   "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
   "font-src 'self'; base-uri 'self'; frame-ancestors 'none'; form-action 'self'";

@@ -24,7 +24,10 @@ const client: QueryClient = new QueryClient({
     },
   }),
   defaultOptions: {
+    mutations: { networkMode: "always" },
     queries: {
+      // The server may run on this machine, which needs no network.
+      networkMode: "always",
       staleTime: 2000,
       // The network is tried again; what the server refused is not.
       retry: (failures, error) => failures < retriesMax && error instanceof ApiError && error.status === 0,

@@ -46,7 +46,8 @@ export interface Facets {
   histogram: { from: string; to: string; bucket_seconds: number; buckets: HistogramBucket[] };
 }
 
-export type StepStatus = "not_reached" | "running" | "waiting" | "success" | "error" | "skipped" | "cancelled";
+export type StepStatus =
+  "not_reached" | "running" | "waiting" | "retrying" | "success" | "error" | "skipped" | "cancelled";
 
 export interface TaskError {
   kind?: string;
@@ -66,7 +67,7 @@ export interface GraphTask {
   kind: string;
   line: number | null;
   column: number | null;
-  status: "not_reached" | "running" | "waiting" | "success" | "error";
+  status: StepStatus;
   attempts: number;
 }
 
@@ -86,6 +87,7 @@ export interface GraphStep {
   kind: "task" | "loop" | "pipeline" | "route";
   runs: number;
   status: StepStatus;
+  is_reused: boolean;
   started_at: string | null;
   ended_at: string | null;
   tasks: GraphTask[];
@@ -110,6 +112,7 @@ export interface RunGraph {
   seq: number;
   status: string;
   entry: string;
+  is_complete: boolean;
   steps: GraphStep[];
   arcs: GraphArc[];
 }

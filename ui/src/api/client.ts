@@ -25,7 +25,7 @@ export async function send(input: Request): Promise<Response> {
 export const api = createClient<ApiPaths>({
   baseUrl: baseUrl.href.replace(/\/$/, ""),
   // The server demands this header for changes that rely on the session cookie.
-  headers: { "X-Noetl-Csrf": "1" },
+  headers: { "X-Noetl-Client": "web" },
   fetch: send,
 });
 

@@ -45,7 +45,7 @@ export interface LogLine {
   iteration?: number;
   attempt: number;
   stream: string;
-  level?: string;
+  level: "debug" | "info" | "warn" | "error";
   text: string;
 }
 

@@ -10,6 +10,7 @@ import { ProblemNote } from "../parts/ProblemNote";
 import { MarkIcon } from "../parts/StatusMark";
 import { EmptyRuns } from "../runs/EmptyRuns";
 import { Page } from "../shell/Page";
+import { groupByPlaybook } from "./failing";
 import { RunList } from "./RunList";
 import "./home.css";
 
@@ -51,11 +52,33 @@ export function HomePage() {
           )}
           {facets.error && <ProblemNote error={facets.error} onRetry={() => void facets.refetch()} />}
         </section>
-        <RunSection title="Failing now" filter={{ status: "FAILED", since: "24h" }} none="No run failed in 24 hours." />
+        <FailingSection />
         <RunSection title="Running now" filter={{ status: "RUNNING,PAUSED" }} none="Nothing is running." />
         <RunSection title="Newest runs" filter={{}} none="" />
       </div>
     </Page>
+  );
+}
+
+const failingFilter: RunFilter = { status: "FAILED", since: "24h" };
+const failedRunsMax = 500;
+const rowsMax = 8;
+
+/** Playbooks with failed runs. */
+function FailingSection() {
+  const { data, error, refetch } = useQuery({
+    ...newestRunsQuery(toApiParams(failingFilter), failedRunsMax),
+    refetchInterval: refreshMs,
+  });
+  const failing = groupByPlaybook(data?.executions ?? []).slice(0, rowsMax);
+  return (
+    <Section title="Failing now" filter={failingFilter} error={error} onRetry={() => void refetch()}>
+      {data && failing.length === 0 && <p className="muted home-none">No run failed in 24 hours.</p>}
+      <RunList
+        runs={failing.map(({ newest }) => newest)}
+        counts={new Map(failing.map(({ newest, count }) => [newest.execution_id, count]))}
+      />
+    </Section>
   );
 }
 
@@ -67,24 +90,35 @@ interface RunSectionProps {
 
 function RunSection({ title, filter, none }: RunSectionProps) {
   const { data, error, refetch } = useQuery({
-    ...newestRunsQuery(toApiParams(filter), 8),
+    ...newestRunsQuery(toApiParams(filter), rowsMax),
     refetchInterval: refreshMs,
   });
+  return (
+    <Section title={title} filter={filter} error={error} onRetry={() => void refetch()}>
+      {data?.executions.length === 0 && <p className="muted home-none">{none}</p>}
+      <RunList runs={data?.executions ?? []} />
+    </Section>
+  );
+}
+
+interface SectionProps {
+  title: string;
+  filter: RunFilter;
+  error: unknown;
+  onRetry: () => void;
+  children: React.ReactNode;
+}
+
+function Section({ title, filter, error, onRetry, children }: SectionProps) {
   return (
     <section className="panel home-section">
       <div className="home-head">
         <h2 className="grow">{title}</h2>
-        <Link to="/runs" search={filter}>
+        <Link to="/runs" search={filter} aria-label={`All: ${title}`}>
           All
         </Link>
       </div>
-      {error ? (
-        <ProblemNote error={error} onRetry={() => void refetch()} />
-      ) : data?.executions.length === 0 ? (
-        <p className="muted home-none">{none}</p>
-      ) : (
-        <RunList runs={data?.executions ?? []} />
-      )}
+      {error ? <ProblemNote error={error} onRetry={onRetry} /> : children}
     </section>
   );
 }

@@ -4,7 +4,13 @@ import type { Run } from "../api/types";
 import { StatusMark } from "../parts/StatusMark";
 import { Age, RunTook } from "../parts/Time";
 
-export function RunList({ runs }: { runs: Run[] }) {
+interface RunListProps {
+  runs: Run[];
+  /** How many runs a row stands for, by run ID. */
+  counts?: ReadonlyMap<string, number>;
+}
+
+export function RunList({ runs, counts }: RunListProps) {
   return (
     <ul className="run-list">
       {runs.map((run) => (
@@ -18,6 +24,9 @@ export function RunList({ runs }: { runs: Run[] }) {
             <span className={`truncate grow ${run.status === "FAILED" ? "tone-failed" : "muted"}`}>
               {run.error ?? run.current_step ?? ""}
             </span>
+            {(counts?.get(run.execution_id) ?? 1) > 1 && (
+              <span className="tag">{counts?.get(run.execution_id)} times</span>
+            )}
             <span className="muted run-list-took">
               <RunTook run={run} />
             </span>

@@ -1,10 +1,18 @@
 import { describe, expect, it } from "vitest";
-import { listRunsCommand, quoteArgument, startRunCommand } from "./cli";
+import { listRunsCommand, quoteArgument, showRunCommand, startRunCommand } from "./cli";
 
 describe("CLI commands", () => {
   it("quotes what a shell would change", () => {
     expect(quoteArgument("demo/load@3")).toBe("demo/load@3");
     expect(quoteArgument("it's")).toBe("'it'\\''s'");
+  });
+
+  it("shows what a tab shows", () => {
+    expect(showRunCommand("7")).toBe("noetl show 7");
+    expect(showRunCommand("7", { tab: "graph", hasFailed: true })).toBe("noetl show 7 --failed");
+    expect(showRunCommand("7", { tab: "logs", step: "a", task: "b" })).toBe("noetl logs 7 --step a --task b");
+    expect(showRunCommand("7", { tab: "events", type: "task.done" })).toBe("noetl events 7 --type task.done");
+    expect(showRunCommand("7", { tab: "results", step: "a" })).toBe("noetl result 7 a");
   });
 
   it("lists runs and starts a run", () => {

@@ -15,8 +15,23 @@ export function listRunsCommand(filter: RunFilter): string {
   return words.join(" ");
 }
 
-export function showRunCommand(id: string, onlyFailed = false): string {
-  return `noetl show ${id}${onlyFailed ? " --failed" : ""}`;
+export interface RunCommandOptions {
+  tab?: string | undefined;
+  step?: string | undefined;
+  task?: string | undefined;
+  type?: string | undefined;
+  hasFailed?: boolean;
+}
+
+/** The command that shows what a tab of a run shows. */
+export function showRunCommand(id: string, { tab, step, task, type, hasFailed }: RunCommandOptions = {}): string {
+  if (tab === "logs") {
+    const filter = [step && `--step ${quoteArgument(step)}`, step && task && `--task ${quoteArgument(task)}`];
+    return [`noetl logs ${id}`, ...filter].filter(Boolean).join(" ");
+  }
+  if (tab === "events") return `noetl events ${id}${type ? ` --type ${quoteArgument(type)}` : ""}`;
+  if (tab === "results") return `noetl result ${id}${step ? ` ${quoteArgument(step)}` : ""}`;
+  return `noetl show ${id}${hasFailed ? " --failed" : ""}`;
 }
 
 export function startRunCommand(path: string, version: number, inputs: Record<string, unknown>): string {

@@ -48,6 +48,7 @@ export default function CodeEditor({ text, label, onChange, line, diagnostics }:
       ],
     });
     viewRef.current = view;
+    if (isEditable) view.focus();
     return () => view.destroy();
     // The text is replaced below; a new editor is made only for another kind of it.
   }, [isEditable, label]);

@@ -1,11 +1,11 @@
 // What can be done with a run, for roles that may. The same actions are in the palette.
-import * as Menu from "@radix-ui/react-dropdown-menu";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { pauseRun, resumeRun } from "../api/actions";
 import { showRunCommand } from "../lib/cli";
 import { offeredActions } from "../lib/runActions";
 import { Button, IconButton } from "../parts/Button";
 import { copyText } from "../parts/copy";
+import { Menu, MenuItem } from "../parts/Menu";
 import { showFailure, showToast } from "../parts/toasts";
 import { usePaletteActions, type PaletteAction } from "../shell/paletteActions";
 import { useMay } from "../shell/role";
@@ -48,20 +48,13 @@ export function RunActions() {
           {action.label}
         </Button>
       ))}
-      <Menu.Root modal={false}>
-        <Menu.Trigger asChild>
-          <IconButton icon="more" label="More" look="plain" />
-        </Menu.Trigger>
-        <Menu.Portal>
-          <Menu.Content className="menu" align="end" sideOffset={4} collisionPadding={8}>
-            {copies.map((action) => (
-              <Menu.Item key={action.label} className="menu-item" onSelect={action.run}>
-                {action.label}
-              </Menu.Item>
-            ))}
-          </Menu.Content>
-        </Menu.Portal>
-      </Menu.Root>
+      <Menu trigger={<IconButton icon="more" label="More" look="plain" />}>
+        {copies.map((action) => (
+          <MenuItem key={action.label} onSelect={action.run}>
+            {action.label}
+          </MenuItem>
+        ))}
+      </Menu>
     </div>
   );
 }

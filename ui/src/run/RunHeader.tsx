@@ -12,8 +12,15 @@ import { RunActions } from "./RunActions";
 import { formatAddress, withSelection, type Selection } from "./runView";
 
 export function RunHeader() {
-  const { detail } = useRun();
+  const { detail, view } = useRun();
   const run = detail.execution;
+  const place = view.from === "selection" || view.tab !== "logs" ? { step: view.step, task: view.task } : {};
+  const command = showRunCommand(run.execution_id, {
+    tab: view.tab,
+    type: view.type,
+    hasFailed: run.status === "FAILED",
+    ...place,
+  });
   const isCancelling = run.cancelling && run.status === "RUNNING";
   return (
     <header className="run-header">
@@ -61,7 +68,7 @@ export function RunHeader() {
           </span>
         )}
         <ChildLink id={run.execution_id} />
-        <CopyButton text={showRunCommand(run.execution_id, run.status === "FAILED")} what="the command">
+        <CopyButton text={command} what="the command">
           Copy CLI
         </CopyButton>
       </p>

@@ -15,6 +15,8 @@ export interface Attempt {
   startedAt?: string;
   durationMs?: number;
   outcome?: JsonObject;
+  /** Whether the result is stored outside the log. */
+  isStored?: boolean;
   policy?: PolicyMatch;
   /** Event that ended the attempt. */
   seq?: number;
@@ -79,6 +81,7 @@ function applyEvent(run: TaskRun, event: LogEvent) {
       if (payload["awaits"] !== undefined) {
         run.awaits = payload["awaits"];
         run.status = "waiting";
+        attempt().status = "waiting";
       }
       attempt().startedAt ??= event.timestamp;
       break;
@@ -119,6 +122,7 @@ function endAttempt(attempt: Attempt, event: LogEvent) {
   // The end of a task run has the duration of all attempts.
   if (event.duration_ms !== undefined && !(isEndOfRun && attempt.number > 1)) attempt.durationMs ??= event.duration_ms;
   if (isObject(event.payload["outcome"])) attempt.outcome = event.payload["outcome"];
+  if (event.payload["result_ref"] !== undefined) attempt.isStored = true;
   const action = event.payload["do"];
   if (isEndOfRun && typeof action === "string" && !attempt.policy) {
     const rule = event.payload["matched_rule_index"];

@@ -1,9 +1,9 @@
 // A menu of filters that are often wanted: times, durations, and the playbooks and errors of the runs in the list.
-import * as Menu from "@radix-ui/react-dropdown-menu";
 import type { Facets } from "../api/additions";
 import type { FilterKey, RunFilter } from "../lib/filter";
 import { Button } from "../parts/Button";
 import { Icon } from "../parts/Icon";
+import { Menu, MenuGroup, MenuItem } from "../parts/Menu";
 
 interface FilterMenuProps {
   filter: RunFilter;
@@ -21,29 +21,25 @@ export function FilterMenu({ filter, facets, onChange }: FilterMenuProps) {
     { title: "Error code", key: "code", values: facets?.error_codes.slice(0, valuesMax) ?? [] },
   ];
   return (
-    <Menu.Root modal={false}>
-      <Menu.Trigger asChild>
+    <Menu
+      trigger={
         <Button isSmall look="quiet">
           Add filter <Icon name="down" />
         </Button>
-      </Menu.Trigger>
-      <Menu.Portal>
-        <Menu.Content className="menu" align="end" sideOffset={4} collisionPadding={8}>
-          {groups
-            .filter(({ values }) => values.length > 0)
-            .map(({ title, key, values }) => (
-              <Menu.Group key={key}>
-                <Menu.Label className="menu-label">{title}</Menu.Label>
-                {values.map(({ value, count }) => (
-                  <Menu.Item key={value} className="menu-item" onSelect={() => onChange({ ...filter, [key]: value })}>
-                    <span className="grow">{value}</span>
-                    {count !== undefined && <span className="muted">{count}</span>}
-                  </Menu.Item>
-                ))}
-              </Menu.Group>
+      }
+    >
+      {groups
+        .filter(({ values }) => values.length > 0)
+        .map(({ title, key, values }) => (
+          <MenuGroup key={key} title={title}>
+            {values.map(({ value, count }) => (
+              <MenuItem key={value} onSelect={() => onChange({ ...filter, [key]: value })}>
+                <span className="grow">{value}</span>
+                {count !== undefined && <span className="muted">{count}</span>}
+              </MenuItem>
             ))}
-        </Menu.Content>
-      </Menu.Portal>
-    </Menu.Root>
+          </MenuGroup>
+        ))}
+    </Menu>
   );
 }

@@ -70,7 +70,9 @@ export function RunsPage() {
         {facets.data && (
           <>
             <StatusToggles filter={filter} facets={facets.data} onChange={setFilter} />
-            <Histogram facets={facets.data} onPick={(since, until) => setFilter({ ...filter, since, until })} />
+            {facets.data.total > 0 && (
+              <Histogram facets={facets.data} onPick={(since, until) => setFilter({ ...filter, since, until })} />
+            )}
           </>
         )}
         {list.error ? (
@@ -87,7 +89,7 @@ export function RunsPage() {
               foot={isFetchingNextPage && <p className="list-foot muted">Loading more…</p>}
             />
             {freshCount > 0 && (
-              <Button isSmall className="fresh" onClick={showFresh}>
+              <Button isSmall look="primary" className="fresh" onClick={showFresh}>
                 {freshCount} new
               </Button>
             )}

@@ -10,19 +10,19 @@ describe("live runs", () => {
   const pages = [{ executions: [makeRun("2", 20), makeRun("1", 10)] }];
 
   it("changes rows in place", () => {
-    const changes = readRunChanges([message("run", makeRun("1", 10, "FAILED"))]);
+    const changes = readRunChanges([message("execution", makeRun("1", 10, "FAILED"))]);
     const result = applyRunChanges(pages, changes);
     expect(result.pages[0]?.executions.map((run) => run.status)).toEqual(["RUNNING", "FAILED"]);
     expect(result.fresh).toEqual([]);
   });
 
   it("removes rows that no longer match", () => {
-    const changes = readRunChanges([message("run", makeRun("1", 10)), message("gone", { execution_id: "1" })]);
+    const changes = readRunChanges([message("execution", makeRun("1", 10)), message("gone", { execution_id: "1" })]);
     expect(applyRunChanges(pages, changes).pages[0]?.executions.map((run) => run.execution_id)).toEqual(["2"]);
   });
 
   it("holds back new runs, and ignores runs of pages that are not loaded", () => {
-    const changes = readRunChanges([message("run", makeRun("3", 30)), message("run", makeRun("0", 5))]);
+    const changes = readRunChanges([message("execution", makeRun("3", 30)), message("execution", makeRun("0", 5))]);
     expect(applyRunChanges(pages, changes).fresh.map((run) => run.execution_id)).toEqual(["3"]);
   });
 

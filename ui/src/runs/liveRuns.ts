@@ -22,7 +22,7 @@ export function readRunChanges(messages: StreamMessage[]): RunChanges {
   const changed = new Map<string, Run>();
   const gone = new Set<string>();
   for (const message of messages) {
-    if (message.event === "run") {
+    if (message.event === "execution") {
       const run = JSON.parse(message.data) as Run;
       changed.set(run.execution_id, run);
       gone.delete(run.execution_id);

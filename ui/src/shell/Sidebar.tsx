@@ -1,11 +1,11 @@
 // Navigation, preferences and the session.
-import * as Menu from "@radix-ui/react-dropdown-menu";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { signOut } from "../api/actions";
 import { sessionQuery } from "../api/queries";
 import { IconButton } from "../parts/Button";
 import { Icon, type IconName } from "../parts/Icon";
+import { Menu, MenuChoices } from "../parts/Menu";
 import { showFailure } from "../parts/toasts";
 import { setPreference, usePreferences, type Preferences } from "./preferences";
 
@@ -65,46 +65,21 @@ function Logo() {
   );
 }
 
+const themes: Record<Preferences["theme"], string> = { system: "Like the system", light: "Light", dark: "Dark" };
+const densities: Record<Preferences["density"], string> = { normal: "Normal", compact: "Compact" };
+
 function LookMenu() {
   const { theme, density } = usePreferences();
   return (
-    <Menu.Root modal={false}>
-      <Menu.Trigger asChild>
-        <IconButton icon="theme" label="Theme and density" />
-      </Menu.Trigger>
-      <Menu.Portal>
-        <Menu.Content className="menu" side="top" align="start" sideOffset={4} collisionPadding={8}>
-          <Menu.Label className="menu-label">Theme</Menu.Label>
-          <Menu.RadioGroup
-            value={theme}
-            onValueChange={(value) => setPreference("theme", value as Preferences["theme"])}
-          >
-            <Choice value="system" label="Like the system" />
-            <Choice value="light" label="Light" />
-            <Choice value="dark" label="Dark" />
-          </Menu.RadioGroup>
-          <Menu.Label className="menu-label">Rows</Menu.Label>
-          <Menu.RadioGroup
-            value={density}
-            onValueChange={(value) => setPreference("density", value as Preferences["density"])}
-          >
-            <Choice value="normal" label="Normal" />
-            <Choice value="compact" label="Compact" />
-          </Menu.RadioGroup>
-        </Menu.Content>
-      </Menu.Portal>
-    </Menu.Root>
-  );
-}
-
-function Choice({ value, label }: { value: string; label: string }) {
-  return (
-    <Menu.RadioItem className="menu-item" value={value}>
-      <span className="menu-check">
-        <Menu.ItemIndicator>✓</Menu.ItemIndicator>
-      </span>
-      {label}
-    </Menu.RadioItem>
+    <Menu trigger={<IconButton icon="theme" label="Theme and density" />} align="start" side="top">
+      <MenuChoices title="Theme" value={theme} choices={themes} onChange={(value) => setPreference("theme", value)} />
+      <MenuChoices
+        title="Rows"
+        value={density}
+        choices={densities}
+        onChange={(value) => setPreference("density", value)}
+      />
+    </Menu>
   );
 }
 
@@ -126,8 +101,8 @@ function SignOutButton({ name }: { name: string }) {
   const leave = async () => {
     try {
       await signOut();
-      client.clear();
-      await client.invalidateQueries();
+      client.removeQueries({ predicate: ({ queryKey }) => queryKey[0] !== "session" });
+      await client.resetQueries({ queryKey: ["session"] });
     } catch (error) {
       showFailure("Not signed out", error);
     }

@@ -4,7 +4,7 @@ import { resultListQuery } from "../../api/queries";
 import { formatBytes } from "../../lib/json";
 import { CopyIcon } from "../../parts/copy";
 import { useRun } from "../context";
-import { formatResultKey, readReferenceAddress } from "../results/resultKey";
+import { formatResultKey, readReference } from "../results/resultKey";
 import type { Selection } from "../runView";
 import type { Attempt } from "../taskRuns";
 import { Section } from "./Section";
@@ -26,7 +26,7 @@ export function ResultLink({ selection, attempt }: ResultLinkProps) {
   const results = data?.pages.flatMap((page) => page.results) ?? [];
   const entry = results.find((candidate) => candidate.attempt === attempt?.number);
   if (!entry) return null;
-  const address = readReferenceAddress(entry);
+  const address = readReference(entry)?.address;
   return (
     <Section title="Stored result">
       <p className="row">

@@ -13,6 +13,7 @@ import { ErrorDetail } from "./ErrorDetail";
 import { LogTail } from "./LogTail";
 import { ResultLink } from "./ResultLink";
 import { Section } from "./Section";
+import { WaitSection } from "./WaitSection";
 
 export function TaskDetail({ taskRuns }: { taskRuns: TaskRun[] }) {
   const { view, select, setView } = useRun();
@@ -68,13 +69,9 @@ export function TaskDetail({ taskRuns }: { taskRuns: TaskRun[] }) {
         )}
       </div>
       {attempt?.outcome && error && <ErrorDetail error={error} outcome={attempt.outcome} />}
-      {run.awaits !== undefined && (
-        <Section title="Waits for">
-          <JsonTree value={run.awaits} />
-        </Section>
-      )}
+      {run.awaits !== undefined && <WaitSection awaits={run.awaits} isOver={run.status !== "waiting"} />}
       <InputSections run={run} />
-      {result !== undefined && (
+      {result !== undefined && !attempt?.isStored && (
         <Section title="Result" extra={<CopyIcon text={JSON.stringify(result, null, 2)} what="the result" />}>
           <JsonTree value={result} />
         </Section>

@@ -8,6 +8,7 @@ import { useRun } from "../context";
 import { eventTypes } from "./eventTypes";
 
 interface EventBarProps {
+  base: number;
   count: number;
   isFollowed: boolean;
   onFollow: () => void;
@@ -15,8 +16,9 @@ interface EventBarProps {
 
 const exportPage = 1000;
 
-export function EventBar({ count, isFollowed, onFollow }: EventBarProps) {
-  const { detail, view, setView } = useRun();
+export function EventBar({ base, count, isFollowed, onFollow }: EventBarProps) {
+  const { detail, log, view, setView } = useRun();
+  const isPart = !view.type && count < log.length;
   const [isExporting, setIsExporting] = useState(false);
 
   const setType = (type: string) =>
@@ -72,7 +74,8 @@ export function EventBar({ count, isFollowed, onFollow }: EventBarProps) {
       </form>
       <span className="grow" />
       <span className="muted">
-        {count.toLocaleString("en")} {view.type ? "loaded" : "events"}
+        {isPart && `${(base + 1).toLocaleString("en")} to ${(base + count).toLocaleString("en")} of `}
+        {(isPart ? log.length : count).toLocaleString("en")} {view.type ? "loaded" : "events"}
       </span>
       <Button isSmall aria-pressed={isFollowed} onClick={onFollow}>
         Follow

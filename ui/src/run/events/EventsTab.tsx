@@ -18,12 +18,40 @@ export function EventsTab() {
   return view.type ? <TypedEvents type={view.type} /> : <AllEvents />;
 }
 
+/** Browsers limit the height of an element, so a very long log is shown in parts of this many events. */
+const windowMax = 400_000;
+const windowStep = 100_000;
+
 function AllEvents() {
-  const { log } = useRun();
+  const { detail, log, view } = useRun();
   useLogVersion(log);
-  const get = useCallback((index: number) => log.get(index + 1), [log]);
-  const onRange = useCallback((first: number, last: number) => log.load(first + 1, last + 1), [log]);
-  return <EventList count={log.length} get={get} onRange={onRange} error={log.error} onRetry={() => log.retry()} />;
+  const center = view.seq ?? (isLive(detail.status) ? log.length : 1);
+  const base = findWindow(center, log.length);
+  const count = Math.min(windowMax, log.length - base);
+  const get = useCallback((index: number) => log.get(base + index + 1), [log, base]);
+  const onRange = useCallback(
+    (first: number, last: number) => log.load(base + first + 1, base + last + 1),
+    [log, base],
+  );
+  return (
+    <EventList
+      key={base}
+      base={base}
+      count={count}
+      get={get}
+      onRange={onRange}
+      error={log.error}
+      onRetry={() => log.retry()}
+    />
+  );
+}
+
+/** How many events come before the part of the log that is shown around an event. */
+function findWindow(seq: number, length: number): number {
+  if (length <= windowMax) return 0;
+  const first = Math.floor((seq - windowMax / 2) / windowStep) * windowStep;
+  const last = Math.ceil((length - windowMax) / windowStep) * windowStep;
+  return Math.max(0, Math.min(first, last));
 }
 
 const typedPage = 200;
@@ -48,6 +76,7 @@ function TypedEvents({ type }: { type: string }) {
   };
   return (
     <EventList
+      base={0}
       count={events.length}
       get={(index) => events[index]}
       onRange={onRange}
@@ -58,6 +87,8 @@ function TypedEvents({ type }: { type: string }) {
 }
 
 interface EventListProps {
+  /** Number of events before the first of the list. */
+  base: number;
   count: number;
   get: (index: number) => LogEvent | undefined;
   onRange: (first: number, last: number) => void;
@@ -65,7 +96,7 @@ interface EventListProps {
   onRetry: () => void;
 }
 
-function EventList({ count, get, onRange, error, onRetry }: EventListProps) {
+function EventList({ base, count, get, onRange, error, onRetry }: EventListProps) {
   const { detail, view, setView } = useRun();
   const isRunLive = isLive(detail.status);
   const [openSeqs, setOpenSeqs] = useState<ReadonlySet<number>>(() => new Set(view.seq ? [view.seq] : []));
@@ -92,8 +123,8 @@ function EventList({ count, get, onRange, error, onRetry }: EventListProps) {
   useEffect(() => {
     if (wanted === undefined || view.type) return;
     setOpenSeqs((seqs) => new Set(seqs).add(wanted));
-    virtual.scrollToIndex(wanted - 1, { align: "center" });
-  }, [wanted, view.type, virtual]);
+    virtual.scrollToIndex(wanted - 1 - base, { align: "center" });
+  }, [wanted, base, view.type, virtual]);
 
   const toggle = (seq: number) => {
     const next = new Set(openSeqs);
@@ -104,7 +135,7 @@ function EventList({ count, get, onRange, error, onRetry }: EventListProps) {
 
   return (
     <>
-      <EventBar count={count} isFollowed={isFollowed} onFollow={() => setIsFollowed(!isFollowed)} />
+      <EventBar base={base} count={count} isFollowed={isFollowed} onFollow={() => setIsFollowed(!isFollowed)} />
       {error ? <ProblemNote error={error} onRetry={onRetry} /> : null}
       <div className="event-row event-head" aria-hidden="true">
         <span>Seq</span>

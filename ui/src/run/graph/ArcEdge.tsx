@@ -1,30 +1,33 @@
 // An arc: solid with a count where it was taken, dashed where its condition was false. The condition is on hover.
-import { BaseEdge, EdgeLabelRenderer, getBezierPath, type Edge, type EdgeProps } from "@xyflow/react";
+import { BaseEdge, EdgeLabelRenderer, type Edge, type EdgeProps } from "@xyflow/react";
 import type { GraphArc } from "../../api/additions";
 import { Tip } from "../../parts/Tip";
+import { drawRoute, type Point } from "./layout";
 
-export type ArcEdgeData = { arc: GraphArc };
+export type ArcEdgeData = { arc: GraphArc; points: Point[] };
 export type ArcFlowEdge = Edge<ArcEdgeData, "arc">;
 
-export function ArcEdge(props: EdgeProps<ArcFlowEdge>) {
-  const { sourceX, sourceY, targetX, targetY, sourcePosition, targetPosition, data } = props;
-  const [path, labelX, labelY] = getBezierPath({ sourceX, sourceY, targetX, targetY, sourcePosition, targetPosition });
+export function ArcEdge({ data }: EdgeProps<ArcFlowEdge>) {
   if (!data) return null;
-  const { arc } = data;
+  const { arc, points } = data;
   const state = arc.taken > 0 ? "taken" : arc.refused > 0 ? "refused" : "open";
-  const isDown = targetPosition === "top";
-  const head = isDown
-    ? `M${targetX - 4} ${targetY - 7}L${targetX} ${targetY}L${targetX + 4} ${targetY - 7}Z`
-    : `M${targetX - 7} ${targetY - 4}L${targetX} ${targetY}L${targetX - 7} ${targetY + 4}Z`;
+  const { path, end, angle, label } = drawRoute(points);
   const hasLabel = arc.when !== null || arc.taken > 1;
   return (
     <>
       <BaseEdge path={path} className={`arc arc-${state}`} />
-      <path d={head} className={`arc-head arc-head-${state}`} />
+      <path
+        d="M-8-4 0 0-8 4Z"
+        transform={`translate(${end.x} ${end.y}) rotate(${angle})`}
+        className={`arc-head arc-head-${state}`}
+      />
       {hasLabel && (
         <EdgeLabelRenderer>
-          <div className="arc-label" style={{ transform: `translate(-50%, -50%) translate(${labelX}px, ${labelY}px)` }}>
-            <Tip text={describeArc(arc)}>
+          <div
+            className="arc-label"
+            style={{ transform: `translate(-50%, -50%) translate(${label.x}px, ${label.y}px)` }}
+          >
+            <Tip text={<ArcFacts arc={arc} />}>
               <button type="button" className={`arc-button arc-button-${state}`} aria-label={describeArc(arc)}>
                 {state === "refused" ? "✗" : state === "open" ? "?" : arc.taken > 1 ? `×${arc.taken}` : "✓"}
               </button>
@@ -36,8 +39,24 @@ export function ArcEdge(props: EdgeProps<ArcFlowEdge>) {
   );
 }
 
+function ArcFacts({ arc }: { arc: GraphArc }) {
+  return (
+    <>
+      <p>
+        {arc.from} → {arc.to}
+      </p>
+      {arc.when !== null && <p className="mono">{arc.when}</p>}
+      <p>{describeCounts(arc)}</p>
+    </>
+  );
+}
+
 export function describeArc(arc: GraphArc): string {
-  const counts = `taken ${arc.taken}, refused ${arc.refused}`;
-  const last = arc.last ? `, last value ${JSON.stringify(arc.last.value)} at event ${arc.last.seq}` : "";
-  return `${arc.from} → ${arc.to}: ${arc.when ? `when ${arc.when}` : "no condition"}; ${counts}${last}`;
+  const when = arc.when === null ? "without a condition" : `when ${arc.when}`;
+  return `Arc from ${arc.from} to ${arc.to} ${when}: ${describeCounts(arc)}`;
+}
+
+function describeCounts({ taken, refused, last }: GraphArc): string {
+  if (!last) return "not evaluated yet";
+  return `followed ${taken} times, condition false ${refused} times, last at event ${last.seq}`;
 }

@@ -12,7 +12,7 @@ import {
   type Node,
 } from "@xyflow/react";
 import "@xyflow/react/dist/base.css";
-import { useEffect, useMemo, useState } from "react";
+import { useEffect, useMemo, useRef, useState } from "react";
 import type { RunGraph } from "../../api/additions";
 import { graphQuery } from "../../api/queries";
 import { lookOf } from "../../lib/status";
@@ -22,7 +22,7 @@ import { useIsNarrow } from "../../parts/useMedia";
 import { useKeys } from "../../shell/keyboard";
 import { useRun } from "../context";
 import { ArcEdge, describeArc, type ArcFlowEdge } from "./ArcEdge";
-import { layoutGraph } from "./layout";
+import { layoutGraph, nameArc } from "./layout";
 import { describeStep, StepNode, type StepFlowNode } from "./StepNode";
 import "./graph.css";
 
@@ -30,6 +30,7 @@ const nodeTypes = { step: StepNode };
 const edgeTypes = { arc: ArcEdge };
 const minimapFrom = 60;
 const fitOptions = { padding: 0.12, maxZoom: 1 };
+const focusZoom = 0.7;
 
 export default function GraphTab() {
   const { detail } = useRun();
@@ -49,7 +50,7 @@ function GraphView({ graph }: { graph: RunGraph }) {
   const [focused, setFocused] = useState<string | null>(null);
   // The positions depend on the playbook, not on the state of the run.
   const shape = JSON.stringify([graph.steps.map((step) => step.step), graph.arcs.map((arc) => [arc.from, arc.to])]);
-  const boxes = useMemo(() => layoutGraph(graph.steps, graph.arcs, direction), [shape, direction]);
+  const { boxes, routes } = useMemo(() => layoutGraph(graph.steps, graph.arcs, direction), [shape, direction]);
   const nodes = useMemo<StepFlowNode[]>(
     () =>
       graph.steps.map((step) => {
@@ -72,15 +73,15 @@ function GraphView({ graph }: { graph: RunGraph }) {
       graph.arcs
         .filter((arc) => boxes.has(arc.to))
         .map((arc) => ({
-          id: `${arc.from} ${arc.index}`,
+          id: nameArc(arc),
           source: arc.from,
           target: arc.to,
           type: "arc",
-          data: { arc },
+          data: { arc, points: routes.get(nameArc(arc)) ?? [] },
           focusable: false,
           ariaLabel: describeArc(arc),
         })),
-    [graph.arcs, boxes],
+    [graph.arcs, boxes, routes],
   );
 
   return (
@@ -115,23 +116,39 @@ function GraphView({ graph }: { graph: RunGraph }) {
         {graph.steps.length > minimapFrom && (
           <MiniMap pannable zoomable ariaLabel="Overview of the graph" nodeClassName={nameMapNode} />
         )}
-        <GraphControls selected={view.step} shape={shape + direction} />
+        {!graph.is_complete && (
+          <Panel position="top-left" className="graph-note">
+            The log is very long. The graph shows the events up to number {graph.seq.toLocaleString("en")}.
+          </Panel>
+        )}
+        <GraphControls graph={graph} selected={view.step} shape={shape + direction} />
       </ReactFlow>
     </div>
   );
 }
 
-function GraphControls({ selected, shape }: { selected: string | undefined; shape: string }) {
+interface GraphControlsProps {
+  graph: RunGraph;
+  selected: string | undefined;
+  /** Changes when the positions change. */
+  shape: string;
+}
+
+function GraphControls({ graph, selected, shape }: GraphControlsProps) {
   const { fitView } = useReactFlow();
   const width = useStore((state) => state.width);
   const fit = () => void fitView(fitOptions);
-  // Fits again when the drawer opens or closes, or the window changes.
+  const focusRef = useRef<string | null>(null);
+  focusRef.current = graph.steps.length > minimapFrom ? (selected ?? findNotable(graph)) : null;
+  // Fits again when the drawer opens or closes, or the window changes. A large graph is shown at the step that matters.
   useEffect(() => {
-    void fitView(fitOptions);
+    const focus = focusRef.current;
+    void fitView(focus ? { ...fitOptions, maxZoom: focusZoom, nodes: [{ id: focus }] } : fitOptions);
   }, [width, shape, fitView]);
   useKeys("Graph", [{ keys: "f", label: "Fit the graph", run: fit }]);
   return (
-    <Panel position="bottom-right">
+    <Panel position="bottom-left">
+      <IconButton icon="fit" label="Fit the graph" keys="f" look="plain" onClick={fit} />{" "}
       {selected && (
         <IconButton
           icon="search"
@@ -139,10 +156,16 @@ function GraphControls({ selected, shape }: { selected: string | undefined; shap
           look="plain"
           onClick={() => void fitView({ ...fitOptions, nodes: [{ id: selected }] })}
         />
-      )}{" "}
-      <IconButton icon="fit" label="Fit the graph" keys="f" look="plain" onClick={fit} />
+      )}
     </Panel>
   );
+}
+
+/** The step to look at first: one that failed, else one that is active. */
+function findNotable({ steps }: RunGraph): string | null {
+  const failed = steps.find((step) => step.status === "error");
+  const active = steps.find((step) => ["running", "waiting", "retrying"].includes(step.status));
+  return (failed ?? active)?.step ?? null;
 }
 
 function nameMapNode(node: Node): string {

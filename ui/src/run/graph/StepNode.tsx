@@ -22,6 +22,7 @@ export function StepNode({ data: { step, isSelected, direction } }: NodeProps<St
         <span className={`status tone-${mark}`}>
           <MarkIcon mark={mark} />
           {word}
+          {step.is_reused && ", reused"}
         </span>
         <span className="muted">
           {step.runs > 1 && `${step.runs} runs `}

@@ -42,7 +42,7 @@ export function LogRow({ ref, index, start, line, previous, isWrapped, isTarget,
         {isSame ? "" : source}
       </span>
       <span className={`log-text ${styleOf(line)}`}>
-        {line.stream === "stderr" && <span className="visually-hidden">stderr: </span>}
+        {line.level === "error" && <span className="visually-hidden">error: </span>}
         <AnsiText text={line.text} />
       </span>
     </div>
@@ -60,5 +60,5 @@ function addressOf({ step, task, iteration, attempt }: NumberedLine): string {
 
 /** Class names for where a line was written and how serious it is. */
 export function styleOf({ stream, level }: Pick<LogLine, "stream" | "level">): string {
-  return `${stream === "stderr" ? "log-stderr" : ""} ${level === "error" ? "log-error" : ""}`;
+  return `log-${stream} log-${level}`;
 }

@@ -56,7 +56,7 @@ export function LogsTab() {
   }, [wanted, lines.length > 0, virtual]);
 
   const goTo = (number: number) => setView((current) => ({ ...current, line: number }), true);
-  const firstError = lines.find((line) => line.stream === "stderr");
+  const firstError = lines.find((line) => line.level === "error");
   const save = () => {
     const text = lines.map((line) => `${line.time} ${line.step}/${line.task} ${stripAnsi(line.text)}\n`).join("");
     saveFile(`${detail.execution_id}.log`, text, "text/plain");

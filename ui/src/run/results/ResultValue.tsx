@@ -7,10 +7,11 @@ import { formatBytes } from "../../lib/json";
 import { formatUtc } from "../../lib/time";
 import { Button } from "../../parts/Button";
 import { CopyIcon } from "../../parts/copy";
+import { JsonTree } from "../../parts/JsonTree";
 import { ProblemNote } from "../../parts/ProblemNote";
 import { useRun } from "../context";
 import { JsonView } from "./JsonView";
-import { readReferenceAddress } from "./resultKey";
+import { readReference } from "./resultKey";
 
 const readAtOnceBytes = 256 * 1024;
 
@@ -21,7 +22,7 @@ export function ResultValue({ entry }: { entry: ReferenceEntry }) {
     ...resultBodyQuery(resultUrl(detail.execution_id, entry)),
     enabled: isWanted,
   });
-  const address = readReferenceAddress(entry);
+  const reference = readReference(entry);
   const value = readResult(data);
   return (
     <>
@@ -39,18 +40,39 @@ export function ResultValue({ entry }: { entry: ReferenceEntry }) {
         </dd>
         <dt>Size</dt>
         <dd>{formatBytes(entry.bytes)}</dd>
-        {address && (
+        {reference && (
           <>
             <dt>Address</dt>
             <dd className="row">
-              <span className="mono break">{address}</span>
-              <CopyIcon text={address} what="the noetl:// address" />
+              <span className="mono break">{reference.address}</span>
+              <CopyIcon text={reference.address} what="the noetl:// address" />
             </dd>
+            {reference.store && (
+              <>
+                <dt>Stored in</dt>
+                <dd>
+                  {reference.store}
+                  {reference.scope && <span className="muted">, for the {reference.scope}</span>}
+                </dd>
+              </>
+            )}
+            {reference.sha256 && (
+              <>
+                <dt>SHA-256</dt>
+                <dd className="mono break">{reference.sha256}</dd>
+              </>
+            )}
           </>
         )}
       </dl>
       {error && <ProblemNote error={error} onRetry={() => void refetch()} />}
       {!isWanted && <Button onClick={() => setIsWanted(true)}>Load {formatBytes(entry.bytes)}</Button>}
+      {value === undefined && reference?.sample !== undefined && (
+        <>
+          <h2>Start of the value</h2>
+          <JsonTree value={reference.sample} />
+        </>
+      )}
       {isFetching && data === undefined && <p className="muted">Loading…</p>}
       {value !== undefined && (
         <JsonView value={value} name={`${detail.execution_id}-${entry.step}-${entry.seq}.json`} />
