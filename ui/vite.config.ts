@@ -5,19 +5,15 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import react from "@vitejs/plugin-react";
 import { defineConfig, type Plugin } from "vite";
-import { createMock } from "./dev/mock.mjs";
 
 const server = process.env["NOETL_SERVER"] ?? "http://127.0.0.1:8082";
 
-/** Stands in for the server: the base of all addresses, and the routes that the server does not have yet. */
-function serverPlugin(): Plugin {
+/** The base of all addresses, which the server inserts into the page. */
+function basePlugin(): Plugin {
   return {
-    name: "noetl-server",
+    name: "noetl-base",
     apply: "serve",
     transformIndexHtml: () => [{ tag: "base", attrs: { href: "/" }, injectTo: "head-prepend" }],
-    configureServer(vite) {
-      vite.middlewares.use(createMock(server));
-    },
   };
 }
 
@@ -37,7 +33,7 @@ function fontLicensePlugin(): Plugin {
 
 export default defineConfig({
   base: "./",
-  plugins: [react(), serverPlugin(), fontLicensePlugin()],
+  plugins: [react(), basePlugin(), fontLicensePlugin()],
   resolve: {
     alias: {
       // Radix locks scrolling with this package, which adds a <style> element; ours uses adopted style sheets.

@@ -1,23 +1,11 @@
 // Runs one scenario in a real browser against a running server, and fails on any error of the page:
 //   CHROMIUM=/usr/bin/chromium node browser/run.mjs SCENARIO URL [TOKENS]
 // TOKENS is a JSON object with an access token for each role, for scenarios that sign in.
-import { chromium } from "playwright-core";
+import { startBrowser } from "../dev/browser.mjs";
 
 const [name, url, tokens = "{}"] = process.argv.slice(2);
 const { scenario } = await import(`./${name}.mjs`);
-const browser = await chromium.launch({
-  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
-  args: [
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-  ],
-});
+const browser = await startBrowser();
 const errors = [];
 const pages = [];
 

@@ -13,7 +13,7 @@ const flags = [
 ];
 
 /** Where the built client is served. */
-export const base = process.env.URL ?? "http://127.0.0.1:4173/";
+export const base = process.env.URL ?? "http://127.0.0.1:8082/";
 
 /** Where pictures are kept. */
 export const pictures = process.env.OUT ?? "/tmp/noetl-ui-pictures";

@@ -1,6 +1,6 @@
 // The HTTP client of the API. All addresses derive from the base of the document, so any path prefix works.
 import createClient from "openapi-fetch";
-import type { ApiPaths } from "./additions";
+import type { paths } from "./schema";
 import { reportConnection } from "./connection";
 import { ApiError, readProblem } from "./problem";
 
@@ -22,7 +22,7 @@ export async function send(input: Request): Promise<Response> {
   return response;
 }
 
-export const api = createClient<ApiPaths>({
+export const api = createClient<paths>({
   baseUrl: baseUrl.href.replace(/\/$/, ""),
   // The server demands this header for changes that rely on the session cookie.
   headers: { "X-Noetl-Client": "web" },

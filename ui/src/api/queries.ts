@@ -1,8 +1,18 @@
 // What the views read from the API, as options for TanStack Query.
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
-import type { LogParams, RunFilterParams } from "./additions";
 import { api, apiUrl, readData, send } from "./client";
-import type { InputForm, Json, LogEvent, LogLine, OutlinePage, ReferenceEntry } from "./types";
+import type {
+  FailureGroup,
+  InputForm,
+  Json,
+  LogEvent,
+  LogLine,
+  LogParams,
+  OutlinePage,
+  ReferenceEntry,
+  RunFilterParams,
+  RunGraph,
+} from "./types";
 
 export const sessionQuery = queryOptions({
   queryKey: ["session"],
@@ -42,13 +52,17 @@ export const runQuery = (id: string) =>
 export const graphQuery = (id: string) =>
   queryOptions({
     queryKey: ["run", id, "graph"],
-    queryFn: ({ signal }) => readData(api.GET("/api/executions/{id}/graph", { params: { path: { id } }, signal })),
+    queryFn: async ({ signal }) =>
+      (await readData(api.GET("/api/executions/{id}/graph", { params: { path: { id } }, signal }))) as RunGraph,
   });
 
 export const failuresQuery = (id: string) =>
   queryOptions({
     queryKey: ["run", id, "failures"],
-    queryFn: ({ signal }) => readData(api.GET("/api/executions/{id}/failures", { params: { path: { id } }, signal })),
+    queryFn: async ({ signal }) => {
+      const list = await readData(api.GET("/api/executions/{id}/failures", { params: { path: { id } }, signal }));
+      return list.groups as FailureGroup[];
+    },
   });
 
 /** Reads a page of the log of a run. */

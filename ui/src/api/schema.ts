@@ -648,23 +648,34 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List runs, newest first. */
+        /**
+         * List runs, newest first.
+         * @description `q`, `error_code`, `min_duration` and `max_duration` examine the newest 50,000 runs that the other filters select.
+         */
         get: {
             parameters: {
                 query?: {
-                    /** @description Filter by status: RUNNING, PAUSED, COMPLETED, FAILED, CANCELLED. */
+                    /** @description Filter by status, comma-separated: RUNNING, PAUSED, COMPLETED, FAILED, CANCELLED. */
                     status?: string;
-                    /** @description Filter by catalog path of the playbook. */
+                    /** @description Filter by catalog path of the playbook. A `*` at the end selects all paths that start with the text before it. */
                     path?: string;
-                    /** @description Only runs started at or after this time. */
+                    /** @description The start of the run ID, or a part of the path, name, current step or error, in upper or lower case. */
+                    q?: string;
+                    /** @description Only failed runs with this error code. */
+                    error_code?: string;
+                    /** @description Only runs that took, or have been active for, at least this long, for example `30s`. */
+                    min_duration?: string;
+                    /** @description Only runs that took, or have been active for, at most this long. */
+                    max_duration?: string;
+                    /** @description Only runs started at or after this time, or within this duration, for example `24h`. */
                     since?: string;
-                    /** @description Only runs started before this time. */
+                    /** @description Only runs started before this time, or longer ago than this duration. */
                     until?: string;
                     /** @description Only child runs of this run. */
                     parent?: string;
-                    /** @description Maximum number of runs. Default: 50. */
+                    /** @description Maximum number of runs. Default: 50. Only for lists. */
                     limit?: number;
-                    /** @description The `next_cursor` of the previous page. */
+                    /** @description The `next_cursor` of the previous page. Only for lists. */
                     cursor?: string;
                 };
                 header?: never;
@@ -701,6 +712,77 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/executions/facets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Count the runs that match filters, by status, playbook and error code, and over time.
+         * @description Counts at most the newest 20,000 matching runs; `is_complete` is false if there are more.
+         */
+        get: {
+            parameters: {
+                query?: {
+                    /** @description Filter by status, comma-separated: RUNNING, PAUSED, COMPLETED, FAILED, CANCELLED. */
+                    status?: string;
+                    /** @description Filter by catalog path of the playbook. A `*` at the end selects all paths that start with the text before it. */
+                    path?: string;
+                    /** @description The start of the run ID, or a part of the path, name, current step or error, in upper or lower case. */
+                    q?: string;
+                    /** @description Only failed runs with this error code. */
+                    error_code?: string;
+                    /** @description Only runs that took, or have been active for, at least this long, for example `30s`. */
+                    min_duration?: string;
+                    /** @description Only runs that took, or have been active for, at most this long. */
+                    max_duration?: string;
+                    /** @description Only runs started at or after this time, or within this duration, for example `24h`. */
+                    since?: string;
+                    /** @description Only runs started before this time, or longer ago than this duration. */
+                    until?: string;
+                    /** @description Only child runs of this run. */
+                    parent?: string;
+                    /** @description Maximum number of runs. Default: 50. Only for lists. */
+                    limit?: number;
+                    /** @description The `next_cursor` of the previous page. Only for lists. */
+                    cursor?: string;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description the counts */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ExecutionFacets"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/executions/stream": {
         parameters: {
             query?: never;
@@ -708,10 +790,37 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Follow all runs: one message per status change; starts with the latest runs. */
+        /**
+         * Follow the runs that match filters.
+         * @description Starts with the latest 200 of them. Sends an `execution` message for each that starts or changes, and a `gone` message
+         *     with its `execution_id` for each that does not match any more.
+         */
         get: {
             parameters: {
-                query?: never;
+                query?: {
+                    /** @description Filter by status, comma-separated: RUNNING, PAUSED, COMPLETED, FAILED, CANCELLED. */
+                    status?: string;
+                    /** @description Filter by catalog path of the playbook. A `*` at the end selects all paths that start with the text before it. */
+                    path?: string;
+                    /** @description The start of the run ID, or a part of the path, name, current step or error, in upper or lower case. */
+                    q?: string;
+                    /** @description Only failed runs with this error code. */
+                    error_code?: string;
+                    /** @description Only runs that took, or have been active for, at least this long, for example `30s`. */
+                    min_duration?: string;
+                    /** @description Only runs that took, or have been active for, at most this long. */
+                    max_duration?: string;
+                    /** @description Only runs started at or after this time, or within this duration, for example `24h`. */
+                    since?: string;
+                    /** @description Only runs started before this time, or longer ago than this duration. */
+                    until?: string;
+                    /** @description Only child runs of this run. */
+                    parent?: string;
+                    /** @description Maximum number of runs. Default: 50. Only for lists. */
+                    limit?: number;
+                    /** @description The `next_cursor` of the previous page. Only for lists. */
+                    cursor?: string;
+                };
                 header?: {
                     "last-event-id"?: number | null;
                 };
@@ -954,6 +1063,53 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/executions/{id}/failures": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Read the failed steps and iterations of a run, grouped by error. */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    id: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description the failures */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["FailureList"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/executions/{id}/finalize": {
         parameters: {
             query?: never;
@@ -1015,7 +1171,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Read the playbook of a run as a graph with the status of each step. */
+        /** Read the playbook of a run as a graph: steps and arcs with their progress. */
         get: {
             parameters: {
                 query?: never;
@@ -1033,7 +1189,7 @@ export interface paths {
                         [name: string]: unknown;
                     };
                     content: {
-                        "application/json": Record<string, never>;
+                        "application/json": components["schemas"]["ExecutionGraph"];
                     };
                 };
                 /** @description What went wrong. */
@@ -1074,6 +1230,14 @@ export interface paths {
                     step?: string;
                     /** @description Filter by task label. */
                     task?: string;
+                    /** @description Filter by iteration of a loop. */
+                    iteration?: number;
+                    /** @description Filter by attempt, from 1. */
+                    attempt?: number;
+                    /** @description Only lines of at least this level: debug, info, warn, error. */
+                    level?: string;
+                    /** @description Only lines that contain this text, in upper or lower case. */
+                    q?: string;
                 };
                 header?: never;
                 path: {
@@ -2016,6 +2180,111 @@ export interface paths {
         put?: never;
         post?: never;
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Read whether access tokens are required, and who is signed in. */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description the session */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["SessionInfo"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        /** Sign in with an access token. The response sets a cookie that stands for the token for 12 hours. */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["SignInRequest"];
+                };
+            };
+            responses: {
+                /** @description the session */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["SessionInfo"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        /** Sign out: the session ends on all servers within 2 seconds. */
+        delete: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description the session has ended */
+                204: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content?: never;
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
         options?: never;
         head?: never;
         patch?: never;
@@ -2964,6 +3233,64 @@ export interface components {
             /** @description Status of the run. */
             status: string;
         };
+        /** @description Counts of the runs that match filters. */
+        ExecutionFacets: {
+            /** @description Failed runs by error code, most frequent first; at most 20. */
+            error_codes: components["schemas"]["FacetCount"][];
+            /** @description Runs over time. */
+            histogram: components["schemas"]["ExecutionHistogram"];
+            /** @description Whether all matching runs are counted; false if there are more than 20,000. */
+            is_complete: boolean;
+            /** @description Runs by catalog path, most frequent first; at most 20. */
+            paths: components["schemas"]["FacetCount"][];
+            /** @description Runs by status, most frequent first. */
+            statuses: components["schemas"]["FacetCount"][];
+            /**
+             * Format: int64
+             * @description Number of counted runs.
+             */
+            total: number;
+        };
+        /** @description The steps and arcs of the playbook of a run, with their progress. */
+        ExecutionGraph: {
+            /** @description Arcs in the order of the playbook. */
+            arcs: components["schemas"]["GraphArc"][];
+            /** @description The step where the run starts. */
+            entry: string;
+            /** @description Run ID. */
+            execution_id: string;
+            /** @description Whether all events of the run were read; a run with more than 50,000 events of steps shows only the first ones. */
+            is_complete: boolean;
+            /**
+             * Format: int64
+             * @description The last event of the run that the graph includes.
+             */
+            seq: number;
+            /** @description Status of the run. */
+            status: string;
+            /** @description Steps in the order of the playbook. */
+            steps: components["schemas"]["GraphStep"][];
+        };
+        /** @description Runs by the time of their start. */
+        ExecutionHistogram: {
+            /**
+             * Format: int64
+             * @description Length of a bucket.
+             */
+            bucket_seconds: number;
+            /** @description Consecutive buckets, oldest first. */
+            buckets: components["schemas"]["HistogramBucket"][];
+            /**
+             * Format: date-time
+             * @description Start of the counted time.
+             */
+            from: string;
+            /**
+             * Format: date-time
+             * @description End of the counted time.
+             */
+            to: string;
+        };
         /** @description A page of runs, newest first. */
         ExecutionPage: {
             /** @description Runs. */
@@ -3017,12 +3344,210 @@ export interface components {
              */
             version: number;
         };
+        /** @description How many runs have a value. */
+        FacetCount: {
+            /**
+             * Format: int64
+             * @description The number of runs.
+             */
+            count: number;
+            /** @description The value. */
+            value: string;
+        };
+        /** @description Failures of a step with the same error. */
+        FailureGroup: {
+            /** @description The code of the error. */
+            code: string;
+            /**
+             * Format: int64
+             * @description Its column in the playbook, if known.
+             */
+            column?: number | null;
+            /**
+             * Format: int64
+             * @description How many failures there were.
+             */
+            count: number;
+            /**
+             * Format: int64
+             * @description The event that recorded the first failure.
+             */
+            first_seq: number;
+            /** @description The first 100 failed iterations; empty for a step without a loop. */
+            iterations: number[];
+            /**
+             * Format: int64
+             * @description Its line in the playbook, if known.
+             */
+            line?: number | null;
+            /** @description The message of the first failure; the messages of the others may differ in numbers. */
+            message: string;
+            /** @description The step. */
+            step: string;
+            /** @description The task that failed, if known. */
+            task?: string | null;
+        };
+        /** @description The failures of a run, grouped by error. */
+        FailureList: {
+            /** @description Groups, the largest first. */
+            groups: components["schemas"]["FailureGroup"][];
+        };
         /** @description Request to finalize a run with a given status. */
         FinalizeRequest: {
             /** @description Reason, recorded in the log. */
             reason?: string | null;
             /** @description `success`, `error` or `cancelled`. */
             status: string;
+        };
+        /** @description An arc with the results of its condition. */
+        GraphArc: {
+            /**
+             * Format: int32
+             * @description Its column in the playbook.
+             */
+            column: number;
+            /** @description Its source. */
+            from: string;
+            /**
+             * Format: int32
+             * @description Its position among the arcs of its source, from 0.
+             */
+            index: number;
+            last?: components["schemas"]["GraphEvaluation"] | null;
+            /**
+             * Format: int32
+             * @description Its line in the playbook.
+             */
+            line: number;
+            /**
+             * Format: int32
+             * @description How often its condition was false.
+             */
+            refused: number;
+            /**
+             * Format: int32
+             * @description How often it was followed.
+             */
+            taken: number;
+            /** @description Its target. */
+            to: string;
+            /** @description Its condition as written. */
+            when?: string | null;
+        };
+        /** @description An evaluation of a condition. */
+        GraphEvaluation: {
+            /**
+             * Format: int64
+             * @description The `next.evaluated` event.
+             */
+            seq: number;
+            /** @description The value of the condition. */
+            value: boolean;
+        };
+        /** @description Progress of a loop. */
+        GraphLoop: {
+            /**
+             * Format: int64
+             * @description Number of iterations that failed.
+             */
+            failed: number;
+            /**
+             * Format: int64
+             * @description Number of iterations in progress.
+             */
+            in_flight: number;
+            /**
+             * Format: int64
+             * @description Number of retries in iterations.
+             */
+            retries: number;
+            /**
+             * Format: int64
+             * @description Number of iterations that succeeded.
+             */
+            succeeded: number;
+            /**
+             * Format: int64
+             * @description Number of items, once it is known. A cursor loop has none.
+             */
+            total?: number | null;
+        };
+        /**
+         * @description Progress of a step or a task.
+         * @enum {string}
+         */
+        GraphStatus: "not_reached" | "waiting" | "running" | "retrying" | "success" | "error" | "cancelled";
+        /** @description A step with its progress. */
+        GraphStep: {
+            /**
+             * Format: int32
+             * @description Its column in the playbook.
+             */
+            column: number;
+            /** @description Its description. */
+            description?: string | null;
+            /**
+             * Format: date-time
+             * @description End of its latest run.
+             */
+            ended_at?: string | null;
+            /** @description Why its latest run failed. */
+            error?: Record<string, never> | null;
+            /** @description Whether its result was reused from an earlier run. */
+            is_reused: boolean;
+            /** @description What it does. */
+            kind: components["schemas"]["GraphStepKind"];
+            /**
+             * Format: int32
+             * @description Its line in the playbook.
+             */
+            line: number;
+            loop?: components["schemas"]["GraphLoop"] | null;
+            /**
+             * Format: int32
+             * @description How often it ran.
+             */
+            runs: number;
+            /**
+             * Format: date-time
+             * @description Start of its latest run.
+             */
+            started_at?: string | null;
+            /** @description Progress of its latest run. */
+            status: components["schemas"]["GraphStatus"];
+            /** @description Its name. */
+            step: string;
+            /** @description Its tasks in order. */
+            tasks: components["schemas"]["GraphTask"][];
+        };
+        /**
+         * @description What a step does.
+         * @enum {string}
+         */
+        GraphStepKind: "route" | "task" | "pipeline" | "loop";
+        /** @description A task of a step. The tasks of a loop show no progress, because each iteration has its own. */
+        GraphTask: {
+            /**
+             * Format: int32
+             * @description Number of attempts in the latest run of the step.
+             */
+            attempts: number;
+            /**
+             * Format: int32
+             * @description Its column in the playbook.
+             */
+            column: number;
+            /** @description Its kind. */
+            kind: string;
+            /** @description Its label. */
+            label: string;
+            /**
+             * Format: int32
+             * @description Its line in the playbook.
+             */
+            line: number;
+            /** @description Progress in the latest run of the step. */
+            status: components["schemas"]["GraphStatus"];
         };
         /**
          * @description Heartbeat of a worker with its claims. If it omits a claim for too long, the server assumes that the worker never
@@ -3040,6 +3565,18 @@ export interface components {
             slots?: number | null;
             /** @description Worker session. */
             worker: string;
+        };
+        /** @description The runs that started within a bucket. */
+        HistogramBucket: {
+            /**
+             * Format: date-time
+             * @description Start of the bucket.
+             */
+            at: string;
+            /** @description Number of runs by status; statuses without runs are omitted. */
+            counts: {
+                [key: string]: number;
+            };
         };
         /**
          * @description How an accepted event was recorded.
@@ -3380,6 +3917,21 @@ export interface components {
             /** @description Secrets, in the order of the requested names. */
             secrets: components["schemas"]["SecretEntry"][];
         };
+        /** @description Whether access tokens are required, and who is signed in. */
+        SessionInfo: {
+            /** @description Whether access tokens are required. */
+            auth: components["schemas"]["SignInMode"];
+            /**
+             * Format: date-time
+             * @description When the session ends.
+             */
+            expires_at?: string | null;
+            /** @description Name of the access token. */
+            name?: string | null;
+            role?: components["schemas"]["Role"] | null;
+            /** @description Version of the server. */
+            version: string;
+        };
         /** @description Registration of a worker. */
         SessionRequest: components["schemas"]["HeartbeatRequest"] & {
             /** @description Whether to create a session secret. The worker then sends it with every request under its name. */
@@ -3410,6 +3962,16 @@ export interface components {
              * @description Lifetime in seconds. Default: until the entry is removed.
              */
             expires_in_s?: number | null;
+        };
+        /**
+         * @description Whether access tokens are required.
+         * @enum {string}
+         */
+        SignInMode: "open" | "required";
+        /** @description A session of the web client to start. */
+        SignInRequest: {
+            /** @description An access token. */
+            token: string;
         };
         /** @description A stored body. */
         StoreBodyResponse: {

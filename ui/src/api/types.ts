@@ -1,5 +1,5 @@
 // Short names for the generated types, and the types of what the schema only calls an object.
-import type { components } from "./schema";
+import type { components, paths } from "./schema";
 
 type Schemas = components["schemas"];
 
@@ -8,6 +8,41 @@ export type RunDetail = Schemas["ExecutionDetail"];
 export type OutlinePage = Schemas["OutlinePage"];
 export type PlaybookEntry = Schemas["PlaybookEntry"];
 export type ReferenceEntry = Schemas["ReferenceEntry"];
+
+/** A type whose optional fields the server always sends, as null if they have no value. */
+type Complete<T> = { [Key in keyof T]-?: Exclude<T[Key], undefined> };
+
+export type Role = Schemas["Role"];
+export type Session = Complete<Schemas["SessionInfo"]>;
+export type RunFilterParams = Omit<NonNullable<paths["/api/executions"]["get"]["parameters"]["query"]>, "limit" | "cursor">;
+export type LogParams = NonNullable<paths["/api/executions/{id}/logs"]["get"]["parameters"]["query"]>;
+export type FacetValue = Schemas["FacetCount"];
+export type HistogramBucket = Schemas["HistogramBucket"];
+export type Facets = Schemas["ExecutionFacets"];
+export type FailureGroup = Complete<Schemas["FailureGroup"]>;
+export type StepStatus = Schemas["GraphStatus"];
+export type GraphTask = Schemas["GraphTask"];
+export type LoopCounts = Complete<Schemas["GraphLoop"]>;
+export type GraphArc = Complete<Schemas["GraphArc"]>;
+export type GraphStep = Omit<Complete<Schemas["GraphStep"]>, "error" | "loop"> & {
+  error: TaskError | null;
+  loop: LoopCounts | null;
+};
+export type RunGraph = Omit<Schemas["ExecutionGraph"], "steps" | "arcs"> & { steps: GraphStep[]; arcs: GraphArc[] };
+
+/** Why a task failed. */
+export interface TaskError {
+  kind?: string;
+  code?: string;
+  message?: string;
+  file?: string;
+  line?: number;
+  column?: number;
+  step?: string;
+  task?: string;
+  iteration?: number;
+  [key: string]: unknown;
+}
 
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 export type JsonObject = { [key: string]: Json };

@@ -1,7 +1,7 @@
 // Home: what fails and runs now, the last 24 hours, and the newest runs.
 import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
-import type { RunFilterParams } from "../api/additions";
+import type { RunFilterParams } from "../api/types";
 import { facetsQuery, newestRunsQuery } from "../api/queries";
 import { toApiParams, type RunFilter } from "../lib/filter";
 import { lookOf } from "../lib/status";

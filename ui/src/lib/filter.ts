@@ -1,5 +1,5 @@
 // The filter of the list of runs: search parameters of the page, chips such as `status:failed`, parameters of the API.
-import type { RunFilterParams } from "../api/additions";
+import type { RunFilterParams } from "../api/types";
 
 export interface RunFilter {
   q?: string;

@@ -1,6 +1,6 @@
 // Runs over time by status. A click on a bar filters; arrow keys move between bars.
 import { useState } from "react";
-import type { Facets, HistogramBucket } from "../api/additions";
+import type { Facets, HistogramBucket } from "../api/types";
 import { lookOf } from "../lib/status";
 import { formatDate } from "../lib/time";
 import "./histogram.css";

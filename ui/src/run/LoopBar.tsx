@@ -1,5 +1,5 @@
 // The progress of a loop: a bar of succeeded, failed and running iterations, and the same in words.
-import type { LoopCounts } from "../api/additions";
+import type { LoopCounts } from "../api/types";
 
 export function LoopBar({ loop }: { loop: LoopCounts }) {
   const done = loop.succeeded + loop.failed;

@@ -1,7 +1,7 @@
 // The header of a run: where it is from, its status, why it failed, and what can be done.
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import type { TaskError } from "../api/additions";
+import type { TaskError } from "../api/types";
 import { facetsQuery } from "../api/queries";
 import { showRunCommand } from "../lib/cli";
 import { CopyButton, CopyIcon } from "../parts/copy";

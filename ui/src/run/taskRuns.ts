@@ -1,6 +1,6 @@
 // Task runs and their attempts, collected from events for the drawer. What happened is in the events; nothing is
 // concluded here.
-import type { TaskError } from "../api/additions";
+import type { TaskError } from "../api/types";
 import type { Json, JsonObject, LogEvent } from "../api/types";
 
 export interface PolicyMatch {

@@ -1,6 +1,6 @@
 // The keys `[` and `]`: go to the previous or next failure of the run.
 import { useQuery } from "@tanstack/react-query";
-import type { FailureGroup } from "../api/additions";
+import type { FailureGroup } from "../api/types";
 import { failuresQuery } from "../api/queries";
 import { useKeys } from "../shell/keyboard";
 import { useRun } from "./context";
@@ -9,7 +9,7 @@ import { formatAddress, readSelection, type Selection } from "./runView";
 export function useFailureKeys() {
   const { detail, view, select } = useRun();
   const { data } = useQuery(failuresQuery(detail.execution_id));
-  const failures = listFailures(data?.groups ?? []);
+  const failures = listFailures(data ?? []);
   const current = readSelection(view);
   const move = (step: number) => {
     const index = current ? failures.findIndex((failure) => isSame(failure, current)) : -1;

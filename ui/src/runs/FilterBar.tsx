@@ -1,6 +1,6 @@
 // The filter of the list: chips and text, the same as in the URL. Typing `status:failed` makes a chip.
 import { useEffect, useRef, useState } from "react";
-import type { Facets } from "../api/additions";
+import type { Facets } from "../api/types";
 import { IconButton } from "../parts/Button";
 import { Icon } from "../parts/Icon";
 import { listChips, parseFilterText, removeKey, type RunFilter } from "../lib/filter";

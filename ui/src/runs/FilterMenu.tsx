@@ -1,5 +1,5 @@
 // A menu of filters that are often wanted: times, durations, and the playbooks and errors of the runs in the list.
-import type { Facets } from "../api/additions";
+import type { Facets } from "../api/types";
 import type { FilterKey, RunFilter } from "../lib/filter";
 import { Button } from "../parts/Button";
 import { Icon } from "../parts/Icon";

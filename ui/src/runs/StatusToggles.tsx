@@ -1,5 +1,5 @@
 // One toggle for each status, with the number of runs that have it.
-import type { Facets } from "../api/additions";
+import type { Facets } from "../api/types";
 import { runStatuses, toggleStatus, type RunFilter } from "../lib/filter";
 import { lookOf } from "../lib/status";
 import { Button } from "../parts/Button";

@@ -1,7 +1,7 @@
 // Live changes of the list of runs: rows change in place, and new runs wait until the reader wants them.
 import { useQueryClient, type InfiniteData } from "@tanstack/react-query";
 import { useCallback, useEffect, useState } from "react";
-import type { RunFilterParams } from "../api/additions";
+import type { RunFilterParams } from "../api/types";
 import { apiUrl } from "../api/client";
 import { runsQuery } from "../api/queries";
 import { followStream, type StreamMessage } from "../api/sse";

@@ -1,6 +1,6 @@
 // Who uses the client, and what the role allows. The server decides; the client only hides what it would refuse.
 import { useQuery } from "@tanstack/react-query";
-import type { Role } from "../api/additions";
+import type { Role } from "../api/types";
 import { sessionQuery } from "../api/queries";
 
 const roles: Role[] = ["viewer", "operator", "author", "admin"];

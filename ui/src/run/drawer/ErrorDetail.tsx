@@ -1,6 +1,6 @@
 // Why a task failed: code, message, the line of the playbook with its neighbours, and the traceback.
 import { useQuery } from "@tanstack/react-query";
-import type { TaskError } from "../../api/additions";
+import type { TaskError } from "../../api/types";
 import { playbookQuery } from "../../api/queries";
 import type { JsonObject } from "../../api/types";
 import { CopyIcon } from "../../parts/copy";

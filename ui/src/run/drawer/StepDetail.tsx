@@ -1,7 +1,7 @@
 // A selected step: when it ran, its loop, its failures and its tasks.
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
-import type { GraphStep } from "../../api/additions";
+import type { GraphStep } from "../../api/types";
 import { failuresQuery } from "../../api/queries";
 import type { LogEvent } from "../../api/types";
 import { formatDuration, formatUtc, millisecondsBetween } from "../../lib/time";
@@ -138,7 +138,7 @@ function TaskRunList({ taskRuns }: { taskRuns: TaskRun[] }) {
 function StepFailures({ step }: { step: string }) {
   const { detail, select } = useRun();
   const { data } = useQuery(failuresQuery(detail.execution_id));
-  const groups = data?.groups.filter((group) => group.step === step) ?? [];
+  const groups = data?.filter((group) => group.step === step) ?? [];
   if (groups.length === 0) return null;
   return (
     <Section title="Failures">

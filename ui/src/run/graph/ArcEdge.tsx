@@ -1,6 +1,6 @@
 // An arc: solid with a count where it was taken, dashed where its condition was false. The condition is on hover.
 import { BaseEdge, EdgeLabelRenderer, type Edge, type EdgeProps } from "@xyflow/react";
-import type { GraphArc } from "../../api/additions";
+import type { GraphArc } from "../../api/types";
 import { Tip } from "../../parts/Tip";
 import { drawRoute, type Point } from "./layout";
 

@@ -13,7 +13,7 @@ import {
 } from "@xyflow/react";
 import "@xyflow/react/dist/base.css";
 import { useEffect, useMemo, useRef, useState } from "react";
-import type { RunGraph } from "../../api/additions";
+import type { RunGraph } from "../../api/types";
 import { graphQuery } from "../../api/queries";
 import { lookOf } from "../../lib/status";
 import { IconButton } from "../../parts/Button";

@@ -1,6 +1,6 @@
 // The node of a step: status, name, its tasks as dots with the current one named, and the progress of its loop.
 import { Handle, Position, type Node, type NodeProps } from "@xyflow/react";
-import type { GraphStep, GraphTask } from "../../api/additions";
+import type { GraphStep, GraphTask } from "../../api/types";
 import { lookOf } from "../../lib/status";
 import { formatDuration, millisecondsBetween } from "../../lib/time";
 import { MarkIcon } from "../../parts/StatusMark";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { GraphArc, GraphStep } from "../../api/additions";
+import type { GraphArc, GraphStep } from "../../api/types";
 import { drawRoute, layoutGraph, measureStep } from "./layout";
 
 const makeStep = (step: string, rest: Partial<GraphStep> = {}) =>

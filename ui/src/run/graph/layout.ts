@@ -1,6 +1,6 @@
 // Positions of the steps of a graph in layers, and the ways of its arcs around them.
 import { Graph, layout } from "@dagrejs/dagre";
-import type { GraphArc, GraphStep } from "../../api/additions";
+import type { GraphArc, GraphStep } from "../../api/types";
 
 export interface Point {
   x: number;

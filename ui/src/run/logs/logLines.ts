@@ -1,6 +1,6 @@
 // The lines of a run's output that match a filter: read in pages, at most so many in memory.
 import { useEffect, useState, useSyncExternalStore } from "react";
-import type { LogParams } from "../../api/additions";
+import type { LogParams } from "../../api/types";
 import { readLogs } from "../../api/queries";
 import type { LogLine } from "../../api/types";
 

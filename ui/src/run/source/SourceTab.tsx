@@ -1,7 +1,7 @@
 // The playbook that the run uses. The line that failed, or the selected step, is marked.
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import type { TaskError } from "../../api/additions";
+import type { TaskError } from "../../api/types";
 import { graphQuery, playbookQuery } from "../../api/queries";
 import { CopyButton } from "../../parts/copy";
 import { LazyCode } from "../../parts/LazyCode";

@@ -1,3 +1,0 @@
-import type { Connect } from "vite";
-
-export function createMock(server: string): Connect.NextHandleFunction;
