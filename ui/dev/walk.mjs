@@ -69,7 +69,7 @@ const steps = {
   },
   "a mistake in a playbook is shown at its place": async () => {
     await open("playbooks?dialog=register", ".code");
-    await page.waitForTimeout(500);
+    await page.click(".code >> .cm-content");
     await page.keyboard.type(
       "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: x, path: x/y}\nworkflow:\n- step: a\ntol: 3\n",
     );
