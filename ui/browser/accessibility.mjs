@@ -70,7 +70,10 @@ async function checkNegativeControl(openPage, url) {
   await page.waitForSelector(".run-link");
   await page.evaluate(() => document.querySelector("main").append(document.createElement("button")));
   const found = await findViolations(page);
-  assert.ok(found.some(({ id }) => id === "button-name"), "axe-core reports a button without a name");
+  assert.ok(
+    found.some(({ id }) => id === "button-name"),
+    "axe-core reports a button without a name",
+  );
 }
 
 async function useKeyboardOnly(openPage, url, failed) {

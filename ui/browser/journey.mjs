@@ -56,7 +56,10 @@ async function findFailure(page, url) {
 
 async function rerunWithOtherInput(page, url) {
   await page.click("text=Rerun…");
-  await page.fill("[role=dialog] input[type=number], [role=dialog] input[inputmode=numeric], [role=dialog] input >> nth=-1", "5");
+  await page.fill(
+    "[role=dialog] input[type=number], [role=dialog] input[inputmode=numeric], [role=dialog] input >> nth=-1",
+    "5",
+  );
   await page.click("[role=dialog] .button-primary");
   await waitForState(page, "completed");
   const run = await request(url, `api/executions/${runId(page)}`);

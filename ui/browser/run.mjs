@@ -11,7 +11,11 @@ const pages = [];
 
 /** Opens a page of its own that reports every error and every violation of the Content-Security-Policy. */
 async function openPage(options = {}) {
-  const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, reducedMotion: "reduce", ...options });
+  const context = await browser.newContext({
+    viewport: { width: 1440, height: 900 },
+    reducedMotion: "reduce",
+    ...options,
+  });
   const page = await context.newPage();
   page.setDefaultTimeout(30_000);
   page.on("pageerror", (error) => errors.push(String(error.stack ?? error)));

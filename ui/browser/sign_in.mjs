@@ -26,7 +26,11 @@ export async function scenario({ openPage, url, tokens }) {
   assert.equal(await page.locator("text=Rerun…").count(), 0, "a viewer is offered no rerun");
   const refused = await page.evaluate(async (id) => {
     const headers = { "content-type": "application/json", "x-noetl-client": "web" };
-    const response = await fetch(new URL(`api/executions/${id}/retry`, document.baseURI), { method: "POST", headers, body: "{}" });
+    const response = await fetch(new URL(`api/executions/${id}/retry`, document.baseURI), {
+      method: "POST",
+      headers,
+      body: "{}",
+    });
     return response.status;
   }, id);
   assert.equal(refused, 403, "the server enforces the role");

@@ -40,6 +40,8 @@ const target = new URL("../src/api/schema.ts", import.meta.url);
 if (!isCheck) {
   writeFileSync(target, text);
 } else if (readFileSync(target, "utf8") !== text) {
-  console.error("src/api/schema.ts does not match the API: start a server of this version, and run `npm run schema` in ui");
+  console.error(
+    "src/api/schema.ts does not match the API: start a server of this version, and run `npm run schema` in ui",
+  );
   process.exit(1);
 }

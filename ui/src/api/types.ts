@@ -14,7 +14,10 @@ type Complete<T> = { [Key in keyof T]-?: Exclude<T[Key], undefined> };
 
 export type Role = Schemas["Role"];
 export type Session = Complete<Schemas["SessionInfo"]>;
-export type RunFilterParams = Omit<NonNullable<paths["/api/executions"]["get"]["parameters"]["query"]>, "limit" | "cursor">;
+export type RunFilterParams = Omit<
+  NonNullable<paths["/api/executions"]["get"]["parameters"]["query"]>,
+  "limit" | "cursor"
+>;
 export type LogParams = NonNullable<paths["/api/executions/{id}/logs"]["get"]["parameters"]["query"]>;
 export type FacetValue = Schemas["FacetCount"];
 export type HistogramBucket = Schemas["HistogramBucket"];
