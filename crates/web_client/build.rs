@@ -18,7 +18,6 @@ const SOURCES: &[&str] = &[
     "package.json",
     "package-lock.json",
     ".npmrc",
-    "dev",
     "public",
     "src",
 ];
