@@ -1,6 +1,7 @@
 //! Command-line arguments of `noetl`. The help texts are the doc comments of fields and variants, or
 //! `help` if the text names a variable.
 
+mod runs;
 mod secret;
 mod serve;
 
@@ -9,9 +10,9 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use model::event::EventKind;
-use model::status::RunStatus;
 use serde::Deserialize;
 
+pub(crate) use self::runs::{OpenArgs, RunsArgs};
 pub(crate) use self::secret::SecretVerb;
 pub(crate) use self::serve::{DEFAULT_LISTEN, DoctorArgs, GcArgs, ServeArgs, WorkerArgs};
 
@@ -290,34 +291,6 @@ pub(crate) struct SignalArgs {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct RunsArgs {
-    /// Filter by status, comma-separated: running, paused, completed, failed, cancelled
-    #[arg(long, value_delimiter = ',', value_parser = parse_status)]
-    pub(crate) status: Vec<RunStatus>,
-    /// Only runs started within this time, for example 24h
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
-    pub(crate) since: Option<Duration>,
-    /// Only runs of this playbook path
-    #[arg(long)]
-    pub(crate) path: Option<String>,
-    /// Only runs with this text at the start of their ID, or in their path, name, current step or error
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) search: Option<String>,
-    /// Only failed runs with this error code
-    #[arg(long, value_name = "CODE")]
-    pub(crate) error_code: Option<String>,
-    /// Only runs that took, or have been active for, at least this long, for example 30s
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
-    pub(crate) min_duration: Option<Duration>,
-    /// Only runs that took, or have been active for, at most this long
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
-    pub(crate) max_duration: Option<Duration>,
-    /// Maximum number of runs to list
-    #[arg(long, default_value_t = 20, value_name = "N")]
-    pub(crate) limit: usize,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct ShowArgs {
     /// Run ID, a unique prefix or suffix of one, or `last`
     #[arg(allow_negative_numbers = true, default_value = "last")]
@@ -325,16 +298,6 @@ pub(crate) struct ShowArgs {
     /// Only failed steps, with all errors in full
     #[arg(long)]
     pub(crate) failed: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct OpenArgs {
-    /// Run ID, a unique prefix or suffix of one, or `last`. Default: the start page
-    #[arg(allow_negative_numbers = true)]
-    pub(crate) id: Option<String>,
-    /// Only print the URL
-    #[arg(long)]
-    pub(crate) print: bool,
 }
 
 #[derive(Debug, Args)]
@@ -543,18 +506,6 @@ pub(crate) struct CompletionsArgs {
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     model::duration::parse_text(text)
         .ok_or_else(|| format!("invalid duration `{text}`: use for example 500ms, 30s or `1h 30m`"))
-}
-
-fn parse_status(text: &str) -> Result<RunStatus, String> {
-    // Common synonyms of the status names.
-    match text.to_ascii_lowercase().as_str() {
-        "succeeded" | "success" | "ok" | "done" => Ok(RunStatus::Completed),
-        "error" => Ok(RunStatus::Failed),
-        "canceled" => Ok(RunStatus::Cancelled),
-        _ => text
-            .parse()
-            .map_err(|error: model::status::UnknownStatusError| error.to_string()),
-    }
 }
 
 fn parse_kind(text: &str) -> Result<EventKind, String> {

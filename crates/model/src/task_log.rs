@@ -50,8 +50,8 @@ impl LogLine {
             .char_indices()
             .nth(LEVEL_WITHIN)
             .map_or(self.text.len(), |(end, _)| end);
-        let words = self.text[..start].split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-        if let Some(level) = words.filter_map(level_of_word).next() {
+        let names = self.text[..start].split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        if let Some(level) = names.filter_map(level_of_name).next() {
             return level;
         }
         let is_failure = self.text.starts_with("Traceback ") || is_exception(&self.text);
@@ -65,8 +65,8 @@ impl LogLine {
 /// A level is searched for in this many characters at the beginning of a line, where loggers write it.
 const LEVEL_WITHIN: usize = 48;
 
-fn level_of_word(word: &str) -> Option<LogLevel> {
-    match word {
+fn level_of_name(name: &str) -> Option<LogLevel> {
+    match name {
         "ERROR" | "CRITICAL" | "FATAL" | "PANIC" | "SEVERE" => Some(LogLevel::Error),
         "WARN" | "WARNING" => Some(LogLevel::Warn),
         "INFO" | "NOTICE" => Some(LogLevel::Info),

@@ -140,7 +140,7 @@ impl GraphBuilder {
             if !value {
                 arc.refused += 1;
             } else if next.selected.iter().any(|selected| selected.step == arc.to) {
-                arc.taken += 1;
+                arc.followed += 1;
             }
         }
     }
@@ -206,7 +206,7 @@ fn new_arc(step: &Step, index: u32, arc: &NetArc) -> GraphArc {
         when: arc.when.as_ref().map(|when| when.source().to_owned()),
         line: arc.span.line,
         column: arc.span.column,
-        taken: 0,
+        followed: 0,
         refused: 0,
         last: None,
     }

@@ -35,8 +35,8 @@ fn ids(response: &ApiResponse) -> Vec<&str> {
 }
 
 fn named<'a>(list: &'a Value, field: &str, name: &str) -> &'a Value {
-    let found = list.as_array().unwrap().iter().find(|entry| entry[field] == name);
-    found.unwrap_or_else(|| panic!("{name} is missing in {list}"))
+    let entry = list.as_array().unwrap().iter().find(|entry| entry[field] == name);
+    entry.unwrap_or_else(|| panic!("{name} is missing in {list}"))
 }
 
 async fn cancel(fixture: &ApiFixture, execution: &str) {
@@ -136,11 +136,11 @@ async fn the_graph_of_a_run_shows_what_happened_and_why() {
         (&json!("waiting"), &json!("pipeline"))
     );
     let refused = named(&graph["arcs"], "to", "left");
-    assert_eq!((&refused["taken"], &refused["refused"]), (&json!(0), &json!(1)));
+    assert_eq!((&refused["followed"], &refused["refused"]), (&json!(0), &json!(1)));
     assert_eq!(refused["last"]["value"], false);
     assert_eq!(refused["when"], "{{ workload.side == 'left' }}");
-    let taken = named(&graph["arcs"], "to", "right");
-    assert_eq!((&taken["taken"], &taken["refused"]), (&json!(1), &json!(0)));
+    let followed = named(&graph["arcs"], "to", "right");
+    assert_eq!((&followed["followed"], &followed["refused"]), (&json!(1), &json!(0)));
 
     let mut started = legacy_event(&claimed, "task.started", &json!({}));
     started["task_label"] = json!("first");

@@ -2208,7 +2208,7 @@ export interface paths {
                         [name: string]: unknown;
                     };
                     content: {
-                        "application/json": components["schemas"]["SessionInfo"];
+                        "application/json": components["schemas"]["CallerSession"];
                     };
                 };
                 /** @description What went wrong. */
@@ -2243,7 +2243,7 @@ export interface paths {
                         [name: string]: unknown;
                     };
                     content: {
-                        "application/json": components["schemas"]["SessionInfo"];
+                        "application/json": components["schemas"]["CallerSession"];
                     };
                 };
                 /** @description What went wrong. */
@@ -3036,6 +3036,21 @@ export interface components {
             /** @description Commands with their leases and the data needed to run them. */
             commands: Record<string, never>[];
         };
+        /** @description Whether access tokens are required, and who is signed in. */
+        CallerSession: {
+            /** @description Whether access tokens are required. */
+            auth: components["schemas"]["SignInMode"];
+            /**
+             * Format: date-time
+             * @description When the session ends.
+             */
+            expires_at?: string | null;
+            /** @description Name of the access token. */
+            name?: string | null;
+            role?: components["schemas"]["Role"] | null;
+            /** @description Version of the server. */
+            version: string;
+        };
         /** @description Request to cancel a run. */
         CancelRequest: {
             /** @description Whether child runs are cancelled too. */
@@ -3406,6 +3421,11 @@ export interface components {
              * @description Its column in the playbook.
              */
             column: number;
+            /**
+             * Format: int32
+             * @description How often it was followed.
+             */
+            followed: number;
             /** @description Its source. */
             from: string;
             /**
@@ -3424,11 +3444,6 @@ export interface components {
              * @description How often its condition was false.
              */
             refused: number;
-            /**
-             * Format: int32
-             * @description How often it was followed.
-             */
-            taken: number;
             /** @description Its target. */
             to: string;
             /** @description Its condition as written. */
@@ -3916,21 +3931,6 @@ export interface components {
         SecretsResponse: {
             /** @description Secrets, in the order of the requested names. */
             secrets: components["schemas"]["SecretEntry"][];
-        };
-        /** @description Whether access tokens are required, and who is signed in. */
-        SessionInfo: {
-            /** @description Whether access tokens are required. */
-            auth: components["schemas"]["SignInMode"];
-            /**
-             * Format: date-time
-             * @description When the session ends.
-             */
-            expires_at?: string | null;
-            /** @description Name of the access token. */
-            name?: string | null;
-            role?: components["schemas"]["Role"] | null;
-            /** @description Version of the server. */
-            version: string;
         };
         /** @description Registration of a worker. */
         SessionRequest: components["schemas"]["HeartbeatRequest"] & {

@@ -13,7 +13,7 @@ export type ReferenceEntry = Schemas["ReferenceEntry"];
 type Complete<T> = { [Key in keyof T]-?: Exclude<T[Key], undefined> };
 
 export type Role = Schemas["Role"];
-export type Session = Complete<Schemas["SessionInfo"]>;
+export type Session = Complete<Schemas["CallerSession"]>;
 export type RunFilterParams = Omit<
   NonNullable<paths["/api/executions"]["get"]["parameters"]["query"]>,
   "limit" | "cursor"

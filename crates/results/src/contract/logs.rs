@@ -18,6 +18,7 @@ macro_rules! logs_contract_suite {
             an_execution_sees_only_its_own_lines,
             lines_are_narrowed_to_a_step_and_a_task,
             lines_are_searched_by_iteration_attempt_level_and_text,
+            a_search_continues_after_its_last_line,
             batches_taken_at_once_lose_no_line
         );
     };
@@ -148,13 +149,19 @@ pub async fn lines_are_searched_by_iteration_attempt_level_and_text(logs: Arc<dy
         .await,
         [error, warning]
     );
+}
+
+/// A page of a search ends at its last matching line, so that the next page continues after it.
+pub async fn a_search_continues_after_its_last_line(logs: Arc<dyn TaskLogs>) {
+    let lines = ["WARN one", "two", "ERROR three"].map(log_line);
+    expect_ok(logs.append(&lines).await);
     let first = LogQuery {
         limit: 1,
         level: Some(LogLevel::Warn),
-        ..any()
+        ..LogQuery::default()
     };
     let page = expect_ok(logs.read(ExecutionId(7), &first).await);
-    assert_eq!(page.lines, [lines[1].clone()]);
+    assert_eq!(page.lines, [lines[0].clone()]);
     let following = LogQuery {
         after: page.next_after,
         ..first

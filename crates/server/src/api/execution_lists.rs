@@ -282,8 +282,8 @@ fn histogram(rows: &[FacetRow], since: Option<Time>, until: Time) -> ExecutionHi
 fn bucket_size(range: Duration) -> Duration {
     let needed = range.as_secs().div_ceil(BUCKETS_MAX);
     let week = BUCKET_SECONDS[BUCKET_SECONDS.len() - 1];
-    let known = BUCKET_SECONDS.iter().copied().find(|seconds| *seconds >= needed);
-    Duration::from_secs(known.unwrap_or_else(|| needed.div_ceil(week) * week))
+    let size = BUCKET_SECONDS.iter().copied().find(|seconds| *seconds >= needed);
+    Duration::from_secs(size.unwrap_or_else(|| needed.div_ceil(week) * week))
 }
 
 #[cfg(test)]

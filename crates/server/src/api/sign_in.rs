@@ -6,7 +6,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use model::time::Time;
-use wire::api::{Role, SessionInfo, SignInMode, SignInRequest};
+use wire::api::{CallerSession, Role, SignInMode, SignInRequest};
 
 use crate::api::access::{AccessMode, Principal, check_token, identify, token_digest, unauthenticated};
 use crate::api::error::{ApiError, ErrorResponses};
@@ -18,15 +18,15 @@ use crate::api::{ApiResult, Json};
 
 /// Read whether access tokens are required, and who is signed in.
 #[utoipa::path(get, path = "/api/session", tag = "system",
-    responses((status = 200, description = "the session", body = SessionInfo), ErrorResponses))]
-pub(crate) async fn show(State(api): State<ApiState>, parts: Parts) -> ApiResult<SessionInfo> {
+    responses((status = 200, description = "the session", body = CallerSession), ErrorResponses))]
+pub(crate) async fn show(State(api): State<ApiState>, parts: Parts) -> ApiResult<CallerSession> {
     let session = api.find_web_session(&parts.headers).await?;
     let principal = match identify(&parts, &api).await {
         Ok(principal) => Some(principal),
         Err(error) if error.is_unauthenticated() => None,
         Err(error) => return Err(error),
     };
-    Ok(Json(session_info(
+    Ok(Json(caller_session(
         &api,
         principal.as_ref(),
         session.map(|session| session.expires_at),
@@ -35,7 +35,7 @@ pub(crate) async fn show(State(api): State<ApiState>, parts: Parts) -> ApiResult
 
 /// Sign in with an access token. The response sets a cookie that stands for the token for 12 hours.
 #[utoipa::path(post, path = "/api/session", tag = "system", request_body = SignInRequest,
-    responses((status = 200, description = "the session", body = SessionInfo), ErrorResponses))]
+    responses((status = 200, description = "the session", body = CallerSession), ErrorResponses))]
 pub(crate) async fn create(
     State(api): State<ApiState>,
     parts: Parts,
@@ -47,13 +47,13 @@ pub(crate) async fn create(
         return Err(unauthenticated("servers do not sign in"));
     }
     if principal == Principal::Anyone {
-        return Ok(Json(session_info(&api, Some(&principal), None)).into_response());
+        return Ok(Json(caller_session(&api, Some(&principal), None)).into_response());
     }
     let session = WebSession::start(token_digest(token), api.store().now());
     let key = api.web_session_key.get(&**api.store()).await?;
     let cookie = set_cookie(&session.seal(key), is_encrypted(&api, &parts.headers));
-    let info = session_info(&api, Some(&principal), Some(session.expires_at));
-    Ok(([(SET_COOKIE, cookie)], Json(info)).into_response())
+    let session = caller_session(&api, Some(&principal), Some(session.expires_at));
+    Ok(([(SET_COOKIE, cookie)], Json(session)).into_response())
 }
 
 /// Sign out: the session ends on all servers within 2 seconds.
@@ -68,13 +68,13 @@ pub(crate) async fn end(State(api): State<ApiState>, headers: HeaderMap) -> Resu
     Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie)]).into_response())
 }
 
-fn session_info(api: &ApiState, principal: Option<&Principal>, expires_at: Option<Time>) -> SessionInfo {
+fn caller_session(api: &ApiState, principal: Option<&Principal>, expires_at: Option<Time>) -> CallerSession {
     let (role, name) = match principal {
         None | Some(Principal::Server) => (None, None),
         Some(Principal::Anyone) => (Some(Role::Admin), None),
         Some(Principal::Token { name, role, .. }) => (Some(*role), Some(name.clone())),
     };
-    SessionInfo {
+    CallerSession {
         auth: match api.access {
             AccessMode::Open => SignInMode::Open,
             AccessMode::Tokens => SignInMode::Required,

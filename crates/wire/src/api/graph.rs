@@ -152,7 +152,7 @@ pub struct GraphArc {
     /// Its column in the playbook.
     pub column: u32,
     /// How often it was followed.
-    pub taken: u32,
+    pub followed: u32,
     /// How often its condition was false.
     pub refused: u32,
     /// The latest evaluation of its condition.

@@ -41,6 +41,6 @@ pub use graph::{
 pub use logs::{AppendLogsRequest, AppendLogsResponse, LogEntry, LogsResponse};
 pub use problem::Problem;
 pub use tokens::{
-    AccessTokenEntry, AccessTokenList, AuditPage, CreateAccessTokenRequest, CreateAccessTokenResponse, Role,
-    SessionInfo, SignInMode, SignInRequest,
+    AccessTokenEntry, AccessTokenList, AuditPage, CallerSession, CreateAccessTokenRequest, CreateAccessTokenResponse,
+    Role, SignInMode, SignInRequest,
 };

@@ -135,7 +135,7 @@ pub struct SignInRequest {
 
 /// Whether access tokens are required, and who is signed in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct SessionInfo {
+pub struct CallerSession {
     /// Whether access tokens are required.
     pub auth: SignInMode,
     /// Role of the caller; null if the caller must sign in.

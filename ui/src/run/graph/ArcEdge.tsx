@@ -10,9 +10,9 @@ export type ArcFlowEdge = Edge<ArcEdgeData, "arc">;
 export function ArcEdge({ data }: EdgeProps<ArcFlowEdge>) {
   if (!data) return null;
   const { arc, points } = data;
-  const state = arc.taken > 0 ? "taken" : arc.refused > 0 ? "refused" : "open";
+  const state = arc.followed > 0 ? "taken" : arc.refused > 0 ? "refused" : "open";
   const { path, end, angle, label } = drawRoute(points);
-  const hasLabel = arc.when !== null || arc.taken > 1;
+  const hasLabel = arc.when !== null || arc.followed > 1;
   return (
     <>
       <BaseEdge path={path} className={`arc arc-${state}`} />
@@ -29,7 +29,7 @@ export function ArcEdge({ data }: EdgeProps<ArcFlowEdge>) {
           >
             <Tip text={<ArcFacts arc={arc} />}>
               <button type="button" className={`arc-button arc-button-${state}`} aria-label={describeArc(arc)}>
-                {state === "refused" ? "✗" : state === "open" ? "?" : arc.taken > 1 ? `×${arc.taken}` : "✓"}
+                {state === "refused" ? "✗" : state === "open" ? "?" : arc.followed > 1 ? `×${arc.followed}` : "✓"}
               </button>
             </Tip>
           </div>
@@ -56,7 +56,7 @@ export function describeArc(arc: GraphArc): string {
   return `Arc from ${arc.from} to ${arc.to} ${when}: ${describeCounts(arc)}`;
 }
 
-function describeCounts({ taken, refused, last }: GraphArc): string {
+function describeCounts({ followed, refused, last }: GraphArc): string {
   if (!last) return "not evaluated yet";
-  return `followed ${taken} times, condition false ${refused} times, last at event ${last.seq}`;
+  return `followed ${followed} times, condition false ${refused} times, last at event ${last.seq}`;
 }
