@@ -223,7 +223,6 @@ fn warn_each_line(text: &str) {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "cargo reads directives from standard output")]
 fn directive(text: &str) {
     println!("{text}");
 }

@@ -12,11 +12,16 @@ struct BrowserTools {
     browser: String,
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "`cargo xtask test` names the browser in the environment"
+)]
+fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set; run the tests with `cargo xtask test`"))
+}
+
 impl BrowserTools {
     fn find() -> Self {
-        let variable = |name: &str| {
-            std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set; run the tests with `cargo xtask test`"))
-        };
         let search_path = variable("PATH");
         let name = variable("NOETL_TEST_BROWSER");
         let mut files = search_path.split(':').map(|folder| PathBuf::from(folder).join(&name));

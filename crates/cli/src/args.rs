@@ -515,6 +515,8 @@ fn parse_kind(text: &str) -> Result<EventKind, String> {
 
 #[cfg(test)]
 mod tests {
+    use model::status::RunStatus;
+
     use super::*;
     use clap::CommandFactory;
 

@@ -50,8 +50,8 @@ impl LogLine {
             .char_indices()
             .nth(LEVEL_WITHIN)
             .map_or(self.text.len(), |(end, _)| end);
-        let names = self.text[..start].split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-        if let Some(level) = names.filter_map(level_of_name).next() {
+        let mut names = self.text[..start].split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        if let Some(level) = names.find_map(level_of_name) {
             return level;
         }
         let is_failure = self.text.starts_with("Traceback ") || is_exception(&self.text);

@@ -29,9 +29,9 @@ impl Server {
         let net = self.shared.catalog.net(&row.hash).await?;
         let mut builder = GraphBuilder::new(&net.playbook);
         let reader = self.reader();
-        let (mut after, mut event_count, mut is_complete) = (Seq(0), 0, true);
+        let (mut position, mut event_count, mut is_complete) = (Seq(0), 0, true);
         let last = loop {
-            let outline = reader.outline(id, after, PAGE).await?;
+            let outline = reader.outline(id, position, PAGE).await?;
             for entry in &outline.loops {
                 builder.add_loop(entry);
             }
@@ -40,10 +40,10 @@ impl Server {
                 builder.fold(event);
             }
             match outline.next {
-                Some(next) if event_count < EVENTS_MAX => after = next,
-                Some(next) => {
+                Some(page_start) if event_count < EVENTS_MAX => position = page_start,
+                Some(page_start) => {
                     is_complete = false;
-                    break next;
+                    break page_start;
                 }
                 None => break outline.seq,
             }

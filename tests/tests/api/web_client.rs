@@ -55,7 +55,7 @@ async fn files_with_a_hash_are_cached_for_ever_and_compressed_on_request() {
     let page = browse(&fixture, "/").await.text().await.unwrap();
     let script = page
         .split('"')
-        .find(|text| text.ends_with(".js"))
+        .find(|text| text.contains("assets/index-") && text.contains(".js"))
         .expect("the page has a script");
     let script = format!("/{}", script.trim_start_matches("./"));
     let plain = browse(&fixture, &script).await;

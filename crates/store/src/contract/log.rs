@@ -234,20 +234,19 @@ pub async fn lists_are_narrowed_and_newest_first(site: &dyn StoreFixture) {
         ..ExecutionFilter::default()
     };
     assert!(list(other).await.is_empty());
-    let (first, last) = (ids[0], ids[2]);
-    let ended = ExecutionFilter {
+    let completed_or_failed = ExecutionFilter {
         statuses: vec![RunStatus::Completed, RunStatus::Failed],
         paths: vec!["examples/hello".into(), "examples/other".into()],
         ..ExecutionFilter::default()
     };
-    assert_eq!(list(ended).await, [ids[1]]);
+    assert_eq!(list(completed_or_failed).await, [ids[1]]);
     let started_at = async |id| expect_ok(store.execution(id).await).expect("the run exists").started_at;
-    let in_time = ExecutionFilter {
-        since: Some(started_at(first).await),
-        until: Some(started_at(last).await.after(Duration::from_micros(1))),
+    let of_this_time = ExecutionFilter {
+        since: Some(started_at(ids[0]).await),
+        until: Some(started_at(ids[2]).await.after(Duration::from_micros(1))),
         ..ExecutionFilter::default()
     };
-    assert_eq!(list(in_time).await, [ids[2], ids[1], ids[0]]);
+    assert_eq!(list(of_this_time).await, [ids[2], ids[1], ids[0]]);
 }
 
 /// A search finds runs by their ID, texts, error code and duration; patterns in a text have no meaning.
