@@ -4,7 +4,7 @@ use reqwest::header::{ACCEPT, ACCEPT_ENCODING, COOKIE, SET_COOKIE};
 use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 
-use crate::fixture::{ApiFixture, http_client, read_response};
+use crate::fixture::{ApiFixture, http_client, plain_client, read_response};
 
 /// Requests a page or a file as a browser does, without compression.
 async fn browse(fixture: &ApiFixture, path: &str) -> Response {
@@ -12,9 +12,7 @@ async fn browse(fixture: &ApiFixture, path: &str) -> Response {
 }
 
 async fn request_file(fixture: &ApiFixture, path: &str, encoding: &str) -> Response {
-    // A client that decompresses responses also removes the header that describes them.
-    let client = reqwest::Client::builder().no_gzip().build().unwrap();
-    let request = client.get(format!("{}{path}", fixture.url));
+    let request = plain_client().get(format!("{}{path}", fixture.url));
     let request = request
         .header(ACCEPT, "text/html,*/*;q=0.8")
         .header(ACCEPT_ENCODING, encoding);
