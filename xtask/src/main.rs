@@ -12,6 +12,7 @@ mod prerequisite;
 mod shell;
 mod sim;
 mod test;
+mod web_client;
 
 use std::process::ExitCode;
 
@@ -26,6 +27,7 @@ usage: cargo xtask COMMAND [ARGS]
   sim      run the simulator: cargo xtask sim -- --seeds 1000
   e2e      run the fault-injection test: cargo xtask e2e -- --minutes 10 --seed 7
   bench    run benchmarks: cargo xtask bench -- NAME
+  ui       serve the web client from its sources, next to the server at NOETL_SERVER
 ";
 
 fn main() -> ExitCode {
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         "sim" => sim::run(&remaining),
         "e2e" => e2e::run(&remaining),
         "bench" => bench::run(&remaining),
+        "ui" => web_client::run_development_server(),
         "help" | "--help" | "-h" => {
             eprint!("{USAGE}");
             Ok(())

@@ -78,6 +78,7 @@ fn run_verb(app: &App, verb: Verb) -> VerbResult {
         Verb::Events(args) => block_on(verbs::events::events(app, &args)),
         Verb::Logs(args) => block_on(verbs::logs::logs(app, &args)),
         Verb::Result(args) => block_on(verbs::result::result(app, &args)),
+        Verb::Open(args) => block_on(verbs::open::open(app, &args)),
         Verb::Register(args) => block_on(verbs::register::register(app, &args)),
         Verb::Catalog(verb) => block_on(verbs::catalog::catalog(app, &verb)),
         Verb::Secret(verb) => block_on(verbs::secret::secret(app, verb)),

@@ -1,6 +1,7 @@
 //! Command-line arguments of `noetl`. The help texts are the doc comments of fields and variants, or
 //! `help` if the text names a variable.
 
+mod runs;
 mod secret;
 mod serve;
 
@@ -9,11 +10,11 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use model::event::EventKind;
-use model::status::RunStatus;
 use serde::Deserialize;
 
+pub(crate) use self::runs::{OpenArgs, RunsArgs};
 pub(crate) use self::secret::SecretVerb;
-pub(crate) use self::serve::{DoctorArgs, GcArgs, ServeArgs, WorkerArgs};
+pub(crate) use self::serve::{DEFAULT_LISTEN, DoctorArgs, GcArgs, ServeArgs, WorkerArgs};
 
 /// Run workflows written as YAML playbooks.
 #[derive(Debug, Parser)]
@@ -138,6 +139,8 @@ pub(crate) enum Verb {
     Logs(LogsArgs),
     /// Print the result of a run or of one of its steps
     Result(ResultArgs),
+    /// Open the web client in a browser
+    Open(OpenArgs),
     /// Register playbooks and credentials
     Register(RegisterArgs),
     /// List and print registered playbooks
@@ -285,22 +288,6 @@ pub(crate) struct SignalArgs {
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) values: InputArgs,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct RunsArgs {
-    /// Filter by status, comma-separated: running, paused, completed, failed, cancelled
-    #[arg(long, value_delimiter = ',', value_parser = parse_status)]
-    pub(crate) status: Vec<RunStatus>,
-    /// Only runs started within this time, for example 24h
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
-    pub(crate) since: Option<Duration>,
-    /// Only runs of this playbook path
-    #[arg(long)]
-    pub(crate) path: Option<String>,
-    /// Maximum number of runs to list
-    #[arg(long, default_value_t = 20, value_name = "N")]
-    pub(crate) limit: usize,
 }
 
 #[derive(Debug, Args)]
@@ -521,18 +508,6 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("invalid duration `{text}`: use for example 500ms, 30s or `1h 30m`"))
 }
 
-fn parse_status(text: &str) -> Result<RunStatus, String> {
-    // Common synonyms of the status names.
-    match text.to_ascii_lowercase().as_str() {
-        "succeeded" | "success" | "ok" | "done" => Ok(RunStatus::Completed),
-        "error" => Ok(RunStatus::Failed),
-        "canceled" => Ok(RunStatus::Cancelled),
-        _ => text
-            .parse()
-            .map_err(|error: model::status::UnknownStatusError| error.to_string()),
-    }
-}
-
 fn parse_kind(text: &str) -> Result<EventKind, String> {
     text.parse()
         .map_err(|error: model::event::UnknownKindError| error.to_string())
@@ -540,6 +515,8 @@ fn parse_kind(text: &str) -> Result<EventKind, String> {
 
 #[cfg(test)]
 mod tests {
+    use model::status::RunStatus;
+
     use super::*;
     use clap::CommandFactory;
 

@@ -304,7 +304,7 @@ pub(crate) fn describe_run(
     RunDescription {
         name,
         id: id.to_string(),
-        location: backend.location(),
+        location: backend.run_location(id),
         playbook,
     }
 }

@@ -12,6 +12,8 @@ mod body_gc;
 mod control;
 mod driver;
 mod error;
+mod execution_graph;
+mod failure_groups;
 mod inbox;
 mod ingest;
 mod keychain;

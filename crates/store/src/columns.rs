@@ -4,6 +4,7 @@ use model::command::ClaimId;
 use model::event::EventStatus;
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId, WorkerId};
 use model::raw::RawJson;
+use model::status::RunStatus;
 use model::time::Time;
 use serde::de::DeserializeOwned;
 use sha2::Digest as _;
@@ -11,6 +12,7 @@ use sha2::Digest as _;
 use crate::access::{AccessTokenId, AccessTokenRow, AuditRow, OutboxRow, WorkerClaim};
 use crate::commit::{Message, MessageKey};
 use crate::error::BoxError;
+use crate::execution_filter::FacetRow;
 use crate::iterations::IterationBlock;
 use crate::rows::{
     CatalogEntry, CommandClaim, ExecutionRow, LoopProgress, LoopTask, LostClaim, OpenCommand, OwnerId, ResultRow,
@@ -99,6 +101,11 @@ pub(crate) trait Columns {
         raw.map_err(|error| Self::invalid_column_error(column, error))
     }
 
+    fn run_status(&self, column: usize) -> Result<RunStatus, Self::Error> {
+        let status = self.text(column)?.parse();
+        status.map_err(|error: model::status::UnknownStatusError| Self::invalid_column_error(column, error))
+    }
+
     fn event_status(&self, column: usize) -> Result<EventStatus, Self::Error> {
         let quoted = format!("\"{}\"", self.text(column)?);
         serde_json::from_str(&quoted).map_err(|error| Self::invalid_column_error(column, error))
@@ -117,11 +124,10 @@ pub(crate) trait FromColumns: Sized {
 
 impl FromColumns for ExecutionRow {
     fn from_columns<C: Columns>(row: &C) -> Result<Self, C::Error> {
-        let status = row.text(2)?.parse();
         Ok(Self {
             id: row.execution_id(0)?,
             version: row.seq(1)?,
-            status: status.map_err(|error: model::status::UnknownStatusError| C::invalid_column_error(2, error))?,
+            status: row.run_status(2)?,
             cancelling: row.flag(3)?,
             generation: row.count(4)?,
             name: row.name(5)?,
@@ -134,6 +140,17 @@ impl FromColumns for ExecutionRow {
             finished_at: row.optional_time(12)?,
             current: row.optional_name(13)?,
             error: row.optional_text(14)?.map(str::to_owned),
+        })
+    }
+}
+
+impl FromColumns for FacetRow {
+    fn from_columns<C: Columns>(row: &C) -> Result<Self, C::Error> {
+        Ok(Self {
+            status: row.run_status(0)?,
+            path: row.name(1)?,
+            started_at: row.time(2)?,
+            error: row.optional_text(3)?.map(str::to_owned),
         })
     }
 }

@@ -30,6 +30,11 @@ struct LastId {
     next: i64,
 }
 
+/// The first ID that a process can draw at this time.
+pub(crate) fn first_id_at(time: Time) -> i64 {
+    (time.0 / 1000 - EPOCH_MS).max(0) << (COUNTER_BITS + SLOT_BITS)
+}
+
 impl IdGenerator {
     pub(crate) fn new(slot: u8) -> Self {
         Self {

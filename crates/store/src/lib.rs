@@ -14,6 +14,7 @@ mod commit;
 pub mod contract;
 mod damage;
 mod error;
+mod execution_filter;
 mod ids;
 mod iterations;
 #[cfg(any(test, feature = "memory"))]
@@ -38,15 +39,16 @@ pub use commit::{
     Priority,
 };
 pub use error::{BoxError, Error};
+pub use execution_filter::{ExecutionFilter, ExecutionSearch, FacetRow, error_code};
 #[cfg(any(test, feature = "memory"))]
 pub use memory::MemoryStore;
 pub use rows::{
-    Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionFilter, ExecutionRow, IterationOutcomes, LoopProgress,
-    LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow,
-    SessionHolder, Snapshot, StepState, StoredExecution, WorkerSession,
+    Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionRow, IterationOutcomes, LoopProgress, LoopTask,
+    LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow, SessionHolder,
+    Snapshot, StepState, StoredExecution, WorkerSession,
 };
 pub use sealed::{CredentialRow, KeychainRow, SealedLocation, SealedStore, SealedValue};
 pub use sqlite::{ClockFn, SqliteStore};
-pub use store::{BATCH_END_PREFIX, BATCH_PREFIX, DEDUP_PREFIX, Store};
+pub use store::{BATCH_END_PREFIX, BATCH_PREFIX, DEDUP_PREFIX, ENDED_SESSION_PREFIX, Store};
 pub use verify::{Damage, VerifyReport};
 pub use watch::ChangeWatch;

@@ -88,39 +88,6 @@ impl ExecutionRow {
     }
 }
 
-/// Filters of a list of executions.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ExecutionFilter {
-    /// Only executions with this status.
-    pub status: Option<RunStatus>,
-    /// Only executions of this playbook.
-    pub path: Option<Name>,
-    /// Only executions started at or after this time.
-    pub since: Option<Time>,
-    /// Only executions started before this time.
-    pub until: Option<Time>,
-    /// Only children of this execution.
-    pub parent: Option<ExecutionId>,
-    /// Only executions older than this one, for the next page.
-    pub before: Option<ExecutionId>,
-    /// Maximum number of results.
-    pub limit: usize,
-}
-
-impl Default for ExecutionFilter {
-    fn default() -> Self {
-        Self {
-            status: None,
-            path: None,
-            since: None,
-            until: None,
-            parent: None,
-            before: None,
-            limit: 50,
-        }
-    }
-}
-
 /// The state as of a sequence number, opaque and versioned. It only speeds up loading and may be dropped at any time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {

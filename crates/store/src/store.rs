@@ -11,10 +11,11 @@ use model::time::Time;
 use crate::access::{AccessTokenId, AccessTokenRow, AuditEntry, AuditRow, OutboxRow, StoreProcess, WorkerClaim};
 use crate::commit::{Commit, CommitStatus, ExternalEventKey, Message, MessageKey, Priority};
 use crate::error::Error;
+use crate::execution_filter::{ExecutionFilter, FacetRow};
 use crate::rows::{
-    Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionFilter, ExecutionRow, IterationOutcomes, LoopProgress,
-    LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow,
-    SessionHolder, StepState, StoredExecution, WorkerSession,
+    Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionRow, IterationOutcomes, LoopProgress, LoopTask,
+    LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow, SessionHolder,
+    StepState, StoredExecution, WorkerSession,
 };
 use crate::sealed::SealedStore;
 use crate::verify::{self, Damage, VerifyReport};
@@ -37,9 +38,12 @@ pub const BATCH_PREFIX: &str = "batch:";
 /// Key prefix of settings that record the end of an asynchronous batch; its request ID follows.
 pub const BATCH_END_PREFIX: &str = "batch-end:";
 
+/// Key prefix of settings that record the end of a session of the web client; its ID follows.
+pub const ENDED_SESSION_PREFIX: &str = "ended-session:";
+
 /// Whether a setting is removed when its retention has passed; every other setting is permanent.
 pub(crate) fn has_retention(key: &str) -> bool {
-    [DEDUP_PREFIX, REFUSAL_PREFIX, BATCH_END_PREFIX]
+    [DEDUP_PREFIX, REFUSAL_PREFIX, BATCH_END_PREFIX, ENDED_SESSION_PREFIX]
         .iter()
         .any(|prefix| key.starts_with(prefix))
 }
@@ -83,6 +87,9 @@ pub trait Store: Send + Sync {
 
     /// Executions, newest first.
     async fn executions(&self, filter: &ExecutionFilter) -> Result<Vec<ExecutionRow>, Error>;
+
+    /// The values to count of the executions that match a filter, newest first.
+    async fn execution_facets(&self, filter: &ExecutionFilter) -> Result<Vec<FacetRow>, Error>;
 
     /// The steps of an execution, by name.
     async fn steps(&self, id: ExecutionId) -> Result<Vec<StepState>, Error>;

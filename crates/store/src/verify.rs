@@ -4,8 +4,9 @@ use model::id::{ExecutionId, Seq};
 
 use crate::Store;
 use crate::error::{Error, error_chain};
+use crate::execution_filter::ExecutionFilter;
 use crate::projections::ProjectionDelta;
-use crate::rows::{ExecutionFilter, ExecutionRow};
+use crate::rows::ExecutionRow;
 
 /// Number of rows or events that one query reads.
 const PAGE_SIZE: usize = 1_000;

@@ -12,10 +12,10 @@ use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Name, PlaybookHash,
 use model::time::Time;
 use store::{
     AccessTokenId, AccessTokenRow, Adoption, AuditEntry, AuditRow, CatalogEntry, ClaimQuery, CommandClaim, Commit,
-    CommitStatus, Error, ExecutionFilter, ExecutionRow, ExternalEventKey, IterationOutcomes, LoopProgress, LoopTask,
-    LostClaim, Message, MessageKey, OldRows, OpenCommand, OutboxRow, OutcomeRange, OwnerId, Priority, RebuildStats,
-    RemovedRows, ResultRow, SessionHolder, SqliteStore, StepState, Store, StoreProcess, StoredExecution, WorkerClaim,
-    WorkerSession,
+    CommitStatus, Error, ExecutionFilter, ExecutionRow, ExternalEventKey, FacetRow, IterationOutcomes, LoopProgress,
+    LoopTask, LostClaim, Message, MessageKey, OldRows, OpenCommand, OutboxRow, OutcomeRange, OwnerId, Priority,
+    RebuildStats, RemovedRows, ResultRow, SessionHolder, SqliteStore, StepState, Store, StoreProcess, StoredExecution,
+    WorkerClaim, WorkerSession,
 };
 
 use crate::sim::SeededRandom;
@@ -185,6 +185,9 @@ impl<S: Store> Store for PausingStore<S> {
     }
     async fn executions(&self, filter: &ExecutionFilter) -> Result<Vec<ExecutionRow>, Error> {
         self.inner.executions(filter).await
+    }
+    async fn execution_facets(&self, filter: &ExecutionFilter) -> Result<Vec<FacetRow>, Error> {
+        self.inner.execution_facets(filter).await
     }
     async fn steps(&self, id: ExecutionId) -> Result<Vec<StepState>, Error> {
         self.inner.steps(id).await

@@ -143,9 +143,18 @@ pub(crate) async fn read_response(response: Response) -> ApiResponse {
 
 /// A new client.
 pub(crate) fn http_client() -> reqwest::Client {
+    build_client(reqwest::Client::builder())
+}
+
+/// A new client that returns responses as they are sent, and keeps the header that describes their compression.
+pub(crate) fn plain_client() -> reqwest::Client {
+    build_client(reqwest::Client::builder().no_gzip())
+}
+
+fn build_client(builder: reqwest::ClientBuilder) -> reqwest::Client {
     // A process must choose its TLS provider once; a second attempt fails, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::new()
+    builder.build().expect("a client without settings can be built")
 }
 
 /// Two steps, the second of which uses the result of the first.

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed test panics")]
 
+mod browsing;
 mod claims;
 mod control;
 mod events;
@@ -13,4 +14,5 @@ mod permissions;
 mod results;
 mod sessions;
 mod streams;
+mod web_client;
 mod wire;

@@ -3,6 +3,7 @@
 use futures_util::StreamExt;
 use reqwest::Response;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use crate::fixture::{ApiFixture, HELLO, http_client};
 
@@ -135,4 +136,32 @@ async fn pages_of_runs_and_events_meet_without_gap_or_overlap() {
     let part = fixture.get(&state(2)).await.body;
     assert_eq!((&full["seq"], &part["seq"]), (&json!(seqs.len()), &json!(2)));
     assert_ne!(full["checksum"], part["checksum"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filtered_stream_says_when_a_run_no_longer_matches() {
+    let fixture = ApiFixture::open().await;
+    let execution = fixture.execute(HELLO).await;
+    let stream = open_stream(&fixture, "/api/executions/stream?status=RUNNING", None).await;
+    let listed = Notify::new();
+    let reading = read_events(stream, |events| {
+        if !events.is_empty() {
+            listed.notify_one();
+        }
+        events.iter().any(|(_, event)| event["status"].is_null())
+    });
+    let cancelling = async {
+        listed.notified().await;
+        fixture
+            .post(&format!("/api/executions/{execution}/cancel"), &json!({}))
+            .await
+    };
+    let (events, _) = tokio::join!(reading, cancelling);
+    let (_, first) = &events[0];
+    assert_eq!(
+        (&first["execution_id"], &first["status"]),
+        (&json!(execution), &json!("RUNNING"))
+    );
+    let (_, last) = &events[events.len() - 1];
+    assert_eq!(last, &json!({"execution_id": execution}));
 }

@@ -17,9 +17,19 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("tools", &["language", "model", "postgres", "results"]),
     ("integrations", &["language", "model", "postgres", "results", "tools"]),
     ("worker", &["language", "model", "pipeline", "tools", "results", "wire"]),
+    ("web_client", &[]),
     (
         "server",
-        &["language", "model", "engine", "pipeline", "store", "results", "wire"],
+        &[
+            "language",
+            "model",
+            "engine",
+            "pipeline",
+            "store",
+            "results",
+            "wire",
+            "web_client",
+        ],
     ),
 ];
 

@@ -7,10 +7,13 @@ use clap::Args;
 
 use super::parse_duration;
 
+/// Address on which a server listens by default.
+pub(crate) const DEFAULT_LISTEN: &str = "127.0.0.1:8082";
+
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
     /// Address to listen on
-    #[arg(long, default_value = "127.0.0.1:8082", value_name = "HOST:PORT")]
+    #[arg(long, default_value = DEFAULT_LISTEN, value_name = "HOST:PORT")]
     pub(crate) listen: String,
     /// Number of steps this server runs itself; 0 leaves all work to workers [default: 32, or 0 with Postgres]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1024))]
@@ -44,7 +47,7 @@ pub(crate) struct ServeArgs {
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
     /// Address that `serve` will listen on
-    #[arg(long, default_value = "127.0.0.1:8082", value_name = "HOST:PORT")]
+    #[arg(long, default_value = DEFAULT_LISTEN, value_name = "HOST:PORT")]
     pub(crate) listen: String,
 }
 

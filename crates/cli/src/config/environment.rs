@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::config::variables::{self, PIP_VARIABLES, TASK_VARIABLES, Variable, VariablePrefix};
 
@@ -71,6 +71,15 @@ impl Environment {
     /// Returns the variables that only pip gets: index, proxy and certificates. They may contain secrets.
     pub(crate) fn pip_variables(&self) -> BTreeMap<String, String> {
         self.select_variables(PIP_VARIABLES.map(Variable::name))
+    }
+
+    /// Returns the path of a program in PATH.
+    pub(crate) fn find_program(&self, name: &str) -> Option<PathBuf> {
+        let mut files = self
+            .get(variables::PATH)?
+            .split(':')
+            .map(|dir| Path::new(dir).join(name));
+        files.find(|file| file.is_file())
     }
 
     /// Returns the cache directory of the user.

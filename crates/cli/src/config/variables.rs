@@ -67,6 +67,9 @@ pub(crate) const LC_CTYPE: Variable = Variable("LC_CTYPE");
 /// Locale, see `LC_ALL`.
 /// Default: not set.
 pub(crate) const LANG: Variable = Variable("LANG");
+/// Program that opens a URL; `noetl open` tries it before those of the system.
+/// Default: not set.
+pub(crate) const BROWSER: Variable = Variable("BROWSER");
 /// Base directory of your configuration: `config.toml` and `contexts.toml` are in `noetl` below it.
 /// Default: `~/.config`.
 pub(crate) const XDG_CONFIG_HOME: Variable = Variable("XDG_CONFIG_HOME");

@@ -6,7 +6,7 @@ use tools::{SandboxLevel, SandboxSupport};
 
 use crate::app::App;
 use crate::doctor::Check;
-use crate::doctor::programs::{find_program, program_output};
+use crate::doctor::programs::program_output;
 
 const KERNEL: &str = "use a newer kernel, or another worker, for `sandbox: strict`";
 
@@ -29,7 +29,7 @@ pub(crate) fn check_isolation(app: &App) -> Vec<Check> {
         Check::warn("seccomp", "not supported by the kernel", KERNEL)
     });
     checks.push(check_namespaces(app));
-    checks.push(match find_program(app, "bwrap") {
+    checks.push(match app.environment.find_program("bwrap") {
         Some(path) => Check::ok("bubblewrap", format!("{}; not needed by any level", path.display())),
         None => Check::ok("bubblewrap", "not installed; not needed by any level"),
     });

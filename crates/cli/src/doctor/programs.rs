@@ -1,6 +1,6 @@
 //! Checks the programs and libraries that tasks use.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::app::App;
@@ -90,7 +90,7 @@ fn check_duckdb(app: &App) -> Check {
 }
 
 fn check_optional_program(app: &App, name: &'static str, remedy: &'static str) -> Check {
-    match find_program(app, name) {
+    match app.environment.find_program(name) {
         Some(path) => Check::ok(name, path.display().to_string()),
         None => Check::warn(name, "not in PATH", remedy),
     }
@@ -101,7 +101,10 @@ fn check_external_tools(app: &App) -> Vec<Check> {
     let manifests = app.settings.external.iter();
     let checks = manifests.map(|manifest| {
         let program = manifest.program_path();
-        let is_there = program.is_file() || program.to_str().is_some_and(|name| find_program(app, name).is_some());
+        let is_there = program.is_file()
+            || program
+                .to_str()
+                .is_some_and(|name| app.environment.find_program(name).is_some());
         let detail = format!("{} {}: {}", manifest.name, manifest.version, program.display());
         if is_there {
             Check::ok("tool", detail)
@@ -114,14 +117,6 @@ fn check_external_tools(app: &App) -> Vec<Check> {
         }
     });
     checks.collect()
-}
-
-/// Returns the path of a program in PATH.
-pub(super) fn find_program(app: &App, name: &str) -> Option<PathBuf> {
-    let path = app.environment.get(variables::PATH)?;
-    path.split(':')
-        .map(|dir| Path::new(dir).join(name))
-        .find(|file| file.is_file())
 }
 
 /// Runs a program in the environment of tasks and returns its output; `None` if it fails.

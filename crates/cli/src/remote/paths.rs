@@ -1,6 +1,7 @@
 //! Builds API paths; encodes user input.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use model::id::{ExecutionId, Name, Seq};
 use server::{ResultAddress, ResultSelector};
@@ -29,8 +30,15 @@ pub(super) fn list_path(filter: &ExecutionFilter) -> String {
             let _ = write!(path, "&{name}={}", encode_segment(&value));
         }
     };
-    put("status", filter.status.map(|status| status.name().to_owned()));
-    put("path", filter.path.as_ref().map(ToString::to_string));
+    let statuses: Vec<&str> = filter.statuses.iter().map(|status| status.name()).collect();
+    put("status", (!statuses.is_empty()).then(|| statuses.join(",")));
+    put("path", filter.paths.first().map(ToString::to_string));
+    let search = &filter.search;
+    let duration = |duration: Option<Duration>| duration.map(|duration| format!("{}ms", duration.as_millis()));
+    put("q", search.text.clone());
+    put("error_code", search.error_code.clone());
+    put("min_duration", duration(search.min_duration));
+    put("max_duration", duration(search.max_duration));
     put("since", filter.since.map(|time| time.to_string()));
     put("until", filter.until.map(|time| time.to_string()));
     put("parent", filter.parent.map(|id| id.to_string()));
@@ -96,8 +104,8 @@ mod tests {
     #[test]
     fn a_filter_becomes_a_query() {
         let filter = ExecutionFilter {
-            status: Some(RunStatus::Failed),
-            path: Some(Name::from("a/b")),
+            statuses: vec![RunStatus::Failed],
+            paths: vec![Name::from("a/b")],
             since: Some(Time(0)),
             before: Some(ExecutionId(7)),
             limit: 3,

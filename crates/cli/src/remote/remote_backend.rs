@@ -107,8 +107,13 @@ pub(super) fn to_row(run: ExecutionSummary) -> ExecutionRow {
 
 #[async_trait]
 impl RunBackend for RemoteBackend {
-    fn location(&self) -> String {
-        self.client.servers().join(", ")
+    fn run_location(&self, id: ExecutionId) -> String {
+        let server = self
+            .client
+            .servers()
+            .first()
+            .map_or("", |server| server.trim_end_matches('/'));
+        format!("{server}/runs/{id}")
     }
 
     fn now(&self) -> Time {
@@ -211,7 +216,7 @@ impl RunBackend for RemoteBackend {
         let page: LogsResponse = self.get_json(&path).await?;
         Ok(FetchedLines {
             has_more: !page.lines.is_empty(),
-            lines: page.lines,
+            lines: page.lines.into_iter().map(|entry| entry.line).collect(),
             next_after: page.next_after,
         })
     }

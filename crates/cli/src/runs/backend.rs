@@ -26,8 +26,8 @@ use crate::runs::run_watch::{DrivenRun, RunWatcher, StartRequest};
 /// Reads, controls and starts runs.
 #[async_trait]
 pub(crate) trait RunBackend: CatalogBackend + AdminBackend + Send + Sync {
-    /// Returns a description of the backend for users.
-    fn location(&self) -> String;
+    /// Returns for users where a run is: the local store, or its page on a server.
+    fn run_location(&self, id: ExecutionId) -> String;
 
     /// Returns the current time of the clock that timestamps events, as closely as it is known.
     fn now(&self) -> Time;

@@ -37,7 +37,7 @@ impl<'a> LocalBackend<'a> {
 
 #[async_trait]
 impl RunBackend for LocalBackend<'_> {
-    fn location(&self) -> String {
+    fn run_location(&self, _id: ExecutionId) -> String {
         let store = without_userinfo(self.app.settings.store.display().to_string());
         let is_explicit = self.app.settings.store.is_absolute() || store.starts_with("./");
         let store = if is_explicit { store } else { format!("./{store}") };

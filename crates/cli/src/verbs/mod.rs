@@ -11,6 +11,7 @@ pub(crate) mod gc;
 pub(crate) mod graph;
 pub(crate) mod init;
 pub(crate) mod logs;
+pub(crate) mod open;
 pub(crate) mod register;
 pub(crate) mod rerun;
 pub(crate) mod result;

@@ -41,7 +41,7 @@ async fn find_unfinished(backend: &dyn RunBackend) -> Result<ExecutionRow, CliEr
     let mut unfinished: Vec<ExecutionRow> = Vec::new();
     for status in [RunStatus::Paused, RunStatus::Running] {
         let filter = ExecutionFilter {
-            status: Some(status),
+            statuses: vec![status],
             limit: 50,
             ..ExecutionFilter::default()
         };

@@ -4,7 +4,7 @@ use model::id::Name;
 use model::status::RunStatus;
 use model::time::Time;
 use serde_json::{Value, json};
-use store::{ExecutionFilter, ExecutionRow};
+use store::{ExecutionFilter, ExecutionRow, ExecutionSearch};
 
 use crate::app::{App, VerbResult};
 use crate::args::RunsArgs;
@@ -37,25 +37,20 @@ async fn find_runs(backend: &dyn RunBackend, args: &RunsArgs, now: Time) -> Resu
         let micros = i64::try_from(since.as_micros()).unwrap_or(i64::MAX);
         Time(now.0.saturating_sub(micros))
     });
-    let statuses: Vec<Option<RunStatus>> = match &args.status[..] {
-        [] => vec![None],
-        several => several.iter().copied().map(Some).collect(),
+    let filter = ExecutionFilter {
+        statuses: args.status.clone(),
+        since,
+        paths: args.path.as_deref().map(Name::from).into_iter().collect(),
+        search: ExecutionSearch {
+            text: args.search.clone(),
+            error_code: args.error_code.clone(),
+            min_duration: args.min_duration,
+            max_duration: args.max_duration,
+        },
+        limit: args.limit,
+        ..ExecutionFilter::default()
     };
-    let mut rows = Vec::new();
-    for status in statuses {
-        let filter = ExecutionFilter {
-            status,
-            since,
-            path: args.path.as_deref().map(Name::from),
-            limit: args.limit,
-            ..ExecutionFilter::default()
-        };
-        rows.extend(backend.list_runs(&filter).await?);
-    }
-    rows.sort_by_key(|row| std::cmp::Reverse(row.id));
-    rows.dedup_by_key(|row| row.id);
-    rows.truncate(args.limit);
-    Ok(rows)
+    backend.list_runs(&filter).await
 }
 
 fn run_row(row: &ExecutionRow, now: Time, style: TerminalStyle) -> Vec<String> {

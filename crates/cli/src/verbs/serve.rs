@@ -64,6 +64,10 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> VerbResult {
     let stop = signals::cancel_on_signal();
     let slots = slots_message(slots, &url);
     app.output.info(&format!("listening on {url}   {slots}"));
+    app.output.info(&match web_client::client() {
+        Ok(_) => format!("web client   {url}/   API {url}/docs"),
+        Err(reason) => format!("no web client: {reason}   API {url}/docs"),
+    });
     app.output.info(&spills_to);
     let served = listener.serve(session.server.clone(), config, tls, stop).await;
     session.stop().await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use model::id::{ExecutionId, Name};
-use model::task_log::{LogLine, LogStream};
+use model::task_log::{LogLevel, LogLine, LogStream};
 use model::time::Time;
 
 use super::bodies::expect_ok;
@@ -17,6 +17,8 @@ macro_rules! logs_contract_suite {
             lines_come_back_in_order_and_once,
             an_execution_sees_only_its_own_lines,
             lines_are_narrowed_to_a_step_and_a_task,
+            lines_are_searched_by_iteration_attempt_level_and_text,
+            a_search_continues_after_its_last_line,
             batches_taken_at_once_lose_no_line
         );
     };
@@ -86,6 +88,88 @@ pub async fn an_execution_sees_only_its_own_lines(logs: Arc<dyn TaskLogs>) {
     assert_eq!(expect_ok(logs.read(ExecutionId(8), &query).await).lines, [other]);
 }
 
+/// A search returns only matching lines, and the position of the next one.
+pub async fn lines_are_searched_by_iteration_attempt_level_and_text(logs: Arc<dyn TaskLogs>) {
+    let line = |iteration, attempt, text: &str| LogLine {
+        iteration,
+        attempt,
+        ..log_line(text)
+    };
+    let lines = [
+        line(None, 1, "starts"),
+        line(Some(4), 1, "ERROR no route to Alpha"),
+        line(Some(4), 2, "WARNING alpha is slow"),
+        line(Some(5), 1, "ends"),
+    ];
+    expect_ok(logs.append(&lines).await);
+    let find = async |query: LogQuery| {
+        let query = LogQuery { limit: 10, ..query };
+        let page = expect_ok(logs.read(ExecutionId(7), &query).await);
+        page.lines.into_iter().map(|line| line.text).collect::<Vec<_>>()
+    };
+    let any = LogQuery::default;
+    let (error, warning) = ("ERROR no route to Alpha", "WARNING alpha is slow");
+    assert_eq!(
+        find(LogQuery {
+            iteration: Some(4),
+            ..any()
+        })
+        .await,
+        [error, warning]
+    );
+    assert_eq!(
+        find(LogQuery {
+            attempt: Some(2),
+            ..any()
+        })
+        .await,
+        [warning]
+    );
+    assert_eq!(
+        find(LogQuery {
+            level: Some(LogLevel::Error),
+            ..any()
+        })
+        .await,
+        [error]
+    );
+    assert_eq!(
+        find(LogQuery {
+            level: Some(LogLevel::Warn),
+            ..any()
+        })
+        .await,
+        [error, warning]
+    );
+    assert_eq!(
+        find(LogQuery {
+            text: Some("ALPHA".to_owned()),
+            ..any()
+        })
+        .await,
+        [error, warning]
+    );
+}
+
+/// A page of a search ends at its last matching line, so that the next page continues after it.
+pub async fn a_search_continues_after_its_last_line(logs: Arc<dyn TaskLogs>) {
+    let lines = ["WARN one", "two", "ERROR three"].map(log_line);
+    expect_ok(logs.append(&lines).await);
+    let first = LogQuery {
+        limit: 1,
+        level: Some(LogLevel::Warn),
+        ..LogQuery::default()
+    };
+    let page = expect_ok(logs.read(ExecutionId(7), &first).await);
+    assert_eq!(page.lines, [lines[0].clone()]);
+    let following = LogQuery {
+        after: page.next_after,
+        ..first
+    };
+    let page = expect_ok(logs.read(ExecutionId(7), &following).await);
+    assert_eq!(page.lines, [lines[2].clone()]);
+}
+
 /// A reader may request the lines of one task only.
 pub async fn lines_are_narrowed_to_a_step_and_a_task(logs: Arc<dyn TaskLogs>) {
     let line = |step: &str, task: &str| LogLine {
@@ -100,6 +184,7 @@ pub async fn lines_are_narrowed_to_a_step_and_a_task(logs: Arc<dyn TaskLogs>) {
             limit: 10,
             step: step.map(Name::from),
             task: task.map(Name::from),
+            ..LogQuery::default()
         };
         let page = expect_ok(logs.read(ExecutionId(7), &query).await);
         let texts = page.lines.into_iter().map(|line| line.text);

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use model::id::{ExecutionId, Name};
-use model::task_log::LogLine;
+use model::task_log::{LogLevel, LogLine};
 
 use crate::Error;
 
@@ -23,13 +23,33 @@ pub struct LogQuery {
     pub step: Option<Name>,
     /// Only lines of tasks with this label.
     pub task: Option<Name>,
+    /// Only lines of this iteration.
+    pub iteration: Option<u64>,
+    /// Only lines of attempts with this number.
+    pub attempt: Option<u32>,
+    /// Only lines of at least this level.
+    pub level: Option<LogLevel>,
+    /// Only lines that contain this text, in upper or lower case.
+    pub text: Option<String>,
 }
 
 impl LogQuery {
     pub(crate) fn matches(&self, line: &LogLine) -> bool {
         let fits = |filter: &Option<Name>, name: &Name| filter.as_ref().is_none_or(|w| w == name);
-        fits(&self.step, &line.step) && fits(&self.task, &line.task)
+        fits(&self.step, &line.step)
+            && fits(&self.task, &line.task)
+            && (self.iteration.is_none() || self.iteration == line.iteration)
+            && self.attempt.is_none_or(|attempt| attempt == line.attempt)
+            && self.level.is_none_or(|level| line.level() >= level)
+            && self
+                .text
+                .as_deref()
+                .is_none_or(|text| contains_ignoring_case(&line.text, text))
     }
+}
+
+fn contains_ignoring_case(text: &str, part: &str) -> bool {
+    text.to_lowercase().contains(&part.to_lowercase())
 }
 
 /// A page of lines.

@@ -21,6 +21,9 @@ const APPEND_LINES: &str = "WITH head AS (INSERT INTO noetl.task_log AS h (execu
         FROM head, unnest($2, $3, $4) WITH ORDINALITY AS l (step, task, line, place)) \
     SELECT bytes FROM head";
 
+/// Maximum number of lines read at a time; filters on the text of a line are applied to the lines that were read.
+const LINES_READ_MAX: usize = 10_000;
+
 const SELECT_LINES: &str = "SELECT n, line FROM noetl.task_log_line WHERE execution_id = $1 AND n > $2 \
     AND ($4 IS NULL OR step = $4) AND ($5 IS NULL OR task = $5) ORDER BY n LIMIT $3";
 
@@ -83,25 +86,36 @@ impl TaskLogs for PostgresLogs {
 
     async fn read(&self, execution: ExecutionId, query: &LogQuery) -> Result<LogPage, Error> {
         let execution = execution.0;
-        let after = i64::try_from(query.after).unwrap_or(i64::MAX);
-        let limit = saturating_i64(query.limit);
+        let mut page = LogPage {
+            lines: Vec::new(),
+            next_after: query.after,
+        };
+        let read_max = query.limit.clamp(1, LINES_READ_MAX);
         let (step, task) = (
             query.step.as_ref().map(Name::as_str),
             query.task.as_ref().map(Name::as_str),
         );
-        let values = [
-            (&execution as _, Type::INT8),
-            (&after as _, Type::INT8),
-            (&limit as _, Type::INT8),
-            (&step as _, Type::TEXT),
-            (&task as _, Type::TEXT),
-        ];
-        let rows = self.pool.query(SELECT_LINES, &values).await?;
-        let last = rows.last().map(|row| row.get::<_, i64>(0));
-        let lines = rows.iter().map(|row| serde_json::from_str(row.get(1)));
-        Ok(LogPage {
-            lines: lines.filter_map(Result::ok).collect(),
-            next_after: last.map_or(query.after, |last| u64::try_from(last).unwrap_or(0)),
-        })
+        loop {
+            let after = i64::try_from(page.next_after).unwrap_or(i64::MAX);
+            let values = [
+                (&execution as _, Type::INT8),
+                (&after as _, Type::INT8),
+                (&saturating_i64(read_max) as _, Type::INT8),
+                (&step as _, Type::TEXT),
+                (&task as _, Type::TEXT),
+            ];
+            let rows = self.pool.query(SELECT_LINES, &values).await?;
+            for row in &rows {
+                if page.lines.len() >= query.limit {
+                    return Ok(page);
+                }
+                page.next_after = u64::try_from(row.get::<_, i64>(0)).unwrap_or(0);
+                let line = serde_json::from_str(row.get(1)).ok();
+                page.lines.extend(line.filter(|line| query.matches(line)));
+            }
+            if rows.len() < read_max || page.lines.len() >= query.limit {
+                return Ok(page);
+            }
+        }
     }
 }

@@ -20,6 +20,7 @@ use crate::access_tokens::Actor;
 use crate::api::error::ApiError;
 use crate::api::listen::ClientPeer;
 use crate::api::state::ApiState;
+use crate::api::web_session::{CLIENT_HEADER, cookie_text};
 
 /// Prefix of every access token.
 const TOKEN_PREFIX: &str = "noetl_pat_";
@@ -156,7 +157,7 @@ impl<A: Permission> FromRequestParts<ApiState> for Authorized<A> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, api: &ApiState) -> Result<Self, ApiError> {
-        let principal = authenticate(parts, api).await?;
+        let principal = identify(parts, api).await?;
         if !principal.has_permission::<A>() {
             audit_denial(parts, api, &principal.name()).await;
             return Err(forbidden::<A>());
@@ -180,17 +181,48 @@ impl FromRequestParts<ApiState> for AuditedAdmin {
     }
 }
 
-async fn authenticate(parts: &Parts, api: &ApiState) -> Result<Principal, ApiError> {
-    if api.access == AccessMode::Open && !parts.headers.contains_key(AUTHORIZATION) {
-        return Ok(Principal::Anyone);
+/// The caller of a request, by its access token or the session of the web client.
+pub(crate) async fn identify(parts: &Parts, api: &ApiState) -> Result<Principal, ApiError> {
+    let Some(header) = parts.headers.get(AUTHORIZATION) else {
+        return match api.access {
+            AccessMode::Open => Ok(Principal::Anyone),
+            AccessMode::Tokens => identify_by_session(parts, api).await,
+        };
+    };
+    match bearer_token(header.to_str().unwrap_or("")) {
+        Some(token) => check_token(parts, api, token).await,
+        None => Err(unauthenticated("an access token is required")),
     }
-    let address = parts.extensions.get::<ConnectInfo<ClientPeer>>();
-    let address = address.map(|ConnectInfo(peer)| peer.address.ip());
-    let header = parts.headers.get(AUTHORIZATION);
-    let header = header.and_then(|value| value.to_str().ok()).unwrap_or("");
-    let Some(token) = bearer_token(header) else {
+}
+
+/// The caller whose session is in the cookie of a request.
+async fn identify_by_session(parts: &Parts, api: &ApiState) -> Result<Principal, ApiError> {
+    let Some(text) = cookie_text(&parts.headers) else {
         return Err(unauthenticated("an access token is required"));
     };
+    // Browsers add cookies to requests of other sites; only the client itself can add this header.
+    if !parts.method.is_safe() && !parts.headers.contains_key(CLIENT_HEADER) {
+        let detail = "a request with a session cookie needs the header `X-Noetl-Client`";
+        return Err(ApiError::new(StatusCode::FORBIDDEN, "CLIENT_HEADER_MISSING", detail)
+            .with_remedy("send `X-Noetl-Client: web`, or an access token instead of the cookie"));
+    }
+    let digest = token_digest(text);
+    if let Some(principal) = api.tokens.cached(&digest) {
+        return Ok(principal);
+    }
+    let session = api.find_web_session(&parts.headers).await?;
+    let ended = || unauthenticated("the session has expired or ended");
+    let session = session.ok_or_else(ended)?;
+    let principal = api.tokens.find(&**api.store(), &session.token_hash).await?;
+    let principal = principal.ok_or_else(ended)?;
+    api.tokens.insert(digest, principal.clone());
+    Ok(principal)
+}
+
+/// The holder of an access token. Counts and records failures.
+pub(crate) async fn check_token(parts: &Parts, api: &ApiState, token: &str) -> Result<Principal, ApiError> {
+    let address = parts.extensions.get::<ConnectInfo<ClientPeer>>();
+    let address = address.map(|ConnectInfo(peer)| peer.address.ip());
     if api
         .cluster_secret_hash
         .as_ref()
@@ -198,7 +230,7 @@ async fn authenticate(parts: &Parts, api: &ApiState) -> Result<Principal, ApiErr
     {
         return Ok(Principal::Server);
     }
-    match api.tokens.find(&**api.store(), token).await? {
+    match api.tokens.find(&**api.store(), &token_digest(token)).await? {
         Some(principal) => Ok(principal),
         None if api.access == AccessMode::Open => Ok(Principal::Anyone),
         // Only invalid tokens are rate limited: behind a proxy, holders of valid tokens have the same address.
@@ -221,7 +253,7 @@ fn bearer_token(header: &str) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
-fn unauthenticated(detail: &str) -> ApiError {
+pub(crate) fn unauthenticated(detail: &str) -> ApiError {
     ApiError::new(StatusCode::UNAUTHORIZED, "UNAUTHENTICATED", detail)
         .with_remedy("send `Authorization: Bearer TOKEN`; an admin creates one with `noetl token create`")
 }
@@ -259,12 +291,12 @@ pub(crate) struct AccessTokenCache {
 }
 
 impl AccessTokenCache {
-    async fn find(&self, store: &dyn Store, token: &str) -> Result<Option<Principal>, ApiError> {
-        let hash = token_digest(token);
-        if let Some(principal) = self.cached(&hash) {
+    /// The holder of the token with this hash, if it is valid.
+    async fn find(&self, store: &dyn Store, hash: &[u8; 32]) -> Result<Option<Principal>, ApiError> {
+        if let Some(principal) = self.cached(hash) {
             return Ok(Some(principal));
         }
-        let Some(row) = store.token_by_hash(&hash).await? else {
+        let Some(row) = store.token_by_hash(hash).await? else {
             return Ok(None);
         };
         if !is_live(&row, store.now()) {
@@ -281,10 +313,14 @@ impl AccessTokenCache {
             name: row.name,
             role,
         };
+        self.insert(*hash, principal.clone());
+        Ok(Some(principal))
+    }
+
+    fn insert(&self, hash: [u8; 32], principal: Principal) {
         let mut cache = self.entries.lock().expect("no holder of the token cache lock panics");
         cache.retain(|_, (since, _)| since.elapsed() < CACHE_TTL);
-        cache.insert(hash, (Instant::now(), principal.clone()));
-        Ok(Some(principal))
+        cache.insert(hash, (Instant::now(), principal));
     }
 
     fn cached(&self, hash: &[u8; 32]) -> Option<Principal> {
@@ -293,7 +329,7 @@ impl AccessTokenCache {
         (since.elapsed() < CACHE_TTL).then(|| principal.clone())
     }
 
-    /// Clears the cache after a token was revoked.
+    /// Clears the cache after a token was revoked or a session has ended.
     pub(crate) fn clear(&self) {
         self.entries
             .lock()

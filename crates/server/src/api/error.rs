@@ -59,6 +59,11 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "SERVER_UNAVAILABLE", detail)
     }
 
+    /// Whether the caller must authenticate.
+    pub(crate) fn is_unauthenticated(&self) -> bool {
+        self.status == StatusCode::UNAUTHORIZED
+    }
+
     /// Adds a remedy.
     #[must_use]
     pub(crate) fn with_remedy(mut self, remedy: impl Into<String>) -> Self {

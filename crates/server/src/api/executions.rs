@@ -1,20 +1,17 @@
-//! Runs: start, list and read them.
-
-use std::collections::BTreeMap;
+//! Runs: start and read them.
 
 use axum::extract::State;
 use axum::http::HeaderMap;
 use model::event::Event;
 use model::id::{ExecutionId, Name, Seq};
 use model::status::RunStatus;
-use model::time::Time;
 use serde::Deserialize;
-use serde_json::{Value, json};
-use store::{ExecutionFilter, ExecutionRow};
+use serde_json::Value;
+use store::ExecutionRow;
 use utoipa::IntoParams;
 use wire::api::{
-    CancellationStatus, EventPage, ExecuteRequest, ExecuteResponse, ExecutionDetail, ExecutionPage, ExecutionSummary,
-    LoopEntry, OutlinePage,
+    CancellationStatus, EventPage, ExecuteRequest, ExecuteResponse, ExecutionDetail, ExecutionGraph, ExecutionSummary,
+    FailureList, LoopEntry, OutlinePage,
 };
 
 use crate::api::access::{Author, Authorized, Operate, View};
@@ -147,60 +144,6 @@ async fn find_or_create_id(api: &ApiState, request_key: &str) -> Result<Executio
     let key = format!("{}{request_key}", store::DEDUP_PREFIX);
     let first = api.store().set_setting_once(&key, &new_id).await?;
     parse_execution_id(&first)
-}
-
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ListExecutionsParams {
-    /// Filter by status: RUNNING, PAUSED, COMPLETED, FAILED, CANCELLED.
-    #[param(value_type = Option<String>)]
-    status: Option<RunStatus>,
-    /// Filter by catalog path of the playbook.
-    path: Option<String>,
-    /// Only runs started at or after this time.
-    #[param(value_type = Option<String>, format = DateTime)]
-    since: Option<Time>,
-    /// Only runs started before this time.
-    #[param(value_type = Option<String>, format = DateTime)]
-    until: Option<Time>,
-    /// Only child runs of this run.
-    #[param(value_type = Option<String>)]
-    parent: Option<ExecutionId>,
-    /// Maximum number of runs. Default: 50.
-    #[param(minimum = 1, maximum = 1000)]
-    limit: Option<usize>,
-    /// The `next_cursor` of the previous page.
-    cursor: Option<String>,
-}
-
-/// List runs, newest first.
-#[utoipa::path(get, path = "/api/executions", tag = "runs", params(ListExecutionsParams),
-    responses((status = 200, description = "a page of runs", body = ExecutionPage), ErrorResponses),
-    security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
-pub(crate) async fn list(
-    State(api): State<ApiState>,
-    _caller: Authorized<View>,
-    QueryParams(params): QueryParams<ListExecutionsParams>,
-) -> ApiResult<ExecutionPage> {
-    let limit = page_limit(params.limit)?;
-    let filter = ExecutionFilter {
-        status: params.status,
-        path: params.path.map(Name::from),
-        since: params.since,
-        until: params.until,
-        parent: params.parent,
-        before: params.cursor.as_deref().map(parse_execution_id).transpose()?,
-        limit: limit + 1,
-    };
-    let mut rows = api.store().executions(&filter).await?;
-    let has_more = rows.len() > limit;
-    rows.truncate(limit);
-    let next_cursor = has_more.then(|| rows.last().map(|row| row.id.to_string())).flatten();
-    Ok(Json(ExecutionPage {
-        executions: rows.into_iter().map(to_summary).collect(),
-        next_cursor,
-    }))
 }
 
 /// Checks the page size of a request.
@@ -421,38 +364,28 @@ pub(crate) async fn loops(
     })
 }
 
-/// Read the playbook of a run as a graph with the status of each step.
+/// Read the playbook of a run as a graph: steps and arcs with their progress.
 #[utoipa::path(get, path = "/api/executions/{id}/graph", tag = "runs", params(("id" = String, Path)),
-    responses((status = 200, description = "steps and arcs", body = Object), ErrorResponses),
+    responses((status = 200, description = "steps and arcs", body = ExecutionGraph), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn graph(
     State(api): State<ApiState>,
     _caller: Authorized<View>,
     ExecutionPath(id): ExecutionPath,
-) -> ApiResult<Value> {
-    let row = find_row(&api, id).await?;
-    let net = api.server.shared.catalog.net(&row.hash).await?;
-    let states = api.store().steps(id).await?;
-    let states: BTreeMap<&Name, _> = states.iter().rev().map(|state| (&state.step, state)).collect();
-    let steps = net.playbook.steps.iter().map(|step| {
-        let state = states.get(&step.name);
-        json!({
-            "step": step.name,
-            "loop": step.loop_.is_some(),
-            "tasks": step.tasks.iter().map(|task| json!({"label": task.label, "kind": task.kind})).collect::<Vec<_>>(),
-            "run": state.map(|state| state.run),
-            "status": state.map(|state| state.status),
-        })
-    });
-    let arcs = net.playbook.steps.iter().flat_map(|step| {
-        let arcs = step.next.arcs.iter();
-        arcs.map(|arc| json!({"from": step.name, "to": arc.step, "when": arc.when.as_ref().map(|when| when.source().to_owned())}))
-    });
-    Ok(Json(json!({
-        "execution_id": id,
-        "steps": steps.collect::<Vec<_>>(),
-        "arcs": arcs.collect::<Vec<_>>(),
-    })))
+) -> ApiResult<ExecutionGraph> {
+    Ok(Json(api.server.execution_graph(id).await?))
+}
+
+/// Read the failed steps and iterations of a run, grouped by error.
+#[utoipa::path(get, path = "/api/executions/{id}/failures", tag = "runs", params(("id" = String, Path)),
+    responses((status = 200, description = "the failures", body = FailureList), ErrorResponses),
+    security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
+pub(crate) async fn failures(
+    State(api): State<ApiState>,
+    _caller: Authorized<View>,
+    ExecutionPath(id): ExecutionPath,
+) -> ApiResult<FailureList> {
+    Ok(Json(api.server.failures(id).await?))
 }
 
 #[cfg(test)]

@@ -59,14 +59,7 @@ fn check_request(
     }
     // A page of another site can make a browser send a request; only the Origin header reveals it.
     if headers.contains_key(header::ORIGIN) && !method.is_safe() {
-        // A proxy forwards the original scheme. A page cannot make a browser send this header without a CORS preflight
-        // request.
-        let scheme = match header_text(FORWARDED_PROTO) {
-            _ if api.is_encrypted => "https",
-            Some(scheme) => scheme.split(',').next().unwrap_or_default().trim(),
-            None => "http",
-        };
-        let own_origin = PageOrigin::new(scheme, authority);
+        let own_origin = PageOrigin::new(scheme(api, headers), authority);
         let origin = header_text(header::ORIGIN).and_then(PageOrigin::parse);
         if origin.is_none_or(|origin| origin != own_origin) {
             let detail = "cross-origin request rejected";
@@ -78,6 +71,22 @@ fn check_request(
         }
     }
     Ok(())
+}
+
+/// The scheme that the client used. A proxy forwards it; a page cannot make a browser send this header without a CORS
+/// preflight request.
+fn scheme<'a>(api: &ApiState, headers: &'a HeaderMap) -> &'a str {
+    let forwarded = headers.get(FORWARDED_PROTO).and_then(|value| value.to_str().ok());
+    match forwarded {
+        _ if api.is_encrypted => "https",
+        Some(scheme) => scheme.split(',').next().unwrap_or_default().trim(),
+        None => "http",
+    }
+}
+
+/// Whether the client uses TLS, up to this server or a proxy.
+pub(crate) fn is_encrypted(api: &ApiState, headers: &HeaderMap) -> bool {
+    scheme(api, headers).eq_ignore_ascii_case("https")
 }
 
 /// Header in which a proxy forwards the original scheme.

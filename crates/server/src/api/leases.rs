@@ -5,8 +5,6 @@
 
 use model::id::{CommandId, LeaseEpoch, WorkerId};
 use sha2::{Digest, Sha256};
-use store::Store;
-use tokio::sync::OnceCell;
 use wire::ClaimedCommand;
 
 use crate::api::access::Principal;
@@ -14,28 +12,10 @@ use crate::api::error::ApiError;
 use crate::api::state::ApiState;
 
 /// Setting of the store with the key that all servers share.
-const KEY_SETTING: &str = "lease-seal-key";
+pub(crate) const KEY_SETTING: &str = "lease-seal-key";
 /// Number of bits of the seal. Together with a counter of at most 16 bits, the sealed number is an integer that JSON
 /// clients with 64-bit floats read exactly.
 const SEAL_BITS: u32 = 36;
-
-/// Seals lease epochs with the key of a store.
-#[derive(Default)]
-pub(crate) struct LeaseSeal {
-    key: OnceCell<String>,
-}
-
-impl LeaseSeal {
-    /// The key in the store; a new key is stored first if there is none.
-    pub(super) async fn key(&self, store: &dyn Store) -> Result<&str, store::Error> {
-        let key = self.key.get_or_try_init(async || {
-            let mut bytes = [0_u8; 32];
-            rand::fill(&mut bytes);
-            store.set_setting_once(KEY_SETTING, &hex::encode(bytes)).await
-        });
-        Ok(key.await?)
-    }
-}
 
 /// The number that a worker gets instead of the counter.
 fn seal_epoch(key: &str, command: CommandId, worker: &WorkerId, count: LeaseEpoch) -> LeaseEpoch {
@@ -74,7 +54,7 @@ impl ApiState {
         if commands.is_empty() || *principal == Principal::Server {
             return Ok(());
         }
-        let key = self.lease_seal.key(&**self.store()).await?;
+        let key = self.lease_key.get(&**self.store()).await?;
         for claimed in commands {
             claimed.lease_epoch = seal_epoch(key, claimed.command.id, worker, claimed.lease_epoch);
         }
@@ -92,7 +72,7 @@ impl ApiState {
         if *principal == Principal::Server {
             return Ok(Some(claim.lease_epoch));
         }
-        let key = self.lease_seal.key(&**self.store()).await?;
+        let key = self.lease_key.get(&**self.store()).await?;
         Ok(open_epoch(key, claim.command, worker, claim.lease_epoch))
     }
 

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use ::results::LogQuery;
 use axum::extract::State;
 use model::id::Name;
+use model::task_log::LogLevel;
 use serde::Deserialize;
 use utoipa::IntoParams;
-use wire::api::{AppendLogsRequest, AppendLogsResponse, LogsResponse};
+use wire::api::{AppendLogsRequest, AppendLogsResponse, LogEntry, LogsResponse};
 
 use crate::api::access::{Authorized, View, Work};
 use crate::api::error::{ApiError, ErrorResponses};
@@ -33,6 +34,15 @@ pub(crate) struct LogParams {
     step: Option<String>,
     /// Filter by task label.
     task: Option<String>,
+    /// Filter by iteration of a loop.
+    iteration: Option<u64>,
+    /// Filter by attempt, from 1.
+    attempt: Option<u32>,
+    /// Only lines of at least this level: debug, info, warn, error.
+    #[param(value_type = Option<String>)]
+    level: Option<LogLevel>,
+    /// Only lines that contain this text, in upper or lower case.
+    q: Option<String>,
 }
 
 /// Read the output of a run's tasks.
@@ -60,10 +70,14 @@ pub(crate) async fn read(
         limit,
         step: name(params.step),
         task: name(params.task),
+        iteration: params.iteration,
+        attempt: params.attempt,
+        level: params.level,
+        text: params.q,
     };
     let page = api.logs.read(id, &query).await.map_err(Error::from)?;
     Ok(Json(LogsResponse {
-        lines: page.lines,
+        lines: page.lines.into_iter().map(LogEntry::from).collect(),
         next_after: page.next_after,
     }))
 }

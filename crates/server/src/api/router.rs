@@ -17,8 +17,8 @@ use utoipa_axum::routes;
 use crate::api::error::ApiError;
 use crate::api::state::ApiState;
 use crate::api::{
-    bodies, catalog, commands, control, credentials, events, executions, guard, logs, references, replay, stream,
-    system, tokens,
+    bodies, catalog, client_files, commands, control, credentials, events, execution_lists, executions, guard, logs,
+    references, replay, sign_in, stream, system, tokens,
 };
 
 /// Maximum size of the JSON body of an ordinary request.
@@ -76,7 +76,7 @@ fn all_routes() -> OpenApiRouter<ApiState> {
 pub(crate) fn routes(api: ApiState) -> (Router, utoipa::openapi::OpenApi) {
     let (router, document) = all_routes().split_for_parts();
     let router = router
-        .fallback(route_not_found)
+        .fallback(client_files::file_or_not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(from_fn_with_state(api.clone(), guard::guard_request))
         .with_state(api);
@@ -87,7 +87,8 @@ pub(crate) fn routes(api: ApiState) -> (Router, utoipa::openapi::OpenApi) {
 fn fast_routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::new()
         .routes(routes!(executions::execute))
-        .routes(routes!(executions::list))
+        .routes(routes!(execution_lists::list))
+        .routes(routes!(execution_lists::facets))
         .routes(routes!(executions::show))
         .routes(routes!(executions::status))
         .routes(routes!(executions::cancellation))
@@ -95,6 +96,7 @@ fn fast_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(executions::outline))
         .routes(routes!(executions::loops))
         .routes(routes!(executions::graph))
+        .routes(routes!(executions::failures))
         .routes(routes!(logs::read))
         .routes(routes!(references::list))
         .routes(routes!(control::cancel))
@@ -138,6 +140,7 @@ fn fast_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(logs::append))
         .routes(routes!(events::one))
         .routes(routes!(events::batch_status))
+        .routes(routes!(sign_in::show, sign_in::create, sign_in::end))
         .routes(routes!(system::healthz))
         .routes(routes!(system::readyz))
         .routes(routes!(system::metrics))
@@ -176,11 +179,6 @@ async fn apply_deadline(request: axum::extract::Request, next: axum::middleware:
         Ok(response) => response,
         Err(_) => ApiError::unavailable("the request timed out after 30 s").into_response(),
     }
-}
-
-async fn route_not_found(uri: Uri) -> ApiError {
-    let detail = format!("no such endpoint: `{}`", uri.path());
-    ApiError::not_found("PATH_NOT_FOUND", detail).with_remedy("GET /docs lists all endpoints")
 }
 
 async fn method_not_allowed(method: Method, uri: Uri) -> ApiError {

@@ -119,7 +119,7 @@ impl ApiState {
             return Err(name_in_use(worker));
         }
         self.workers.record_renewal(worker, &holder);
-        let key = self.lease_seal.key(&**self.store()).await?;
+        let key = self.lease_key.get(&**self.store()).await?;
         Ok(id.map(|id| seal_secret(key, &principal, worker, &id)))
     }
 
@@ -178,7 +178,7 @@ impl ApiState {
         let Some(secret) = &caller.secret else {
             return Ok(sessions::client_holder(&principal, None));
         };
-        let key = self.lease_seal.key(&**self.store()).await?;
+        let key = self.lease_key.get(&**self.store()).await?;
         let id = open_secret(key, &principal, worker, secret).ok_or_else(|| session_mismatch(worker))?;
         Ok(sessions::client_holder(&principal, Some(id)))
     }

@@ -9,7 +9,9 @@ use tokio_util::sync::CancellationToken;
 use crate::Server;
 use crate::api::access::{AccessMode, AccessTokenCache, token_digest};
 use crate::api::guard::AllowedHosts;
-use crate::api::leases::LeaseSeal;
+use crate::api::leases;
+use crate::api::shared_key::SharedKey;
+use crate::api::web_session;
 use crate::api::workers::WorkerSessions;
 use crate::transport::InProcessTransport;
 
@@ -41,7 +43,10 @@ pub(crate) struct ApiState {
     pub(crate) hosts: Arc<AllowedHosts>,
     pub(crate) tokens: Arc<AccessTokenCache>,
     pub(crate) workers: Arc<WorkerSessions>,
-    pub(crate) lease_seal: Arc<LeaseSeal>,
+    /// Seals lease epochs.
+    pub(crate) lease_key: Arc<SharedKey>,
+    /// Signs the cookies of the web client.
+    pub(crate) web_session_key: Arc<SharedKey>,
     /// Hash of the cluster secret.
     pub(crate) cluster_secret_hash: Option<[u8; 32]>,
     pub(crate) metrics: Arc<crate::metrics::MetricsRenderer>,
@@ -61,7 +66,8 @@ impl ApiState {
             hosts: Arc::new(AllowedHosts::new(config.is_loopback, &config.hosts)),
             tokens: Arc::default(),
             workers: Arc::default(),
-            lease_seal: Arc::default(),
+            lease_key: Arc::new(SharedKey::in_setting(leases::KEY_SETTING)),
+            web_session_key: Arc::new(SharedKey::in_setting(web_session::KEY_SETTING)),
             cluster_secret_hash: config.cluster_secret.as_deref().map(token_digest),
             metrics: Arc::new(crate::metrics::MetricsRenderer::new()),
             logs: Arc::clone(&config.logs),

@@ -3,7 +3,7 @@
 //! A commit of this server that directly follows the last sent event is sent from memory. Everything else is read from
 //! the store; notifications only trigger the read, so a stream misses nothing, whichever server wrote it.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use futures_util::stream::unfold;
 use model::event::Event;
 use model::id::{ExecutionId, Seq};
 use serde::Deserialize;
-use store::ExecutionFilter;
+use store::{ExecutionFilter, ExecutionRow};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
@@ -26,6 +26,7 @@ use utoipa::IntoParams;
 
 use crate::api::access::{Authorized, View};
 use crate::api::error::{ApiError, ErrorResponses};
+use crate::api::execution_lists::ExecutionParams;
 use crate::api::executions::{find_row, to_summary};
 use crate::api::extract::{ExecutionPath, QueryParams};
 use crate::api::state::ApiState;
@@ -302,21 +303,29 @@ impl ExecutionFollower {
     }
 }
 
-/// Follow all runs: one message per status change; starts with the latest runs.
+/// Follow the runs that match filters.
+///
+/// Starts with the latest 200 of them. Sends an `execution` message for each that starts or changes, and a `gone` message
+/// with its `execution_id` for each that does not match any more.
 #[utoipa::path(get, path = "/api/executions/stream", tag = "runs",
-    params(("last-event-id" = Option<u64>, Header)),
+    params(ExecutionParams, ("last-event-id" = Option<u64>, Header)),
     responses((status = 200, description = "runs as they change", content_type = "text/event-stream", body = String), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn all(
     State(api): State<ApiState>,
     _caller: Authorized<View>,
+    QueryParams(params): QueryParams<ExecutionParams>,
     headers: HeaderMap,
 ) -> Result<SseResponse, ApiError> {
     let last = last_event_id(&headers)?;
+    params.check_no_page()?;
+    params.to_filter(&api).await?;
     let follow = AllExecutionsFollower {
         waiter: ChangeWaiter::new(&api)?,
-        server: api.server,
-        sent_seqs: std::collections::HashMap::new(),
+        server: api.server.clone(),
+        api,
+        params,
+        sent_seqs: HashMap::new(),
         last_event_id: last.unwrap_or(0),
         ready_events: VecDeque::new(),
         polled_at: None,
@@ -332,8 +341,11 @@ pub(crate) async fn all(
 /// detected. After a reconnect, all covered runs are sent again.
 struct AllExecutionsFollower {
     server: Server,
+    api: ApiState,
+    /// The filters. They are read each time, so that a `*` also selects playbooks that are registered later.
+    params: ExecutionParams,
     waiter: ChangeWaiter,
-    sent_seqs: std::collections::HashMap<ExecutionId, Seq>,
+    sent_seqs: HashMap<ExecutionId, Seq>,
     last_event_id: u64,
     ready_events: VecDeque<SseEvent>,
     /// When the runs were last read.
@@ -363,14 +375,16 @@ impl AllExecutionsFollower {
 
     async fn poll(&mut self) -> Option<()> {
         let store = self.server.shared.store.clone();
-        let filter = ExecutionFilter {
-            limit: FOLLOWED_EXECUTIONS_MAX,
-            ..ExecutionFilter::default()
+        let rows = match self.params.to_filter(&self.api).await.ok()? {
+            Some(filter) => {
+                let limit = FOLLOWED_EXECUTIONS_MAX;
+                store.executions(&ExecutionFilter { limit, ..filter }).await.ok()?
+            }
+            None => Vec::new(),
         };
-        let rows = store.executions(&filter).await.ok()?;
-        self.sent_seqs.retain(|id, _| rows.iter().any(|row| row.id == *id));
         let now = u64::try_from(store.now().0).unwrap_or(0).max(self.last_event_id + 1);
         self.last_event_id = now;
+        self.push_gone(&rows);
         for row in rows.into_iter().rev() {
             if self.sent_seqs.insert(row.id, row.version) == Some(row.version) {
                 continue;
@@ -380,5 +394,22 @@ impl AllExecutionsFollower {
             self.ready_events.push_back(event.data(text));
         }
         Some(())
+    }
+
+    /// Sends which runs do not match any more. Runs that are older than the covered ones are not followed any more.
+    fn push_gone(&mut self, rows: &[ExecutionRow]) {
+        let is_full = rows.len() == FOLLOWED_EXECUTIONS_MAX;
+        let oldest = rows.last().map(|row| row.id).filter(|_| is_full);
+        let covered: HashSet<ExecutionId> = rows.iter().map(|row| row.id).collect();
+        let missing = self.sent_seqs.keys().filter(|id| !covered.contains(id)).copied();
+        let missing: Vec<ExecutionId> = missing.collect();
+        for id in missing {
+            self.sent_seqs.remove(&id);
+            if oldest.is_none_or(|oldest| id > oldest) {
+                let data = serde_json::json!({ "execution_id": id }).to_string();
+                let event = SseEvent::default().id(self.last_event_id.to_string()).event("gone");
+                self.ready_events.push_back(event.data(data));
+            }
+        }
     }
 }

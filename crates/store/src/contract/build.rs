@@ -7,6 +7,7 @@ use model::event::{
 };
 use model::id::{CommandId, ExecutionId, Name, PlaybookHash, Seq, StepRunId, TokenId};
 use model::manifest::{CombineStrategy, ManifestRule};
+use model::outcome::{ErrorKind, TaskError};
 use model::playbook::Directive;
 use model::raw::RawJson;
 use model::result_ref::{BodyMeta, BodyScope, RefKind, ResultRef};
@@ -81,6 +82,20 @@ pub(super) fn execution_finished(generation: u32, ended: EndStatus) -> (EventLoc
         result: None,
         error: None,
         ended,
+    };
+    (
+        EventLocation::default(),
+        EventBody::PlaybookFinished(Box::new(finished)),
+    )
+}
+
+/// The end of a failed execution.
+pub(super) fn execution_failed(code: &str, message: &str) -> (EventLocation, EventBody) {
+    let finished = ExecutionFinished {
+        generation: 1,
+        result: None,
+        error: Some(TaskError::new(ErrorKind::ServerError, code, message)),
+        ended: EndStatus::Error,
     };
     (
         EventLocation::default(),

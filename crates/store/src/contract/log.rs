@@ -1,13 +1,15 @@
 //! Tests of the log: versions, keys, snapshots, lists and projections.
 
+use std::time::Duration;
+
 use model::event::{ControlNote, EndStatus, EventBody, ExecutionRetried, UniqueKey};
-use model::id::{EventId, Seq};
+use model::id::{EventId, ExecutionId, Seq};
 use model::result_ref::BodyScope;
 use model::status::RunStatus;
 
-use super::build::{PlainStep, creation_commit, execution_finished, next_commit, start_execution};
+use super::build::{PlainStep, creation_commit, execution_failed, execution_finished, next_commit, start_execution};
 use super::{StoreFixture, expect_ok};
-use crate::{CommitStatus, Error, ExecutionFilter, ExternalEventKey, Snapshot};
+use crate::{CommitStatus, Error, ExecutionFilter, ExecutionSearch, ExternalEventKey, Snapshot};
 
 /// Events are read back as written, by range and by sequence number.
 pub async fn a_commit_is_read_back_as_it_was_written(site: &dyn StoreFixture) {
@@ -217,7 +219,7 @@ pub async fn lists_are_narrowed_and_newest_first(site: &dyn StoreFixture) {
     };
     assert_eq!(list(ExecutionFilter::default()).await, [ids[2], ids[1], ids[0]]);
     let running = ExecutionFilter {
-        status: Some(RunStatus::Running),
+        statuses: vec![RunStatus::Running],
         ..ExecutionFilter::default()
     };
     assert_eq!(list(running).await, [ids[2], ids[0]]);
@@ -228,10 +230,94 @@ pub async fn lists_are_narrowed_and_newest_first(site: &dyn StoreFixture) {
     };
     assert_eq!(list(page).await, [ids[1]]);
     let other = ExecutionFilter {
-        path: Some("examples/other".into()),
+        paths: vec!["examples/other".into()],
         ..ExecutionFilter::default()
     };
     assert!(list(other).await.is_empty());
+    let completed_or_failed = ExecutionFilter {
+        statuses: vec![RunStatus::Completed, RunStatus::Failed],
+        paths: vec!["examples/hello".into(), "examples/other".into()],
+        ..ExecutionFilter::default()
+    };
+    assert_eq!(list(completed_or_failed).await, [ids[1]]);
+    let started_at = async |id| expect_ok(store.execution(id).await).expect("the run exists").started_at;
+    let of_this_time = ExecutionFilter {
+        since: Some(started_at(ids[0]).await),
+        until: Some(started_at(ids[2]).await.after(Duration::from_micros(1))),
+        ..ExecutionFilter::default()
+    };
+    assert_eq!(list(of_this_time).await, [ids[2], ids[1], ids[0]]);
+}
+
+/// A search finds runs by their ID, texts, error code and duration; patterns in a text have no meaning.
+pub async fn executions_are_searched_by_text_error_and_duration(site: &dyn StoreFixture) {
+    let store = site.join();
+    let running = creation_commit(&*store);
+    let failed = creation_commit(&*store);
+    let (running_id, failed_id) = (running.execution, failed.execution);
+    expect_ok(store.commit(running).await);
+    expect_ok(store.commit(failed).await);
+    let end = next_commit(
+        &*store,
+        failed_id,
+        Seq(2),
+        vec![execution_failed("HTTP_STATUS", "100% of requests failed")],
+    );
+    expect_ok(store.commit(end).await);
+    let find = async |search: ExecutionSearch| -> Vec<ExecutionId> {
+        let filter = ExecutionFilter {
+            search,
+            ..ExecutionFilter::default()
+        };
+        let rows = expect_ok(store.executions(&filter).await);
+        let facets = expect_ok(store.execution_facets(&filter).await);
+        let of_rows: Vec<_> = rows
+            .iter()
+            .map(|row| (row.status, row.started_at, &row.error))
+            .collect();
+        let of_facets: Vec<_> = facets
+            .iter()
+            .map(|row| (row.status, row.started_at, &row.error))
+            .collect();
+        assert_eq!(of_rows, of_facets);
+        assert!(rows.iter().all(|row| filter.matches(row, store.now())));
+        rows.into_iter().map(|row| row.id).collect()
+    };
+    let find_text = async |text: &str| {
+        let text = Some(text.to_owned());
+        find(ExecutionSearch {
+            text,
+            ..ExecutionSearch::default()
+        })
+        .await
+    };
+    assert_eq!(find_text("HELLO").await, [failed_id, running_id]);
+    assert_eq!(find_text("100% of").await, [failed_id]);
+    assert_eq!(find_text(&running_id.to_string()).await, [running_id]);
+    for pattern in ["1%f", "he__o", "\\", "'", "no such text"] {
+        assert!(find_text(pattern).await.is_empty(), "{pattern}");
+    }
+    let find_code = async |code: &str| {
+        let error_code = Some(code.to_owned());
+        find(ExecutionSearch {
+            error_code,
+            ..ExecutionSearch::default()
+        })
+        .await
+    };
+    assert_eq!(find_code("HTTP_STATUS").await, [failed_id]);
+    assert!(find_code("HTTP").await.is_empty());
+    let hour = Some(Duration::from_secs(3_600));
+    let quick = ExecutionSearch {
+        max_duration: hour,
+        ..ExecutionSearch::default()
+    };
+    let slow = ExecutionSearch {
+        min_duration: hour,
+        ..ExecutionSearch::default()
+    };
+    assert_eq!(find(quick).await, [failed_id, running_id]);
+    assert!(find(slow).await.is_empty());
 }
 
 /// Rebuilt projections equal the original ones.

@@ -14,12 +14,13 @@ use tokio::sync::Notify;
 use crate::access::{AccessTokenId, AccessTokenRow, AuditEntry, AuditRow, OutboxRow, StoreProcess, WorkerClaim};
 use crate::commit::{Commit, CommitStatus, ExternalEventKey, Message, MessageKey, Priority};
 use crate::error::Error;
+use crate::execution_filter::{ExecutionFilter, FacetRow};
 use crate::ids::IdGenerator;
 use crate::memory::iterations;
 use crate::rows::{
-    Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionFilter, ExecutionRow, IterationOutcomes, LoopProgress,
-    LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow,
-    SessionHolder, StepState, StoredExecution, WorkerSession,
+    Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionRow, IterationOutcomes, LoopProgress, LoopTask,
+    LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow, SessionHolder,
+    StepState, StoredExecution, WorkerSession,
 };
 use crate::sealed::SealedStore;
 use crate::sqlite::ClockFn;
@@ -185,7 +186,19 @@ impl Store for MemoryStore {
     }
 
     async fn executions(&self, filter: &ExecutionFilter) -> Result<Vec<ExecutionRow>, Error> {
-        Ok(self.state().executions(filter))
+        Ok(self.state().executions(filter, self.now()))
+    }
+
+    async fn execution_facets(&self, filter: &ExecutionFilter) -> Result<Vec<FacetRow>, Error> {
+        let rows = self.executions(filter).await?.into_iter();
+        Ok(rows
+            .map(|row| FacetRow {
+                status: row.status,
+                path: row.path,
+                started_at: row.started_at,
+                error: row.error,
+            })
+            .collect())
     }
 
     async fn steps(&self, id: ExecutionId) -> Result<Vec<StepState>, Error> {

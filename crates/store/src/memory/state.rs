@@ -15,12 +15,13 @@ use model::time::Time;
 use crate::access::{StoreProcess, WorkerClaim};
 use crate::commit::{CommandChange, Commit, CommitStatus, ExternalEventKey, IssuedCommand, Message, MessageKey};
 use crate::error::Error;
+use crate::execution_filter::ExecutionFilter;
 use crate::memory::access::AdminTables;
 use crate::memory::sealed::SealedTables;
 use crate::projections::{ProjectionDelta, StepChange};
 use crate::rows::{
-    Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionFilter, ExecutionRow, LostClaim, OpenCommand, OwnerId,
-    RebuildStats, ResultRow, Snapshot, StepState,
+    Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionRow, LostClaim, OpenCommand, OwnerId, RebuildStats,
+    ResultRow, Snapshot, StepState,
 };
 use model::event::UniqueKey;
 
@@ -252,17 +253,13 @@ impl MemoryState {
             .collect()
     }
 
-    pub(super) fn executions(&self, filter: &ExecutionFilter) -> Vec<ExecutionRow> {
+    pub(super) fn executions(&self, filter: &ExecutionFilter, now: Time) -> Vec<ExecutionRow> {
         self.executions
             .values()
             .rev()
             .map(|execution| &execution.row)
-            .filter(|row| filter.status.is_none_or(|status| row.status == status))
-            .filter(|row| filter.path.as_ref().is_none_or(|path| row.path == *path))
-            .filter(|row| filter.since.is_none_or(|since| row.started_at >= since))
-            .filter(|row| filter.until.is_none_or(|until| row.started_at < until))
-            .filter(|row| filter.parent.is_none() || row.parent == filter.parent)
             .filter(|row| filter.before.is_none_or(|before| row.id < before))
+            .filter(|row| filter.matches(row, now))
             .take(filter.limit)
             .cloned()
             .collect()

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use postgres::{
     ConnectTarget, ConnectionPool, Connector, PgSession, PlanMode, PoolOptions, PooledSession, QueryError,
-    RESPONSE_MAX, RetrySafety, SqlQuery, SqlValues, durable_settings, limit_response,
+    RESPONSE_MAX, RetrySafety, SqlQuery, SqlValues, TypedValues, durable_settings, limit_response,
 };
 use tokio_postgres::Row;
 
@@ -57,6 +57,15 @@ impl SessionPool {
     /// Runs one statement, once.
     pub(super) async fn query_once(&self, sql: &'static str, values: SqlValues<'_>) -> Result<Vec<Row>, QueryError> {
         self.0.query_once(SqlQuery::Prepared(sql, values)).await
+    }
+
+    /// Runs a statement that only reads and is not prepared.
+    pub(super) async fn query_typed(&self, sql: &str, values: TypedValues<'_>) -> Result<Vec<Row>, Error> {
+        let rows = self
+            .0
+            .query(RetrySafety::Idempotent, SqlQuery::Typed(sql, values))
+            .await;
+        rows.map_err(|error| error.into_store_error(self.target()))
     }
 
     /// Runs one statement, with retries if they can succeed and are safe.

@@ -7,17 +7,21 @@ use model::id::{CommandId, EventId, ExecutionId, PlaybookHash, Seq, WorkerId};
 use model::time::Time;
 use postgres::{QueryError, RetrySafety, SqlValues};
 use tokio_postgres::Row;
+use tokio_postgres::types::{ToSql, Type};
 
 use crate::columns::{Columns as _, owner_name, snapshot_checksum};
 use crate::commit::{ExternalEventKey, Message, MessageKey};
 use crate::damage::LogRowReader;
 use crate::error::Error;
+use crate::execution_filter::{
+    ExecutionFilter, FACET_COLUMNS, FacetRow, FilterValue, ListStatement, SqlDialect, list_statement,
+};
 use crate::postgres::pool::SessionPool;
 use crate::postgres::query_error::IntoStoreError as _;
 use crate::postgres::rows::{self, read_all, read_row, to_i32, to_i64};
 use crate::rows::{
-    CatalogEntry, ExecutionFilter, ExecutionRow, LostClaim, OpenCommand, OwnerId, ResultRow, Snapshot, StepState,
-    StoredExecution, WorkerSession,
+    CatalogEntry, ExecutionRow, LostClaim, OpenCommand, OwnerId, ResultRow, Snapshot, StepState, StoredExecution,
+    WorkerSession,
 };
 use model::event::UniqueKey;
 
@@ -166,25 +170,49 @@ pub(super) async fn execution(pool: &SessionPool, id: ExecutionId) -> Result<Opt
     query_row(pool, ROW, &[&id.0], read_row).await
 }
 
-pub(super) async fn executions(pool: &SessionPool, filter: &ExecutionFilter) -> Result<Vec<ExecutionRow>, Error> {
-    const LIST: &str =
-        "SELECT execution_id, version, status, cancelling, generation, name, path, playbook_version, hash,
-            parent_id, owner, started_at, finished_at, current, error
-        FROM noetl.execution
-        WHERE ($1::text IS NULL OR status = $1) AND ($2::text IS NULL OR path = $2)
-            AND ($3::bigint IS NULL OR started_at >= $3) AND ($4::bigint IS NULL OR started_at < $4)
-            AND ($5::bigint IS NULL OR parent_id = $5) AND ($6::bigint IS NULL OR execution_id < $6)
-        ORDER BY execution_id DESC LIMIT $7";
-    let values: SqlValues<'_> = &[
-        &filter.status.map(model::status::RunStatus::name),
-        &filter.path.as_ref().map(model::id::Name::as_str),
-        &filter.since.map(|time| time.0),
-        &filter.until.map(|time| time.0),
-        &filter.parent.map(|id| id.0),
-        &filter.before.map(|id| id.0),
-        &to_limit(filter.limit),
-    ];
-    query_rows(pool, LIST, values, read_row).await
+/// All columns of an execution, in the order in which rows are read.
+const EXECUTION_COLUMNS: &str = "execution_id, version, status, cancelling, generation, name, path, playbook_version,
+    hash, parent_id, owner, started_at, finished_at, current, error";
+
+/// How Postgres writes the statement of a list.
+const DIALECT: SqlDialect = SqlDialect {
+    table: "noetl.execution",
+    columns: EXECUTION_COLUMNS,
+    placeholder: '$',
+    like: "ILIKE",
+};
+
+pub(super) async fn executions(
+    pool: &SessionPool,
+    filter: &ExecutionFilter,
+    now: Time,
+) -> Result<Vec<ExecutionRow>, Error> {
+    let statement = list_statement(filter, EXECUTION_COLUMNS, &DIALECT, now);
+    query_list(pool, &statement, read_row).await
+}
+
+pub(super) async fn execution_facets(
+    pool: &SessionPool,
+    filter: &ExecutionFilter,
+    now: Time,
+) -> Result<Vec<FacetRow>, Error> {
+    let statement = list_statement(filter, FACET_COLUMNS, &DIALECT, now);
+    query_list(pool, &statement, read_row).await
+}
+
+/// Runs a statement that depends on the filter, so that it is not prepared.
+async fn query_list<T>(
+    pool: &SessionPool,
+    statement: &ListStatement,
+    read: impl FnMut(&Row) -> Result<T, QueryError>,
+) -> Result<Vec<T>, Error> {
+    let values = statement.values.iter().map(|value| match value {
+        FilterValue::Integer(number) => (number as &(dyn ToSql + Sync), Type::INT8),
+        FilterValue::Text(text) => (text as &(dyn ToSql + Sync), Type::TEXT),
+    });
+    let values: Vec<_> = values.collect();
+    let rows = pool.query_typed(&statement.sql, &values).await?;
+    read_all(&rows, read).map_err(|error| error.into_store_error(pool.target()))
 }
 
 pub(super) async fn steps(pool: &SessionPool, id: ExecutionId) -> Result<Vec<StepState>, Error> {

@@ -16,15 +16,16 @@ use crate::Store;
 use crate::access::{AccessTokenId, AccessTokenRow, AuditEntry, AuditRow, OutboxRow, StoreProcess, WorkerClaim};
 use crate::commit::{Commit, CommitStatus, ExternalEventKey, Message, MessageKey, Priority};
 use crate::error::Error;
+use crate::execution_filter::{ExecutionFilter, FacetRow};
 use crate::postgres::notifications::{self, ChangeNotifier};
 use crate::postgres::options::PostgresOptions;
 use crate::postgres::pool::SessionPool;
 use crate::postgres::registration::ProcessRegistration;
 use crate::postgres::{access, append, iterations, migrate, pooler, queries, rebuild, writes};
 use crate::rows::{
-    Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionFilter, ExecutionRow, IterationOutcomes, LoopProgress,
-    LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow,
-    SessionHolder, StepState, StoredExecution, WorkerSession,
+    Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionRow, IterationOutcomes, LoopProgress, LoopTask,
+    LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow, SessionHolder,
+    StepState, StoredExecution, WorkerSession,
 };
 use crate::sealed::SealedStore;
 
@@ -137,7 +138,11 @@ impl Store for PostgresStore {
     }
 
     async fn executions(&self, filter: &ExecutionFilter) -> Result<Vec<ExecutionRow>, Error> {
-        queries::executions(&self.list_pool, filter).await
+        queries::executions(&self.list_pool, filter, self.now()).await
+    }
+
+    async fn execution_facets(&self, filter: &ExecutionFilter) -> Result<Vec<FacetRow>, Error> {
+        queries::execution_facets(&self.list_pool, filter, self.now()).await
     }
 
     async fn steps(&self, id: ExecutionId) -> Result<Vec<StepState>, Error> {

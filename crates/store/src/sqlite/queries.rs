@@ -12,9 +12,12 @@ use crate::columns::{Columns as _, owner_name, snapshot_checksum};
 use crate::commit::{ExternalEventKey, Message, MessageKey};
 use crate::damage::{DamagedRow, LogRowReader};
 use crate::error::BoxError;
+use crate::execution_filter::{
+    ExecutionFilter, FACET_COLUMNS, FacetRow, FilterValue, ListStatement, SqlDialect, list_statement,
+};
 use crate::rows::{
-    CatalogEntry, ExecutionFilter, ExecutionRow, LostClaim, OpenCommand, OwnerId, ResultRow, Snapshot, StepState,
-    StoredExecution, WorkerSession,
+    CatalogEntry, ExecutionRow, LostClaim, OpenCommand, OwnerId, ResultRow, Snapshot, StepState, StoredExecution,
+    WorkerSession,
 };
 use crate::sqlite::owner_locks::OwnerLocks;
 use crate::sqlite::rows::{self, EXECUTION_COLUMNS, query_row, query_rows, read_row, to_i64};
@@ -202,26 +205,39 @@ pub(super) fn external_events(
     Ok(events)
 }
 
-pub(super) fn executions(db: &Connection, filter: &ExecutionFilter) -> Result<Vec<ExecutionRow>, ReadError> {
-    let mut sql = format!("SELECT {EXECUTION_COLUMNS} FROM execution WHERE 1");
-    let mut values: Vec<Value> = Vec::new();
-    let mut narrow = |condition: &str, value: Option<Value>| {
-        if let Some(value) = value {
-            values.push(value);
-            sql.push_str(condition);
-        }
-    };
-    let status = filter.status.map(|status| status.name().to_owned().into());
-    let path = filter.path.as_ref().map(|path| path.to_string().into());
-    narrow(" AND status = ?", status);
-    narrow(" AND path = ?", path);
-    narrow(" AND started_at >= ?", filter.since.map(|time| time.0.into()));
-    narrow(" AND started_at < ?", filter.until.map(|time| time.0.into()));
-    narrow(" AND parent_id = ?", filter.parent.map(|id| id.0.into()));
-    narrow(" AND execution_id < ?", filter.before.map(|id| id.0.into()));
-    let limit = to_i64(filter.limit as u64).into();
-    narrow(" ORDER BY execution_id DESC LIMIT ?", Some(limit));
-    Ok(query_rows(db, &sql, params_from_iter(values), rows::read_execution)?)
+/// How SQLite writes the statement of a list.
+const DIALECT: SqlDialect = SqlDialect {
+    table: "execution",
+    columns: EXECUTION_COLUMNS,
+    placeholder: '?',
+    like: "LIKE",
+};
+
+pub(super) fn executions(db: &Connection, filter: &ExecutionFilter, now: Time) -> Result<Vec<ExecutionRow>, ReadError> {
+    let statement = list_statement(filter, EXECUTION_COLUMNS, &DIALECT, now);
+    Ok(query_rows(
+        db,
+        &statement.sql,
+        list_values(&statement),
+        rows::read_execution,
+    )?)
+}
+
+pub(super) fn execution_facets(
+    db: &Connection,
+    filter: &ExecutionFilter,
+    now: Time,
+) -> Result<Vec<FacetRow>, ReadError> {
+    let statement = list_statement(filter, FACET_COLUMNS, &DIALECT, now);
+    Ok(query_rows(db, &statement.sql, list_values(&statement), read_row)?)
+}
+
+fn list_values(statement: &ListStatement) -> impl rusqlite::Params {
+    let values = statement.values.iter().map(|value| match value {
+        FilterValue::Integer(number) => Value::Integer(*number),
+        FilterValue::Text(text) => Value::Text(text.clone()),
+    });
+    params_from_iter(values.collect::<Vec<Value>>())
 }
 
 pub(super) fn steps(db: &Connection, id: ExecutionId) -> Result<Vec<StepState>, ReadError> {

@@ -13,11 +13,12 @@ use crate::Store;
 use crate::access::{AccessTokenId, AccessTokenRow, AuditEntry, AuditRow, OutboxRow, StoreProcess, WorkerClaim};
 use crate::commit::{Commit, CommitStatus, ExternalEventKey, Message, MessageKey, Priority};
 use crate::error::Error;
+use crate::execution_filter::{ExecutionFilter, FacetRow};
 use crate::ids::IdGenerator;
 use crate::rows::{
-    Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionFilter, ExecutionRow, IterationOutcomes, LoopProgress,
-    LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow,
-    SessionHolder, StepState, StoredExecution, WorkerSession,
+    Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionRow, IterationOutcomes, LoopProgress, LoopTask,
+    LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow, SessionHolder,
+    StepState, StoredExecution, WorkerSession,
 };
 use crate::sealed::SealedStore;
 use crate::sqlite::append::CommitJob;
@@ -102,8 +103,13 @@ impl Store for SqliteStore {
     }
 
     async fn executions(&self, filter: &ExecutionFilter) -> Result<Vec<ExecutionRow>, Error> {
-        let filter = filter.clone();
-        self.read(move |db| queries::executions(db, &filter)).await
+        let (filter, now) = (filter.clone(), self.now());
+        self.read(move |db| queries::executions(db, &filter, now)).await
+    }
+
+    async fn execution_facets(&self, filter: &ExecutionFilter) -> Result<Vec<FacetRow>, Error> {
+        let (filter, now) = (filter.clone(), self.now());
+        self.read(move |db| queries::execution_facets(db, &filter, now)).await
     }
 
     async fn steps(&self, id: ExecutionId) -> Result<Vec<StepState>, Error> {

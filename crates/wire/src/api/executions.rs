@@ -107,7 +107,7 @@ pub struct ExecutionSummary {
 }
 
 /// A page of runs, newest first.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct ExecutionPage {
     /// Runs.
     pub executions: Vec<ExecutionSummary>,

@@ -1,6 +1,6 @@
 //! Output of tasks: sent by workers, read by clients.
 
-use model::task_log::LogLine;
+use model::task_log::{LogLevel, LogLine};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -20,12 +20,31 @@ pub struct AppendLogsResponse {
     pub accepted: u64,
 }
 
+/// A line with its level.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogEntry {
+    /// The line.
+    #[serde(flatten)]
+    pub line: LogLine,
+    /// How severe it is.
+    pub level: LogLevel,
+}
+
+impl From<LogLine> for LogEntry {
+    fn from(line: LogLine) -> Self {
+        Self {
+            level: line.level(),
+            line,
+        }
+    }
+}
+
 /// Lines that the tasks of a run printed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LogsResponse {
     /// Lines, in the order in which they were stored.
     #[schema(value_type = Vec<Object>)]
-    pub lines: Vec<LogLine>,
+    pub lines: Vec<LogEntry>,
     /// Value for `after` to get the following lines.
     pub next_after: u64,
 }

@@ -6,6 +6,9 @@ mod catalog;
 mod commands;
 mod credentials;
 mod executions;
+mod facets;
+mod failures;
+mod graph;
 mod logs;
 mod problem;
 mod tokens;
@@ -30,8 +33,14 @@ pub use executions::{
     ExecutionSummary, FinalizeRequest, LoopEntry, OutlinePage, PatchCtxRequest, ReasonRequest, ReplayResponse,
     RerunRequest, RetryRequest,
 };
-pub use logs::{AppendLogsRequest, AppendLogsResponse, LogsResponse};
+pub use facets::{ExecutionFacets, ExecutionHistogram, FacetCount, HistogramBucket};
+pub use failures::{FailureGroup, FailureList};
+pub use graph::{
+    ExecutionGraph, GraphArc, GraphEvaluation, GraphLoop, GraphStatus, GraphStep, GraphStepKind, GraphTask,
+};
+pub use logs::{AppendLogsRequest, AppendLogsResponse, LogEntry, LogsResponse};
 pub use problem::Problem;
 pub use tokens::{
-    AccessTokenEntry, AccessTokenList, AuditPage, CreateAccessTokenRequest, CreateAccessTokenResponse, Role,
+    AccessTokenEntry, AccessTokenList, AuditPage, CallerSession, CreateAccessTokenRequest, CreateAccessTokenResponse,
+    Role, SignInMode, SignInRequest,
 };

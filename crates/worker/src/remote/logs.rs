@@ -1,7 +1,7 @@
 //! Task logs behind a server's API.
 
 use async_trait::async_trait;
-use model::id::{ExecutionId, Name};
+use model::id::ExecutionId;
 use model::task_log::LogLine;
 use results::{Error, LogPage, LogQuery, TaskLogs};
 use wire::Client;
@@ -38,24 +38,32 @@ impl TaskLogs for HttpTaskLogs {
             "/api/executions/{execution}/logs?after={}&limit={}",
             query.after, query.limit
         );
-        for (name, value) in [("step", &query.step), ("task", &query.task)] {
+        let filters = [
+            ("step", query.step.as_ref().map(ToString::to_string)),
+            ("task", query.task.as_ref().map(ToString::to_string)),
+            ("iteration", query.iteration.map(|iteration| iteration.to_string())),
+            ("attempt", query.attempt.map(|attempt| attempt.to_string())),
+            ("level", query.level.map(|level| level.name().to_owned())),
+            ("q", query.text.clone()),
+        ];
+        for (name, value) in filters {
             if let Some(value) = value {
-                path.push_str(&format!("&{name}={}", encode_query_value(value)));
+                path.push_str(&format!("&{name}={}", encode_query_value(&value)));
             }
         }
         let lines = self.client.get(&path).await;
         let lines: LogsResponse = lines.map_err(|error| into_store_error(error, LOGS_LOCATION, LOGS_LOCATION))?;
         Ok(LogPage {
-            lines: lines.lines,
+            lines: lines.lines.into_iter().map(|entry| entry.line).collect(),
             next_after: lines.next_after,
         })
     }
 }
 
-/// Percent-encodes a name for a query string.
-fn encode_query_value(name: &Name) -> String {
+/// Percent-encodes a text for a query string.
+fn encode_query_value(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
-    let bytes = name.as_str().bytes();
+    let bytes = text.bytes();
     let encoded = bytes.map(|byte| {
         if plain(byte) {
             char::from(byte).to_string()

@@ -1,0 +1,294 @@
+//! The progress of a run as a graph: the steps and arcs of its playbook, with what its events say about them.
+//!
+//! Input: the playbook, and the outline of the run. Output: an [`ExecutionGraph`]. The cost does not depend on the number
+//! of iterations.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use language::playbook::{NetArc, Playbook, Step, Task};
+use model::event::{Event, EventBody, NextEvaluated, ReusedPart};
+use model::id::{ExecutionId, Name, Seq};
+use model::playbook::Directive;
+use wire::api::{
+    ExecutionGraph, GraphArc, GraphEvaluation, GraphLoop, GraphStatus, GraphStep, GraphStepKind, GraphTask,
+};
+
+use crate::Server;
+use crate::error::Error;
+use crate::result_reader::LoopOutline;
+
+/// Number of events read at a time.
+const PAGE: usize = 2_000;
+/// Maximum number of events that are read.
+const EVENTS_MAX: usize = 50_000;
+
+impl Server {
+    /// The graph of a run.
+    pub(crate) async fn execution_graph(&self, id: ExecutionId) -> Result<ExecutionGraph, Error> {
+        let row = self.shared.store.execution(id).await?.ok_or(Error::NotFound(id))?;
+        let net = self.shared.catalog.net(&row.hash).await?;
+        let mut builder = GraphBuilder::new(&net.playbook);
+        let reader = self.reader();
+        let (mut position, mut event_count, mut is_complete) = (Seq(0), 0, true);
+        let last = loop {
+            let outline = reader.outline(id, position, PAGE).await?;
+            for entry in &outline.loops {
+                builder.add_loop(entry);
+            }
+            event_count += outline.events.len();
+            for event in &outline.events {
+                builder.fold(event);
+            }
+            match outline.next {
+                Some(page_start) if event_count < EVENTS_MAX => position = page_start,
+                Some(page_start) => {
+                    is_complete = false;
+                    break page_start;
+                }
+                None => break outline.seq,
+            }
+        };
+        let (steps, arcs) = builder.finish();
+        Ok(ExecutionGraph {
+            execution_id: id,
+            seq: last,
+            status: row.status,
+            entry: net.playbook.entry().name.clone(),
+            is_complete,
+            steps,
+            arcs,
+        })
+    }
+}
+
+/// Collects the progress of steps and arcs.
+struct GraphBuilder {
+    steps: Vec<GraphStep>,
+    /// The index of each step.
+    indices: BTreeMap<Name, usize>,
+    arcs: Vec<GraphArc>,
+    /// The loops whose number of items is unknown.
+    cursor_loops: BTreeSet<Name>,
+    /// Counts of loops, by step and run.
+    loops: BTreeMap<(Name, u32), GraphLoop>,
+}
+
+impl GraphBuilder {
+    fn new(playbook: &Playbook) -> Self {
+        let steps: Vec<GraphStep> = playbook.steps.iter().map(new_step).collect();
+        let indices = steps.iter().enumerate().map(|(index, step)| (step.step.clone(), index));
+        let arcs = playbook.steps.iter().flat_map(|step| {
+            let arcs = step.next.arcs.iter().zip(0..);
+            arcs.map(|(arc, index)| new_arc(step, index, arc))
+        });
+        let cursor_loops = playbook.steps.iter().filter(|step| step.cursor_claim().is_some());
+        Self {
+            indices: indices.collect(),
+            cursor_loops: cursor_loops.map(|step| step.name.clone()).collect(),
+            arcs: arcs.collect(),
+            steps,
+            loops: BTreeMap::new(),
+        }
+    }
+
+    fn add_loop(&mut self, outline: &LoopOutline) {
+        let progress = &outline.progress;
+        let counts = GraphLoop {
+            total: None,
+            succeeded: progress.succeeded,
+            failed: progress.failed,
+            in_flight: outline.in_flight,
+            retries: progress.retries,
+        };
+        let run = &progress.run;
+        self.loops.insert((run.step.clone(), run.run), counts);
+    }
+
+    fn fold(&mut self, event: &Event) {
+        match &event.body {
+            EventBody::NextEvaluated(next) => self.evaluate_arcs(event, next),
+            EventBody::PlaybookFinished(_) => self.stop_active_steps(event),
+            _ => {}
+        }
+        let location = &event.location;
+        let index = location.step.as_ref().and_then(|step| self.indices.get(step)).copied();
+        let Some(index) = index else {
+            return;
+        };
+        let step = &mut self.steps[index];
+        if let Some(label) = &location.task {
+            fold_task(step, label, event);
+            return;
+        }
+        fold_step(step, event);
+        if let EventBody::LoopStarted(started) = &event.body {
+            let counts = self.loops.get(&(step.step.clone(), location.run));
+            let mut counts = counts.cloned().unwrap_or_default();
+            counts.total = (!self.cursor_loops.contains(&step.step)).then_some(started.total);
+            step.loop_ = Some(counts);
+        }
+    }
+
+    fn evaluate_arcs(&mut self, event: &Event, next: &NextEvaluated) {
+        let Some(from) = &event.location.step else {
+            return;
+        };
+        let arcs = self.arcs.iter_mut().filter(|arc| arc.from == *from);
+        for (arc, value) in arcs.zip(&next.guards) {
+            let Some(value) = *value else { continue };
+            arc.last = Some(GraphEvaluation { seq: event.seq, value });
+            if !value {
+                arc.refused += 1;
+            } else if next.selected.iter().any(|selected| selected.step == arc.to) {
+                arc.followed += 1;
+            }
+        }
+    }
+
+    /// Steps that are active at the end of a run were stopped.
+    fn stop_active_steps(&mut self, event: &Event) {
+        for step in &mut self.steps {
+            if is_active(step.status) {
+                step.status = GraphStatus::Cancelled;
+                step.ended_at = Some(event.timestamp);
+                for task in step.tasks.iter_mut().filter(|task| is_active(task.status)) {
+                    task.status = GraphStatus::Cancelled;
+                }
+            }
+        }
+    }
+
+    fn finish(self) -> (Vec<GraphStep>, Vec<GraphArc>) {
+        (self.steps, self.arcs)
+    }
+}
+
+fn new_step(step: &Step) -> GraphStep {
+    let kind = match &step.tasks[..] {
+        _ if step.loop_.is_some() => GraphStepKind::Loop,
+        [] => GraphStepKind::Route,
+        [_] => GraphStepKind::Task,
+        _ => GraphStepKind::Pipeline,
+    };
+    GraphStep {
+        step: step.name.clone(),
+        description: step.desc.clone(),
+        kind,
+        line: step.span.line,
+        column: step.span.column,
+        runs: 0,
+        status: GraphStatus::NotReached,
+        is_reused: false,
+        started_at: None,
+        ended_at: None,
+        tasks: step.tasks.iter().map(new_task).collect(),
+        loop_: step.loop_.is_some().then(GraphLoop::default),
+        error: None,
+    }
+}
+
+fn new_task(task: &Task) -> GraphTask {
+    GraphTask {
+        label: task.label.clone(),
+        kind: task.kind.clone(),
+        line: task.span.line,
+        column: task.span.column,
+        status: GraphStatus::NotReached,
+        attempts: 0,
+    }
+}
+
+fn new_arc(step: &Step, index: u32, arc: &NetArc) -> GraphArc {
+    GraphArc {
+        from: step.name.clone(),
+        to: arc.step.clone(),
+        index,
+        when: arc.when.as_ref().map(|when| when.source().to_owned()),
+        line: arc.span.line,
+        column: arc.span.column,
+        followed: 0,
+        refused: 0,
+        last: None,
+    }
+}
+
+/// Applies an event about a step, not about one of its tasks.
+fn fold_step(step: &mut GraphStep, event: &Event) {
+    let status = match &event.body {
+        EventBody::StepScheduled(_) => {
+            step.runs = step.runs.max(event.location.run);
+            step.started_at = Some(event.timestamp);
+            step.ended_at = None;
+            step.error = None;
+            step.is_reused = false;
+            for task in &mut step.tasks {
+                task.status = GraphStatus::NotReached;
+                task.attempts = 0;
+            }
+            GraphStatus::Waiting
+        }
+        EventBody::StepReused(_) => {
+            step.runs = step.runs.max(1);
+            step.is_reused = true;
+            GraphStatus::Success
+        }
+        EventBody::StepStarted(_) | EventBody::LoopStarted(_) | EventBody::IterationScheduled(_) => {
+            GraphStatus::Running
+        }
+        EventBody::StepDone(_) | EventBody::LoopDone(_) => {
+            step.ended_at = Some(event.timestamp);
+            GraphStatus::Success
+        }
+        EventBody::StepFailed(failure) => {
+            step.ended_at = Some(event.timestamp);
+            step.error = Some(failure.error.clone());
+            GraphStatus::Error
+        }
+        _ => return,
+    };
+    step.status = status;
+}
+
+/// Applies an event about a task.
+fn fold_task(step: &mut GraphStep, label: &Name, event: &Event) {
+    let Some(task) = step.tasks.iter_mut().find(|task| task.label == *label) else {
+        return;
+    };
+    task.attempts = task.attempts.max(event.location.attempt);
+    if let Some(status) = task_status(&event.body) {
+        task.status = status;
+    }
+    if is_active(task.status) {
+        // A failed step is active again after the run was retried.
+        step.status = task.status;
+        step.ended_at = None;
+        step.error = None;
+    } else if is_active(step.status) {
+        step.status = GraphStatus::Running;
+    }
+}
+
+/// The status of a task after an event about it.
+fn task_status(body: &EventBody) -> Option<GraphStatus> {
+    match body {
+        EventBody::TaskStarted(started) if started.awaits.is_some() => Some(GraphStatus::Waiting),
+        EventBody::TaskStarted(_) => Some(GraphStatus::Running),
+        EventBody::PolicyEvaluated(policy) if policy.action.directive == Directive::Retry => {
+            Some(GraphStatus::Retrying)
+        }
+        EventBody::TaskDone(_) => Some(GraphStatus::Success),
+        EventBody::TaskFailed(_) => Some(GraphStatus::Error),
+        EventBody::StepReused(record) => match record.part {
+            ReusedPart::Task { ok: false } => Some(GraphStatus::Error),
+            _ => Some(GraphStatus::Success),
+        },
+        _ => None,
+    }
+}
+
+fn is_active(status: GraphStatus) -> bool {
+    matches!(
+        status,
+        GraphStatus::Waiting | GraphStatus::Running | GraphStatus::Retrying
+    )
+}

@@ -1,0 +1,42 @@
+import { describe, expect, it } from "vitest";
+import { listChips, parseFilterText, readRunFilter, removeKey, toApiParams, toggleStatus } from "./filter";
+
+describe("filter of runs", () => {
+  it("reads the search parameters that it knows", () => {
+    expect(readRunFilter({ status: "failed", q: " 42 ", since: "", tab: "x", longer: 3 })).toEqual({
+      status: "FAILED",
+      q: "42",
+    });
+  });
+
+  it("becomes parameters of the API", () => {
+    expect(toApiParams({ playbook: "demo/*", code: "HTTP_500", longer: "30s", q: "load" })).toEqual({
+      path: "demo/*",
+      error_code: "HTTP_500",
+      min_duration: "30s",
+      q: "load",
+    });
+  });
+
+  it("splits typed text into chips and the rest", () => {
+    expect(parseFilterText("status:failed,cancelled orders since:24h http://x")).toEqual({
+      filter: { status: "FAILED,CANCELLED", since: "24h" },
+      rest: "orders http://x",
+    });
+    expect(parseFilterText("status:")).toEqual({ filter: {}, rest: "status:" });
+  });
+
+  it("lists and removes chips", () => {
+    const filter = { since: "24h", status: "FAILED", q: "x" };
+    expect(listChips(filter)).toEqual([
+      { key: "status", value: "failed" },
+      { key: "since", value: "24h" },
+    ]);
+    expect(removeKey(filter, "since")).toEqual({ status: "FAILED", q: "x" });
+  });
+
+  it("toggles statuses", () => {
+    expect(toggleStatus({ status: "FAILED" }, "RUNNING")).toEqual({ status: "FAILED,RUNNING" });
+    expect(toggleStatus({ status: "FAILED" }, "FAILED")).toEqual({});
+  });
+});

@@ -1,0 +1,101 @@
+// The catalog: all playbooks with their latest versions.
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi, Link } from "@tanstack/react-router";
+import { useRef } from "react";
+import { catalogQuery } from "../api/queries";
+import { Button } from "../parts/Button";
+import { CopyButton } from "../parts/copy";
+import { ProblemNote } from "../parts/ProblemNote";
+import { Age } from "../parts/Time";
+import { useKeys } from "../shell/keyboard";
+import { Page } from "../shell/Page";
+import { useMay } from "../shell/role";
+import { RegisterDialog } from "./RegisterDialog";
+import "./playbooks.css";
+
+const route = getRouteApi("/playbooks");
+
+export function PlaybooksPage() {
+  const { q = "", dialog } = route.useSearch();
+  const navigate = route.useNavigate();
+  const mayAuthor = useMay("author");
+  const inputRef = useRef<HTMLInputElement>(null);
+  const { data, error, refetch } = useQuery(catalogQuery);
+  const entries = data?.entries.filter((entry) => entry.path.toLowerCase().includes(q.toLowerCase())) ?? [];
+  const setSearch = (next: { q?: string; dialog?: "register" }) => void navigate({ search: next, replace: true });
+  useKeys("Playbooks", [{ keys: "/", label: "Filter", run: () => inputRef.current?.focus() }]);
+
+  return (
+    <Page
+      title="Playbooks"
+      actions={
+        mayAuthor && (
+          <Button look="primary" onClick={() => setSearch({ ...(q && { q }), dialog: "register" })}>
+            Register…
+          </Button>
+        )
+      }
+    >
+      <div className="page-body">
+        {error && <ProblemNote error={error} onRetry={() => void refetch()} />}
+        {data && data.entries.length === 0 && <EmptyCatalog />}
+        {data && data.entries.length > 0 && (
+          <>
+            <input
+              ref={inputRef}
+              className="input playbook-filter"
+              type="search"
+              aria-label="Filter playbooks"
+              placeholder="Filter by path"
+              value={q}
+              onChange={(event) => setSearch(event.target.value ? { q: event.target.value } : {})}
+            />
+            <table className="playbook-table panel">
+              <thead>
+                <tr>
+                  <th scope="col">Path</th>
+                  <th scope="col">Version</th>
+                  <th scope="col">Registered</th>
+                  <th scope="col">SHA-256</th>
+                </tr>
+              </thead>
+              <tbody>
+                {entries.map((entry) => (
+                  <tr key={entry.path}>
+                    <td>
+                      <Link to="/playbooks/$path" params={{ path: entry.path }} className="playbook-link">
+                        {entry.path}
+                      </Link>
+                    </td>
+                    <td>{entry.version}</td>
+                    <td className="muted">
+                      <Age at={entry.registered_at} />
+                    </td>
+                    <td className="mono muted">{entry.hash.slice(0, 12)}</td>
+                  </tr>
+                ))}
+              </tbody>
+            </table>
+            {entries.length === 0 && <p className="notice muted">No playbook has “{q}” in its path.</p>}
+          </>
+        )}
+      </div>
+      {dialog === "register" && mayAuthor && <RegisterDialog onClose={() => setSearch(q ? { q } : {})} />}
+    </Page>
+  );
+}
+
+const commands = "noetl init hello && cd hello\nnoetl register hello.yaml";
+
+function EmptyCatalog() {
+  return (
+    <div className="notice panel">
+      <h2>No playbooks yet</h2>
+      <p>Register one here, or from a terminal:</p>
+      <pre>{commands}</pre>
+      <CopyButton text={commands} what="the commands">
+        Copy
+      </CopyButton>
+    </div>
+  );
+}

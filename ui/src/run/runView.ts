@@ -1,0 +1,80 @@
+// The state of the page of a run, as search parameters: the tab, the selection, and the filters of the tabs.
+import { omitUndefined, readNumber, readText, readWord } from "../lib/search";
+
+export const runTabs = ["graph", "logs", "events", "results", "source"] as const;
+export type RunTab = (typeof runTabs)[number];
+
+export const runDialogs = ["retry", "rerun", "cancel"] as const;
+export type RunDialog = (typeof runDialogs)[number];
+
+export interface RunView {
+  tab?: RunTab;
+  /** The selection, which all tabs share. */
+  step?: string;
+  task?: string;
+  iteration?: number;
+  attempt?: number;
+  /** Line of the playbook, in the source tab. */
+  line?: number;
+  /** An event, in the events tab. */
+  seq?: number;
+  /** Type of events, in the events tab. */
+  type?: string;
+  /** Text that log lines contain, whose lines are shown, and whether only errors are. */
+  q?: string;
+  from?: "selection";
+  level?: "error";
+  /** The result that is open: `step/run/task/iteration/page/attempt`. */
+  result?: string;
+  dialog?: RunDialog;
+}
+
+export function readRunView(search: Record<string, unknown>): RunView {
+  return omitUndefined({
+    tab: readWord(search["tab"], runTabs),
+    step: readText(search["step"]),
+    task: readText(search["task"]),
+    iteration: readNumber(search["iteration"]),
+    attempt: readNumber(search["attempt"]),
+    line: readNumber(search["line"]),
+    seq: readNumber(search["seq"]),
+    type: readText(search["type"]),
+    q: readText(search["q"]),
+    from: readWord(search["from"], ["selection"]),
+    level: readWord(search["level"], ["error"]),
+    result: readText(search["result"]),
+    dialog: readWord(search["dialog"], runDialogs),
+  });
+}
+
+/** What is selected in a run: a step, one of its tasks, an iteration, an attempt. */
+export interface Selection {
+  step: string;
+  task?: string;
+  iteration?: number;
+  attempt?: number;
+}
+
+export function readSelection(view: RunView): Selection | null {
+  if (view.step === undefined) return null;
+  const { step, task, iteration, attempt } = view;
+  return { step, ...omitUndefined({ task, iteration, attempt }) };
+}
+
+/** The view with another selection, or none. */
+export function withSelection(view: RunView, selection: Selection | null): RunView {
+  const rest = { ...view };
+  delete rest.step;
+  delete rest.task;
+  delete rest.iteration;
+  delete rest.attempt;
+  delete rest.from;
+  return { ...rest, ...selection };
+}
+
+/** The address of a selection as the CLI writes it: `step#iteration/task@attempt`. */
+export function formatAddress({ step, task, iteration, attempt }: Selection): string {
+  const where = iteration === undefined ? step : `${step}#${iteration}`;
+  if (task === undefined) return where;
+  return `${where}/${task}${attempt === undefined ? "" : `@${attempt}`}`;
+}

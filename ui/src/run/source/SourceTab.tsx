@@ -1,0 +1,46 @@
+// The playbook that the run uses. The line that failed, or the selected step, is marked.
+import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import type { TaskError } from "../../api/types";
+import { graphQuery, playbookQuery } from "../../api/queries";
+import { CopyButton } from "../../parts/copy";
+import { LazyCode } from "../../parts/LazyCode";
+import { ProblemNote } from "../../parts/ProblemNote";
+import { useRun } from "../context";
+
+export function SourceTab() {
+  const { detail, view } = useRun();
+  const { path, version } = detail.execution;
+  const { data, error, refetch } = useQuery(playbookQuery(path, version));
+  const line = useMarkedLine();
+  if (error) return <ProblemNote error={error} onRetry={() => void refetch()} />;
+  if (!data?.content) return null;
+  return (
+    <>
+      <div className="tab-bar">
+        <Link to="/playbooks/$path" params={{ path }} search={{ version }} className="mono">
+          {path}@{version}
+        </Link>
+        {line !== undefined && (
+          <span className={view.line === undefined && detail.error ? "tone-failed" : "muted"}>line {line}</span>
+        )}
+        <span className="grow" />
+        <CopyButton text={data.content} what="the playbook">
+          Copy
+        </CopyButton>
+      </div>
+      <LazyCode text={data.content} label={`Playbook ${path}`} line={line} />
+    </>
+  );
+}
+
+/** The line of the URL, else of the selected step, else the line that failed. */
+function useMarkedLine(): number | undefined {
+  const { detail, view } = useRun();
+  const graph = useQuery({ ...graphQuery(detail.execution_id), enabled: view.line === undefined && !!view.step });
+  if (view.line !== undefined) return view.line;
+  const step = graph.data?.steps.find((candidate) => candidate.step === view.step);
+  const task = step?.tasks.find((candidate) => candidate.label === view.task);
+  const error = detail.error as TaskError | null | undefined;
+  return task?.line ?? step?.line ?? error?.line;
+}
