@@ -179,6 +179,24 @@ async fn a_session_ends_with_its_token() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_cookie_is_no_access_token() {
+    let fixture = ApiFixture::guarded().await;
+    let admin = fixture.server.create_first_admin().await.unwrap().unwrap();
+    let (browser, _) = Browser::sign_in(&fixture, admin.reveal()).await.unwrap();
+    // The server has just looked up the session of this cookie.
+    assert_eq!(browser.send(Method::GET, "/api/executions", true).await, StatusCode::OK);
+    let (_, text) = browser.cookie.split_once('=').unwrap();
+    let response = fixture.send(Method::GET, "/api/executions", Some(text), None).await;
+    assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
+    let second_session = Browser::sign_in(&fixture, text).await;
+    assert_eq!(
+        second_session.err(),
+        Some(StatusCode::UNAUTHORIZED),
+        "no session outlives its token"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_page_of_another_site_cannot_use_the_cookie() {
     let fixture = ApiFixture::guarded().await;
     let admin = fixture.server.create_first_admin().await.unwrap().unwrap();

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::net::IpAddr;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use axum::extract::{ConnectInfo, FromRequestParts};
@@ -24,7 +24,7 @@ use crate::api::web_session::{CLIENT_HEADER, cookie_text};
 
 /// Prefix of every access token.
 const TOKEN_PREFIX: &str = "noetl_pat_";
-/// How long a token lookup is cached; a revoked token works for at most this long.
+/// How long a lookup is cached; a revoked token or an ended session works for at most this long.
 const CACHE_TTL: Duration = Duration::from_secs(2);
 /// How many failed authentications of one address per minute are recorded in the audit log; further ones are rejected
 /// without a record.
@@ -206,17 +206,17 @@ async fn identify_by_session(parts: &Parts, api: &ApiState) -> Result<Principal,
         return Err(ApiError::new(StatusCode::FORBIDDEN, "CLIENT_HEADER_MISSING", detail)
             .with_remedy("send `X-Noetl-Client: web`, or an access token instead of the cookie"));
     }
-    let digest = token_digest(text);
-    if let Some(principal) = api.tokens.cached(&digest) {
-        return Ok(principal);
-    }
-    let session = api.find_web_session(&parts.headers).await?;
     let ended = || unauthenticated("the session has expired or ended");
-    let session = session.ok_or_else(ended)?;
-    let principal = api.tokens.find(&**api.store(), &session.token_hash).await?;
-    let principal = principal.ok_or_else(ended)?;
-    api.tokens.insert(digest, principal.clone());
-    Ok(principal)
+    let digest = token_digest(text);
+    let token_hash = if let Some(token_hash) = api.tokens.sessions.get(&digest) {
+        token_hash
+    } else {
+        let session = api.find_web_session(&parts.headers).await?.ok_or_else(ended)?;
+        api.tokens.sessions.insert(digest, session.token_hash);
+        session.token_hash
+    };
+    let principal = api.tokens.find(&**api.store(), &token_hash).await?;
+    principal.ok_or_else(ended)
 }
 
 /// The holder of an access token. Counts and records failures.
@@ -283,17 +283,46 @@ pub(crate) fn token_digest(token: &str) -> [u8; 32] {
     Sha256::digest(token.as_bytes()).into()
 }
 
-/// Cached token lookups, and failed attempts by address.
+/// Lookups by the digest of a text, for a short time.
+struct LookupCache<V>(Mutex<HashMap<[u8; 32], (Instant, V)>>);
+
+impl<V> Default for LookupCache<V> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<V: Clone> LookupCache<V> {
+    fn entries(&self) -> MutexGuard<'_, HashMap<[u8; 32], (Instant, V)>> {
+        self.0.lock().expect("no holder of a lookup cache lock panics")
+    }
+
+    fn get(&self, digest: &[u8; 32]) -> Option<V> {
+        let entries = self.entries();
+        let (since, value) = entries.get(digest)?;
+        (since.elapsed() < CACHE_TTL).then(|| value.clone())
+    }
+
+    fn insert(&self, digest: [u8; 32], value: V) {
+        let mut entries = self.entries();
+        entries.retain(|_, (since, _)| since.elapsed() < CACHE_TTL);
+        entries.insert(digest, (Instant::now(), value));
+    }
+}
+
+/// Cached lookups of tokens and sessions, and failed attempts by address.
 #[derive(Default)]
 pub(crate) struct AccessTokenCache {
-    entries: Mutex<HashMap<[u8; 32], (Instant, Principal)>>,
+    tokens: LookupCache<Principal>,
+    /// The token hash of each session, apart from the tokens: the text of a cookie must not work as a token.
+    sessions: LookupCache<[u8; 32]>,
     failures: Mutex<HashMap<IpAddr, (Instant, u32)>>,
 }
 
 impl AccessTokenCache {
     /// The holder of the token with this hash, if it is valid.
     async fn find(&self, store: &dyn Store, hash: &[u8; 32]) -> Result<Option<Principal>, ApiError> {
-        if let Some(principal) = self.cached(hash) {
+        if let Some(principal) = self.tokens.get(hash) {
             return Ok(Some(principal));
         }
         let Some(row) = store.token_by_hash(hash).await? else {
@@ -313,28 +342,14 @@ impl AccessTokenCache {
             name: row.name,
             role,
         };
-        self.insert(*hash, principal.clone());
+        self.tokens.insert(*hash, principal.clone());
         Ok(Some(principal))
     }
 
-    fn insert(&self, hash: [u8; 32], principal: Principal) {
-        let mut cache = self.entries.lock().expect("no holder of the token cache lock panics");
-        cache.retain(|_, (since, _)| since.elapsed() < CACHE_TTL);
-        cache.insert(hash, (Instant::now(), principal));
-    }
-
-    fn cached(&self, hash: &[u8; 32]) -> Option<Principal> {
-        let cache = self.entries.lock().expect("no holder of the token cache lock panics");
-        let (since, principal) = cache.get(hash)?;
-        (since.elapsed() < CACHE_TTL).then(|| principal.clone())
-    }
-
-    /// Clears the cache after a token was revoked or a session has ended.
+    /// Clears the lookups after a token was revoked or a session has ended.
     pub(crate) fn clear(&self) {
-        self.entries
-            .lock()
-            .expect("no holder of the token cache lock panics")
-            .clear();
+        self.tokens.entries().clear();
+        self.sessions.entries().clear();
     }
 
     /// Counts a failed attempt of an address. Returns false if it has made too many recently.

@@ -41,6 +41,9 @@ const BATCH_DELAY: Duration = Duration::from_millis(5);
 const BATCH_DELAY_ALL: Duration = Duration::from_millis(100);
 /// Page size of events.
 const PAGE: usize = 500;
+/// How long a stream of all runs uses a filter: a `*` in it may select playbooks that are registered later, and a
+/// duration ends now.
+const FILTER_AGE_MAX: Duration = Duration::from_secs(5);
 /// How many of the latest runs a stream of all runs covers.
 const FOLLOWED_EXECUTIONS_MAX: usize = 200;
 
@@ -319,12 +322,14 @@ pub(crate) async fn all(
 ) -> Result<SseResponse, ApiError> {
     let last = last_event_id(&headers)?;
     params.check_no_page()?;
-    params.to_filter(&api).await?;
+    let filter = params.to_filter(&api).await?;
     let follow = AllExecutionsFollower {
         waiter: ChangeWaiter::new(&api)?,
         server: api.server.clone(),
         api,
         params,
+        filter,
+        filtered_since: Instant::now(),
         sent_seqs: HashMap::new(),
         last_event_id: last.unwrap_or(0),
         ready_events: VecDeque::new(),
@@ -342,8 +347,11 @@ pub(crate) async fn all(
 struct AllExecutionsFollower {
     server: Server,
     api: ApiState,
-    /// The filters. They are read each time, so that a `*` also selects playbooks that are registered later.
     params: ExecutionParams,
+    /// The filter that the parameters give; `None` if no playbook matches.
+    filter: Option<ExecutionFilter>,
+    /// When the filter was computed.
+    filtered_since: Instant,
     waiter: ChangeWaiter,
     sent_seqs: HashMap<ExecutionId, Seq>,
     last_event_id: u64,
@@ -375,10 +383,18 @@ impl AllExecutionsFollower {
 
     async fn poll(&mut self) -> Option<()> {
         let store = self.server.shared.store.clone();
-        let rows = match self.params.to_filter(&self.api).await.ok()? {
+        if self.filtered_since.elapsed() >= FILTER_AGE_MAX {
+            self.filter = self.params.to_filter(&self.api).await.ok()?;
+            self.filtered_since = Instant::now();
+        }
+        let rows = match &self.filter {
             Some(filter) => {
                 let limit = FOLLOWED_EXECUTIONS_MAX;
-                store.executions(&ExecutionFilter { limit, ..filter }).await.ok()?
+                let filter = ExecutionFilter {
+                    limit,
+                    ..filter.clone()
+                };
+                store.executions(&filter).await.ok()?
             }
             None => Vec::new(),
         };
