@@ -1,6 +1,7 @@
 //! The web client in a real browser, against a real server. `ui/browser` has the scenarios.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tests::cli_sandbox::CliSandbox;
@@ -33,10 +34,15 @@ impl BrowserTools {
     }
 
     fn node(&self, arguments: &[&str]) {
+        self.node_with(arguments, &[]);
+    }
+
+    fn node_with(&self, arguments: &[&str], variables: &[(&str, &str)]) {
         let output = Command::new("node")
             .args(arguments)
             .current_dir(&self.client)
             .env("CHROMIUM", &self.browser)
+            .envs(variables.iter().copied())
             .output()
             .expect("node starts");
         let text = [output.stdout, output.stderr].concat();
@@ -69,6 +75,50 @@ fn every_view_is_accessible_in_both_themes_and_by_keyboard() {
 #[test]
 fn the_client_works_behind_a_path_prefix() {
     run_on_open_server("prefix");
+}
+
+#[test]
+fn lists_keys_and_controls_work_as_people_use_them() {
+    run_on_open_server("interaction");
+}
+
+#[test]
+fn the_numbers_of_the_client_match_the_api_and_the_log() {
+    run_on_open_server("numbers");
+}
+
+/// With `NOETL_ACCEPT` set, the pictures of the documentation are replaced; `cargo xtask pictures` does that.
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "accepting is requested through the environment, because test runners pass no flags"
+)]
+fn each_picture_of_the_documentation_can_be_taken() {
+    let tools = BrowserTools::find();
+    let sandbox = CliSandbox::new();
+    let server = ServerProcess::start(&sandbox, &[]);
+    let documented = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/pictures");
+    let folder = match std::env::var_os("NOETL_ACCEPT") {
+        Some(_) => documented.clone(),
+        None => sandbox.path("pictures"),
+    };
+    let folder_name = folder.display().to_string();
+    let arguments = ["browser/run.mjs", "pictures", &server.url, "{}"];
+    tools.node_with(&arguments, &[("NOETL_PICTURES", &folder_name)]);
+    assert_eq!(
+        list_pictures(&folder),
+        list_pictures(&documented),
+        "run `cargo xtask pictures`"
+    );
+}
+
+/// The names of the pictures in a folder.
+fn list_pictures(folder: &Path) -> BTreeSet<String> {
+    let listing = std::fs::read_dir(folder).expect("the folder exists");
+    let names = listing.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names
+        .filter(|name| Path::new(name).extension().is_some_and(|end| end == "png"))
+        .collect()
 }
 
 #[test]

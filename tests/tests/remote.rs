@@ -431,6 +431,32 @@ fn playbooks_are_registered_on_a_server_and_run_by_path() {
     }
 }
 
+/// The browser is a script that writes the URL to a pipe, which the test reads until it is closed.
+#[test]
+fn open_starts_the_browser_at_the_page_of_a_run() {
+    let sandbox = sandbox();
+    let server = ServerProcess::start_as_context(&sandbox, &[]);
+    let pipe = sandbox.path("opened");
+    let made = Command::new("mkfifo").arg(&pipe).status().expect("`mkfifo` exists");
+    assert!(made.success());
+    sandbox.write("browser", "#!/bin/sh\nprintf %s \"$1\" > opened\n");
+    std::fs::set_permissions(sandbox.path("browser"), PermissionsExt::from_mode(0o755)).unwrap();
+    let run = sandbox.run_json(&["run", "counting.yaml", "-j"]);
+    let id = run["execution_id"].as_str().unwrap();
+    let url = format!("{}/runs/{id}", server.url);
+
+    let mut open = sandbox.command(&["open", "last"]);
+    open.env("BROWSER", sandbox.path("browser"));
+    let opened = open.output().unwrap();
+    assert_eq!(opened.status.code(), Some(0), "{opened:?}");
+    assert_eq!(String::from_utf8_lossy(&opened.stdout).trim(), url);
+    assert_eq!(std::fs::read_to_string(&pipe).unwrap(), url);
+
+    drop(server);
+    let refused = sandbox.run(&["open", "last", "--print"]);
+    assert_eq!(refused.code, Some(5), "{refused:?}");
+}
+
 #[test]
 fn a_context_selects_the_server() {
     let sandbox = sandbox();

@@ -22,10 +22,28 @@ async function findViolations(page) {
   return JSON.parse(result.value).filter(({ impact }) => ["serious", "critical"].includes(impact));
 }
 
+const sizes = [
+  { width: 390, height: 844 },
+  { width: 1024, height: 768 },
+  { width: 1440, height: 900 },
+];
+
 async function checkView(page, name) {
   await page.waitForSelector("main");
   await page.waitForTimeout(300);
   assert.deepEqual(await findViolations(page), [], name);
+  assert.deepEqual(await findOverflows(page), [], name);
+}
+
+/** The sizes at which a page is wider than the window. */
+async function findOverflows(page) {
+  const found = [];
+  for (const size of sizes) {
+    await page.setViewportSize(size);
+    const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+    if (overflow > 0) found.push(`${overflow} px too wide at ${size.width}`);
+  }
+  return found;
 }
 
 export async function scenario({ openPage, url }) {
@@ -63,12 +81,17 @@ export async function scenario({ openPage, url }) {
   await useKeyboardOnly(openPage, url, failed);
 }
 
-/** The check finds a fault that is put into a page on purpose. */
+/** The checks find faults that are put into a page on purpose. */
 async function checkNegativeControl(openPage, url) {
   const page = await openPage();
   await page.goto(`${url}runs`);
   await page.waitForSelector(".run-link");
-  await page.evaluate(() => document.querySelector("main").append(document.createElement("button")));
+  await page.evaluate(() => {
+    const button = document.createElement("button");
+    button.style.width = "5000px";
+    document.body.append(button);
+  });
+  assert.equal((await findOverflows(page)).length, sizes.length, "a page that is too wide is reported");
   const found = await findViolations(page);
   assert.ok(
     found.some(({ id }) => id === "button-name"),

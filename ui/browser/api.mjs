@@ -1,4 +1,5 @@
 // Calls of the HTTP API that scenarios use to prepare and to compare.
+import { readFileSync } from "node:fs";
 
 /** Requests JSON; fails with the problem that the server reports. */
 export async function request(url, path, { method = "GET", body, token } = {}) {
@@ -28,4 +29,9 @@ export async function waitForStatus(url, id, status, token) {
     }
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
+}
+
+/** Reads a playbook from `playbooks/`. */
+export function readPlaybook(name) {
+  return readFileSync(new URL(`playbooks/${name}.yaml`, import.meta.url), "utf8");
 }

@@ -1,7 +1,7 @@
 // Runs one scenario in a real browser against a running server, and fails on any error of the page:
 //   CHROMIUM=/usr/bin/chromium node browser/run.mjs SCENARIO URL [TOKENS]
 // TOKENS is a JSON object with an access token for each role, for scenarios that sign in.
-import { startBrowser } from "../dev/browser.mjs";
+import { startBrowser } from "./browser.mjs";
 
 const [name, url, tokens = "{}"] = process.argv.slice(2);
 const { scenario } = await import(`./${name}.mjs`);

@@ -26,7 +26,7 @@ for (const [path, methods] of Object.entries(document.paths)) {
       delete methods[method];
       continue;
     }
-    // The names of operations are not unique in the document.
+    // The client names routes by method and path.
     delete operation.operationId;
     const successes = Object.entries(operation.responses).filter(([status]) => status.startsWith("2"));
     operation.responses = { ...Object.fromEntries(successes), default: problem };

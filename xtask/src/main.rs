@@ -24,6 +24,7 @@ usage: cargo xtask COMMAND [ARGS]
   fmt      format the workspace
   accept   rewrite the expectations of conformance and golden tests, for review
   docs     rewrite the generated parts of docs/reference and docs/decisions
+  pictures take the pictures of docs/pictures again
   sim      run the simulator: cargo xtask sim -- --seeds 1000
   e2e      run the fault-injection test: cargo xtask e2e -- --minutes 10 --seed 7
   bench    run benchmarks: cargo xtask bench -- NAME
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         "fmt" => fmt::run(),
         "accept" => accept::run(&remaining),
         "docs" => docs::run(),
+        "pictures" => web_client::take_pictures(),
         "sim" => sim::run(&remaining),
         "e2e" => e2e::run(&remaining),
         "bench" => bench::run(&remaining),

@@ -6,7 +6,9 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use crate::shell::{command_succeeds, run_command, target_directory, workspace_root};
+use crate::accept::ACCEPT;
+use crate::prerequisite::NEXTEST;
+use crate::shell::{cargo_command, command_succeeds, run_command, target_directory, workspace_root};
 
 /// Names under which Chromium is installed.
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
@@ -16,6 +18,19 @@ pub(crate) fn run_development_server() -> anyhow::Result<()> {
     let sources = workspace_root().join("ui");
     install_packages(&sources)?;
     run_command(Command::new("npm").args(["run", "dev"]).current_dir(&sources))
+}
+
+/// `pictures`: takes the pictures of the documentation again, in a browser.
+pub(crate) fn take_pictures() -> anyhow::Result<()> {
+    NEXTEST.ensure()?;
+    let (name, value) = ACCEPT;
+    run_command(
+        cargo_command(["nextest", "run", "--workspace", "--bin", "noetl", "--test", "browser"])
+            .arg("each_picture_of_the_documentation")
+            .env(name, value)
+            .env("NOETL_TEST_BROWSER", ensure_browser()?)
+            .env("NOETL_TEST_CLIENT", check_client()?),
+    )
 }
 
 /// Checks types, format, unit tests and size of the client in a copy of its sources. Returns the copy, whose packages the

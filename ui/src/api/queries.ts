@@ -68,7 +68,7 @@ export const failuresQuery = (id: string) =>
 /** Reads a page of the log of a run. */
 export async function readEventPage(id: string, query: { after_seq?: number; type?: string; limit?: number }) {
   const page = await readData(api.GET("/api/executions/{id}/events", { params: { path: { id }, query } }));
-  return { events: page.events as unknown as LogEvent[], nextAfterSeq: page.next_after_seq ?? null };
+  return { events: page.events as LogEvent[], nextAfterSeq: page.next_after_seq ?? null };
 }
 
 const outlinePagesMax = 20;
@@ -85,8 +85,8 @@ export const outlineQuery = (id: string) =>
         const outline: OutlinePage = await readData(
           api.GET("/api/executions/{id}/outline", { params: { path: { id }, query }, signal }),
         );
-        events.push(...(outline.events as unknown as LogEvent[]));
-        for (const loop of outline.loops) events.push(...(loop.events as unknown as LogEvent[]));
+        events.push(...(outline.events as LogEvent[]));
+        for (const loop of outline.loops) events.push(...(loop.events as LogEvent[]));
         after = outline.next_after_seq ?? undefined;
       }
       return events.sort((first, second) => first.seq - second.seq);
@@ -96,7 +96,7 @@ export const outlineQuery = (id: string) =>
 /** Reads lines that the tasks of a run wrote. */
 export async function readLogs(id: string, query: LogParams) {
   const page = await readData(api.GET("/api/executions/{id}/logs", { params: { path: { id }, query } }));
-  return { lines: page.lines as unknown as LogLine[], nextAfter: page.next_after };
+  return { lines: page.lines as LogLine[], nextAfter: page.next_after };
 }
 
 export const resultListQuery = (id: string, query: { step: string; task?: string; iteration?: number }) =>

@@ -2943,7 +2943,7 @@ export interface components {
         /** @description Lines that tasks printed, in order. */
         AppendLogsRequest: {
             /** @description Lines with their run, step and task. */
-            lines: Record<string, never>[];
+            lines: components["schemas"]["LogLine"][];
         };
         /** @description Stored lines. */
         AppendLogsResponse: {
@@ -3010,8 +3010,7 @@ export interface components {
         BatchState: "accepted" | "processing" | "completed" | "failed";
         /** @description Status of a batch, for later requests. */
         BatchStatusResponse: {
-            /** @description Error of a failed batch. */
-            error?: Record<string, never> | null;
+            error?: components["schemas"]["TaskError"] | null;
             /**
              * Format: int32
              * @description Number of events in the batch.
@@ -3177,7 +3176,7 @@ export interface components {
         /** @description A page of an event log. */
         EventPage: {
             /** @description Events, in order. */
-            events: Record<string, never>[];
+            events: components["schemas"]["LogEvent"][];
             /**
              * Format: int64
              * @description Value for `after_seq` to get the next page; absent at the end of the log.
@@ -3232,8 +3231,7 @@ export interface components {
         };
         /** @description A run with its result. */
         ExecutionDetail: {
-            /** @description Error of a failed run. */
-            error?: Record<string, never> | null;
+            error?: components["schemas"]["TaskError"] | null;
             /** @description Other data of the run. */
             execution: components["schemas"]["ExecutionSummary"];
             /** @description Run ID. */
@@ -3506,8 +3504,7 @@ export interface components {
              * @description End of its latest run.
              */
             ended_at?: string | null;
-            /** @description Why its latest run failed. */
-            error?: Record<string, never> | null;
+            error?: components["schemas"]["TaskError"] | null;
             /** @description Whether its result was reused from an earlier run. */
             is_reused: boolean;
             /** @description What it does. */
@@ -3627,10 +3624,137 @@ export interface components {
             /** @description Events with their sequence numbers, in ascending order. */
             events: Record<string, never>[];
         };
+        /** @description An event of the log of a run. Fields that do not apply to an event are absent. */
+        LogEvent: {
+            /**
+             * Format: int32
+             * @description The attempt of the task, from 1.
+             */
+            attempt?: number;
+            /**
+             * Format: int64
+             * @description The event that caused it.
+             */
+            cause_seq?: number;
+            /**
+             * Format: int64
+             * @description How long the entity took, in milliseconds.
+             */
+            duration_ms?: number;
+            /** @description The ID of that entity. */
+            entity_id: string;
+            /** @description The kind of the entity that the event is about. */
+            entity_type: string;
+            /** @description Another name of the type that existing clients know. */
+            event_alias: string;
+            /** @description Event ID. */
+            event_id: string;
+            /** @description Its type, such as `task.done`. */
+            event_type: string;
+            /** @description Run ID. */
+            execution_id: string;
+            /**
+             * Format: int64
+             * @description The iteration of the loop.
+             */
+            iteration?: number;
+            /** @description The ID of the iteration. */
+            iteration_id?: string;
+            /** @description Further data that the emitter sent. */
+            meta?: {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: int64
+             * @description The page of a paginated result.
+             */
+            page?: number;
+            /** @description The ID of the entity that contains it. */
+            parent_id?: string;
+            /** @description The fields of its type. */
+            payload: {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: date-time
+             * @description The clock of the store.
+             */
+            recorded_at: string;
+            /** @description The result of a failed run, at the end of the run. */
+            result?: unknown;
+            /**
+             * Format: int64
+             * @description Its position in the log of the run, from 1 without gaps.
+             */
+            seq: number;
+            /** @description Who emitted it: `server`, `worker` or `external`. */
+            source: string;
+            /** @description `in_progress`, `success`, `error`, `skipped`, `paused` or `cancelled`. */
+            status: string;
+            /** @description The step. */
+            step?: string;
+            /** @description The run of the step. */
+            step_run_id?: string;
+            /** @description The label of the task. */
+            task_label?: string;
+            /** @description The run of the task; its attempts have the same one. */
+            task_run_id?: string;
+            /**
+             * Format: date-time
+             * @description The clock of the process that emitted the event.
+             */
+            timestamp: string;
+            /** @description The trace that the event belongs to. */
+            trace_id: string;
+            /** @description The worker that emitted it. */
+            worker_id?: string;
+            /** @description The ID of the workflow run. */
+            workflow_run_id: string;
+        };
+        /** @description A line that a task printed. */
+        LogLine: {
+            /**
+             * Format: int32
+             * @description The attempt, from 1.
+             */
+            attempt: number;
+            /** @description Run ID. */
+            execution: string;
+            /**
+             * Format: int64
+             * @description The iteration of the loop.
+             */
+            iteration?: number;
+            /** @description `debug`, `info`, `warn` or `error`; only in responses. */
+            level?: string;
+            /**
+             * Format: int32
+             * @description The run of the step, from 1.
+             */
+            run: number;
+            /** @description The step. */
+            step: string;
+            /** @description `stdout` or `stderr`. */
+            stream: string;
+            /** @description The label of the task. */
+            task: string;
+            /** @description The line without its line ending. */
+            text: string;
+            /**
+             * Format: date-time
+             * @description When it was printed.
+             */
+            time: string;
+            /**
+             * Format: int32
+             * @description How often the task has been entered, from 1.
+             */
+            visit: number;
+        };
         /** @description Lines that the tasks of a run printed. */
         LogsResponse: {
             /** @description Lines, in the order in which they were stored. */
-            lines: Record<string, never>[];
+            lines: components["schemas"]["LogLine"][];
             /**
              * Format: int64
              * @description Value for `after` to get the following lines.
@@ -3640,7 +3764,7 @@ export interface components {
         /** @description One run of a loop in an outline. */
         LoopEntry: {
             /** @description The events of the first 100 failed iterations, and the `task.started` events of up to 100 waiting tasks. */
-            events: Record<string, never>[];
+            events: components["schemas"]["LogEvent"][];
             /**
              * Format: int64
              * @description How many iterations failed.
@@ -3684,7 +3808,7 @@ export interface components {
         /** @description A page of the outline of a run: its log without the events of iterations. */
         OutlinePage: {
             /** @description The events, in order. */
-            events: Record<string, never>[];
+            events: components["schemas"]["LogEvent"][];
             /** @description The loops of the run; only on the first page. */
             loops: components["schemas"]["LoopEntry"][];
             /**
@@ -3986,6 +4110,38 @@ export interface components {
             sha256: string;
             /** @description Kind of the result store. */
             store: string;
+        };
+        /** @description Why a task failed. */
+        TaskError: {
+            /** @description Stable code, such as `TIMEOUT` or `HTTP_503`. */
+            code: string;
+            /**
+             * Format: int64
+             * @description Its column in the playbook.
+             */
+            column?: number;
+            /**
+             * Format: int64
+             * @description The iteration of the loop.
+             */
+            iteration?: number;
+            /** @description The class of the failure, such as `timeout` or `client_error`. */
+            kind: string;
+            /**
+             * Format: int64
+             * @description Its line in the playbook.
+             */
+            line?: number;
+            /** @description What failed, for people. */
+            message: string;
+            /** @description Whether a retry may succeed. */
+            retryable: boolean;
+            /** @description The step. */
+            step?: string;
+            /** @description The task. */
+            task?: string;
+        } & {
+            [key: string]: unknown;
         };
         /** @description A playbook to validate. */
         ValidateRequest: {

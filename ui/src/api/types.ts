@@ -51,41 +51,10 @@ export type Json = null | boolean | number | string | Json[] | { [key: string]: 
 export type JsonObject = { [key: string]: Json };
 
 /** An event of the log of a run. */
-export interface LogEvent {
-  seq: number;
-  event_id: string;
-  event_type: string;
-  entity_type: string;
-  entity_id?: string;
-  timestamp: string;
-  recorded_at: string;
-  cause_seq?: number;
-  source?: string;
-  step?: string;
-  step_run_id?: string;
-  task_label?: string;
-  task_run_id?: string;
-  iteration?: number;
-  attempt?: number;
-  page?: number;
-  status?: string;
-  duration_ms?: number;
-  worker_id?: string;
-  payload: JsonObject;
-}
+export type LogEvent = Omit<Schemas["LogEvent"], "payload"> & { payload: JsonObject };
 
 /** A line that a task wrote. */
-export interface LogLine {
-  time: string;
-  step: string;
-  run: number;
-  task: string;
-  iteration?: number;
-  attempt: number;
-  stream: string;
-  level: "debug" | "info" | "warn" | "error";
-  text: string;
-}
+export type LogLine = Omit<Schemas["LogLine"], "level"> & { level: "debug" | "info" | "warn" | "error" };
 
 /** An error or a warning in a playbook. */
 export interface Diagnostic {

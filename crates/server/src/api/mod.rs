@@ -22,6 +22,7 @@ mod leases;
 mod listen;
 mod logs;
 mod older_workers;
+mod operation_ids;
 mod range;
 mod references;
 mod replay;

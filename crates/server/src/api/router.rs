@@ -15,6 +15,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::api::error::ApiError;
+use crate::api::operation_ids::set_operation_ids;
 use crate::api::state::ApiState;
 use crate::api::{
     bodies, catalog, client_files, commands, control, credentials, events, execution_lists, executions, guard, logs,
@@ -61,7 +62,8 @@ impl Modify for Scheme {
 pub(crate) fn document() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
     TEXT.get_or_init(|| {
-        let document = all_routes().into_openapi();
+        let mut document = all_routes().into_openapi();
+        set_operation_ids(&mut document);
         document.to_json().expect("a document serializes to JSON")
     })
 }

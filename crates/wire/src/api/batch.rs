@@ -5,6 +5,7 @@ use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Name, Seq, WorkerId
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::api::log_schemas::TaskErrorSchema;
 use crate::event::WireEvent;
 use crate::transport::{ClaimedCommand, Verdict};
 
@@ -128,6 +129,6 @@ pub struct BatchStatusResponse {
     pub events: u32,
     /// Error of a failed batch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<TaskErrorSchema>)]
     pub error: Option<model::outcome::TaskError>,
 }

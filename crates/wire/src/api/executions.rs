@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use crate::api::log_schemas::{LogEventSchema, TaskErrorSchema};
+
 /// A run to start: by catalog path, or with the text of a playbook.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct ExecuteRequest {
@@ -133,7 +135,7 @@ pub struct ExecutionDetail {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_href: Option<String>,
     /// Error of a failed run.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<TaskErrorSchema>)]
     pub error: Option<TaskError>,
     /// Other data of the run.
     pub execution: ExecutionSummary,
@@ -143,7 +145,7 @@ pub struct ExecutionDetail {
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct EventPage {
     /// Events, in order.
-    #[schema(value_type = Vec<Object>)]
+    #[schema(value_type = Vec<LogEventSchema>)]
     pub events: Vec<RawJson>,
     /// Value for `after_seq` to get the next page; absent at the end of the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -160,7 +162,7 @@ pub struct OutlinePage {
     /// The loops of the run; only on the first page.
     pub loops: Vec<LoopEntry>,
     /// The events, in order.
-    #[schema(value_type = Vec<Object>)]
+    #[schema(value_type = Vec<LogEventSchema>)]
     pub events: Vec<RawJson>,
     /// The `after_seq` of the next page; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -185,7 +187,7 @@ pub struct LoopEntry {
     /// How many iterations are in progress.
     pub in_flight: u64,
     /// The events of the first 100 failed iterations, and the `task.started` events of up to 100 waiting tasks.
-    #[schema(value_type = Vec<Object>)]
+    #[schema(value_type = Vec<LogEventSchema>)]
     pub events: Vec<RawJson>,
 }
 

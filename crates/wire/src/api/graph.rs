@@ -7,6 +7,8 @@ use model::time::Time;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::api::log_schemas::TaskErrorSchema;
+
 /// The steps and arcs of the playbook of a run, with their progress.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct ExecutionGraph {
@@ -62,7 +64,7 @@ pub struct GraphStep {
     #[serde(rename = "loop")]
     pub loop_: Option<GraphLoop>,
     /// Why its latest run failed.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<TaskErrorSchema>)]
     pub error: Option<TaskError>,
 }
 

@@ -4,11 +4,13 @@ use model::task_log::{LogLevel, LogLine};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::api::log_schemas::LogLineSchema;
+
 /// Lines that tasks printed, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AppendLogsRequest {
     /// Lines with their run, step and task.
-    #[schema(value_type = Vec<Object>)]
+    #[schema(value_type = Vec<LogLineSchema>)]
     pub lines: Vec<LogLine>,
 }
 
@@ -43,7 +45,7 @@ impl From<LogLine> for LogEntry {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LogsResponse {
     /// Lines, in the order in which they were stored.
-    #[schema(value_type = Vec<Object>)]
+    #[schema(value_type = Vec<LogLineSchema>)]
     pub lines: Vec<LogEntry>,
     /// Value for `after` to get the following lines.
     pub next_after: u64,
