@@ -1,7 +1,8 @@
 //! The web client in a real browser, against a real server. `ui/browser` has the scenarios.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use tests::cli_sandbox::CliSandbox;
 use tests::server_process::ServerProcess;
@@ -32,13 +33,17 @@ impl BrowserTools {
         }
     }
 
-    fn node(&self, arguments: &[&str]) {
-        let output = Command::new("node")
+    fn node_command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("node");
+        command
             .args(arguments)
             .current_dir(&self.client)
-            .env("CHROMIUM", &self.browser)
-            .output()
-            .expect("node starts");
+            .env("CHROMIUM", &self.browser);
+        command
+    }
+
+    fn node(&self, arguments: &[&str]) {
+        let output = self.node_command(arguments).output().expect("node starts");
         let text = [output.stdout, output.stderr].concat();
         let text = String::from_utf8_lossy(&text);
         assert!(output.status.success(), "{arguments:?} failed:\n{text}");
@@ -47,6 +52,28 @@ impl BrowserTools {
     fn run_scenario(&self, name: &str, url: &str, tokens: &str) {
         self.node(&["browser/run.mjs", name, url, tokens]);
     }
+}
+
+/// Runs a scenario, and kills and restarts the server whenever the scenario prints `restart`.
+fn run_with_restarts(scenario: &str) {
+    let tools = BrowserTools::find();
+    let sandbox = CliSandbox::new();
+    let mut server = ServerProcess::start(&sandbox, &[]);
+    let url = server.url.clone();
+    let mut command = tools.node_command(&["browser/run.mjs", scenario, &url]);
+    let mut node = command.stdout(Stdio::piped()).spawn().expect("node starts");
+    let stdout = node.stdout.take().expect("its output is piped");
+    let mut restarts = 0;
+    for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+        assert_eq!(line, "restart", "the only request of a scenario");
+        server = server.restart(&sandbox);
+        restarts += 1;
+    }
+    let status = node.wait().expect("node ends");
+    assert!(
+        status.success() && restarts > 0,
+        "{scenario} failed after {restarts} restarts"
+    );
 }
 
 fn run_on_open_server(scenario: &str) {
@@ -64,6 +91,16 @@ fn a_first_visit_leads_from_an_empty_store_to_a_repaired_run() {
 #[test]
 fn every_view_is_accessible_in_both_themes_and_by_keyboard() {
     run_on_open_server("accessibility");
+}
+
+#[test]
+fn every_tab_shows_the_run_at_the_chosen_event() {
+    run_on_open_server("time_travel");
+}
+
+#[test]
+fn followed_output_continues_after_the_server_was_killed() {
+    run_with_restarts("interrupted_logs");
 }
 
 #[test]

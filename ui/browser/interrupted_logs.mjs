@@ -11,7 +11,7 @@ export async function scenario({ openPage, url }) {
   await page.waitForSelector(".log-text >> text=/^line 5$/");
   console.log("restart");
   await waitForServer(url, id);
-  const before = await lastPosition(url, id);
+  const before = await readLastNumber(url, id);
   await page.waitForFunction(
     (last) => {
       const lines = [...document.querySelectorAll(".log-text")].map((line) => line.innerText);
@@ -41,7 +41,7 @@ async function readLines(url, id) {
 }
 
 /** The number in the last line that is stored. */
-async function lastPosition(url, id) {
+async function readLastNumber(url, id) {
   const texts = (await readLines(url, id)).map((line) => line.text);
   return Number(texts.findLast((text) => /^line \d+$/.test(text))?.split(" ")[1] ?? -1);
 }

@@ -27,27 +27,29 @@ struct LiveState {
 }
 
 impl Server {
-    /// Checks that the replayed state of a run equals its live state.
-    pub(crate) async fn check_state(&self, id: ExecutionId) -> Result<StateCheckResponse, Error> {
+    /// Checks that the replayed state of a run equals its live state; `None` if the newest events are not durable yet.
+    pub(crate) async fn check_state(&self, id: ExecutionId) -> Result<Option<StateCheckResponse>, Error> {
         let shared = &*self.shared;
         let live = read_live_state(shared, id).await?;
         if live.seq.0 > REPLAYED_EVENTS_MAX {
             return Err(Error::ReplayTooLong(live.seq));
         }
-        wait_for_commit(shared, id, live.seq).await?;
+        if !wait_for_commit(shared, id, live.seq).await? {
+            return Ok(None);
+        }
         let replayed = replay_state(&*shared.store, id, live.seq, None).await?.state;
         let value = match live.source {
             StateCheckSource::Memory | StateCheckSource::Snapshot => state_value(&replayed),
             StateCheckSource::Summary => summarize_state(&replayed),
         };
-        Ok(StateCheckResponse {
+        Ok(Some(StateCheckResponse {
             execution_id: id,
             seq: live.seq,
             source: live.source,
             is_equal: value == live.value,
             replayed: json_checksum(&value),
             live: json_checksum(&live.value),
-        })
+        }))
     }
 }
 
@@ -74,16 +76,17 @@ async fn read_live_state(shared: &ServerShared, id: ExecutionId) -> Result<LiveS
     })
 }
 
-/// Waits until the log has an event; a state in memory includes decisions that are not durable yet.
-async fn wait_for_commit(shared: &ServerShared, id: ExecutionId, seq: Seq) -> Result<(), Error> {
+/// Waits until the log has an event, and returns whether it has; a state in memory includes decisions that are not durable
+/// yet.
+async fn wait_for_commit(shared: &ServerShared, id: ExecutionId, seq: Seq) -> Result<bool, Error> {
     for _ in 0..COMMIT_CHECKS_MAX {
         let row = shared.store.execution(id).await?.ok_or(Error::NotFound(id))?;
         if row.version >= seq {
-            break;
+            return Ok(true);
         }
         tokio::time::sleep(COMMIT_PAUSE).await;
     }
-    Ok(())
+    Ok(false)
 }
 
 fn state_value(state: &ExecutionState) -> Value {

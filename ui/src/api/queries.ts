@@ -1,5 +1,6 @@
 // What the views read from the API, as options for TanStack Query.
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
+import { omitUndefined } from "../lib/search";
 import { api, apiUrl, readData, send } from "./client";
 import type {
   EventParams,
@@ -62,15 +63,15 @@ export const graphQuery = (id: string, at?: number) =>
     ...(at === undefined ? {} : { staleTime: Infinity, gcTime: 60_000 }),
   });
 
-/** The state of a run at an event, and its difference from another one. */
-export const stateQuery = (id: string, at: number, compare?: number) =>
+/** The state of a run at an event or the newest one, and its difference from another event. */
+export const stateQuery = (id: string, at?: number, compare?: number) =>
   queryOptions({
-    queryKey: ["run", id, "state", at, compare],
+    queryKey: ["run", id, "state", at ?? "newest", compare],
     queryFn: async ({ signal }) => {
-      const params = { path: { id }, query: { at, ...(compare === undefined ? {} : { compare }) } };
+      const params = { path: { id }, query: omitUndefined({ at, compare }) };
       return (await readData(api.GET("/api/executions/{id}/state", { params, signal }))) as RunState;
     },
-    staleTime: Infinity,
+    ...(at === undefined ? {} : { staleTime: Infinity }),
     gcTime: 60_000,
   });
 
@@ -127,7 +128,10 @@ export async function readLogs(id: string, query: LogParams) {
   return { lines: page.lines as unknown as LogLine[], nextAfter, hasEarlier };
 }
 
-export const resultListQuery = (id: string, query: { step: string; task?: string; iteration?: number; until_seq?: number }) =>
+export const resultListQuery = (
+  id: string,
+  query: { step: string; task?: string; iteration?: number; until_seq?: number },
+) =>
   infiniteQueryOptions({
     queryKey: ["run", id, "results", query],
     queryFn: async ({ pageParam, signal }) => {

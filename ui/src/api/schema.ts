@@ -1016,14 +1016,28 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Read the event log of a run. */
+        /**
+         * Read the event log of a run.
+         * @description A request with a filter reads at most 20,000 events: its page can have fewer events than `limit` and still have
+         *     `next_after_seq`. The events of an `iteration` are found through an index: the 10,000 events before its first recorded
+         *     end, the 500 before each later one, and the 500 after the last. If it has no recorded end, the last 10,000 events of
+         *     the run are searched.
+         */
         get: {
             parameters: {
                 query?: {
                     /** @description Only events after this `seq`. */
                     after_seq?: number;
-                    /** @description Only events of this type, given by its stored name or an alias. */
+                    /** @description Only events up to this `seq`. */
+                    until_seq?: number;
+                    /** @description Only events of these types, separated by commas; each is a stored name or an alias. */
                     type?: string;
+                    /** @description Only events of this step. */
+                    step?: string;
+                    /** @description Only events of tasks with this label. */
+                    task?: string;
+                    /** @description Only events of this iteration of the loop at `step`, which is then required. */
+                    iteration?: number;
                     /** @description Maximum number of events. Default: 50. */
                     limit?: number;
                 };
@@ -1171,10 +1185,17 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Read the playbook of a run as a graph: steps and arcs with their progress. */
+        /**
+         * Read the playbook of a run as a graph: steps and arcs with their progress.
+         * @description The cost of the current graph does not depend on the number of iterations. With `as_of_seq`, the server reads all
+         *     events up to that one; after event 1,000,000 the error is `REPLAY_TOO_LONG`.
+         */
         get: {
             parameters: {
-                query?: never;
+                query?: {
+                    /** @description `seq` of the last event to include. Default: the newest. */
+                    as_of_seq?: number;
+                };
                 header?: never;
                 path: {
                     id: string;
@@ -1218,12 +1239,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Read the output of a run's tasks. */
+        /**
+         * Read the output of a run's tasks.
+         * @description A log has at most 16 MiB. `tail` and `before` read it from the end, so that they cost the lines that they return; with a
+         *     filter they read on until enough lines match. `level=error&limit=1` returns the first error with its position.
+         */
         get: {
             parameters: {
                 query?: {
-                    /** @description Position to read from: `next_after` of the previous page. */
+                    /** @description Read the lines after this position: `next_after` of the previous page. Default: 0. */
                     after?: number;
+                    /** @description Read the last lines before this position: the `position` of a line. */
+                    before?: number;
+                    /** @description Read this number of last lines. */
+                    tail?: number;
                     /** @description Maximum number of lines. Default: 1000. */
                     limit?: number;
                     /** @description Filter by step. */
@@ -1238,6 +1267,8 @@ export interface paths {
                     level?: string;
                     /** @description Only lines that contain this text, in upper or lower case. */
                     q?: string;
+                    /** @description Only lines printed until this time. */
+                    until_time?: string;
                 };
                 header?: never;
                 path: {
@@ -1632,6 +1663,113 @@ export interface paths {
                 };
             };
         };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/executions/{id}/state": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read the state of a run at one event: variables with the events that wrote them, steps, pipelines and branches.
+         * @description The server replays the events up to that one, which takes time in proportion to their number. Up to event 1,000,000 it
+         *     replays from the start. After it, the server replays at most 1,000,000 events from the latest snapshot; for earlier
+         *     events the error is `REPLAY_TOO_LONG`.
+         */
+        get: {
+            parameters: {
+                query?: {
+                    /** @description `seq` of the last event to include. Default, and maximum: the newest. */
+                    at?: number;
+                    /** @description `seq` of another event, to compare the states at both. */
+                    compare?: number;
+                };
+                header?: never;
+                path: {
+                    id: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description the state */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["StateResponse"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/executions/{id}/state/check": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Check that the state replayed from the log equals the state with which the server works.
+         * @description The server replays the log from its start, at most 1,000,000 events; for a longer log the error is `REPLAY_TOO_LONG`.
+         */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    id: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description the result of the check */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["StateCheckResponse"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -2084,6 +2222,8 @@ export interface paths {
                     attempt?: number;
                     /** @description Only results of events after this `seq`. */
                     after_seq?: number;
+                    /** @description Only results of events up to this `seq`. */
+                    until_seq?: number;
                     /** @description Maximum number of results. Default: 50. */
                     limit?: number;
                 };
@@ -3397,6 +3537,8 @@ export interface components {
             line?: number | null;
             /** @description The message of the first failure; the messages of the others may differ in numbers. */
             message: string;
+            /** @description The events that recorded the first 100 failures. */
+            seqs: number[];
             /** @description The step. */
             step: string;
             /** @description The task that failed, if known. */
@@ -3487,6 +3629,23 @@ export interface components {
              */
             total?: number | null;
         };
+        /** @description A rule of the policy of a task. */
+        GraphPolicyRule: {
+            /** @description What it does: `continue`, `retry`, `jump`, `break` or `fail`. */
+            action: string;
+            /**
+             * Format: int32
+             * @description Its column in the playbook.
+             */
+            column: number;
+            /**
+             * Format: int32
+             * @description Its line in the playbook.
+             */
+            line: number;
+            /** @description Its condition as written; null for `else`. */
+            when?: string | null;
+        };
         /**
          * @description Progress of a step or a task.
          * @enum {string}
@@ -3561,6 +3720,8 @@ export interface components {
              * @description Its line in the playbook.
              */
             line: number;
+            /** @description The rules of its policy in order; `matched_rule_index` of an event is an index of this list. */
+            rules: components["schemas"]["GraphPolicyRule"][];
             /** @description Progress in the latest run of the step. */
             status: components["schemas"]["GraphStatus"];
         };
@@ -3629,7 +3790,9 @@ export interface components {
         };
         /** @description Lines that the tasks of a run printed. */
         LogsResponse: {
-            /** @description Lines, in the order in which they were stored. */
+            /** @description Whether other lines that match may precede these. */
+            has_earlier?: boolean;
+            /** @description Lines with `level` and `position`, in the order in which they were stored. */
             lines: Record<string, never>[];
             /**
              * Format: int64
@@ -3972,6 +4135,189 @@ export interface components {
         SignInRequest: {
             /** @description An access token. */
             token: string;
+        };
+        /** @description A key whose value differs between two states. */
+        StateChange: {
+            after?: components["schemas"]["StateEntry"] | null;
+            before?: components["schemas"]["StateEntry"] | null;
+            /** @description The key. */
+            key: string;
+            /** @description How it differs, from the earlier to the later state. */
+            kind: components["schemas"]["StateChangeKind"];
+        };
+        /**
+         * @description How a key differs between two states.
+         * @enum {string}
+         */
+        StateChangeKind: "added" | "removed" | "changed";
+        /** @description Whether the state computed from the log equals the state with which the server works. */
+        StateCheckResponse: {
+            /** @description Run ID. */
+            execution_id: string;
+            /** @description Whether both are equal. */
+            is_equal: boolean;
+            /** @description SHA-256 of what it was compared with. */
+            live: string;
+            /** @description SHA-256 of what was replayed. */
+            replayed: string;
+            /**
+             * Format: int64
+             * @description The event at which both states were compared.
+             */
+            seq: number;
+            /** @description What the replayed state was compared with. */
+            source: components["schemas"]["StateCheckSource"];
+        };
+        /**
+         * @description What a replayed state is compared with.
+         * @enum {string}
+         */
+        StateCheckSource: "memory" | "snapshot" | "summary";
+        /** @description The difference of two states. */
+        StateComparison: {
+            /** @description Keys of `ctx` that differ. */
+            ctx: components["schemas"]["StateChange"][];
+            /**
+             * Format: int64
+             * @description The last event of the other state.
+             */
+            seq: number;
+            /** @description Status of the run at that event. */
+            status: string;
+            /** @description Steps whose status or number of runs differs. */
+            steps: components["schemas"]["StateStepChange"][];
+            /** @description Inputs that differ. */
+            workload: components["schemas"]["StateChange"][];
+        };
+        /** @description A value of the state. */
+        StateEntry: {
+            /**
+             * Format: int64
+             * @description Size of its JSON text in bytes.
+             */
+            bytes: number;
+            /** @description Whether the value is larger than 16 KiB, so that only the beginning of its JSON text is included. */
+            is_preview: boolean;
+            /** @description Its key. */
+            key: string;
+            /** @description The value; the beginning of its JSON text, as a string, if `is_preview` is true. */
+            value: unknown;
+            writer?: components["schemas"]["StateWriter"] | null;
+        };
+        /** @description A pipeline in progress. */
+        StatePipeline: {
+            /** @description The values of `iter` that its tasks wrote, by key. */
+            iter: components["schemas"]["StateEntry"][];
+            /**
+             * Format: int64
+             * @description The iteration of a loop.
+             */
+            iteration?: number | null;
+            /**
+             * Format: int32
+             * @description Number of the step run, from 1.
+             */
+            run: number;
+            /** @description Its progress. */
+            status: components["schemas"]["GraphStatus"];
+            /** @description The step. */
+            step: string;
+            /** @description The task that runs now or ran last. */
+            task?: string | null;
+        };
+        /** @description State of a run at one event of its log, with the events that wrote its values. */
+        StateResponse: {
+            comparison?: components["schemas"]["StateComparison"] | null;
+            /** @description The values of `ctx`, by key. */
+            ctx: components["schemas"]["StateEntry"][];
+            /** @description Run ID. */
+            execution_id: string;
+            /** @description Whether every key, pipeline and token is listed. */
+            is_complete: boolean;
+            /**
+             * Format: int64
+             * @description The newest event of the run.
+             */
+            newest_seq: number;
+            /** @description Active pipelines with their `iter` values, at most 100. */
+            pipelines: components["schemas"]["StatePipeline"][];
+            /**
+             * Format: date-time
+             * @description When the last included event was recorded.
+             */
+            recorded_at: string;
+            /**
+             * Format: int64
+             * @description The last event that the state includes.
+             */
+            seq: number;
+            /** @description Status of the run at this event. */
+            status: string;
+            /** @description All steps of the playbook. */
+            steps: components["schemas"]["StateStep"][];
+            /** @description Branches that wait at a step, at most 1,000. */
+            tokens: components["schemas"]["StateToken"][];
+            /** @description The inputs of the run, by key. */
+            workload: components["schemas"]["StateEntry"][];
+            /**
+             * Format: int64
+             * @description The event after which the writers of `ctx` are known. It is 0 unless the state was computed from a snapshot.
+             */
+            writers_since: number;
+        };
+        /** @description A step at one event. */
+        StateStep: {
+            /**
+             * Format: int64
+             * @description The event that ended its latest run, if it has ended.
+             */
+            ended_seq?: number | null;
+            /**
+             * Format: int32
+             * @description How often it was scheduled.
+             */
+            runs: number;
+            /** @description Progress of its latest run. */
+            status: components["schemas"]["GraphStatus"];
+            /** @description The step. */
+            step: string;
+        };
+        /** @description A step that differs between two states. */
+        StateStepChange: {
+            /** @description The step in the later state. */
+            after: components["schemas"]["StateStep"];
+            /** @description The step in the earlier state. */
+            before: components["schemas"]["StateStep"];
+            /** @description The step. */
+            step: string;
+        };
+        /** @description A branch that waits at a step. */
+        StateToken: {
+            /** @description The step that the branch comes from; null at the start of the run. */
+            from?: string | null;
+            /** @description Whether it waits for admission. */
+            is_parked: boolean;
+            /** @description The step. */
+            step: string;
+        };
+        /** @description The event that wrote a value. */
+        StateWriter: {
+            /**
+             * Format: int64
+             * @description The iteration that wrote the value.
+             */
+            iteration?: number | null;
+            /**
+             * Format: int64
+             * @description The event.
+             */
+            seq: number;
+            /** @description The step that wrote the value; null for inputs and values that a client set. */
+            step?: string | null;
+            /** @description The task that wrote the value. */
+            task?: string | null;
+            /** @description Its type. */
+            type: string;
         };
         /** @description A stored body. */
         StoreBodyResponse: {

@@ -47,10 +47,7 @@ export type StateComparison = Omit<Schemas["StateComparison"], "ctx" | "workload
   ctx: StateChange[];
   workload: StateChange[];
 };
-export type RunState = Omit<
-  Schemas["StateResponse"],
-  "ctx" | "workload" | "pipelines" | "tokens" | "comparison"
-> & {
+export type RunState = Omit<Schemas["StateResponse"], "ctx" | "workload" | "pipelines" | "tokens" | "comparison"> & {
   ctx: StateEntry[];
   workload: StateEntry[];
   pipelines: StatePipeline[];

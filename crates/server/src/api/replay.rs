@@ -130,5 +130,8 @@ pub(crate) async fn check(
     _caller: Authorized<View>,
     ExecutionPath(id): ExecutionPath,
 ) -> ApiResult<StateCheckResponse> {
-    Ok(Json(api.server.check_state(id).await?))
+    let check = api.server.check_state(id).await?;
+    check
+        .map(Json)
+        .ok_or_else(|| ApiError::unavailable("the newest events of the run are not durable yet; retry"))
 }

@@ -24,7 +24,7 @@ interface EventBarProps {
 const exportPage = 1000;
 
 export function EventBar({ base, count, isFiltered, isFollowed, onFollow }: EventBarProps) {
-  const { detail, log, view, setView } = useRun();
+  const { detail, log, setView } = useRun();
   const filter = useEventFilter();
   const length = useCursor() ?? log.length;
   const isPart = !isFiltered && count < length;

@@ -142,7 +142,13 @@ function EventList({ base, count, get, onRange, error, onRetry }: EventListProps
 
   return (
     <>
-      <EventBar base={base} count={count} isFiltered={isFiltered} isFollowed={isFollowed} onFollow={() => setIsFollowed(!isFollowed)} />
+      <EventBar
+        base={base}
+        count={count}
+        isFiltered={isFiltered}
+        isFollowed={isFollowed}
+        onFollow={() => setIsFollowed(!isFollowed)}
+      />
       {error ? <ProblemNote error={error} onRetry={onRetry} /> : null}
       <div className="event-row event-head" aria-hidden="true">
         <span>Seq</span>

@@ -25,7 +25,8 @@ export function RunResult() {
     enabled: isWanted && !!href,
   });
   if (isLive(detail.status)) return <p className="muted">The run has no result until it ends.</p>;
-  if (at !== undefined && graph.data && isLive(graph.data.status)) return <p className="muted">The run had no result at event {at}.</p>;
+  if (at !== undefined && graph.data && isLive(graph.data.status))
+    return <p className="muted">The run had no result at event {at}.</p>;
   if (error) return <ProblemNote error={error} onRetry={() => void refetch()} />;
   const value = href ? data : (detail.result as Json);
   if (value === undefined) {

@@ -21,7 +21,7 @@ export function CompareForm({ shown }: { shown: number }) {
       }}
     >
       <input
-        className="input event-seq"
+        className="input state-compare"
         name="compare"
         inputMode="numeric"
         aria-label="Compare with event"

@@ -15,13 +15,16 @@ import { StateDifference } from "./StateDifference";
 import { StateValues } from "./StateValues";
 import "./state.css";
 
+const refreshMs = 3000;
+
 export function StateTab() {
   const { detail, view, log } = useRun();
   const at = useCursor();
   const { data, error, refetch } = useQuery({
-    // Without a cursor, the state is read again when the run has more events.
-    ...stateQuery(detail.execution_id, at ?? log.length, view.compare),
+    ...stateQuery(detail.execution_id, at, view.compare),
     placeholderData: keepPreviousData,
+    // Each read is a replay, so new events are collected for some seconds.
+    refetchInterval: ({ state }) => (at === undefined && state.data && state.data.seq < log.length ? refreshMs : false),
   });
   if (error) return <ProblemNote error={error} onRetry={() => void refetch()} />;
   if (!data) return null;
