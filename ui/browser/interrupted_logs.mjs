@@ -1,5 +1,5 @@
 // Output that is followed while the server is killed and comes back: the view recovers by itself and misses no line. The
-// scenario asks its parent process to kill the server with the line `restart` on standard output.
+// scenario prints `restart` when the process that started it must kill and restart the server.
 import assert from "node:assert/strict";
 import { request, start } from "./api.mjs";
 import { printing } from "./playbooks.mjs";

@@ -34,6 +34,8 @@ const views = {
   logs: `runs/${loop}?tab=logs`,
   events: `runs/${failed}?tab=events&seq=17`,
   results: `runs/${loop}?tab=results`,
+  state: `runs/${loop}?tab=state`,
+  "state-compared": `runs/${failed}?tab=state&at=12&compare=3`,
   source: `runs/${failed}?tab=source`,
   rerun: `runs/${loop}?dialog=rerun`,
   playbooks: "playbooks",
