@@ -1,8 +1,9 @@
 //! The web client in a real browser, against a real server. `ui/browser` has the scenarios.
 
 use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use tests::cli_sandbox::CliSandbox;
 use tests::server_process::ServerProcess;
@@ -33,18 +34,21 @@ impl BrowserTools {
         }
     }
 
-    fn node(&self, arguments: &[&str]) {
-        self.node_with(arguments, &[]);
-    }
-
-    fn node_with(&self, arguments: &[&str], variables: &[(&str, &str)]) {
-        let output = Command::new("node")
+    fn node_command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("node");
+        command
             .args(arguments)
             .current_dir(&self.client)
-            .env("CHROMIUM", &self.browser)
-            .envs(variables.iter().copied())
-            .output()
-            .expect("node starts");
+            .env("CHROMIUM", &self.browser);
+        command
+    }
+
+    fn node(&self, arguments: &[&str]) {
+        Self::check_exit(arguments, &mut self.node_command(arguments));
+    }
+
+    fn check_exit(arguments: &[&str], command: &mut Command) {
+        let output = command.output().expect("node starts");
         let text = [output.stdout, output.stderr].concat();
         let text = String::from_utf8_lossy(&text);
         assert!(output.status.success(), "{arguments:?} failed:\n{text}");
@@ -53,6 +57,28 @@ impl BrowserTools {
     fn run_scenario(&self, name: &str, url: &str, tokens: &str) {
         self.node(&["browser/run.mjs", name, url, tokens]);
     }
+}
+
+/// Runs a scenario, and kills and restarts the server whenever the scenario prints `restart`.
+fn run_with_restarts(scenario: &str) {
+    let tools = BrowserTools::find();
+    let sandbox = CliSandbox::new();
+    let mut server = ServerProcess::start(&sandbox, &[]);
+    let url = server.url.clone();
+    let mut command = tools.node_command(&["browser/run.mjs", scenario, &url]);
+    let mut node = command.stdout(Stdio::piped()).spawn().expect("node starts");
+    let stdout = node.stdout.take().expect("its output is piped");
+    let mut restarts = 0;
+    for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+        assert_eq!(line, "restart", "the only request of a scenario");
+        server = server.restart(&sandbox);
+        restarts += 1;
+    }
+    let status = node.wait().expect("node ends");
+    assert!(
+        status.success() && restarts > 0,
+        "{scenario} failed after {restarts} restarts"
+    );
 }
 
 fn run_on_open_server(scenario: &str) {
@@ -70,6 +96,16 @@ fn a_first_visit_leads_from_an_empty_store_to_a_repaired_run() {
 #[test]
 fn every_view_is_accessible_in_both_themes_and_by_keyboard() {
     run_on_open_server("accessibility");
+}
+
+#[test]
+fn every_tab_shows_the_run_at_the_chosen_event() {
+    run_on_open_server("time_travel");
+}
+
+#[test]
+fn followed_output_continues_after_the_server_was_killed() {
+    run_with_restarts("interrupted_logs");
 }
 
 #[test]
@@ -104,7 +140,8 @@ fn each_picture_of_the_documentation_can_be_taken() {
     };
     let folder_name = folder.display().to_string();
     let arguments = ["browser/run.mjs", "pictures", &server.url, "{}"];
-    tools.node_with(&arguments, &[("NOETL_PICTURES", &folder_name)]);
+    let mut command = tools.node_command(&arguments);
+    BrowserTools::check_exit(&arguments, command.env("NOETL_PICTURES", folder_name));
     assert_eq!(
         list_pictures(&folder),
         list_pictures(&documented),

@@ -80,3 +80,48 @@ workflow:
   - step: report
     tool: { kind: noop }
 `;
+
+/** Steps that write variables and print. */
+export const ledger = `apiVersion: noetl.io/v2
+kind: Playbook
+metadata: { name: ledger, path: demo/ledger }
+workload: { amounts: [3, 4] }
+workflow:
+  - step: open
+    tool: { kind: shell, command: "echo opened the ledger" }
+    set: { ctx.total: 0, ctx.owner: Ada }
+    next: [{ step: add }]
+  - step: add
+    tool:
+      - entry:
+          kind: shell
+          command: "echo added an entry"
+          spec:
+            policy:
+              rules:
+                - when: "{{ outcome.status == 'ok' }}"
+                  then: { do: continue, set_ctx: { total: "{{ workload.amounts | sum }}" } }
+                - else: { then: { do: fail } }
+    next: [{ step: close }]
+  - step: close
+    tool: { kind: noop }
+    set: { ctx.total: "{{ ctx.total + 1 }}", ctx.closed: true }
+`;
+
+/** Prints a line twenty times a second. */
+export const printing = `apiVersion: noetl.io/v2
+kind: Playbook
+metadata: { name: printing, path: demo/printing }
+workload: { lines: 400 }
+workflow:
+  - step: print
+    tool:
+      kind: python
+      input: { lines: "{{ workload.lines }}" }
+      code: |
+        import time
+        for number in range(lines):
+            print(f"line {number}", flush=True)
+            time.sleep(0.05)
+        result = {"lines": lines}
+`;

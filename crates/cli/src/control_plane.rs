@@ -342,6 +342,7 @@ impl From<server::Error> for CliError {
             | server::Error::OwnedBy(_)
             | server::Error::Keychain(_)
             | server::Error::Stopping => Exit::Unreachable,
+            server::Error::ReplayTooLong(_) => Exit::NotAllowed,
         };
         let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
         let message = format!("{error}{}", cause.unwrap_or_default());

@@ -43,7 +43,7 @@ pub use extract::{build_preview, extract_fields, select_fields};
 pub use json::{ElementOffsets, JsonScanError, JsonScanner, LocatedValue, parse_plain_path};
 pub use large_result::{LargeResult, ResultOrigin};
 pub use local::{DirBodyStore, sha256};
-pub use logs::{FileLogs, LOG_BYTES_MAX, LogPage, LogQuery, TaskLogs, read_logs};
+pub use logs::{FileLogs, LOG_BYTES_MAX, LogPage, LogPosition, LogQuery, StoredLine, TaskLogs, read_logs};
 pub use objects::{Bucket, BucketError, ObjectPage, ObjectStream, ObjectSummary};
 pub use partial_read::{locate_value, next_chunk, read_elements};
 pub use private_dir::make_private_dir;

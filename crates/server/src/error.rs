@@ -34,6 +34,12 @@ pub enum Error {
         "the parts of `{0}` exceed {1} bytes together: read them one by one, or extract the fields you need in a task"
     )]
     TooLarge(String, u64),
+    /// The state at an event needs a replay of too many events.
+    #[error(
+        "cannot compute the state at event {0}: more than {max} events would have to be replayed",
+        max = crate::state_replay::REPLAYED_EVENTS_MAX
+    )]
+    ReplayTooLong(model::id::Seq),
     /// A credential cannot be resolved.
     #[error(transparent)]
     Keychain(#[from] crate::keychain::KeychainError),
@@ -57,6 +63,7 @@ impl Error {
             Self::BrokenLog(_) => "LOG_BROKEN",
             Self::OwnedBy(_) => "EXECUTION_ELSEWHERE",
             Self::TooLarge(..) => "BODY_TOO_LARGE",
+            Self::ReplayTooLong(_) => "REPLAY_TOO_LONG",
             Self::Keychain(error) => error.code(),
             Self::Stopping => "SERVER_STOPPING",
         }

@@ -1,21 +1,28 @@
 //! The progress of a run as a graph: the steps and arcs of its playbook, with what its events say about them.
 //!
 //! Input: the playbook, and the outline of the run. Output: an [`ExecutionGraph`]. The cost does not depend on the number
-//! of iterations.
+//! of iterations. The graph at an earlier event is computed from all events up to that one, at most
+//! [`REPLAYED_EVENTS_MAX`].
+
+mod loop_counts;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use language::playbook::{NetArc, Playbook, Step, Task};
-use model::event::{Event, EventBody, NextEvaluated, ReusedPart};
+use language::playbook::{NetArc, Playbook, PolicyRule, Step, Task};
+use model::event::{EndStatus, Event, EventBody, NextEvaluated, ReusedPart};
 use model::id::{ExecutionId, Name, Seq};
 use model::playbook::Directive;
+use model::status::RunStatus;
 use wire::api::{
-    ExecutionGraph, GraphArc, GraphEvaluation, GraphLoop, GraphStatus, GraphStep, GraphStepKind, GraphTask,
+    ExecutionGraph, GraphArc, GraphEvaluation, GraphLoop, GraphPolicyRule, GraphStatus, GraphStep, GraphStepKind,
+    GraphTask,
 };
 
 use crate::Server;
 use crate::error::Error;
 use crate::result_reader::LoopOutline;
+use crate::state_replay::REPLAYED_EVENTS_MAX;
+use loop_counts::LoopCounts;
 
 /// Number of events read at a time.
 const PAGE: usize = 2_000;
@@ -23,14 +30,34 @@ const PAGE: usize = 2_000;
 const EVENTS_MAX: usize = 50_000;
 
 impl Server {
-    /// The graph of a run.
-    pub(crate) async fn execution_graph(&self, id: ExecutionId) -> Result<ExecutionGraph, Error> {
+    /// The graph of a run, now or as it was at an event.
+    pub(crate) async fn execution_graph(&self, id: ExecutionId, as_of: Option<Seq>) -> Result<ExecutionGraph, Error> {
         let row = self.shared.store.execution(id).await?.ok_or(Error::NotFound(id))?;
         let net = self.shared.catalog.net(&row.hash).await?;
         let mut builder = GraphBuilder::new(&net.playbook);
+        let earlier = as_of.filter(|seq| *seq < row.version);
+        let (seq, is_complete) = match earlier {
+            Some(seq) => (self.fold_until(id, seq, &mut builder).await?, true),
+            None => self.fold_outline(id, &mut builder).await?,
+        };
+        let status = if earlier.is_some() { builder.status } else { row.status };
+        let (steps, arcs) = builder.finish();
+        Ok(ExecutionGraph {
+            execution_id: id,
+            seq,
+            status,
+            entry: net.playbook.entry().name.clone(),
+            is_complete,
+            steps,
+            arcs,
+        })
+    }
+
+    /// Adds the outline of a run; returns its last event, and whether the outline was read to its end.
+    async fn fold_outline(&self, id: ExecutionId, builder: &mut GraphBuilder) -> Result<(Seq, bool), Error> {
         let reader = self.reader();
-        let (mut position, mut event_count, mut is_complete) = (Seq(0), 0, true);
-        let last = loop {
+        let (mut position, mut event_count) = (Seq(0), 0);
+        loop {
             let outline = reader.outline(id, position, PAGE).await?;
             for entry in &outline.loops {
                 builder.add_loop(entry);
@@ -41,23 +68,33 @@ impl Server {
             }
             match outline.next {
                 Some(page_start) if event_count < EVENTS_MAX => position = page_start,
-                Some(page_start) => {
-                    is_complete = false;
-                    break page_start;
-                }
-                None => break outline.seq,
+                Some(page_start) => return Ok((page_start, false)),
+                None => return Ok((outline.seq, true)),
             }
-        };
-        let (steps, arcs) = builder.finish();
-        Ok(ExecutionGraph {
-            execution_id: id,
-            seq: last,
-            status: row.status,
-            entry: net.playbook.entry().name.clone(),
-            is_complete,
-            steps,
-            arcs,
-        })
+        }
+    }
+
+    /// Adds all events up to one; returns the last of them.
+    async fn fold_until(&self, id: ExecutionId, until: Seq, builder: &mut GraphBuilder) -> Result<Seq, Error> {
+        if until.0 > REPLAYED_EVENTS_MAX {
+            return Err(Error::ReplayTooLong(until));
+        }
+        let mut counts = LoopCounts::default();
+        let mut after = Seq(0);
+        while after < until {
+            let page = usize::try_from(until.0 - after.0).map_or(PAGE, |left| left.min(PAGE));
+            let events = self.shared.store.events(id, after, page).await?;
+            let Some(last) = events.last() else { break };
+            after = last.seq;
+            for event in &events {
+                counts.count(event);
+                if event.location.iteration.is_none() {
+                    builder.fold(event);
+                }
+            }
+        }
+        builder.loops = counts.into_loops();
+        Ok(after)
     }
 }
 
@@ -71,6 +108,9 @@ struct GraphBuilder {
     cursor_loops: BTreeSet<Name>,
     /// Counts of loops, by step and run.
     loops: BTreeMap<(Name, u32), GraphLoop>,
+    /// The latest loop run of each step that has one, and its number of items if that is known.
+    latest_loops: BTreeMap<usize, (u32, Option<u64>)>,
+    status: RunStatus,
 }
 
 impl GraphBuilder {
@@ -88,6 +128,8 @@ impl GraphBuilder {
             arcs: arcs.collect(),
             steps,
             loops: BTreeMap::new(),
+            latest_loops: BTreeMap::new(),
+            status: RunStatus::Running,
         }
     }
 
@@ -107,7 +149,12 @@ impl GraphBuilder {
     fn fold(&mut self, event: &Event) {
         match &event.body {
             EventBody::NextEvaluated(next) => self.evaluate_arcs(event, next),
-            EventBody::PlaybookFinished(_) => self.stop_active_steps(event),
+            EventBody::PlaybookFinished(finished) => {
+                self.status = end_status(finished.ended);
+                self.stop_active_steps(event);
+            }
+            EventBody::PlaybookPaused(_) => self.status = RunStatus::Paused,
+            EventBody::PlaybookResumed(_) | EventBody::ExecutionRetried(_) => self.status = RunStatus::Running,
             _ => {}
         }
         let location = &event.location;
@@ -122,10 +169,8 @@ impl GraphBuilder {
         }
         fold_step(step, event);
         if let EventBody::LoopStarted(started) = &event.body {
-            let counts = self.loops.get(&(step.step.clone(), location.run));
-            let mut counts = counts.cloned().unwrap_or_default();
-            counts.total = (!self.cursor_loops.contains(&step.step)).then_some(started.total);
-            step.loop_ = Some(counts);
+            let total = (!self.cursor_loops.contains(&step.step)).then_some(started.total);
+            self.latest_loops.insert(index, (location.run, total));
         }
     }
 
@@ -158,7 +203,12 @@ impl GraphBuilder {
         }
     }
 
-    fn finish(self) -> (Vec<GraphStep>, Vec<GraphArc>) {
+    fn finish(mut self) -> (Vec<GraphStep>, Vec<GraphArc>) {
+        for (index, (run, total)) in self.latest_loops {
+            let step = &mut self.steps[index];
+            let counts = self.loops.remove(&(step.step.clone(), run)).unwrap_or_default();
+            step.loop_ = Some(GraphLoop { total, ..counts });
+        }
         (self.steps, self.arcs)
     }
 }
@@ -195,6 +245,24 @@ fn new_task(task: &Task) -> GraphTask {
         column: task.span.column,
         status: GraphStatus::NotReached,
         attempts: 0,
+        rules: task.policy.rules.iter().map(to_policy_rule).collect(),
+    }
+}
+
+fn to_policy_rule(rule: &PolicyRule) -> GraphPolicyRule {
+    GraphPolicyRule {
+        when: rule.when.as_ref().map(|when| when.source().to_owned()),
+        action: rule.action.directive,
+        line: rule.span.line,
+        column: rule.span.column,
+    }
+}
+
+fn end_status(ended: EndStatus) -> RunStatus {
+    match ended {
+        EndStatus::Success => RunStatus::Completed,
+        EndStatus::Error => RunStatus::Failed,
+        EndStatus::Cancelled => RunStatus::Cancelled,
     }
 }
 

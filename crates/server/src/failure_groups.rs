@@ -19,7 +19,7 @@ const PAGE: usize = 2_000;
 const EVENTS_MAX: usize = 50_000;
 /// Maximum number of failed iterations of a loop that are read.
 const ITERATIONS_MAX: usize = 10_000;
-/// Maximum number of iterations that a group lists.
+/// Maximum number of iterations, and of events, that a group lists.
 const LISTED_ITERATIONS_MAX: usize = 100;
 /// Maximum number of groups.
 const GROUPS_MAX: usize = 100;
@@ -121,12 +121,16 @@ impl FailureGroups {
             column: number("column"),
             count: 0,
             iterations: Vec::new(),
+            seqs: Vec::new(),
             first_seq: seq,
         });
         group.count += 1;
         group.first_seq = group.first_seq.min(seq);
         if group.iterations.len() < LISTED_ITERATIONS_MAX {
             group.iterations.extend(iteration);
+        }
+        if group.seqs.len() < LISTED_ITERATIONS_MAX {
+            group.seqs.push(seq);
         }
     }
 

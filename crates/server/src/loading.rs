@@ -71,6 +71,17 @@ pub(crate) async fn load_state(store: &dyn Store, execution: ExecutionId) -> Res
     Ok(folded.map(|folded| folded.state))
 }
 
+/// Computes the current state of an execution from its newest snapshot; `None` if it has no snapshot.
+pub(crate) async fn load_snapshot_state(
+    store: &dyn Store,
+    execution: ExecutionId,
+) -> Result<Option<ExecutionState>, Error> {
+    let folded = fold_log(store, execution).await?;
+    Ok(folded
+        .filter(|folded| folded.snapshot_seq > Seq(0))
+        .map(|folded| folded.state))
+}
+
 /// State computed from a log.
 struct FoldedLog {
     state: ExecutionState,

@@ -14,5 +14,6 @@ mod permissions;
 mod results;
 mod sessions;
 mod streams;
+mod time_travel;
 mod web_client;
 mod wire;

@@ -164,10 +164,10 @@ async fn a_log_in_the_database_is_truncated_at_its_limit_with_a_notice() {
         limit: 100,
         ..LogQuery::default()
     };
-    let page = logs.read(long.execution, &query).await.unwrap();
-    let last = page.lines.last().unwrap();
+    let lines = logs.read(long.execution, &query).await.unwrap().into_lines();
+    let last = lines.last().unwrap();
     assert!(last.text.contains("the log is full"), "{}", last.text.len());
-    let bytes: usize = page.lines.iter().map(|line| line.text.len()).sum();
+    let bytes: usize = lines.iter().map(|line| line.text.len()).sum();
     assert!(bytes as u64 <= LOG_BYTES_MAX + MIB as u64);
 }
 

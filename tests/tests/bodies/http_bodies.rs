@@ -97,8 +97,8 @@ impl TaskLogs for RenamedExecutions {
     async fn read(&self, execution: ExecutionId, query: &LogQuery) -> Result<LogPage, Error> {
         let index = Self::CONTRACT_IDS.iter().position(|id| *id == execution).unwrap();
         let mut page = self.logs.read(self.real[index], query).await?;
-        for line in &mut page.lines {
-            *line = Self::rename(line, self.real, Self::CONTRACT_IDS);
+        for stored in &mut page.lines {
+            stored.line = Self::rename(&stored.line, self.real, Self::CONTRACT_IDS);
         }
         Ok(page)
     }

@@ -1,7 +1,9 @@
 // What the views read from the API, as options for TanStack Query.
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
+import { omitUndefined } from "../lib/search";
 import { api, apiUrl, readData, send } from "./client";
 import type {
+  EventParams,
   FailureGroup,
   InputForm,
   Json,
@@ -12,6 +14,7 @@ import type {
   ReferenceEntry,
   RunFilterParams,
   RunGraph,
+  RunState,
 } from "./types";
 
 export const sessionQuery = queryOptions({
@@ -49,11 +52,36 @@ export const runQuery = (id: string) =>
     queryFn: ({ signal }) => readData(api.GET("/api/executions/{id}", { params: { path: { id } }, signal })),
   });
 
-export const graphQuery = (id: string) =>
+/** The graph of a run: now, or at an event. */
+export const graphQuery = (id: string, at?: number) =>
   queryOptions({
-    queryKey: ["run", id, "graph"],
-    queryFn: async ({ signal }) =>
-      (await readData(api.GET("/api/executions/{id}/graph", { params: { path: { id } }, signal }))) as RunGraph,
+    queryKey: at === undefined ? ["run", id, "graph"] : ["run", id, "graph at", at],
+    queryFn: async ({ signal }) => {
+      const params = { path: { id }, query: at === undefined ? {} : { as_of_seq: at } };
+      return (await readData(api.GET("/api/executions/{id}/graph", { params, signal }))) as RunGraph;
+    },
+    ...(at === undefined ? {} : { staleTime: Infinity, gcTime: 60_000 }),
+  });
+
+/** The state of a run at an event or the newest one, and its difference from another event. */
+export const stateQuery = (id: string, at?: number, compare?: number) =>
+  queryOptions({
+    queryKey: ["run", id, "state", at ?? "newest", compare],
+    queryFn: async ({ signal }) => {
+      const params = { path: { id }, query: omitUndefined({ at, compare }) };
+      return (await readData(api.GET("/api/executions/{id}/state", { params, signal }))) as RunState;
+    },
+    ...(at === undefined ? {} : { staleTime: Infinity }),
+    gcTime: 60_000,
+  });
+
+export const stateCheckQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["run", id, "state check"],
+    queryFn: ({ signal }) =>
+      readData(api.GET("/api/executions/{id}/state/check", { params: { path: { id } }, signal })),
+    staleTime: Infinity,
+    retry: false,
   });
 
 export const failuresQuery = (id: string) =>
@@ -66,7 +94,7 @@ export const failuresQuery = (id: string) =>
   });
 
 /** Reads a page of the log of a run. */
-export async function readEventPage(id: string, query: { after_seq?: number; type?: string; limit?: number }) {
+export async function readEventPage(id: string, query: EventParams) {
   const page = await readData(api.GET("/api/executions/{id}/events", { params: { path: { id }, query } }));
   return { events: page.events as LogEvent[], nextAfterSeq: page.next_after_seq ?? null };
 }
@@ -96,10 +124,14 @@ export const outlineQuery = (id: string) =>
 /** Reads lines that the tasks of a run wrote. */
 export async function readLogs(id: string, query: LogParams) {
   const page = await readData(api.GET("/api/executions/{id}/logs", { params: { path: { id }, query } }));
-  return { lines: page.lines as LogLine[], nextAfter: page.next_after };
+  const { next_after: nextAfter, has_earlier: hasEarlier = false } = page;
+  return { lines: page.lines as LogLine[], nextAfter, hasEarlier };
 }
 
-export const resultListQuery = (id: string, query: { step: string; task?: string; iteration?: number }) =>
+export const resultListQuery = (
+  id: string,
+  query: { step: string; task?: string; iteration?: number; until_seq?: number },
+) =>
   infiniteQueryOptions({
     queryKey: ["run", id, "results", query],
     queryFn: async ({ pageParam, signal }) => {

@@ -1016,14 +1016,28 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Read the event log of a run. */
+        /**
+         * Read the event log of a run.
+         * @description A request with a filter reads at most 20,000 events: its page can have fewer events than `limit` and still have
+         *     `next_after_seq`. The events of an `iteration` are found through an index: the 10,000 events before its first recorded
+         *     end, the 500 before each later one, and the 500 after the last. If it has no recorded end, the last 10,000 events of
+         *     the run are searched.
+         */
         get: {
             parameters: {
                 query?: {
                     /** @description Only events after this `seq`. */
                     after_seq?: number;
-                    /** @description Only events of this type, given by its stored name or an alias. */
+                    /** @description Only events up to this `seq`. */
+                    until_seq?: number;
+                    /** @description Only events of these types, separated by commas; each is a stored name or an alias. */
                     type?: string;
+                    /** @description Only events of this step. */
+                    step?: string;
+                    /** @description Only events of tasks with this label. */
+                    task?: string;
+                    /** @description Only events of this iteration of the loop at `step`, which is then required. */
+                    iteration?: number;
                     /** @description Maximum number of events. Default: 50. */
                     limit?: number;
                 };
@@ -1171,10 +1185,17 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Read the playbook of a run as a graph: steps and arcs with their progress. */
+        /**
+         * Read the playbook of a run as a graph: steps and arcs with their progress.
+         * @description The cost of the current graph does not depend on the number of iterations. With `as_of_seq`, the server reads all
+         *     events up to that one; after event 1,000,000 the error is `REPLAY_TOO_LONG`.
+         */
         get: {
             parameters: {
-                query?: never;
+                query?: {
+                    /** @description `seq` of the last event to include. Default: the newest. */
+                    as_of_seq?: number;
+                };
                 header?: never;
                 path: {
                     id: string;
@@ -1218,12 +1239,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Read the output of a run's tasks. */
+        /**
+         * Read the output of a run's tasks.
+         * @description A log has at most 16 MiB. `tail` and `before` read it from the end, so that they cost the lines that they return; with a
+         *     filter they read on until enough lines match. `level=error&limit=1` returns the first error with its position.
+         */
         get: {
             parameters: {
                 query?: {
-                    /** @description Position to read from: `next_after` of the previous page. */
+                    /** @description Read the lines after this position: `next_after` of the previous page. Default: 0. */
                     after?: number;
+                    /** @description Read the last lines before this position: the `position` of a line. */
+                    before?: number;
+                    /** @description Read this number of last lines. */
+                    tail?: number;
                     /** @description Maximum number of lines. Default: 1000. */
                     limit?: number;
                     /** @description Filter by step. */
@@ -1238,6 +1267,8 @@ export interface paths {
                     level?: string;
                     /** @description Only lines that contain this text, in upper or lower case. */
                     q?: string;
+                    /** @description Only lines printed until this time. */
+                    until_time?: string;
                 };
                 header?: never;
                 path: {
@@ -1632,6 +1663,113 @@ export interface paths {
                 };
             };
         };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/executions/{id}/state": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read the state of a run at one event: variables with the events that wrote them, steps, pipelines and branches.
+         * @description The server replays the events up to that one, which takes time in proportion to their number. Up to event 1,000,000 it
+         *     replays from the start. After it, the server replays at most 1,000,000 events from the latest snapshot; for earlier
+         *     events the error is `REPLAY_TOO_LONG`.
+         */
+        get: {
+            parameters: {
+                query?: {
+                    /** @description `seq` of the last event to include. Default, and maximum: the newest. */
+                    at?: number;
+                    /** @description `seq` of another event, to compare the states at both. */
+                    compare?: number;
+                };
+                header?: never;
+                path: {
+                    id: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description the state */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["StateResponse"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/executions/{id}/state/check": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Check that the state replayed from the log equals the state with which the server works.
+         * @description The server replays the log from its start, at most 1,000,000 events; for a longer log the error is `REPLAY_TOO_LONG`.
+         */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    id: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description the result of the check */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["StateCheckResponse"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -2084,6 +2222,8 @@ export interface paths {
                     attempt?: number;
                     /** @description Only results of events after this `seq`. */
                     after_seq?: number;
+                    /** @description Only results of events up to this `seq`. */
+                    until_seq?: number;
                     /** @description Maximum number of results. Default: 50. */
                     limit?: number;
                 };
@@ -2943,7 +3083,7 @@ export interface components {
         /** @description Lines that tasks printed, in order. */
         AppendLogsRequest: {
             /** @description Lines with their run, step and task. */
-            lines: components["schemas"]["LogLine"][];
+            lines: Record<string, never>[];
         };
         /** @description Stored lines. */
         AppendLogsResponse: {
@@ -3010,7 +3150,8 @@ export interface components {
         BatchState: "accepted" | "processing" | "completed" | "failed";
         /** @description Status of a batch, for later requests. */
         BatchStatusResponse: {
-            error?: components["schemas"]["TaskError"] | null;
+            /** @description Error of a failed batch. */
+            error?: Record<string, never> | null;
             /**
              * Format: int32
              * @description Number of events in the batch.
@@ -3176,7 +3317,7 @@ export interface components {
         /** @description A page of an event log. */
         EventPage: {
             /** @description Events, in order. */
-            events: components["schemas"]["LogEvent"][];
+            events: Record<string, never>[];
             /**
              * Format: int64
              * @description Value for `after_seq` to get the next page; absent at the end of the log.
@@ -3231,7 +3372,8 @@ export interface components {
         };
         /** @description A run with its result. */
         ExecutionDetail: {
-            error?: components["schemas"]["TaskError"] | null;
+            /** @description Error of a failed run. */
+            error?: Record<string, never> | null;
             /** @description Other data of the run. */
             execution: components["schemas"]["ExecutionSummary"];
             /** @description Run ID. */
@@ -3395,6 +3537,8 @@ export interface components {
             line?: number | null;
             /** @description The message of the first failure; the messages of the others may differ in numbers. */
             message: string;
+            /** @description The events that recorded the first 100 failures. */
+            seqs: number[];
             /** @description The step. */
             step: string;
             /** @description The task that failed, if known. */
@@ -3485,6 +3629,23 @@ export interface components {
              */
             total?: number | null;
         };
+        /** @description A rule of the policy of a task. */
+        GraphPolicyRule: {
+            /** @description What it does: `continue`, `retry`, `jump`, `break` or `fail`. */
+            action: string;
+            /**
+             * Format: int32
+             * @description Its column in the playbook.
+             */
+            column: number;
+            /**
+             * Format: int32
+             * @description Its line in the playbook.
+             */
+            line: number;
+            /** @description Its condition as written; null for `else`. */
+            when?: string | null;
+        };
         /**
          * @description Progress of a step or a task.
          * @enum {string}
@@ -3504,7 +3665,8 @@ export interface components {
              * @description End of its latest run.
              */
             ended_at?: string | null;
-            error?: components["schemas"]["TaskError"] | null;
+            /** @description Why its latest run failed. */
+            error?: Record<string, never> | null;
             /** @description Whether its result was reused from an earlier run. */
             is_reused: boolean;
             /** @description What it does. */
@@ -3558,6 +3720,8 @@ export interface components {
              * @description Its line in the playbook.
              */
             line: number;
+            /** @description The rules of its policy in order; `matched_rule_index` of an event is an index of this list. */
+            rules: components["schemas"]["GraphPolicyRule"][];
             /** @description Progress in the latest run of the step. */
             status: components["schemas"]["GraphStatus"];
         };
@@ -3624,137 +3788,12 @@ export interface components {
             /** @description Events with their sequence numbers, in ascending order. */
             events: Record<string, never>[];
         };
-        /** @description An event of the log of a run. Fields that do not apply to an event are absent. */
-        LogEvent: {
-            /**
-             * Format: int32
-             * @description The attempt of the task, from 1.
-             */
-            attempt?: number;
-            /**
-             * Format: int64
-             * @description The event that caused it.
-             */
-            cause_seq?: number;
-            /**
-             * Format: int64
-             * @description How long the entity took, in milliseconds.
-             */
-            duration_ms?: number;
-            /** @description The ID of that entity. */
-            entity_id: string;
-            /** @description The kind of the entity that the event is about. */
-            entity_type: string;
-            /** @description Another name of the type that existing clients know. */
-            event_alias: string;
-            /** @description Event ID. */
-            event_id: string;
-            /** @description Its type, such as `task.done`. */
-            event_type: string;
-            /** @description Run ID. */
-            execution_id: string;
-            /**
-             * Format: int64
-             * @description The iteration of the loop.
-             */
-            iteration?: number;
-            /** @description The ID of the iteration. */
-            iteration_id?: string;
-            /** @description Further data that the emitter sent. */
-            meta?: {
-                [key: string]: unknown;
-            };
-            /**
-             * Format: int64
-             * @description The page of a paginated result.
-             */
-            page?: number;
-            /** @description The ID of the entity that contains it. */
-            parent_id?: string;
-            /** @description The fields of its type. */
-            payload: {
-                [key: string]: unknown;
-            };
-            /**
-             * Format: date-time
-             * @description The clock of the store.
-             */
-            recorded_at: string;
-            /** @description The result of a failed run, at the end of the run. */
-            result?: unknown;
-            /**
-             * Format: int64
-             * @description Its position in the log of the run, from 1 without gaps.
-             */
-            seq: number;
-            /** @description Who emitted it: `server`, `worker` or `external`. */
-            source: string;
-            /** @description `in_progress`, `success`, `error`, `skipped`, `paused` or `cancelled`. */
-            status: string;
-            /** @description The step. */
-            step?: string;
-            /** @description The run of the step. */
-            step_run_id?: string;
-            /** @description The label of the task. */
-            task_label?: string;
-            /** @description The run of the task; its attempts have the same one. */
-            task_run_id?: string;
-            /**
-             * Format: date-time
-             * @description The clock of the process that emitted the event.
-             */
-            timestamp: string;
-            /** @description The trace that the event belongs to. */
-            trace_id: string;
-            /** @description The worker that emitted it. */
-            worker_id?: string;
-            /** @description The ID of the workflow run. */
-            workflow_run_id: string;
-        };
-        /** @description A line that a task printed. */
-        LogLine: {
-            /**
-             * Format: int32
-             * @description The attempt, from 1.
-             */
-            attempt: number;
-            /** @description Run ID. */
-            execution: string;
-            /**
-             * Format: int64
-             * @description The iteration of the loop.
-             */
-            iteration?: number;
-            /** @description `debug`, `info`, `warn` or `error`; only in responses. */
-            level?: string;
-            /**
-             * Format: int32
-             * @description The run of the step, from 1.
-             */
-            run: number;
-            /** @description The step. */
-            step: string;
-            /** @description `stdout` or `stderr`. */
-            stream: string;
-            /** @description The label of the task. */
-            task: string;
-            /** @description The line without its line ending. */
-            text: string;
-            /**
-             * Format: date-time
-             * @description When it was printed.
-             */
-            time: string;
-            /**
-             * Format: int32
-             * @description How often the task has been entered, from 1.
-             */
-            visit: number;
-        };
         /** @description Lines that the tasks of a run printed. */
         LogsResponse: {
-            /** @description Lines, in the order in which they were stored. */
-            lines: components["schemas"]["LogLine"][];
+            /** @description Whether other lines that match may precede these. */
+            has_earlier?: boolean;
+            /** @description Lines with `level` and `position`, in the order in which they were stored. */
+            lines: Record<string, never>[];
             /**
              * Format: int64
              * @description Value for `after` to get the following lines.
@@ -3764,7 +3803,7 @@ export interface components {
         /** @description One run of a loop in an outline. */
         LoopEntry: {
             /** @description The events of the first 100 failed iterations, and the `task.started` events of up to 100 waiting tasks. */
-            events: components["schemas"]["LogEvent"][];
+            events: Record<string, never>[];
             /**
              * Format: int64
              * @description How many iterations failed.
@@ -3808,7 +3847,7 @@ export interface components {
         /** @description A page of the outline of a run: its log without the events of iterations. */
         OutlinePage: {
             /** @description The events, in order. */
-            events: components["schemas"]["LogEvent"][];
+            events: Record<string, never>[];
             /** @description The loops of the run; only on the first page. */
             loops: components["schemas"]["LoopEntry"][];
             /**
@@ -4097,6 +4136,189 @@ export interface components {
             /** @description An access token. */
             token: string;
         };
+        /** @description A key whose value differs between two states. */
+        StateChange: {
+            after?: components["schemas"]["StateEntry"] | null;
+            before?: components["schemas"]["StateEntry"] | null;
+            /** @description The key. */
+            key: string;
+            /** @description How it differs, from the earlier to the later state. */
+            kind: components["schemas"]["StateChangeKind"];
+        };
+        /**
+         * @description How a key differs between two states.
+         * @enum {string}
+         */
+        StateChangeKind: "added" | "removed" | "changed";
+        /** @description Whether the state computed from the log equals the state with which the server works. */
+        StateCheckResponse: {
+            /** @description Run ID. */
+            execution_id: string;
+            /** @description Whether both are equal. */
+            is_equal: boolean;
+            /** @description SHA-256 of what it was compared with. */
+            live: string;
+            /** @description SHA-256 of what was replayed. */
+            replayed: string;
+            /**
+             * Format: int64
+             * @description The event at which both states were compared.
+             */
+            seq: number;
+            /** @description What the replayed state was compared with. */
+            source: components["schemas"]["StateCheckSource"];
+        };
+        /**
+         * @description What a replayed state is compared with.
+         * @enum {string}
+         */
+        StateCheckSource: "memory" | "snapshot" | "summary";
+        /** @description The difference of two states. */
+        StateComparison: {
+            /** @description Keys of `ctx` that differ. */
+            ctx: components["schemas"]["StateChange"][];
+            /**
+             * Format: int64
+             * @description The last event of the other state.
+             */
+            seq: number;
+            /** @description Status of the run at that event. */
+            status: string;
+            /** @description Steps whose status or number of runs differs. */
+            steps: components["schemas"]["StateStepChange"][];
+            /** @description Inputs that differ. */
+            workload: components["schemas"]["StateChange"][];
+        };
+        /** @description A value of the state. */
+        StateEntry: {
+            /**
+             * Format: int64
+             * @description Size of its JSON text in bytes.
+             */
+            bytes: number;
+            /** @description Whether the value is larger than 16 KiB, so that only the beginning of its JSON text is included. */
+            is_preview: boolean;
+            /** @description Its key. */
+            key: string;
+            /** @description The value; the beginning of its JSON text, as a string, if `is_preview` is true. */
+            value: unknown;
+            writer?: components["schemas"]["StateWriter"] | null;
+        };
+        /** @description A pipeline in progress. */
+        StatePipeline: {
+            /** @description The values of `iter` that its tasks wrote, by key. */
+            iter: components["schemas"]["StateEntry"][];
+            /**
+             * Format: int64
+             * @description The iteration of a loop.
+             */
+            iteration?: number | null;
+            /**
+             * Format: int32
+             * @description Number of the step run, from 1.
+             */
+            run: number;
+            /** @description Its progress. */
+            status: components["schemas"]["GraphStatus"];
+            /** @description The step. */
+            step: string;
+            /** @description The task that runs now or ran last. */
+            task?: string | null;
+        };
+        /** @description State of a run at one event of its log, with the events that wrote its values. */
+        StateResponse: {
+            comparison?: components["schemas"]["StateComparison"] | null;
+            /** @description The values of `ctx`, by key. */
+            ctx: components["schemas"]["StateEntry"][];
+            /** @description Run ID. */
+            execution_id: string;
+            /** @description Whether every key, pipeline and token is listed. */
+            is_complete: boolean;
+            /**
+             * Format: int64
+             * @description The newest event of the run.
+             */
+            newest_seq: number;
+            /** @description Active pipelines with their `iter` values, at most 100. */
+            pipelines: components["schemas"]["StatePipeline"][];
+            /**
+             * Format: date-time
+             * @description When the last included event was recorded.
+             */
+            recorded_at: string;
+            /**
+             * Format: int64
+             * @description The last event that the state includes.
+             */
+            seq: number;
+            /** @description Status of the run at this event. */
+            status: string;
+            /** @description All steps of the playbook. */
+            steps: components["schemas"]["StateStep"][];
+            /** @description Branches that wait at a step, at most 1,000. */
+            tokens: components["schemas"]["StateToken"][];
+            /** @description The inputs of the run, by key. */
+            workload: components["schemas"]["StateEntry"][];
+            /**
+             * Format: int64
+             * @description The event after which the writers of `ctx` are known. It is 0 unless the state was computed from a snapshot.
+             */
+            writers_since: number;
+        };
+        /** @description A step at one event. */
+        StateStep: {
+            /**
+             * Format: int64
+             * @description The event that ended its latest run, if it has ended.
+             */
+            ended_seq?: number | null;
+            /**
+             * Format: int32
+             * @description How often it was scheduled.
+             */
+            runs: number;
+            /** @description Progress of its latest run. */
+            status: components["schemas"]["GraphStatus"];
+            /** @description The step. */
+            step: string;
+        };
+        /** @description A step that differs between two states. */
+        StateStepChange: {
+            /** @description The step in the later state. */
+            after: components["schemas"]["StateStep"];
+            /** @description The step in the earlier state. */
+            before: components["schemas"]["StateStep"];
+            /** @description The step. */
+            step: string;
+        };
+        /** @description A branch that waits at a step. */
+        StateToken: {
+            /** @description The step that the branch comes from; null at the start of the run. */
+            from?: string | null;
+            /** @description Whether it waits for admission. */
+            is_parked: boolean;
+            /** @description The step. */
+            step: string;
+        };
+        /** @description The event that wrote a value. */
+        StateWriter: {
+            /**
+             * Format: int64
+             * @description The iteration that wrote the value.
+             */
+            iteration?: number | null;
+            /**
+             * Format: int64
+             * @description The event.
+             */
+            seq: number;
+            /** @description The step that wrote the value; null for inputs and values that a client set. */
+            step?: string | null;
+            /** @description The task that wrote the value. */
+            task?: string | null;
+            /** @description Its type. */
+            type: string;
+        };
         /** @description A stored body. */
         StoreBodyResponse: {
             /**
@@ -4110,38 +4332,6 @@ export interface components {
             sha256: string;
             /** @description Kind of the result store. */
             store: string;
-        };
-        /** @description Why a task failed. */
-        TaskError: {
-            /** @description Stable code, such as `TIMEOUT` or `HTTP_503`. */
-            code: string;
-            /**
-             * Format: int64
-             * @description Its column in the playbook.
-             */
-            column?: number;
-            /**
-             * Format: int64
-             * @description The iteration of the loop.
-             */
-            iteration?: number;
-            /** @description The class of the failure, such as `timeout` or `client_error`. */
-            kind: string;
-            /**
-             * Format: int64
-             * @description Its line in the playbook.
-             */
-            line?: number;
-            /** @description What failed, for people. */
-            message: string;
-            /** @description Whether a retry may succeed. */
-            retryable: boolean;
-            /** @description The step. */
-            step?: string;
-            /** @description The task. */
-            task?: string;
-        } & {
-            [key: string]: unknown;
         };
         /** @description A playbook to validate. */
         ValidateRequest: {

@@ -19,19 +19,41 @@ export type RunFilterParams = Omit<
   "limit" | "cursor"
 >;
 export type LogParams = NonNullable<paths["/api/executions/{id}/logs"]["get"]["parameters"]["query"]>;
+export type EventParams = NonNullable<paths["/api/executions/{id}/events"]["get"]["parameters"]["query"]>;
 export type FacetValue = Schemas["FacetCount"];
 export type HistogramBucket = Schemas["HistogramBucket"];
 export type Facets = Schemas["ExecutionFacets"];
 export type FailureGroup = Complete<Schemas["FailureGroup"]>;
 export type StepStatus = Schemas["GraphStatus"];
-export type GraphTask = Schemas["GraphTask"];
+export type GraphTask = Omit<Schemas["GraphTask"], "rules"> & { rules: Complete<Schemas["GraphPolicyRule"]>[] };
 export type LoopCounts = Complete<Schemas["GraphLoop"]>;
 export type GraphArc = Complete<Schemas["GraphArc"]>;
-export type GraphStep = Omit<Complete<Schemas["GraphStep"]>, "error" | "loop"> & {
+export type GraphStep = Omit<Complete<Schemas["GraphStep"]>, "error" | "loop" | "tasks"> & {
   error: TaskError | null;
   loop: LoopCounts | null;
+  tasks: GraphTask[];
 };
 export type RunGraph = Omit<Schemas["ExecutionGraph"], "steps" | "arcs"> & { steps: GraphStep[]; arcs: GraphArc[] };
+
+export type StateCheck = Schemas["StateCheckResponse"];
+export type StateWriter = Complete<Schemas["StateWriter"]>;
+export type StateEntry = Omit<Schemas["StateEntry"], "value" | "writer"> & { value: Json; writer: StateWriter | null };
+export type StatePipeline = Omit<Complete<Schemas["StatePipeline"]>, "iter"> & { iter: StateEntry[] };
+export type StateChange = Omit<Schemas["StateChange"], "before" | "after"> & {
+  before: StateEntry | null;
+  after: StateEntry | null;
+};
+export type StateComparison = Omit<Schemas["StateComparison"], "ctx" | "workload"> & {
+  ctx: StateChange[];
+  workload: StateChange[];
+};
+export type RunState = Omit<Schemas["StateResponse"], "ctx" | "workload" | "pipelines" | "tokens" | "comparison"> & {
+  ctx: StateEntry[];
+  workload: StateEntry[];
+  pipelines: StatePipeline[];
+  tokens: Complete<Schemas["StateToken"]>[];
+  comparison: StateComparison | null;
+};
 
 /** Why a task failed. */
 export interface TaskError {
@@ -54,7 +76,11 @@ export type JsonObject = { [key: string]: Json };
 export type LogEvent = Omit<Schemas["LogEvent"], "payload"> & { payload: JsonObject };
 
 /** A line that a task wrote. */
-export type LogLine = Omit<Schemas["LogLine"], "level"> & { level: "debug" | "info" | "warn" | "error" };
+export type LogLine = Omit<Schemas["LogLine"], "level" | "position"> & {
+  /** Where it is in the log. */
+  position: number;
+  level: "debug" | "info" | "warn" | "error";
+};
 
 /** An error or a warning in a playbook. */
 export interface Diagnostic {

@@ -12,6 +12,8 @@ const paths = {
   down: "m4 6 4 4 4-4",
   right: "m6 4 4 4-4 4",
   left: "m10 4-4 4 4 4",
+  toStart: "M4 4v8M12 4 8 8l4 4",
+  toEnd: "M12 4v8M4 4l4 4-4 4",
   theme: "M8 2a6 6 0 1 0 0 12zM8 2a6 6 0 0 1 0 12",
   rows: "M2 4h12M2 8h12M2 12h12",
   keys: "M1.5 4h13v8h-13zM4 6.5h.01M6.5 6.5h.01M9 6.5h.01M11.5 6.5h.01M5 9.5h6",

@@ -18,6 +18,8 @@ import { ResultsTab } from "./results/ResultsTab";
 import { RunHeader } from "./RunHeader";
 import { runTabs, withSelection, type RunTab, type RunView, type Selection } from "./runView";
 import { SourceTab } from "./source/SourceTab";
+import { StateTab } from "./state/StateTab";
+import { TimeBar } from "./time/TimeBar";
 import { useFailureKeys } from "./useFailureKeys";
 import "./run.css";
 
@@ -60,6 +62,7 @@ const tabNames: Record<RunTab, string> = {
   logs: "Logs",
   events: "Events",
   results: "Results",
+  state: "State",
   source: "Source",
 };
 
@@ -97,10 +100,12 @@ function RunBody() {
             {tab === "logs" && <LogsTab />}
             {tab === "events" && <EventsTab />}
             {tab === "results" && <ResultsTab />}
+            {tab === "state" && <StateTab />}
             {tab === "source" && <SourceTab />}
           </Tabs.Content>
           <Drawer />
         </div>
+        <TimeBar />
       </Tabs.Root>
       <RunDialogs />
     </main>

@@ -1,7 +1,7 @@
 // The state of the page of a run, as search parameters: the tab, the selection, and the filters of the tabs.
 import { omitUndefined, readNumber, readText, readWord } from "../lib/search";
 
-export const runTabs = ["graph", "logs", "events", "results", "source"] as const;
+export const runTabs = ["graph", "logs", "events", "results", "state", "source"] as const;
 export type RunTab = (typeof runTabs)[number];
 
 export const runDialogs = ["retry", "rerun", "cancel"] as const;
@@ -16,10 +16,16 @@ export interface RunView {
   attempt?: number;
   /** Line of the playbook, in the source tab. */
   line?: number;
+  /** The event that all tabs show; without it, the newest. */
+  at?: number;
+  /** The event whose state is compared, in the state tab. */
+  compare?: number;
   /** An event, in the events tab. */
   seq?: number;
-  /** Type of events, in the events tab. */
+  /** Types of events in the events tab, separated by commas. */
   type?: string;
+  /** Position of a line of output, in the logs tab. */
+  log?: number;
   /** Text that log lines contain, whose lines are shown, and whether only errors are. */
   q?: string;
   from?: "selection";
@@ -37,8 +43,11 @@ export function readRunView(search: Record<string, unknown>): RunView {
     iteration: readNumber(search["iteration"]),
     attempt: readNumber(search["attempt"]),
     line: readNumber(search["line"]),
+    at: readNumber(search["at"]),
+    compare: readNumber(search["compare"]),
     seq: readNumber(search["seq"]),
     type: readText(search["type"]),
+    log: readNumber(search["log"]),
     q: readText(search["q"]),
     from: readWord(search["from"], ["selection"]),
     level: readWord(search["level"], ["error"]),

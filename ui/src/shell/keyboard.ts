@@ -55,6 +55,8 @@ export function useKeyboard() {
 
 function isTyping(event: KeyboardEvent): boolean {
   const target = event.composedPath()[0];
+  // A slider takes no letters.
+  if (target instanceof HTMLInputElement && target.type === "range") return false;
   return (
     target instanceof HTMLElement &&
     (target.isContentEditable || ["INPUT", "TEXTAREA", "SELECT"].includes(target.tagName))

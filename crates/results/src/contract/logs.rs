@@ -7,7 +7,7 @@ use model::task_log::{LogLevel, LogLine, LogStream};
 use model::time::Time;
 
 use super::bodies::expect_ok;
-use crate::{LogPage, LogQuery, TaskLogs};
+use crate::{LogPage, LogPosition, LogQuery, TaskLogs};
 
 /// Runs the suite; the expression creates a new store, and values that must outlive it.
 #[macro_export]
@@ -19,6 +19,7 @@ macro_rules! logs_contract_suite {
             lines_are_narrowed_to_a_step_and_a_task,
             lines_are_searched_by_iteration_attempt_level_and_text,
             a_search_continues_after_its_last_line,
+            lines_are_read_from_the_end,
             batches_taken_at_once_lose_no_line
         );
     };
@@ -51,7 +52,7 @@ pub fn log_line(text: &str) -> LogLine {
 
 async fn read_page(logs: &dyn TaskLogs, after: u64, limit: usize) -> LogPage {
     let query = LogQuery {
-        after,
+        position: LogPosition::After(after),
         limit,
         ..LogQuery::default()
     };
@@ -60,17 +61,22 @@ async fn read_page(logs: &dyn TaskLogs, after: u64, limit: usize) -> LogPage {
 
 /// A reader that continues after a page sees each line once, and new lines when they arrive.
 pub async fn lines_come_back_in_order_and_once(logs: Arc<dyn TaskLogs>) {
-    assert_eq!(read_page(&*logs, 0, 10).await.lines, []);
+    assert_eq!(read_page(&*logs, 0, 10).await.into_lines(), []);
     let lines = ["one", "two\u{0}\u{1b}[31m", "three"].map(log_line);
     expect_ok(logs.append(&lines).await);
     let first = read_page(&*logs, 0, 2).await;
-    assert_eq!(first.lines, lines[..2]);
-    let second = read_page(&*logs, first.next_after, 2).await;
-    assert_eq!(second.lines, lines[2..]);
-    let third = read_page(&*logs, second.next_after, 2).await;
-    assert_eq!((third.lines.len(), third.next_after), (0, second.next_after));
+    let after_first = first.next_after;
+    assert_eq!(first.into_lines(), lines[..2]);
+    let second = read_page(&*logs, after_first, 2).await;
+    let after_second = second.next_after;
+    assert_eq!(second.into_lines(), lines[2..]);
+    let third = read_page(&*logs, after_second, 2).await;
+    assert_eq!((third.lines.len(), third.next_after), (0, after_second));
     expect_ok(logs.append(&[log_line("four")]).await);
-    assert_eq!(read_page(&*logs, third.next_after, 2).await.lines, [log_line("four")]);
+    assert_eq!(
+        read_page(&*logs, after_second, 2).await.into_lines(),
+        [log_line("four")]
+    );
 }
 
 /// A batch may contain lines of several executions.
@@ -80,12 +86,15 @@ pub async fn an_execution_sees_only_its_own_lines(logs: Arc<dyn TaskLogs>) {
         ..log_line("other")
     };
     expect_ok(logs.append(&[log_line("one"), other.clone(), log_line("two")]).await);
-    assert_eq!(read_page(&*logs, 0, 10).await.lines, [log_line("one"), log_line("two")]);
+    assert_eq!(
+        read_page(&*logs, 0, 10).await.into_lines(),
+        [log_line("one"), log_line("two")]
+    );
     let query = LogQuery {
         limit: 10,
         ..LogQuery::default()
     };
-    assert_eq!(expect_ok(logs.read(ExecutionId(8), &query).await).lines, [other]);
+    assert_eq!(expect_ok(logs.read(ExecutionId(8), &query).await).into_lines(), [other]);
 }
 
 /// A search returns only matching lines, and the position of the next one.
@@ -105,7 +114,7 @@ pub async fn lines_are_searched_by_iteration_attempt_level_and_text(logs: Arc<dy
     let find = async |query: LogQuery| {
         let query = LogQuery { limit: 10, ..query };
         let page = expect_ok(logs.read(ExecutionId(7), &query).await);
-        page.lines.into_iter().map(|line| line.text).collect::<Vec<_>>()
+        page.into_lines().into_iter().map(|line| line.text).collect::<Vec<_>>()
     };
     let any = LogQuery::default;
     let (error, warning) = ("ERROR no route to Alpha", "WARNING alpha is slow");
@@ -161,13 +170,45 @@ pub async fn a_search_continues_after_its_last_line(logs: Arc<dyn TaskLogs>) {
         ..LogQuery::default()
     };
     let page = expect_ok(logs.read(ExecutionId(7), &first).await);
-    assert_eq!(page.lines, [lines[0].clone()]);
     let following = LogQuery {
-        after: page.next_after,
+        position: LogPosition::After(page.next_after),
         ..first
     };
+    assert_eq!(page.into_lines(), [lines[0].clone()]);
     let page = expect_ok(logs.read(ExecutionId(7), &following).await);
-    assert_eq!(page.lines, [lines[2].clone()]);
+    assert_eq!(page.into_lines(), [lines[2].clone()]);
+}
+
+/// A reader that starts at the end reaches the first line, and continues with new lines.
+pub async fn lines_are_read_from_the_end(logs: Arc<dyn TaskLogs>) {
+    let texts = ["ERROR one", "two", "ERROR three", "four", "ERROR five"];
+    let mut lines = texts.map(log_line).to_vec();
+    lines[4].time = Time(9);
+    expect_ok(logs.append(&lines).await);
+    let read = async |query: LogQuery| expect_ok(logs.read(ExecutionId(7), &query).await);
+    let query = |position, limit| LogQuery {
+        position,
+        limit,
+        ..LogQuery::default()
+    };
+    let tail = read(query(LogPosition::End, 2)).await;
+    assert!(tail.has_earlier);
+    let middle = read(query(LogPosition::Before(tail.lines[0].position), 2)).await;
+    let start = read(query(LogPosition::Before(middle.lines[0].position), 2)).await;
+    assert!(!start.has_earlier);
+    assert_eq!(start.into_lines(), lines[..1]);
+    assert_eq!(middle.into_lines(), lines[1..3]);
+    let following = query(LogPosition::After(tail.next_after), 2);
+    assert_eq!(tail.into_lines(), lines[3..]);
+    assert_eq!(read(following.clone()).await.lines, []);
+    expect_ok(logs.append(&[log_line("six")]).await);
+    assert_eq!(read(following).await.into_lines(), [log_line("six")]);
+    let errors = LogQuery {
+        level: Some(LogLevel::Error),
+        until: Some(Time(5)),
+        ..query(LogPosition::End, 10)
+    };
+    assert_eq!(read(errors).await.into_lines(), [lines[0].clone(), lines[2].clone()]);
 }
 
 /// A reader may request the lines of one task only.
@@ -180,14 +221,13 @@ pub async fn lines_are_narrowed_to_a_step_and_a_task(logs: Arc<dyn TaskLogs>) {
     expect_ok(logs.append(&[line("a", "x"), line("a", "y"), line("b", "x")]).await);
     let texts = async |step: Option<&str>, task: Option<&str>| {
         let query = LogQuery {
-            after: 0,
             limit: 10,
             step: step.map(Name::from),
             task: task.map(Name::from),
             ..LogQuery::default()
         };
         let page = expect_ok(logs.read(ExecutionId(7), &query).await);
-        let texts = page.lines.into_iter().map(|line| line.text);
+        let texts = page.into_lines().into_iter().map(|line| line.text);
         texts.collect::<Vec<_>>()
     };
     assert_eq!(texts(Some("a"), None).await, ["a/x", "a/y"]);
@@ -219,7 +259,7 @@ pub async fn batches_taken_at_once_lose_no_line(logs: Arc<dyn TaskLogs>) {
             break;
         }
         after = page.next_after;
-        texts.extend(page.lines.into_iter().map(|line| line.text));
+        texts.extend(page.into_lines().into_iter().map(|line| line.text));
     }
     assert_eq!(texts.len(), 80);
     texts.sort();

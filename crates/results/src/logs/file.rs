@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Seek as _, SeekFrom, Write as _};
+use std::io::{self, BufRead, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -11,10 +11,13 @@ use async_trait::async_trait;
 use model::id::ExecutionId;
 use model::task_log::LogLine;
 
-use super::task_logs::{LOG_BYTES_MAX, LOG_FULL_MESSAGE, LogPage, LogQuery, TaskLogs};
+use super::task_logs::{LOG_BYTES_MAX, LOG_FULL_MESSAGE, LogPage, LogPosition, LogQuery, StoredLine, TaskLogs};
 use crate::Error;
 use crate::files::run_blocking;
 use crate::private_dir::make_private_dir;
+
+/// Number of bytes that are read at a time from the end of a log.
+const BLOCK_BYTES: u64 = 256 * 1024;
 
 /// Maximum number of open files.
 const OPEN_FILES_MAX: usize = 64;
@@ -119,20 +122,30 @@ pub fn read_logs(dir: &Path, execution: ExecutionId) -> io::Result<Vec<LogLine>>
         limit: usize::MAX,
         ..LogQuery::default()
     };
-    Ok(read_page(dir, execution, &query)?.lines)
+    Ok(read_page(dir, execution, &query)?.into_lines())
 }
 
 fn read_page(dir: &Path, execution: ExecutionId, query: &LogQuery) -> io::Result<LogPage> {
-    let mut page = LogPage {
-        lines: Vec::new(),
-        next_after: query.after,
-    };
-    let mut file = match File::open(log_path(dir, execution)) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(page),
+    let file = match File::open(log_path(dir, execution)) {
+        Ok(file) => Some(file),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error),
     };
-    file.seek(SeekFrom::Start(query.after))?;
+    match (file, query.position) {
+        (Some(file), LogPosition::After(after)) => read_forward(file, query, after),
+        (Some(file), LogPosition::Before(before)) => read_backward(file, query, Some(before)),
+        (Some(file), LogPosition::End) => read_backward(file, query, None),
+        (None, LogPosition::After(position) | LogPosition::Before(position)) => Ok(LogPage {
+            next_after: position,
+            ..LogPage::default()
+        }),
+        (None, LogPosition::End) => Ok(LogPage::default()),
+    }
+}
+
+fn read_forward(mut file: File, query: &LogQuery, after: u64) -> io::Result<LogPage> {
+    let mut page = LogPage::after(after);
+    file.seek(SeekFrom::Start(after))?;
     let mut reader = BufReader::new(file);
     let mut text = Vec::new();
     while page.lines.len() < query.limit {
@@ -142,10 +155,56 @@ fn read_page(dir: &Path, execution: ExecutionId, query: &LogQuery) -> io::Result
             break;
         }
         page.next_after += read as u64;
-        let line = serde_json::from_slice::<LogLine>(&text).ok();
-        page.lines.extend(line.filter(|line| query.matches(line)));
+        page.lines.extend(parse_line(&text, page.next_after, query));
     }
     Ok(page)
+}
+
+/// Reads the last matching lines before a position, block by block from the end.
+fn read_backward(mut file: File, query: &LogQuery, before: Option<u64>) -> io::Result<LogPage> {
+    let limit = before.unwrap_or(u64::MAX);
+    let mut end = file.metadata()?.len().min(limit);
+    let mut block_bytes = BLOCK_BYTES;
+    let mut lines = Vec::new();
+    while end > 0 {
+        let start = end.saturating_sub(block_bytes);
+        let mut block = Vec::new();
+        file.seek(SeekFrom::Start(start))?;
+        (&file).take(end - start).read_to_end(&mut block)?;
+        let line_start = match block.iter().position(|byte| *byte == b'\n') {
+            _ if start == 0 => 0,
+            Some(index) if index + 1 < block.len() => index + 1,
+            _ => {
+                // A line is longer than the block.
+                block_bytes *= 2;
+                continue;
+            }
+        };
+        let mut position = start + line_start as u64;
+        let texts = block[line_start..].split_inclusive(|byte| *byte == b'\n').map(|text| {
+            position += text.len() as u64;
+            (text, position)
+        });
+        let texts: Vec<(&[u8], u64)> = texts.collect();
+        for (text, position) in texts.into_iter().rev() {
+            if text.last() != Some(&b'\n') || position >= limit {
+                continue;
+            }
+            if lines.len() == query.limit {
+                return Ok(LogPage::from_newest(lines, before, true));
+            }
+            lines.extend(parse_line(text, position, query));
+        }
+        end = start + line_start as u64;
+        block_bytes = BLOCK_BYTES;
+    }
+    Ok(LogPage::from_newest(lines, before, false))
+}
+
+/// The line that a text contains, if it matches.
+fn parse_line(text: &[u8], position: u64, query: &LogQuery) -> Option<StoredLine> {
+    let line = serde_json::from_slice::<LogLine>(text).ok()?;
+    query.matches(&line).then_some(StoredLine { position, line })
 }
 
 fn log_path(dir: &Path, execution: ExecutionId) -> PathBuf {
@@ -179,6 +238,32 @@ mod tests {
         file.write_all(format!("{end}\n").as_bytes()).unwrap();
         let read = read_logs(dir.path(), ExecutionId(7)).unwrap();
         assert_eq!(read, [log_line("one"), log_line("two")]);
+    }
+
+    #[test]
+    fn lines_longer_than_a_block_are_read_from_the_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let logs = FileLogs::open(dir.path()).unwrap();
+        let block = usize::try_from(BLOCK_BYTES).unwrap();
+        let lengths = [1, 3 * block, 10, block, 5];
+        let lines = lengths.map(|length| log_line(&"x".repeat(length)));
+        for line in &lines {
+            logs.write(line).unwrap();
+        }
+        let query = |position, limit| LogQuery {
+            position,
+            limit,
+            ..LogQuery::default()
+        };
+        let read = |query: &LogQuery| read_page(dir.path(), ExecutionId(7), query).unwrap();
+        let whole = read(&query(LogPosition::End, 10));
+        assert!(!whole.has_earlier);
+        assert_eq!(whole.into_lines(), lines);
+        let tail = read(&query(LogPosition::End, 2));
+        assert!(tail.has_earlier);
+        let before = read(&query(LogPosition::Before(tail.lines[0].position), 10));
+        assert_eq!(tail.into_lines(), lines[3..]);
+        assert_eq!(before.into_lines(), lines[..3]);
     }
 
     #[test]

@@ -5,4 +5,4 @@ mod task_logs;
 
 pub use file::{FileLogs, read_logs};
 pub(crate) use task_logs::LOG_FULL_MESSAGE;
-pub use task_logs::{LOG_BYTES_MAX, LogPage, LogQuery, TaskLogs};
+pub use task_logs::{LOG_BYTES_MAX, LogPage, LogPosition, LogQuery, StoredLine, TaskLogs};

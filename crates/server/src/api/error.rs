@@ -24,6 +24,10 @@ pub(crate) struct ApiError {
     errors: Vec<Value>,
 }
 
+/// Remedy for a position that cannot be replayed.
+const REPLAY_REMEDY: &str =
+    "choose one of the first 1,000,000 events, or the newest one; `noetl events` lists the events around any position";
+
 /// Value of the `Retry-After` header, in seconds.
 const RETRY_AFTER_S: &str = "1";
 
@@ -125,6 +129,7 @@ impl From<Error> for ApiError {
             Error::Body(error) if error.is_missing() => StatusCode::NOT_FOUND,
             Error::OwnedBy(_) | Error::Stopping | Error::Body(_) => StatusCode::SERVICE_UNAVAILABLE,
             Error::TooLarge(..) => StatusCode::PAYLOAD_TOO_LARGE,
+            Error::ReplayTooLong(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Error::Store(_) | Error::BrokenLog(_) | Error::Keychain(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         if status.is_server_error() {
@@ -133,6 +138,7 @@ impl From<Error> for ApiError {
         let refused = Self::new(status, error.code(), error.to_string());
         match status {
             StatusCode::INSUFFICIENT_STORAGE => refused.with_remedy(FREE_SPACE_REMEDY),
+            _ if refused.code == "REPLAY_TOO_LONG" => refused.with_remedy(REPLAY_REMEDY),
             _ => refused,
         }
     }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use store::ExecutionRow;
 use utoipa::IntoParams;
 use wire::api::{
-    CancellationStatus, EventPage, ExecuteRequest, ExecuteResponse, ExecutionDetail, ExecutionGraph, ExecutionSummary,
+    CancellationStatus, ExecuteRequest, ExecuteResponse, ExecutionDetail, ExecutionGraph, ExecutionSummary,
     FailureList, LoopEntry, OutlinePage,
 };
 
@@ -24,8 +24,6 @@ use crate::submit::ExecutionOptions;
 /// Maximum and default page size.
 const PAGE_MAX: usize = 1_000;
 const PAGE_DEFAULT: usize = 50;
-/// Maximum number of events read for one page if a type filter is set.
-const SCANNED_EVENTS_MAX: usize = 20_000;
 
 /// Maximum length of a trace ID.
 const TRACE_MAX: usize = 128;
@@ -242,67 +240,6 @@ pub(crate) async fn cancellation(
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct EventParams {
-    /// Only events after this `seq`.
-    after_seq: Option<u64>,
-    /// Only events of this type, given by its stored name or an alias.
-    #[serde(rename = "type")]
-    type_: Option<String>,
-    /// Maximum number of events. Default: 50.
-    #[param(minimum = 1, maximum = 1000)]
-    limit: Option<usize>,
-}
-
-/// Read the event log of a run.
-#[utoipa::path(get, path = "/api/executions/{id}/events", tag = "runs",
-    params(("id" = String, Path), EventParams),
-    responses((status = 200, description = "a page of the event log", body = EventPage), ErrorResponses),
-    security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
-pub(crate) async fn events(
-    State(api): State<ApiState>,
-    _caller: Authorized<View>,
-    ExecutionPath(id): ExecutionPath,
-    QueryParams(params): QueryParams<EventParams>,
-) -> ApiResult<EventPage> {
-    let end = find_row(&api, id).await?.version;
-    let limit = page_limit(params.limit)?;
-    let kind = params.type_.as_deref().map(str::parse).transpose();
-    let kind: Option<model::event::EventKind> =
-        kind.map_err(|error| ApiError::invalid("PARAMETER_INVALID", format!("{error}")))?;
-    let mut after = Seq(params.after_seq.unwrap_or(0).min(i64::MAX.unsigned_abs()));
-    let mut looked_at = 0;
-    let mut events = Vec::new();
-    while events.len() < limit && after < end && looked_at < SCANNED_EVENTS_MAX {
-        let page_max = if kind.is_some() { PAGE_MAX } else { limit };
-        let page = api.store().events(id, after, page_max).await?;
-        let Some(last) = page.last().map(|event| event.seq) else {
-            break;
-        };
-        looked_at += page.len();
-        after = last;
-        for event in page {
-            if kind.is_some_and(|kind| event.kind() != kind) {
-                continue;
-            }
-            if events.len() == limit {
-                break;
-            }
-            after = event.seq;
-            events.push(event.to_raw());
-        }
-        if events.len() < limit {
-            after = last;
-        }
-    }
-    Ok(Json(EventPage {
-        events,
-        next_after_seq: (after < end).then_some(after),
-    }))
-}
-
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct OutlineParams {
     /// Only events after this `seq`.
     after_seq: Option<u64>,
@@ -364,16 +301,29 @@ pub(crate) async fn loops(
     })
 }
 
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GraphParams {
+    /// `seq` of the last event to include. Default: the newest.
+    as_of_seq: Option<u64>,
+}
+
 /// Read the playbook of a run as a graph: steps and arcs with their progress.
-#[utoipa::path(get, path = "/api/executions/{id}/graph", tag = "runs", params(("id" = String, Path)),
+///
+/// The cost of the current graph does not depend on the number of iterations. With `as_of_seq`, the server reads all
+/// events up to that one; after event 1,000,000 the error is `REPLAY_TOO_LONG`.
+#[utoipa::path(get, path = "/api/executions/{id}/graph", tag = "runs", params(("id" = String, Path), GraphParams),
     responses((status = 200, description = "steps and arcs", body = ExecutionGraph), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn graph(
     State(api): State<ApiState>,
     _caller: Authorized<View>,
     ExecutionPath(id): ExecutionPath,
+    QueryParams(params): QueryParams<GraphParams>,
 ) -> ApiResult<ExecutionGraph> {
-    Ok(Json(api.server.execution_graph(id).await?))
+    let as_of = params.as_of_seq.map(Seq);
+    Ok(Json(api.server.execution_graph(id, as_of).await?))
 }
 
 /// Read the failed steps and iterations of a run, grouped by error.

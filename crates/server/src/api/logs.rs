@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use ::results::LogQuery;
+use ::results::{LogPosition, LogQuery};
 use axum::extract::State;
 use model::id::Name;
 use model::task_log::LogLevel;
+use model::time::Time;
 use serde::Deserialize;
 use utoipa::IntoParams;
 use wire::api::{AppendLogsRequest, AppendLogsResponse, LogEntry, LogsResponse};
@@ -25,8 +26,13 @@ const PAGE_DEFAULT: usize = 1_000;
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LogParams {
-    /// Position to read from: `next_after` of the previous page.
+    /// Read the lines after this position: `next_after` of the previous page. Default: 0.
     after: Option<u64>,
+    /// Read the last lines before this position: the `position` of a line.
+    before: Option<u64>,
+    /// Read this number of last lines.
+    #[param(minimum = 1, maximum = 10000)]
+    tail: Option<usize>,
     /// Maximum number of lines. Default: 1000.
     #[param(minimum = 1, maximum = 10000)]
     limit: Option<usize>,
@@ -43,9 +49,38 @@ pub(crate) struct LogParams {
     level: Option<LogLevel>,
     /// Only lines that contain this text, in upper or lower case.
     q: Option<String>,
+    /// Only lines printed until this time.
+    #[param(value_type = Option<String>, format = DateTime)]
+    until_time: Option<Time>,
+}
+
+impl LogParams {
+    /// Where to read, and how many lines.
+    fn to_range(&self) -> Result<(LogPosition, usize), ApiError> {
+        let (position, limit, name) = match (self.after, self.before, self.tail) {
+            (None, None, Some(tail)) if self.limit.is_none() => (LogPosition::End, tail, "tail"),
+            (None, Some(before), None) => (LogPosition::Before(before), self.limit.unwrap_or(PAGE_DEFAULT), "limit"),
+            (after, None, None) => {
+                let position = LogPosition::After(after.unwrap_or(0));
+                (position, self.limit.unwrap_or(PAGE_DEFAULT), "limit")
+            }
+            _ => {
+                let detail = "`after`, `before` and `tail` exclude each other; `tail` also excludes `limit`";
+                return Err(ApiError::invalid("PARAMETER_INVALID", detail));
+            }
+        };
+        if !(1..=PAGE_MAX).contains(&limit) {
+            let detail = format!("invalid `{name}`: expected a number from 1 to {PAGE_MAX}");
+            return Err(ApiError::invalid("PARAMETER_INVALID", detail));
+        }
+        Ok((position, limit))
+    }
 }
 
 /// Read the output of a run's tasks.
+///
+/// A log has at most 16 MiB. `tail` and `before` read it from the end, so that they cost the lines that they return; with a
+/// filter they read on until enough lines match. `level=error&limit=1` returns the first error with its position.
 #[utoipa::path(get, path = "/api/executions/{id}/logs", tag = "runs",
     params(("id" = String, Path), LogParams),
     responses((status = 200, description = "lines, and the position of the next page", body = LogsResponse), ErrorResponses),
@@ -56,17 +91,13 @@ pub(crate) async fn read(
     ExecutionPath(id): ExecutionPath,
     QueryParams(params): QueryParams<LogParams>,
 ) -> ApiResult<LogsResponse> {
-    let limit = params.limit.unwrap_or(PAGE_DEFAULT);
-    if !(1..=PAGE_MAX).contains(&limit) {
-        let detail = format!("invalid `limit`: expected a number from 1 to {PAGE_MAX}");
-        return Err(ApiError::invalid("PARAMETER_INVALID", detail));
-    }
+    let (position, limit) = params.to_range()?;
     if api.store().execution(id).await?.is_none() {
         return Err(Error::NotFound(id).into());
     }
     let name = |text: Option<String>| text.as_deref().map(Name::from);
     let query = LogQuery {
-        after: params.after.unwrap_or(0),
+        position,
         limit,
         step: name(params.step),
         task: name(params.task),
@@ -74,11 +105,17 @@ pub(crate) async fn read(
         attempt: params.attempt,
         level: params.level,
         text: params.q,
+        until: params.until_time,
     };
     let page = api.logs.read(id, &query).await.map_err(Error::from)?;
     Ok(Json(LogsResponse {
-        lines: page.lines.into_iter().map(LogEntry::from).collect(),
+        lines: page
+            .lines
+            .into_iter()
+            .map(|stored| LogEntry::new(stored.position, stored.line))
+            .collect(),
         next_after: page.next_after,
+        has_earlier: page.has_earlier,
     }))
 }
 

@@ -13,6 +13,7 @@ mod connection;
 mod control;
 mod credentials;
 mod error;
+mod event_pages;
 mod events;
 mod execution_lists;
 mod executions;

@@ -248,6 +248,8 @@ pub(crate) struct ListReferencesParams {
     attempt: Option<u32>,
     /// Only results of events after this `seq`.
     after_seq: Option<u64>,
+    /// Only results of events up to this `seq`.
+    until_seq: Option<u64>,
     /// Maximum number of results. Default: 50.
     limit: Option<usize>,
 }
@@ -281,7 +283,10 @@ pub(crate) async fn list(
         visit: None,
     };
     let after = Seq(params.after_seq.unwrap_or(0));
-    let entries = api.server.reader().list_references(id, &address, after, limit).await?;
+    let mut entries = api.server.reader().list_references(id, &address, after, limit).await?;
+    if let Some(until) = params.until_seq.map(Seq) {
+        entries.retain_until(until);
+    }
     Ok(Json(ReferenceList {
         execution_id: id,
         results: entries.entries,

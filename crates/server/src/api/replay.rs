@@ -5,17 +5,16 @@ use model::event::Event;
 use model::id::{EventId, ExecutionId, Seq};
 use model::time::Time;
 use serde::Deserialize;
-use serde_json::Value;
-use sha2::{Digest, Sha256};
 use utoipa::IntoParams;
-use wire::api::ReplayResponse;
+use wire::api::{ReplayResponse, StateCheckResponse, StateResponse};
 
 use crate::api::access::{Authorized, View};
 use crate::api::error::{ApiError, ErrorResponses};
 use crate::api::executions::find_row;
-use crate::api::extract::QueryParams;
+use crate::api::extract::{ExecutionPath, QueryParams};
 use crate::api::state::ApiState;
 use crate::api::{ApiResult, Json};
+use crate::state_json::{json_checksum, state_to_json};
 
 /// Page size of events.
 const PAGE: usize = 5_000;
@@ -79,11 +78,8 @@ pub(crate) async fn state(
         let detail = "the run had not started at this position";
         ApiError::not_found("STATE_NOT_FOUND", detail)
     })?;
-    let value = ciborium::Value::serialized(&state)
-        .map_err(|error| ApiError::unavailable(format!("cannot serialize the state: {error}")))?;
-    let value = to_json(value);
-    let checksum = hex::encode(Sha256::digest(value.to_string().as_bytes()));
-
+    let value = state_to_json(&state).ok_or_else(|| ApiError::unavailable("cannot serialize the state"))?;
+    let checksum = json_checksum(&value);
     Ok(Json(ReplayResponse {
         execution_id: id,
         seq: state.seq,
@@ -93,58 +89,49 @@ pub(crate) async fn state(
     }))
 }
 
-/// Converts a value to JSON: keys that are not text become text, bytes become hex.
-fn to_json(value: ciborium::Value) -> Value {
-    match value {
-        ciborium::Value::Integer(number) => {
-            let number = i128::from(number);
-            i64::try_from(number).map_or_else(|_| Value::from(number.to_string()), Value::from)
-        }
-        ciborium::Value::Float(number) => Value::from(number),
-        ciborium::Value::Bool(flag) => Value::from(flag),
-        ciborium::Value::Text(text) => Value::from(text),
-        ciborium::Value::Bytes(bytes) => Value::from(hex::encode(bytes)),
-        ciborium::Value::Array(items) => items.into_iter().map(to_json).collect(),
-        ciborium::Value::Tag(_, value) => to_json(*value),
-        ciborium::Value::Map(entries) => {
-            let entries = entries.into_iter();
-            let entries = entries.map(|(key, value)| (key_to_text(key), to_json(value)));
-            Value::Object(entries.collect())
-        }
-        _ => Value::Null,
-    }
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StateParams {
+    /// `seq` of the last event to include. Default, and maximum: the newest.
+    #[param(minimum = 1)]
+    at: Option<u64>,
+    /// `seq` of another event, to compare the states at both.
+    #[param(minimum = 1)]
+    compare: Option<u64>,
 }
 
-fn key_to_text(key: ciborium::Value) -> String {
-    match to_json(key) {
-        Value::String(text) => text,
-        // A step run, in the form used everywhere else.
-        Value::Object(fields) if fields.contains_key("step") && fields.contains_key("run") => {
-            let step = fields["step"].as_str().unwrap_or_default();
-            format!("step:{step}:run:{}", fields["run"])
-        }
-        other => other.to_string(),
-    }
+/// Read the state of a run at one event: variables with the events that wrote them, steps, pipelines and branches.
+///
+/// The server replays the events up to that one, which takes time in proportion to their number. Up to event 1,000,000 it
+/// replays from the start. After it, the server replays at most 1,000,000 events from the latest snapshot; for earlier
+/// events the error is `REPLAY_TOO_LONG`.
+#[utoipa::path(get, path = "/api/executions/{id}/state", tag = "runs", params(("id" = String, Path), StateParams),
+    responses((status = 200, description = "the state", body = StateResponse), ErrorResponses),
+    security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
+pub(crate) async fn describe(
+    State(api): State<ApiState>,
+    _caller: Authorized<View>,
+    ExecutionPath(id): ExecutionPath,
+    QueryParams(params): QueryParams<StateParams>,
+) -> ApiResult<StateResponse> {
+    let (at, compare) = (params.at.map(Seq), params.compare.map(Seq));
+    Ok(Json(api.server.state_at(id, at, compare).await?))
 }
 
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use model::id::StepRunId;
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn keys_of_every_kind_become_text() {
-        let run = StepRunId {
-            step: "a".into(),
-            run: 2,
-        };
-        let by_run = BTreeMap::from([(run, vec![1_u8])]);
-        let by_number = BTreeMap::from([(7_u64, Some(by_run))]);
-        let value = ciborium::Value::serialized(&by_number).unwrap();
-        assert_eq!(to_json(value), json!({"7": {"step:a:run:2": [1]}}));
-    }
+/// Check that the state replayed from the log equals the state with which the server works.
+///
+/// The server replays the log from its start, at most 1,000,000 events; for a longer log the error is `REPLAY_TOO_LONG`.
+#[utoipa::path(get, path = "/api/executions/{id}/state/check", tag = "runs", params(("id" = String, Path)),
+    responses((status = 200, description = "the result of the check", body = StateCheckResponse), ErrorResponses),
+    security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
+pub(crate) async fn check(
+    State(api): State<ApiState>,
+    _caller: Authorized<View>,
+    ExecutionPath(id): ExecutionPath,
+) -> ApiResult<StateCheckResponse> {
+    let check = api.server.check_state(id).await?;
+    check
+        .map(Json)
+        .ok_or_else(|| ApiError::unavailable("the newest events of the run are not durable yet; retry"))
 }

@@ -18,8 +18,8 @@ use crate::api::error::ApiError;
 use crate::api::operation_ids::set_operation_ids;
 use crate::api::state::ApiState;
 use crate::api::{
-    bodies, catalog, client_files, commands, control, credentials, events, execution_lists, executions, guard, logs,
-    references, replay, sign_in, stream, system, tokens,
+    bodies, catalog, client_files, commands, control, credentials, event_pages, events, execution_lists, executions,
+    guard, logs, references, replay, sign_in, stream, system, tokens,
 };
 
 /// Maximum size of the JSON body of an ordinary request.
@@ -94,7 +94,7 @@ fn fast_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(executions::show))
         .routes(routes!(executions::status))
         .routes(routes!(executions::cancellation))
-        .routes(routes!(executions::events))
+        .routes(routes!(event_pages::list))
         .routes(routes!(executions::outline))
         .routes(routes!(executions::loops))
         .routes(routes!(executions::graph))
@@ -110,6 +110,8 @@ fn fast_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(control::signal))
         .routes(routes!(control::variables, control::patch))
         .routes(routes!(replay::state))
+        .routes(routes!(replay::describe))
+        .routes(routes!(replay::check))
         .routes(routes!(catalog::register))
         .routes(routes!(catalog::list))
         .routes(routes!(catalog::resource))

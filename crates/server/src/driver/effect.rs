@@ -107,6 +107,10 @@ pub(super) enum Reply {
     BuiltCommands(oneshot::Sender<Vec<ClaimedCommand>>, Vec<ClaimedCommand>),
     RemoteClaims(oneshot::Sender<Vec<CommandId>>, Vec<CommandId>),
     Assignments(oneshot::Sender<Assignments>, Assignments),
+    State(
+        oneshot::Sender<Option<Box<ExecutionState>>>,
+        Option<Box<ExecutionState>>,
+    ),
     Drained(oneshot::Sender<()>),
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use engine::{ExecutionRequest, Input, PlaybookNet, Refusal};
+use engine::{ExecutionRequest, ExecutionState, Input, PlaybookNet, Refusal};
 use model::command::ClaimId;
 use model::event::Event;
 use model::id::{CommandId, EventId, ExecutionId, Name, Seq, WorkerId};
@@ -167,6 +167,11 @@ pub(crate) enum DriverRequest {
     ForgetHolder(CommandId),
     /// Return the commands that are assigned to workers.
     ListAssignments(oneshot::Sender<Assignments>),
+    /// Return the state of an execution in memory; `None` if it is not in memory.
+    ReadState {
+        execution: ExecutionId,
+        reply: oneshot::Sender<Option<Box<ExecutionState>>>,
+    },
     /// Reply when everything accepted so far is durable.
     Drain(oneshot::Sender<()>),
 }
@@ -240,6 +245,14 @@ impl DriverHandle {
             return Assignments::default();
         }
         receiver.await.unwrap_or_default()
+    }
+
+    /// Returns the state of an execution in memory, including decisions that are not durable yet; `None` if it is not in
+    /// memory.
+    pub(crate) async fn state(&self, execution: ExecutionId) -> Result<Option<Box<ExecutionState>>, Error> {
+        let (reply, receiver) = oneshot::channel();
+        self.send(DriverRequest::ReadState { execution, reply }).await?;
+        receiver.await.map_err(|_| Error::Stopping)
     }
 
     /// Returns the commands of executions owned elsewhere that a worker of this server holds.

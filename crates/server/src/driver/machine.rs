@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use engine::Input;
+use engine::{ExecutionState, Input};
 use model::command::ClaimId;
 use model::id::ExecutionId;
 use store::OwnerId;
@@ -164,6 +164,7 @@ impl DriverMachine {
                 let assignments = self.claim_table.assignments();
                 self.send(Reply::Assignments(reply, assignments));
             }
+            DriverRequest::ReadState { execution, reply } => self.send_state(execution, reply),
             DriverRequest::Drain(reply) => self.drain_replies.push(reply),
         }
     }
@@ -193,6 +194,12 @@ impl DriverMachine {
             loaded.enqueue(queued);
             self.decide(execution);
         }
+    }
+
+    fn send_state(&mut self, execution: ExecutionId, reply: oneshot::Sender<Option<Box<ExecutionState>>>) {
+        let state = self.executions.get(&execution).and_then(LoadedExecution::state);
+        let state = state.cloned().map(Box::new);
+        self.send(Reply::State(reply, state));
     }
 
     fn reply_to_drains(&mut self) {

@@ -242,6 +242,10 @@ fn send_reply(reply: Reply) -> Option<DriverInput> {
             let _ = sender.send(assignments);
             None
         }
+        Reply::State(sender, state) => {
+            let _ = sender.send(state);
+            None
+        }
         Reply::Drained(sender) => {
             let _ = sender.send(());
             None

@@ -22,6 +22,14 @@ pub struct ReferencePage {
     pub next: Option<Seq>,
 }
 
+impl ReferencePage {
+    /// Removes the results of events after this one, and the next page if it has only such results.
+    pub(crate) fn retain_until(&mut self, until: Seq) {
+        self.entries.retain(|entry| entry.seq <= until);
+        self.next = self.next.filter(|next| *next < until);
+    }
+}
+
 impl ResultReader {
     /// Lists the references of a run. If the address names a step, lists all its matching results, inline results
     /// included.

@@ -32,6 +32,9 @@ pub struct FailureGroup {
     pub count: u64,
     /// The first 100 failed iterations; empty for a step without a loop.
     pub iterations: Vec<u64>,
+    /// The events that recorded the first 100 failures.
+    #[schema(value_type = Vec<u64>)]
+    pub seqs: Vec<Seq>,
     /// The event that recorded the first failure.
     #[schema(value_type = u64)]
     pub first_seq: Seq,

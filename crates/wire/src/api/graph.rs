@@ -2,6 +2,7 @@
 
 use model::id::{ExecutionId, Name, Seq};
 use model::outcome::TaskError;
+use model::playbook::Directive;
 use model::status::RunStatus;
 use model::time::Time;
 use serde::{Deserialize, Serialize};
@@ -119,6 +120,22 @@ pub struct GraphTask {
     pub status: GraphStatus,
     /// Number of attempts in the latest run of the step.
     pub attempts: u32,
+    /// The rules of its policy in order; `matched_rule_index` of an event is an index of this list.
+    pub rules: Vec<GraphPolicyRule>,
+}
+
+/// A rule of the policy of a task.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct GraphPolicyRule {
+    /// Its condition as written; null for `else`.
+    pub when: Option<String>,
+    /// What it does: `continue`, `retry`, `jump`, `break` or `fail`.
+    #[schema(value_type = String)]
+    pub action: Directive,
+    /// Its line in the playbook.
+    pub line: u32,
+    /// Its column in the playbook.
+    pub column: u32,
 }
 
 /// Progress of a loop.

@@ -130,6 +130,10 @@ pub struct LogLineSchema {
     pub stream: String,
     /// The line without its line ending.
     pub text: String,
+    /// Its position in the log of the run; only in responses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub position: Option<u64>,
     /// `debug`, `info`, `warn` or `error`; only in responses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
@@ -204,7 +208,7 @@ mod tests {
     #[test]
     fn a_line_has_the_described_fields() {
         let line = json!({"time": "2026-01-02T03:04:05.000006Z", "execution": "5", "step": "a", "run": 1, "iteration": 0,
-            "task": "t", "visit": 1, "attempt": 1, "stream": "stderr", "text": "ERROR x", "level": "error"});
+            "task": "t", "visit": 1, "attempt": 1, "stream": "stderr", "text": "ERROR x", "position": 0, "level": "error"});
         let entry: LogEntry = serde_json::from_value(line).unwrap();
         check_description::<LogLineSchema>(&serde_json::to_value(entry).unwrap());
     }

@@ -22,9 +22,12 @@ pub struct AppendLogsResponse {
     pub accepted: u64,
 }
 
-/// A line with its level.
+/// A line with its level and its position in the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogEntry {
+    /// Its position: `after` this reads the following lines, `before` this the preceding ones.
+    #[serde(default)]
+    pub position: u64,
     /// The line.
     #[serde(flatten)]
     pub line: LogLine,
@@ -32,9 +35,11 @@ pub struct LogEntry {
     pub level: LogLevel,
 }
 
-impl From<LogLine> for LogEntry {
-    fn from(line: LogLine) -> Self {
+impl LogEntry {
+    /// A line at a position.
+    pub fn new(position: u64, line: LogLine) -> Self {
         Self {
+            position,
             level: line.level(),
             line,
         }
@@ -44,9 +49,12 @@ impl From<LogLine> for LogEntry {
 /// Lines that the tasks of a run printed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LogsResponse {
-    /// Lines, in the order in which they were stored.
+    /// Lines with `level` and `position`, in the order in which they were stored.
     #[schema(value_type = Vec<LogLineSchema>)]
     pub lines: Vec<LogEntry>,
     /// Value for `after` to get the following lines.
     pub next_after: u64,
+    /// Whether other lines that match may precede these.
+    #[serde(default)]
+    pub has_earlier: bool,
 }

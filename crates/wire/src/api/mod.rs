@@ -12,6 +12,7 @@ mod graph;
 mod log_schemas;
 mod logs;
 mod problem;
+mod state;
 mod tokens;
 
 pub use batch::{BatchRequest, BatchResponse, BatchState, BatchStatusResponse, EventResponse, IngestStatus};
@@ -37,11 +38,16 @@ pub use executions::{
 pub use facets::{ExecutionFacets, ExecutionHistogram, FacetCount, HistogramBucket};
 pub use failures::{FailureGroup, FailureList};
 pub use graph::{
-    ExecutionGraph, GraphArc, GraphEvaluation, GraphLoop, GraphStatus, GraphStep, GraphStepKind, GraphTask,
+    ExecutionGraph, GraphArc, GraphEvaluation, GraphLoop, GraphPolicyRule, GraphStatus, GraphStep, GraphStepKind,
+    GraphTask,
 };
 pub use log_schemas::{LogEventSchema, LogLineSchema, TaskErrorSchema};
 pub use logs::{AppendLogsRequest, AppendLogsResponse, LogEntry, LogsResponse};
 pub use problem::Problem;
+pub use state::{
+    StateChange, StateChangeKind, StateCheckResponse, StateCheckSource, StateComparison, StateEntry, StatePipeline,
+    StateResponse, StateStep, StateStepChange, StateToken, StateWriter,
+};
 pub use tokens::{
     AccessTokenEntry, AccessTokenList, AuditPage, CallerSession, CreateAccessTokenRequest, CreateAccessTokenResponse,
     Role, SignInMode, SignInRequest,

@@ -3,9 +3,9 @@
 use async_trait::async_trait;
 use model::id::ExecutionId;
 use model::task_log::LogLine;
-use results::{Error, LogPage, LogQuery, TaskLogs};
+use results::{Error, LogPage, LogPosition, LogQuery, StoredLine, TaskLogs};
 use wire::Client;
-use wire::api::{AppendLogsRequest, AppendLogsResponse, LogsResponse};
+use wire::api::{AppendLogsRequest, AppendLogsResponse, LogEntry, LogsResponse};
 
 use super::store_error::into_store_error;
 
@@ -34,10 +34,12 @@ impl TaskLogs for HttpTaskLogs {
     }
 
     async fn read(&self, execution: ExecutionId, query: &LogQuery) -> Result<LogPage, Error> {
-        let mut path = format!(
-            "/api/executions/{execution}/logs?after={}&limit={}",
-            query.after, query.limit
-        );
+        let position = match query.position {
+            LogPosition::After(after) => format!("after={after}&limit={}", query.limit),
+            LogPosition::Before(before) => format!("before={before}&limit={}", query.limit),
+            LogPosition::End => format!("tail={}", query.limit),
+        };
+        let mut path = format!("/api/executions/{execution}/logs?{position}");
         let filters = [
             ("step", query.step.as_ref().map(ToString::to_string)),
             ("task", query.task.as_ref().map(ToString::to_string)),
@@ -45,6 +47,7 @@ impl TaskLogs for HttpTaskLogs {
             ("attempt", query.attempt.map(|attempt| attempt.to_string())),
             ("level", query.level.map(|level| level.name().to_owned())),
             ("q", query.text.clone()),
+            ("until_time", query.until.map(|until| until.to_string())),
         ];
         for (name, value) in filters {
             if let Some(value) = value {
@@ -54,9 +57,17 @@ impl TaskLogs for HttpTaskLogs {
         let lines = self.client.get(&path).await;
         let lines: LogsResponse = lines.map_err(|error| into_store_error(error, LOGS_LOCATION, LOGS_LOCATION))?;
         Ok(LogPage {
-            lines: lines.lines.into_iter().map(|entry| entry.line).collect(),
+            lines: lines.lines.into_iter().map(to_stored_line).collect(),
             next_after: lines.next_after,
+            has_earlier: lines.has_earlier,
         })
+    }
+}
+
+fn to_stored_line(entry: LogEntry) -> StoredLine {
+    StoredLine {
+        position: entry.position,
+        line: entry.line,
     }
 }
 

@@ -1,12 +1,11 @@
 // The drawer on the right: what is selected in the run, in detail.
-import { useQuery } from "@tanstack/react-query";
-import { graphQuery } from "../../api/queries";
 import { IconButton } from "../../parts/Button";
 import { CopyIcon } from "../../parts/copy";
 import { ProblemNote } from "../../parts/ProblemNote";
 import { useRun } from "../context";
 import { formatAddress, readSelection, type Selection } from "../runView";
 import { collectTaskRuns } from "../taskRuns";
+import { useCursor, useRunGraph } from "../time/cursor";
 import { useSelectionEvents } from "./selectionEvents";
 import { StepDetail } from "./StepDetail";
 import { TaskDetail } from "./TaskDetail";
@@ -58,8 +57,8 @@ function DrawerCrumbs({ selection, onSelect }: { selection: Selection; onSelect:
 
 function DrawerBody({ selection }: { selection: Selection }) {
   const { detail } = useRun();
-  const graph = useQuery(graphQuery(detail.execution_id));
-  const { events, isLoading, error, retry } = useSelectionEvents(detail.execution_id, selection);
+  const graph = useRunGraph();
+  const { events, isLoading, error, retry } = useSelectionEvents(detail.execution_id, selection, useCursor());
   const step = graph.data?.steps.find((candidate) => candidate.step === selection.step);
   const problem = graph.error ?? error;
   if (problem) return <ProblemNote error={problem} onRetry={graph.error ? () => void graph.refetch() : retry} />;
@@ -72,7 +71,7 @@ function DrawerBody({ selection }: { selection: Selection }) {
       {selection.task === undefined ? (
         <StepDetail step={step} selection={selection} taskRuns={taskRuns} events={events} />
       ) : (
-        <TaskDetail taskRuns={taskRuns} />
+        <TaskDetail taskRuns={taskRuns} plan={step.tasks.find((task) => task.label === selection.task)} />
       )}
     </div>
   );

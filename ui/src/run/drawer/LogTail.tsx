@@ -5,18 +5,24 @@ import { useRun } from "../context";
 import { AnsiText } from "../logs/AnsiText";
 import { styleOf } from "../logs/LogRow";
 import { withSelection, type Selection } from "../runView";
+import { useCursorTime } from "../time/cursor";
 import { Section } from "./Section";
 
-const linesRead = 1000;
 const linesShown = 12;
 
-const tailQuery = (id: string, { step, task, iteration }: Selection, attempt: number | undefined) =>
+const tailQuery = (
+  id: string,
+  { step, task, iteration }: Selection,
+  attempt: number | undefined,
+  until: string | undefined,
+) =>
   queryOptions({
-    queryKey: ["run", id, "log tail", step, task, iteration, attempt],
+    queryKey: ["run", id, "log tail", step, task, iteration, attempt, until],
     queryFn: () =>
       readLogs(id, {
-        limit: linesRead,
+        tail: linesShown,
         step,
+        ...(until === undefined ? {} : { until_time: until }),
         ...(task === undefined ? {} : { task }),
         ...(iteration === undefined ? {} : { iteration }),
         ...(attempt === undefined ? {} : { attempt }),
@@ -25,8 +31,12 @@ const tailQuery = (id: string, { step, task, iteration }: Selection, attempt: nu
 
 export function LogTail({ selection, attempt }: { selection: Selection; attempt: number | undefined }) {
   const { detail, setView } = useRun();
-  const { data } = useQuery(tailQuery(detail.execution_id, selection, attempt));
-  const lines = data?.lines.slice(-linesShown) ?? [];
+  const until = useCursorTime();
+  const { data } = useQuery({
+    ...tailQuery(detail.execution_id, selection, attempt, until ?? undefined),
+    enabled: until !== null,
+  });
+  const lines = data?.lines ?? [];
   const openLogs = () => setView((view) => ({ ...withSelection(view, selection), tab: "logs", from: "selection" }));
   return (
     <Section

@@ -7,6 +7,7 @@ import { useRun } from "../context";
 import { formatResultKey, readReference } from "../results/resultKey";
 import type { Selection } from "../runView";
 import type { Attempt } from "../taskRuns";
+import { useCursor } from "../time/cursor";
 import { Section } from "./Section";
 
 interface ResultLinkProps {
@@ -17,10 +18,12 @@ interface ResultLinkProps {
 export function ResultLink({ selection, attempt }: ResultLinkProps) {
   const { detail, setView } = useRun();
   const { step, task, iteration } = selection;
+  const at = useCursor();
   const query = {
     step,
     ...(task === undefined ? {} : { task }),
     ...(iteration === undefined ? {} : { iteration }),
+    ...(at === undefined ? {} : { until_seq: at }),
   };
   const { data } = useInfiniteQuery(resultListQuery(detail.execution_id, query));
   const results = data?.pages.flatMap((page) => page.results) ?? [];

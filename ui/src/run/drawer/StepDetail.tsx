@@ -12,6 +12,7 @@ import { useRun } from "../context";
 import { LoopBar } from "../LoopBar";
 import type { Selection } from "../runView";
 import type { TaskRun } from "../taskRuns";
+import { useCursor } from "../time/cursor";
 import { Section } from "./Section";
 
 interface StepDetailProps {
@@ -138,7 +139,8 @@ function TaskRunList({ taskRuns }: { taskRuns: TaskRun[] }) {
 function StepFailures({ step }: { step: string }) {
   const { detail, select } = useRun();
   const { data } = useQuery(failuresQuery(detail.execution_id));
-  const groups = data?.filter((group) => group.step === step) ?? [];
+  const at = useCursor();
+  const groups = data?.filter((group) => group.step === step && (at === undefined || group.first_seq <= at)) ?? [];
   if (groups.length === 0) return null;
   return (
     <Section title="Failures">

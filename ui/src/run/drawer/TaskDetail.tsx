@@ -1,6 +1,6 @@
 // A selected task: its attempts, why it failed, what it was called with, what it printed, and where its result is.
 import { useState } from "react";
-import type { Json } from "../../api/types";
+import type { GraphTask, Json } from "../../api/types";
 import { formatDuration } from "../../lib/time";
 import { Button } from "../../parts/Button";
 import { CopyIcon } from "../../parts/copy";
@@ -15,7 +15,13 @@ import { ResultLink } from "./ResultLink";
 import { Section } from "./Section";
 import { WaitSection } from "./WaitSection";
 
-export function TaskDetail({ taskRuns }: { taskRuns: TaskRun[] }) {
+interface TaskDetailProps {
+  taskRuns: TaskRun[];
+  /** The task in the playbook. */
+  plan: GraphTask | undefined;
+}
+
+export function TaskDetail({ taskRuns, plan }: TaskDetailProps) {
   const { view, select, setView } = useRun();
   const [index, setIndex] = useState(taskRuns.length - 1);
   const run = taskRuns[Math.min(index, taskRuns.length - 1)];
@@ -76,7 +82,7 @@ export function TaskDetail({ taskRuns }: { taskRuns: TaskRun[] }) {
           <JsonTree value={result} />
         </Section>
       )}
-      {attempt?.policy && <PolicySection policy={attempt.policy} />}
+      {attempt?.policy && <PolicySection policy={attempt.policy} plan={plan} />}
       <ResultLink selection={place} attempt={attempt} />
       <LogTail selection={place} attempt={attempt?.number} />
     </>
@@ -107,16 +113,32 @@ function InputSections({ run }: { run: TaskRun }) {
   ));
 }
 
-function PolicySection({ policy }: { policy: PolicyMatch }) {
+function PolicySection({ policy, plan }: { policy: PolicyMatch; plan: GraphTask | undefined }) {
+  const { setView } = useRun();
+  const rule = policy.rule === null ? undefined : plan?.rules[policy.rule];
   const { do: action, ...options } = policy.action;
   const extras = Object.entries(options).map(([key, value]) => `${key}: ${JSON.stringify(value)}`);
   return (
-    <Section title="Policy">
+    <Section
+      title="Policy"
+      extra={
+        rule && (
+          <button
+            type="button"
+            className="link"
+            onClick={() => setView((view) => ({ ...view, tab: "source", line: rule.line }))}
+          >
+            line {rule.line}
+          </button>
+        )
+      }
+    >
       <p>
         {policy.rule === null ? "No rule matched" : `Rule ${policy.rule + 1} matched`} →{" "}
         <span className="mono">{String(action)}</span>
         {extras.length > 0 && <span className="muted mono"> {extras.join(", ")}</span>}
       </p>
+      {rule && <p className="mono muted break">{rule.when === null ? "else" : `when: ${rule.when}`}</p>}
     </Section>
   );
 }

@@ -1,21 +1,24 @@
-// The event log: every event in order, or those of one type. Any part is loaded when it comes into view.
+// The event log up to the cursor: every event in order, or those that match a filter. Any part is loaded when it comes into
+// view.
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useCallback, useEffect, useRef, useState } from "react";
 import { readEventPage } from "../../api/queries";
-import type { LogEvent } from "../../api/types";
+import type { EventParams, LogEvent } from "../../api/types";
 import { isLive } from "../../lib/status";
 import { ProblemNote } from "../../parts/ProblemNote";
 import { useRowHeight } from "../../shell/preferences";
 import { useRun } from "../context";
 import { useLogVersion } from "../liveRun";
+import { useCursor } from "../time/cursor";
 import { EventBar } from "./EventBar";
+import { useEventFilter } from "./eventFilter";
 import { EventRow } from "./EventRow";
 import "./events.css";
 
 export function EventsTab() {
-  const { view } = useRun();
-  return view.type ? <TypedEvents type={view.type} /> : <AllEvents />;
+  const filter = useEventFilter();
+  return filter ? <FoundEvents key={JSON.stringify(filter)} filter={filter} /> : <AllEvents />;
 }
 
 /** Browsers limit the height of an element, so a very long log is shown in parts of this many events. */
@@ -25,9 +28,11 @@ const windowStep = 100_000;
 function AllEvents() {
   const { detail, log, view } = useRun();
   useLogVersion(log);
-  const center = view.seq ?? (isLive(detail.status) ? log.length : 1);
-  const base = findWindow(center, log.length);
-  const count = Math.min(windowMax, log.length - base);
+  const at = useCursor();
+  const length = at ?? log.length;
+  const center = view.seq ?? (at !== undefined || isLive(detail.status) ? length : 1);
+  const base = findWindow(center, length);
+  const count = Math.min(windowMax, length - base);
   const get = useCallback((index: number) => log.get(base + index + 1), [log, base]);
   const onRange = useCallback(
     (first: number, last: number) => log.load(base + first + 1, base + last + 1),
@@ -54,14 +59,14 @@ function findWindow(seq: number, length: number): number {
   return Math.max(0, Math.min(first, last));
 }
 
-const typedPage = 200;
+const foundPage = 200;
 
-function TypedEvents({ type }: { type: string }) {
+function FoundEvents({ filter }: { filter: EventParams }) {
   const { detail } = useRun();
   const id = detail.execution_id;
   const { data, error, refetch, hasNextPage, isFetchingNextPage, fetchNextPage } = useInfiniteQuery({
-    queryKey: ["run", id, "events", type],
-    queryFn: ({ pageParam }) => readEventPage(id, { after_seq: pageParam, type, limit: typedPage }),
+    queryKey: ["run", id, "events", filter],
+    queryFn: ({ pageParam }) => readEventPage(id, { ...filter, after_seq: pageParam, limit: foundPage }),
     initialPageParam: 0,
     getNextPageParam: (page) => page.nextAfterSeq ?? undefined,
   });
@@ -98,9 +103,11 @@ interface EventListProps {
 
 function EventList({ base, count, get, onRange, error, onRetry }: EventListProps) {
   const { detail, view, setView } = useRun();
+  const at = useCursor();
+  const isFiltered = useEventFilter() !== null;
   const isRunLive = isLive(detail.status);
   const [openSeqs, setOpenSeqs] = useState<ReadonlySet<number>>(() => new Set(view.seq ? [view.seq] : []));
-  const [isFollowed, setIsFollowed] = useState(isRunLive && view.seq === undefined);
+  const [isFollowed, setIsFollowed] = useState((isRunLive || at !== undefined) && view.seq === undefined);
   const scrollRef = useRef<HTMLDivElement>(null);
   const rowHeight = useRowHeight();
   const virtual = useVirtualizer({
@@ -121,10 +128,10 @@ function EventList({ base, count, get, onRange, error, onRetry }: EventListProps
 
   const wanted = view.seq;
   useEffect(() => {
-    if (wanted === undefined || view.type) return;
+    if (wanted === undefined || isFiltered) return;
     setOpenSeqs((seqs) => new Set(seqs).add(wanted));
     virtual.scrollToIndex(wanted - 1 - base, { align: "center" });
-  }, [wanted, base, view.type, virtual]);
+  }, [wanted, base, isFiltered, virtual]);
 
   const toggle = (seq: number) => {
     const next = new Set(openSeqs);
@@ -135,7 +142,13 @@ function EventList({ base, count, get, onRange, error, onRetry }: EventListProps
 
   return (
     <>
-      <EventBar base={base} count={count} isFollowed={isFollowed} onFollow={() => setIsFollowed(!isFollowed)} />
+      <EventBar
+        base={base}
+        count={count}
+        isFiltered={isFiltered}
+        isFollowed={isFollowed}
+        onFollow={() => setIsFollowed(!isFollowed)}
+      />
       {error ? <ProblemNote error={error} onRetry={onRetry} /> : null}
       <div className="event-row event-head" aria-hidden="true">
         <span>Seq</span>

@@ -48,12 +48,4 @@ export const eventTypes = [
   "batch.processing",
   "batch.completed",
   "batch.failed",
-  "event_id",
-  "execution_id",
-  "seq",
-  "cause_seq",
-  "event_type",
-  "status",
-  "trace_id",
-  "result",
 ] as const;

@@ -1,5 +1,4 @@
 // The playbook of the run as a graph with the state of each step and arc. Nodes can be reached with the keyboard.
-import { useQuery } from "@tanstack/react-query";
 import {
   Background,
   BackgroundVariant,
@@ -14,13 +13,13 @@ import {
 import "@xyflow/react/dist/base.css";
 import { useEffect, useMemo, useRef, useState } from "react";
 import type { RunGraph } from "../../api/types";
-import { graphQuery } from "../../api/queries";
 import { lookOf } from "../../lib/status";
 import { IconButton } from "../../parts/Button";
 import { ProblemNote } from "../../parts/ProblemNote";
 import { useIsNarrow } from "../../parts/useMedia";
 import { useKeys } from "../../shell/keyboard";
 import { useRun } from "../context";
+import { useRunGraph } from "../time/cursor";
 import { ArcEdge, describeArc, type ArcFlowEdge } from "./ArcEdge";
 import { layoutGraph, nameArc } from "./layout";
 import { describeStep, StepNode, type StepFlowNode } from "./StepNode";
@@ -33,8 +32,7 @@ const fitOptions = { padding: 0.12, maxZoom: 1 };
 const focusZoom = 0.7;
 
 export default function GraphTab() {
-  const { detail } = useRun();
-  const { data, error, refetch } = useQuery(graphQuery(detail.execution_id));
+  const { data, error, refetch } = useRunGraph();
   if (error && !data) return <ProblemNote error={error} onRetry={() => void refetch()} />;
   if (!data) return null;
   return (

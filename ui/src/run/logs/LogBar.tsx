@@ -7,12 +7,12 @@ import { formatAddress, readSelection, type RunView } from "../runView";
 
 interface LogBarProps {
   count: number;
-  dropped: number;
+  hasEarlier: boolean;
   isWrapped: boolean;
   isFollowed: boolean;
   onWrap: () => void;
   onFollow: () => void;
-  onFirstError: (() => void) | undefined;
+  onFirstError: () => void;
   onSave: () => void;
 }
 
@@ -39,15 +39,13 @@ export function LogBar(props: LogBarProps) {
           Only <span className="mono">{formatAddress(selection)}</span>
         </Button>
       )}
-      {props.onFirstError && (
-        <Button isSmall look="quiet" onClick={props.onFirstError}>
-          First error
-        </Button>
-      )}
+      <Button isSmall look="quiet" onClick={props.onFirstError}>
+        First error
+      </Button>
       <span className="grow" />
       <span className="muted">
         {props.count.toLocaleString("en")} {props.count === 1 ? "line" : "lines"}
-        {props.dropped > 0 && `, ${props.dropped.toLocaleString("en")} older ones are not kept`}
+        {props.hasEarlier && " loaded"}
       </span>
       <Button isSmall aria-pressed={props.isFollowed} onClick={props.onFollow}>
         Follow

@@ -1,19 +1,18 @@
-// One line of output: its number is a link, its time and task are shown where they change.
+// One line of output: its time is a link to it, its task is shown where it changes.
 import { formatAddress } from "../runView";
 import { formatClock } from "../../lib/time";
 import { AnsiText } from "./AnsiText";
 import type { LogLine } from "../../api/types";
-import type { NumberedLine } from "./logLines";
 
 interface LogRowProps {
   ref: React.Ref<HTMLDivElement>;
   index: number;
   start: number;
-  line: NumberedLine;
-  previous: NumberedLine | undefined;
+  line: LogLine;
+  previous: LogLine | undefined;
   isWrapped: boolean;
   isTarget: boolean;
-  onPick: (number: number) => void;
+  onPick: (position: number) => void;
 }
 
 export function LogRow({ ref, index, start, line, previous, isWrapped, isTarget, onPick }: LogRowProps) {
@@ -30,14 +29,12 @@ export function LogRow({ ref, index, start, line, previous, isWrapped, isTarget,
       <button
         type="button"
         className="log-number"
-        aria-label={`Link to line ${line.number}`}
-        onClick={() => onPick(line.number)}
+        aria-label={`Link to the line of ${formatClock(new Date(line.time))}`}
+        title={line.time}
+        onClick={() => onPick(line.position)}
       >
-        {line.number}
-      </button>
-      <span className="log-time muted" title={line.time}>
         {formatClock(new Date(line.time))}
-      </span>
+      </button>
       <span className="log-source muted truncate" title={source}>
         {isSame ? "" : source}
       </span>
@@ -49,7 +46,7 @@ export function LogRow({ ref, index, start, line, previous, isWrapped, isTarget,
   );
 }
 
-function addressOf({ step, task, iteration, attempt }: NumberedLine): string {
+function addressOf({ step, task, iteration, attempt }: LogLine): string {
   return formatAddress({
     step,
     task,

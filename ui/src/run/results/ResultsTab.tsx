@@ -1,12 +1,13 @@
 // The results of the run by step, and the value of the one that is open. A value is read when it is opened.
-import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
-import { graphQuery, resultListQuery } from "../../api/queries";
+import { useInfiniteQuery } from "@tanstack/react-query";
+import { resultListQuery } from "../../api/queries";
 import type { ReferenceEntry } from "../../api/types";
 import { formatBytes } from "../../lib/json";
 import { ProblemNote } from "../../parts/ProblemNote";
 import { StatusMark } from "../../parts/StatusMark";
 import { useRun } from "../context";
 import { formatAddress } from "../runView";
+import { useCursor, useRunGraph } from "../time/cursor";
 import { formatResultKey, readResultStep } from "./resultKey";
 import { ResultValue } from "./ResultValue";
 import { RunResult, runResultKey } from "./RunResult";
@@ -14,7 +15,7 @@ import "./results.css";
 
 export function ResultsTab() {
   const { detail, view, setView } = useRun();
-  const { data, error, refetch } = useQuery(graphQuery(detail.execution_id));
+  const { data, error, refetch } = useRunGraph();
   const openKey = view.result ?? runResultKey;
   const openStep = readResultStep(openKey);
   const open = (result: string) => setView((current) => ({ ...current, result }));
@@ -30,7 +31,7 @@ export function ResultsTab() {
           aria-current={openKey === runResultKey}
           onClick={() => open(runResultKey)}
         >
-          <StatusMark status={detail.status} isShort />
+          <StatusMark status={data?.status ?? detail.status} isShort />
           <span className="grow">Result of the run</span>
         </button>
         {steps.map((step) => (
@@ -59,8 +60,9 @@ interface StepResultsProps {
 
 function StepResults({ step, openKey, isOpen, onOpen }: StepResultsProps) {
   const { detail } = useRun();
+  const at = useCursor();
   const { data, hasNextPage, fetchNextPage, isFetchingNextPage } = useInfiniteQuery({
-    ...resultListQuery(detail.execution_id, { step }),
+    ...resultListQuery(detail.execution_id, { step, ...(at === undefined ? {} : { until_seq: at }) }),
     enabled: isOpen,
   });
   const results = data?.pages.flatMap((page) => page.results) ?? [];
@@ -127,9 +129,10 @@ function ResultRow({ entry, isCurrent, onOpen }: ResultRowProps) {
 
 function OpenResult({ resultKey }: { resultKey: string }) {
   const { detail } = useRun();
+  const at = useCursor();
   const step = readResultStep(resultKey);
   const { data, error, refetch, hasNextPage, isFetchingNextPage, fetchNextPage } = useInfiniteQuery(
-    resultListQuery(detail.execution_id, { step }),
+    resultListQuery(detail.execution_id, { step, ...(at === undefined ? {} : { until_seq: at }) }),
   );
   const results = data?.pages.flatMap((page) => page.results) ?? [];
   const entry = results.find((candidate) => formatResultKey(candidate) === resultKey);

@@ -8,6 +8,7 @@ import { isLive } from "../../lib/status";
 import { Button } from "../../parts/Button";
 import { ProblemNote } from "../../parts/ProblemNote";
 import { useRun } from "../context";
+import { useCursor, useRunGraph } from "../time/cursor";
 import { JsonView } from "./JsonView";
 
 /** The key of the result of the run in the URL. */
@@ -15,6 +16,8 @@ export const runResultKey = "run";
 
 export function RunResult() {
   const { detail } = useRun();
+  const at = useCursor();
+  const graph = useRunGraph();
   const [isWanted, setIsWanted] = useState(false);
   const href = detail.result_href;
   const { data, error, refetch } = useQuery({
@@ -22,6 +25,8 @@ export function RunResult() {
     enabled: isWanted && !!href,
   });
   if (isLive(detail.status)) return <p className="muted">The run has no result until it ends.</p>;
+  if (at !== undefined && graph.data && isLive(graph.data.status))
+    return <p className="muted">The run had no result at event {at}.</p>;
   if (error) return <ProblemNote error={error} onRetry={() => void refetch()} />;
   const value = href ? data : (detail.result as Json);
   if (value === undefined) {

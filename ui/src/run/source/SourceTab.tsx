@@ -2,11 +2,12 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import type { TaskError } from "../../api/types";
-import { graphQuery, playbookQuery } from "../../api/queries";
+import { playbookQuery } from "../../api/queries";
 import { CopyButton } from "../../parts/copy";
 import { LazyCode } from "../../parts/LazyCode";
 import { ProblemNote } from "../../parts/ProblemNote";
 import { useRun } from "../context";
+import { useRunGraph } from "../time/cursor";
 
 export function SourceTab() {
   const { detail, view } = useRun();
@@ -37,7 +38,7 @@ export function SourceTab() {
 /** The line of the URL, else of the selected step, else the line that failed. */
 function useMarkedLine(): number | undefined {
   const { detail, view } = useRun();
-  const graph = useQuery({ ...graphQuery(detail.execution_id), enabled: view.line === undefined && !!view.step });
+  const graph = useRunGraph();
   if (view.line !== undefined) return view.line;
   const step = graph.data?.steps.find((candidate) => candidate.step === view.step);
   const task = step?.tasks.find((candidate) => candidate.label === view.task);
