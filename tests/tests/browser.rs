@@ -109,6 +109,11 @@ fn followed_output_continues_after_the_server_was_killed() {
 }
 
 #[test]
+fn a_playbook_is_compared_run_by_its_form_and_rerun_as_previewed() {
+    run_on_open_server("versions");
+}
+
+#[test]
 fn the_client_works_behind_a_path_prefix() {
     run_on_open_server("prefix");
 }

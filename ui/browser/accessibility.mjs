@@ -50,6 +50,7 @@ export async function scenario({ openPage, url }) {
   const failed = await start(url, division);
   const looped = await start(url, loop);
   await start(url, greeting);
+  await start(url, greeting.replace("times: 3", "times: 4"));
   await start(url, waiting);
   await waitForStatus(url, failed, "FAILED");
   await waitForStatus(url, looped, "COMPLETED");
@@ -69,6 +70,10 @@ export async function scenario({ openPage, url }) {
     rerun: `runs/${failed}?dialog=rerun`,
     playbooks: "playbooks",
     playbook: "playbooks/demo%2Fgreeting",
+    "playbook versions": "playbooks/demo%2Fgreeting?tab=versions",
+    "playbook source": "playbooks/demo%2Fgreeting?tab=source&line=3",
+    "playbook runs": "playbooks/demo%2Fgreeting?tab=runs",
+    "playbook callers": "playbooks/demo%2Fgreeting?tab=callers",
     "run form": "playbooks/demo%2Fgreeting?dialog=run",
     register: "playbooks?dialog=register",
     "not found": "nowhere",

@@ -4,9 +4,10 @@ import { createRootRouteWithContext, createRoute, createRouter } from "@tanstack
 import { baseUrl } from "./api/client";
 import { HomePage } from "./home/HomePage";
 import { readRunFilter } from "./lib/filter";
-import { omitUndefined, parseSearch, readNumber, readText, readWord, stringifySearch } from "./lib/search";
+import { omitUndefined, parseSearch, readText, readWord, stringifySearch } from "./lib/search";
 import { PlaybookPage } from "./playbooks/PlaybookPage";
 import { PlaybooksPage } from "./playbooks/PlaybooksPage";
+import { readPlaybookView } from "./playbooks/playbookView";
 import { RunPage } from "./run/RunPage";
 import { readRunView } from "./run/runView";
 import { RunsPage } from "./runs/RunsPage";
@@ -51,12 +52,7 @@ const playbookRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: "/playbooks/$path",
   component: PlaybookPage,
-  validateSearch: (search: Record<string, unknown>) =>
-    omitUndefined({
-      tab: readWord(search["tab"], ["source", "runs"]),
-      version: readNumber(search["version"]),
-      dialog: readWord(search["dialog"], ["run"]),
-    }),
+  validateSearch: readPlaybookView,
 });
 
 export function createAppRouter(client: QueryClient) {

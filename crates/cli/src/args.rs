@@ -250,6 +250,9 @@ pub(crate) struct RerunArgs {
     /// Playbook version to run [default: the current version of the run]
     #[arg(long, value_name = "N")]
     pub(crate) version: Option<u32>,
+    /// Print what would be reused, run and changed; start nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) values: InputArgs,
     #[command(flatten)]

@@ -98,6 +98,11 @@ impl Server {
     }
 }
 
+/// The steps and arcs of a playbook without a run.
+pub(crate) fn playbook_shape(playbook: &Playbook) -> (Vec<GraphStep>, Vec<GraphArc>) {
+    GraphBuilder::new(playbook).finish()
+}
+
 /// Collects the progress of steps and arcs.
 struct GraphBuilder {
     steps: Vec<GraphStep>,

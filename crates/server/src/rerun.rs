@@ -14,9 +14,30 @@ use crate::submit::{ExecutionStart, SubmitError};
 /// Page size when the log of the original execution is read.
 const PAGE: usize = 5_000;
 
+/// A rerun that can be started.
+pub(crate) struct PreparedRerun {
+    /// The original execution.
+    pub(crate) original: ExecutionRow,
+    /// The version that it uses.
+    pub(crate) registered: RegisteredPlaybook,
+    pub(crate) start: ExecutionStart,
+}
+
 impl Server {
     /// Starts the new execution; it is durable when this returns.
     pub async fn rerun(&self, id: ExecutionId, rerun: RerunRequest) -> Result<ExecutionId, SubmitError> {
+        let prepared = self.prepare_rerun(id, rerun).await?;
+        let execution = prepared.start.execution;
+        prepared.start.submit(&self.shared, prepared.registered).await?;
+        Ok(execution)
+    }
+
+    /// Plans the new execution without starting it.
+    pub(crate) async fn prepare_rerun(
+        &self,
+        id: ExecutionId,
+        rerun: RerunRequest,
+    ) -> Result<PreparedRerun, SubmitError> {
         let row = self.shared.store.execution(id).await.map_err(Error::from)?;
         let row = row.ok_or(Error::NotFound(id))?;
         if matches!(row.status, RunStatus::Running | RunStatus::Paused) {
@@ -31,9 +52,8 @@ impl Server {
         let planner = ReusePlanner::new(rerun.from_step, rerun.from_iteration);
         let reuse = self.plan_reuse(id, planner).await?;
         reuse.check_steps_exist(&registered.net)?;
-        let execution = self.new_execution_id();
         let start = ExecutionStart {
-            execution,
+            execution: self.new_execution_id(),
             payload: rerun.payload,
             parent: None,
             depth: 0,
@@ -41,8 +61,11 @@ impl Server {
             consumed: None,
             reuse: Some(Box::new(reuse)),
         };
-        start.submit(&self.shared, registered).await?;
-        Ok(execution)
+        Ok(PreparedRerun {
+            original: row,
+            registered,
+            start,
+        })
     }
 
     /// Reads as much of the log as the cut needs.

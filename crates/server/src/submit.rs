@@ -160,29 +160,35 @@ impl ExecutionStart {
         if shared.keychain.has_secrets(&registered.net.playbook) {
             self.check_keychain(shared, &registered).await?;
         }
-        let submit = ExecutionRequest {
-            execution: self.execution,
-            path: Name::from(registered.entry.path.as_str()),
-            version: registered.entry.version,
-            hash: registered.entry.hash,
-            payload: self.payload,
-            parent: self.parent,
-            depth: self.depth,
-            trace_id: self.trace_id,
-            reuse: self.reuse,
-            env: shared.env.get().cloned(),
-        };
+        let consumed_message = self.consumed;
+        let submit = self.into_request(shared, &registered);
         let (reply, response) = oneshot::channel();
         let submit_request = DriverRequest::Submit {
             submit: Box::new(submit),
             net: registered.net,
-            consumed_message: self.consumed,
+            consumed_message,
             reply,
         };
         shared.driver.send(submit_request).await?;
         match response.await {
             Ok(response) => response.map(|_| ()),
             Err(_) => Err(Error::Stopping.into()),
+        }
+    }
+
+    /// The request to the engine.
+    pub(crate) fn into_request(self, shared: &ServerShared, registered: &RegisteredPlaybook) -> ExecutionRequest {
+        ExecutionRequest {
+            execution: self.execution,
+            path: Name::from(registered.entry.path.as_str()),
+            version: registered.entry.version,
+            hash: registered.entry.hash.clone(),
+            payload: self.payload,
+            parent: self.parent,
+            depth: self.depth,
+            trace_id: self.trace_id,
+            reuse: self.reuse,
+            env: shared.env.get().cloned(),
         }
     }
 

@@ -15,8 +15,8 @@ use crate::error::BoxError;
 use crate::execution_filter::FacetRow;
 use crate::iterations::IterationBlock;
 use crate::rows::{
-    CatalogEntry, CommandClaim, ExecutionRow, LoopProgress, LoopTask, LostClaim, OpenCommand, OwnerId, ResultRow,
-    SessionHolder, StepState, WorkerSession,
+    CatalogEntry, CatalogVersion, CommandClaim, ExecutionRow, LoopProgress, LoopTask, LostClaim, OpenCommand, OwnerId,
+    ResultRow, SessionHolder, StepState, WorkerSession,
 };
 use crate::sealed::{CredentialRow, KeychainRow, SealedValue};
 
@@ -185,6 +185,16 @@ impl FromColumns for ResultRow {
             result_ref: row.json(8)?,
             status: row.event_status(9)?,
             created_at: row.time(10)?,
+        })
+    }
+}
+
+impl FromColumns for CatalogVersion {
+    fn from_columns<C: Columns>(row: &C) -> Result<Self, C::Error> {
+        Ok(Self {
+            version: row.count(0)?,
+            hash: PlaybookHash(row.text(1)?.into()),
+            registered_at: row.time(2)?,
         })
     }
 }

@@ -43,9 +43,9 @@ pub use execution_filter::{ExecutionFilter, ExecutionSearch, FacetRow, error_cod
 #[cfg(any(test, feature = "memory"))]
 pub use memory::MemoryStore;
 pub use rows::{
-    Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionRow, IterationOutcomes, LoopProgress, LoopTask,
-    LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow, SessionHolder,
-    Snapshot, StepState, StoredExecution, WorkerSession,
+    Adoption, CatalogEntry, CatalogVersion, ClaimQuery, CommandClaim, ExecutionRow, IterationOutcomes, LoopProgress,
+    LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow,
+    SessionHolder, Snapshot, StepState, StoredExecution, WorkerSession,
 };
 pub use sealed::{CredentialRow, KeychainRow, SealedLocation, SealedStore, SealedValue};
 pub use sqlite::{ClockFn, SqliteStore};

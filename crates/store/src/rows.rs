@@ -186,6 +186,17 @@ pub struct CatalogEntry {
     pub registered_at: Time,
 }
 
+/// A version of a playbook, without its text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CatalogVersion {
+    /// Version of the path's text, from 1.
+    pub version: u32,
+    /// The sha256 of the text.
+    pub hash: PlaybookHash,
+    /// When it was registered.
+    pub registered_at: Time,
+}
+
 impl CatalogEntry {
     /// The version that follows `latest`, the newest one of this path.
     pub(crate) fn new_version(latest: Option<&Self>, path: &str, text: &str, now: Time) -> Self {

@@ -13,9 +13,9 @@ use crate::commit::{Commit, CommitStatus, ExternalEventKey, Message, MessageKey,
 use crate::error::Error;
 use crate::execution_filter::{ExecutionFilter, FacetRow};
 use crate::rows::{
-    Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionRow, IterationOutcomes, LoopProgress, LoopTask,
-    LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow, SessionHolder,
-    StepState, StoredExecution, WorkerSession,
+    Adoption, CatalogEntry, CatalogVersion, ClaimQuery, CommandClaim, ExecutionRow, IterationOutcomes, LoopProgress,
+    LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow,
+    SessionHolder, StepState, StoredExecution, WorkerSession,
 };
 use crate::sealed::SealedStore;
 use crate::verify::{self, Damage, VerifyReport};
@@ -212,6 +212,14 @@ pub trait Store: Send + Sync {
 
     /// The given version of a path, or its latest.
     async fn catalog_entry(&self, path: &str, version: Option<u32>) -> Result<Option<CatalogEntry>, Error>;
+
+    /// At most `limit` versions of a path, newest first; only those before a version, for the next page.
+    async fn catalog_versions(
+        &self,
+        path: &str,
+        before: Option<u32>,
+        limit: usize,
+    ) -> Result<Vec<CatalogVersion>, Error>;
 
     /// The latest version of every path, by path.
     async fn catalog(&self) -> Result<Vec<CatalogEntry>, Error>;

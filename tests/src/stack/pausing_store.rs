@@ -11,11 +11,11 @@ use model::event::Event;
 use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId, WorkerId};
 use model::time::Time;
 use store::{
-    AccessTokenId, AccessTokenRow, Adoption, AuditEntry, AuditRow, CatalogEntry, ClaimQuery, CommandClaim, Commit,
-    CommitStatus, Error, ExecutionFilter, ExecutionRow, ExternalEventKey, FacetRow, IterationOutcomes, LoopProgress,
-    LoopTask, LostClaim, Message, MessageKey, OldRows, OpenCommand, OutboxRow, OutcomeRange, OwnerId, Priority,
-    RebuildStats, RemovedRows, ResultRow, SessionHolder, SqliteStore, StepState, Store, StoreProcess, StoredExecution,
-    WorkerClaim, WorkerSession,
+    AccessTokenId, AccessTokenRow, Adoption, AuditEntry, AuditRow, CatalogEntry, CatalogVersion, ClaimQuery,
+    CommandClaim, Commit, CommitStatus, Error, ExecutionFilter, ExecutionRow, ExternalEventKey, FacetRow,
+    IterationOutcomes, LoopProgress, LoopTask, LostClaim, Message, MessageKey, OldRows, OpenCommand, OutboxRow,
+    OutcomeRange, OwnerId, Priority, RebuildStats, RemovedRows, ResultRow, SessionHolder, SqliteStore, StepState,
+    Store, StoreProcess, StoredExecution, WorkerClaim, WorkerSession,
 };
 
 use crate::sim::SeededRandom;
@@ -297,6 +297,14 @@ impl<S: Store> Store for PausingStore<S> {
     }
     async fn catalog_entry(&self, path: &str, version: Option<u32>) -> Result<Option<CatalogEntry>, Error> {
         self.inner.catalog_entry(path, version).await
+    }
+    async fn catalog_versions(
+        &self,
+        path: &str,
+        before: Option<u32>,
+        limit: usize,
+    ) -> Result<Vec<CatalogVersion>, Error> {
+        self.inner.catalog_versions(path, before, limit).await
     }
     async fn catalog(&self) -> Result<Vec<CatalogEntry>, Error> {
         self.inner.catalog().await

@@ -11,6 +11,7 @@ mod fixture;
 mod fuzz;
 mod older_workers;
 mod permissions;
+mod playbooks;
 mod results;
 mod sessions;
 mod streams;

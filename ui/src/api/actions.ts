@@ -1,8 +1,5 @@
 // What a person can do to runs and playbooks.
-import { api, readData } from "./client";
-import type { JsonObject } from "./types";
-
-type Payload = Record<string, never>;
+import { api, rawBody, readData } from "./client";
 
 export const cancelRun = (id: string, reason: string, cascade: boolean) =>
   readData(
@@ -30,19 +27,26 @@ export interface RerunOptions {
   from_step?: string;
   from_iteration?: number;
   version?: number;
-  payload?: JsonObject;
+  /** The changed inputs as a JSON object. */
+  payload?: string;
 }
 
-export const rerunRun = (id: string, { payload, ...options }: RerunOptions) =>
+/** The request of a rerun as JSON, with exact integers. */
+export function writeRerunOptions({ payload, ...options }: RerunOptions): string {
+  const entries = Object.entries(options).map(([key, value]) => `${JSON.stringify(key)}:${JSON.stringify(value)}`);
+  return `{${[...entries, ...(payload ? [`"payload":${payload}`] : [])].join(",")}}`;
+}
+
+export const rerunRun = (id: string, options: RerunOptions) =>
   readData(
-    api.POST("/api/executions/{id}/rerun", {
-      params: { path: { id } },
-      body: { ...options, ...(payload ? { payload: payload as Payload } : {}) },
-    }),
+    api.POST("/api/executions/{id}/rerun", { params: { path: { id } }, ...rawBody(writeRerunOptions(options)) }),
   );
 
-export const startRun = (path: string, version: number, payload: JsonObject) =>
-  readData(api.POST("/api/execute", { body: { path, version, payload: payload as Payload } }));
+/** Starts a run; the inputs are a JSON object. */
+export const startRun = (path: string, version: number, inputs: string) =>
+  readData(
+    api.POST("/api/execute", rawBody(`{"path":${JSON.stringify(path)},"version":${version},"payload":${inputs}}`)),
+  );
 
 export const validatePlaybook = (content: string) =>
   readData(api.POST("/api/catalog/playbooks/validate", { body: { content } }));

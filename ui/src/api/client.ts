@@ -40,3 +40,8 @@ export async function readData<Data>(answer: Promise<{ data?: Data }>): Promise<
 export function apiUrl(path: string): URL {
   return new URL(path.replace(/^\//, ""), baseUrl);
 }
+
+/** The body of a request as JSON text, for integers that JavaScript numbers would round. */
+export function rawBody(json: string) {
+  return { body: {}, bodySerializer: () => json, headers: { "Content-Type": "application/json" } };
+}

@@ -1,7 +1,8 @@
 // What the views read from the API, as options for TanStack Query.
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
+import { isObject, parseExact, type ExactObject } from "../lib/exactJson";
 import { omitUndefined } from "../lib/search";
-import { api, apiUrl, readData, send } from "./client";
+import { api, apiUrl, rawBody, readData, send } from "./client";
 import type {
   EventParams,
   FailureGroup,
@@ -11,7 +12,11 @@ import type {
   LogLine,
   LogParams,
   OutlinePage,
+  PlaybookDiff,
+  PlaybookGraph,
+  RecentRuns,
   ReferenceEntry,
+  RerunPreview,
   RunFilterParams,
   RunGraph,
   RunState,
@@ -179,11 +184,96 @@ export const playbookQuery = (path: string, version?: number) =>
     ...(version === undefined ? {} : { staleTime: Infinity }),
   });
 
-export const inputFormQuery = (path: string) =>
-  queryOptions({
-    queryKey: ["inputs", path],
-    queryFn: async ({ signal }) => {
-      const form = await readData(api.GET("/api/catalog/{path}/ui_schema", { params: { path: { path } }, signal }));
-      return form as unknown as InputForm;
+/** The versions of a playbook, newest first, in pages. */
+export const versionsQuery = (path: string) =>
+  infiniteQueryOptions({
+    queryKey: ["playbook", path, "versions"],
+    queryFn: ({ pageParam, signal }) => {
+      const params = { path: { path }, query: { limit: 50, ...(pageParam === null ? {} : { before: pageParam }) } };
+      return readData(api.GET("/api/catalog/{path}/versions", { params, signal }));
     },
+    initialPageParam: null as number | null,
+    getNextPageParam: (page) => page.next_before ?? undefined,
+  });
+
+export const diffQuery = (path: string, from: number, to: number) =>
+  queryOptions({
+    queryKey: ["playbook", path, "diff", from, to],
+    queryFn: async ({ signal }) => {
+      const params = { path: { path }, query: { from, to } };
+      return (await readData(api.GET("/api/catalog/{path}/diff", { params, signal }))) as PlaybookDiff;
+    },
+    staleTime: Infinity,
+  });
+
+export const playbookGraphQuery = (path: string, version: number) =>
+  queryOptions({
+    queryKey: ["playbook", path, "graph", version],
+    queryFn: async ({ signal }) => {
+      const params = { path: { path }, query: { version } };
+      return (await readData(api.GET("/api/catalog/{path}/graph", { params, signal }))) as PlaybookGraph;
+    },
+    staleTime: Infinity,
+  });
+
+export const callersQuery = (path: string) =>
+  queryOptions({
+    queryKey: ["playbook", path, "callers"],
+    queryFn: ({ signal }) => readData(api.GET("/api/catalog/{path}/callers", { params: { path: { path } }, signal })),
+  });
+
+const recentPathsMax = 100;
+
+/** The recent runs of playbooks, by path. */
+export const recentRunsQuery = (paths: string[]) =>
+  queryOptions({
+    queryKey: ["recent runs", paths],
+    queryFn: async ({ signal }) => {
+      const runs = new Map<string, RecentRuns>();
+      for (let start = 0; start < paths.length; start += recentPathsMax) {
+        const body = { paths: paths.slice(start, start + recentPathsMax) };
+        const { playbooks } = await readData(api.POST("/api/catalog/recent_runs", { body, signal }));
+        for (const entry of playbooks as RecentRuns[]) runs.set(entry.path, entry);
+      }
+      return runs;
+    },
+  });
+
+/** The form of the inputs of a version; integers of 64 bits are exact. */
+export const inputFormQuery = (path: string, version: number) =>
+  queryOptions({
+    queryKey: ["playbook", path, "inputs", version],
+    queryFn: async ({ signal }) => {
+      const params = { path: { path }, query: { version } };
+      const text = await readData(
+        api.GET("/api/catalog/{path}/ui_schema", { params, signal, parseAs: "text" as const }),
+      );
+      return parseExact(text) as unknown as InputForm;
+    },
+    staleTime: Infinity,
+  });
+
+/** The inputs of a run, as its first event records them. */
+export const runInputsQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["run", id, "inputs"],
+    queryFn: async ({ signal }): Promise<ExactObject> => {
+      const params = { path: { id }, query: { limit: 1 } };
+      const text = await readData(api.GET("/api/executions/{id}/events", { params, signal, parseAs: "text" as const }));
+      const page = parseExact(text) as { events: { payload: ExactObject }[] };
+      const inputs = page.events[0]?.payload["workload"];
+      return isObject(inputs) ? inputs : {};
+    },
+    staleTime: Infinity,
+  });
+
+/** What a rerun would do. The options are those of the request, as JSON. */
+export const rerunPreviewQuery = (id: string, options: string) =>
+  queryOptions({
+    queryKey: ["run", id, "rerun preview", options],
+    queryFn: async ({ signal }) => {
+      const request = { params: { path: { id } }, ...rawBody(options), signal };
+      return (await readData(api.POST("/api/executions/{id}/rerun/preview", request))) as RerunPreview;
+    },
+    retry: false,
   });

@@ -1,4 +1,5 @@
 // Short names for the generated types, and the types of what the schema only calls an object.
+import type { ExactJson } from "../lib/exactJson";
 import type { components, paths } from "./schema";
 
 type Schemas = components["schemas"];
@@ -96,14 +97,16 @@ export interface Diagnostic {
 
 /** The schema of a form of inputs: the part of JSON Schema that the server writes. */
 export interface InputSchema {
-  type?: string | string[];
+  type?: string;
   title?: string;
   description?: string;
-  default?: Json;
-  enum?: Json[];
+  default?: ExactJson;
+  enum?: ExactJson[];
   properties?: Record<string, InputSchema>;
   required?: string[];
   items?: InputSchema;
+  /** A default that is computed when the run starts. */
+  "x-template"?: string;
 }
 
 export interface InputForm {
@@ -112,3 +115,16 @@ export interface InputForm {
   description?: string | null;
   schema: InputSchema;
 }
+
+export type PlaybookVersion = Schemas["PlaybookVersionEntry"];
+export type DiffLine = Schemas["DiffTextLine"];
+export type DiffText = Schemas["DiffText"];
+export type DiffChange = Complete<Schemas["PlaybookDiffChange"]>;
+export type PlaybookDiff = Omit<Complete<Schemas["PlaybookDiff"]>, "changes"> & { changes: DiffChange[] };
+export type PlaybookGraph = Omit<Schemas["PlaybookGraph"], "steps" | "arcs"> & {
+  steps: GraphStep[];
+  arcs: GraphArc[];
+};
+export type RecentRuns = Complete<Schemas["RecentRuns"]>;
+export type RunOutcome = Complete<Schemas["RunOutcome"]>;
+export type RerunPreview = Omit<Complete<Schemas["RerunPreview"]>, "difference"> & { difference: PlaybookDiff | null };

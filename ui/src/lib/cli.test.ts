@@ -19,7 +19,7 @@ describe("CLI commands", () => {
     expect(listRunsCommand({ status: "FAILED,CANCELLED", since: "24h" })).toBe(
       "noetl runs --status failed,cancelled --since 24h",
     );
-    expect(startRunCommand("demo/x", 2, { n: 1 })).toBe(`noetl run demo/x@2 --input '{"n":1}'`);
-    expect(startRunCommand("demo/x", 2, {})).toBe("noetl run demo/x@2");
+    expect(startRunCommand("demo/x", 2, '{"n":1}')).toBe(`noetl run demo/x@2 --input '{"n":1}'`);
+    expect(startRunCommand("demo/x", 2, "{}")).toBe("noetl run demo/x@2");
   });
 });

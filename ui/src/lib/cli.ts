@@ -34,8 +34,28 @@ export function showRunCommand(id: string, { tab, step, task, type, hasFailed }:
   return `noetl show ${id}${hasFailed ? " --failed" : ""}`;
 }
 
-export function startRunCommand(path: string, version: number, inputs: Record<string, unknown>): string {
-  const text = JSON.stringify(inputs);
-  const input = text === "{}" ? "" : ` --input ${quoteArgument(text)}`;
+/** The command that starts a run; the inputs are a JSON object. */
+export function startRunCommand(path: string, version: number, inputs: string): string {
+  const input = inputs === "{}" ? "" : ` --input ${quoteArgument(inputs)}`;
   return `noetl run ${quoteArgument(`${path}@${version}`)}${input}`;
+}
+
+export interface RerunCommandOptions {
+  from_step?: string;
+  from_iteration?: number;
+  version?: number;
+  payload?: string;
+}
+
+/** The command that reruns a run. */
+export function rerunCommand(id: string, options: RerunCommandOptions): string {
+  return [
+    `noetl rerun ${id}`,
+    options.from_step && `--from ${quoteArgument(options.from_step)}`,
+    options.from_iteration !== undefined && `--iteration ${options.from_iteration}`,
+    options.version !== undefined && `--version ${options.version}`,
+    options.payload && `--input ${quoteArgument(options.payload)}`,
+  ]
+    .filter(Boolean)
+    .join(" ");
 }

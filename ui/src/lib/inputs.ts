@@ -1,84 +1,184 @@
-// Inputs of a playbook as a form: a draft of texts, one for each field, and the values that they stand for.
-import type { InputSchema, Json, JsonObject } from "../api/types";
+// Inputs of a playbook as a form: a tree of fields, a text for each of them, and the JSON that the texts stand for.
+// Values stay texts, so that integers of 64 bits are sent exactly.
+import type { InputSchema } from "../api/types";
+import { isObject, parseExact, writeExact, type ExactJson, type ExactObject } from "./exactJson";
 
-export type FieldKind = "text" | "number" | "boolean" | "choice" | "json";
+export type FieldKind = "group" | "text" | "number" | "boolean" | "choice" | "lines" | "json";
 
 export interface InputField {
   name: string;
+  /** The names of the groups and of the field, as JSON text: unique in the form. */
+  path: string;
   kind: FieldKind;
   description: string | null;
   isInteger: boolean;
-  choices: Json[];
-  value: Json | undefined;
+  /** Whether the playbook has no default. */
+  isRequired: boolean;
+  /** A default that is computed when the run starts. */
+  template: string | null;
+  choices: ExactJson[];
+  /** The type of the items of `lines`. */
+  itemType: string;
+  /** The text at first. */
+  initial: string;
+  /** The fields of a group. */
+  fields: InputField[];
 }
 
-/** The fields of a schema; `values` come before the defaults. */
-export function listFields(schema: InputSchema, values: JsonObject = {}): InputField[] {
-  return Object.entries(schema.properties ?? {}).map(([name, property]) => ({
-    name,
-    kind: kindOf(property),
+/** The fields of a schema; `values` of an earlier run come before the defaults. */
+export function listFields(schema: InputSchema, values: ExactObject = {}, groups: string[] = []): InputField[] {
+  return Object.entries(schema.properties ?? {}).map(([name, property]) => {
+    const value = Object.hasOwn(values, name) ? values[name] : property.default;
+    return makeField([...groups, name], property, value, schema.required?.includes(name) ?? false);
+  });
+}
+
+function makeField(
+  names: string[],
+  property: InputSchema,
+  value: ExactJson | undefined,
+  isRequired: boolean,
+): InputField {
+  const kind = kindOf(property, value);
+  const template = property["x-template"];
+  return {
+    name: names.at(-1) ?? "",
+    path: JSON.stringify(names),
+    kind,
     description: property.description ?? null,
-    isInteger: typeNames(property).includes("integer"),
+    isInteger: property.type === "integer",
+    isRequired: isRequired && (value === undefined || value === null),
+    template: template !== undefined && value === undefined ? template : null,
     choices: property.enum ?? [],
-    value: name in values ? values[name] : property.default,
-  }));
+    itemType: property.items?.type ?? "",
+    initial: kind === "group" ? "" : initialText(kind, value),
+    fields: kind === "group" ? listFields(property, isObject(value) ? value : {}, names) : [],
+  };
+}
+
+const scalarKinds: Record<string, FieldKind> = {
+  string: "text",
+  integer: "number",
+  number: "number",
+  boolean: "boolean",
+};
+
+/** A value of an earlier run may have another type than the default. */
+function kindOf({ type, enum: choices, properties, items }: InputSchema, value: ExactJson | undefined): FieldKind {
+  if (choices) return "choice";
+  if (type === "object" && Object.keys(properties ?? {}).length > 0) {
+    return value === undefined || isObject(value) ? "group" : "json";
+  }
+  if (type === "array" && ["string", "integer", "number"].includes(items?.type ?? "")) {
+    return Array.isArray(value) && value.every(fitsLine) ? "lines" : "json";
+  }
+  const kind = scalarKinds[type ?? ""] ?? "json";
+  const valueKind = { string: "text", bigint: "number", number: "number", boolean: "boolean" }[typeof value as string];
+  return value === undefined || valueKind === kind ? kind : "json";
+}
+
+function fitsLine(item: ExactJson): boolean {
+  const isNumber = typeof item === "number" || typeof item === "bigint";
+  return isNumber || (typeof item === "string" && item.trim() === item && item !== "" && !item.includes("\n"));
 }
 
 const shortMax = 72;
 
-/** The text of a field at first. */
-export function draftText({ kind, value }: InputField): string {
+function initialText(kind: FieldKind, value: ExactJson | undefined): string {
   if (value === undefined) return "";
-  if (kind === "text") return typeof value === "string" ? value : JSON.stringify(value);
-  if (kind === "boolean" || kind === "number") return String(value);
-  const short = JSON.stringify(value);
-  return kind === "json" && short.length > shortMax ? JSON.stringify(value, null, 2) : short;
+  if (kind === "text") return String(value);
+  if (kind === "lines") return (value as ExactJson[]).map(String).join("\n");
+  const short = writeExact(value);
+  return kind === "json" && short.length > shortMax ? writeExact(value, 2) : short;
 }
 
-/** The value that a text stands for, or what is wrong with it. */
-export function readField(field: InputField, text: string): { value: Json } | { problem: string } {
-  if (field.kind === "text") return { value: text };
-  if (field.kind === "boolean") return { value: text === "true" };
-  if (field.kind === "number") {
-    const number = Number(text);
-    const isNumber = text.trim() !== "" && Number.isFinite(number);
-    if (!isNumber) return { problem: "not a number" };
-    return field.isInteger && !Number.isInteger(number) ? { problem: "not a whole number" } : { value: number };
-  }
+export type ReadResult = { json: string } | { problem: string };
+
+/** The JSON that the text of a field stands for, or what is wrong with it. */
+export function readField(field: InputField, text: string): ReadResult {
+  if (field.kind === "text") return { json: JSON.stringify(text) };
+  if (field.kind === "number") return readNumber(text, field.isInteger);
+  if (field.kind === "lines") return readLines(field, text);
   return readJson(text);
 }
 
-export function readJson(text: string): { value: Json } | { problem: string } {
+const integerMin = -(2n ** 63n);
+const integerMax = 2n ** 64n - 1n;
+
+function readNumber(text: string, isInteger: boolean): ReadResult {
+  const trimmed = text.trim();
+  if (/^-?(0|[1-9]\d*)$/.test(trimmed)) {
+    const integer = BigInt(trimmed);
+    return integer < integerMin || integer > integerMax ? { problem: "more than 64 bits" } : { json: trimmed };
+  }
+  const number = Number(trimmed);
+  if (trimmed === "" || !Number.isFinite(number)) return { problem: "not a number" };
+  return isInteger ? { problem: "not a whole number" } : { json: JSON.stringify(number) };
+}
+
+function readLines({ itemType }: InputField, text: string): ReadResult {
+  const lines = text.split("\n").map((line) => line.trim());
+  const items: string[] = [];
+  for (const [index, line] of lines.entries()) {
+    if (line === "") continue;
+    const item = itemType === "string" ? { json: JSON.stringify(line) } : readNumber(line, itemType === "integer");
+    if ("problem" in item) return { problem: `line ${index + 1}: ${item.problem}` };
+    items.push(item.json);
+  }
+  return { json: `[${items.join(",")}]` };
+}
+
+export function readJson(text: string): ReadResult {
   try {
-    return { value: JSON.parse(text) as Json };
+    JSON.parse(text);
+    return { json: text.trim() };
   } catch (error) {
     return { problem: error instanceof Error ? error.message : "not JSON" };
   }
 }
 
-/** The values of fields whose text was changed, and the problems of those that cannot be read. */
-export function readDraft(fields: InputField[], draft: Record<string, string>) {
-  const values: JsonObject = {};
+export interface DraftResult {
+  /** The JSON object of the inputs whose texts were changed. */
+  json: string;
+  /** What is wrong, by the path of the field. */
+  problems: Record<string, string>;
+}
+
+/** The inputs whose texts were changed, and the problems of those that cannot be read or are missing. */
+export function readDraft(fields: InputField[], texts: Record<string, string>): DraftResult {
+  const entries: string[] = [];
   const problems: Record<string, string> = {};
   for (const field of fields) {
-    const text = draft[field.name];
-    if (text === undefined || text === draftText(field)) continue;
+    if (field.kind === "group") {
+      const inner = readDraft(field.fields, texts);
+      Object.assign(problems, inner.problems);
+      if (inner.json !== "{}") entries.push(`${JSON.stringify(field.name)}:${inner.json}`);
+      continue;
+    }
+    const text = texts[field.path] ?? field.initial;
+    const isEmpty = text.trim() === "" || text === "null";
+    if (field.isRequired && isEmpty && texts[field.path] !== "null") {
+      problems[field.path] = "a value is required; null is one";
+      continue;
+    }
+    if (text === field.initial && !field.isRequired) continue;
     const read = readField(field, text);
-    if ("problem" in read) problems[field.name] = read.problem;
-    else values[field.name] = read.value;
+    if ("problem" in read) problems[field.path] = read.problem;
+    else entries.push(`${JSON.stringify(field.name)}:${read.json}`);
   }
-  return { values, problems };
+  return { json: `{${entries.join(",")}}`, problems };
 }
 
-function kindOf(property: InputSchema): FieldKind {
-  const types = typeNames(property).filter((type) => type !== "null");
-  if (property.enum) return "choice";
-  if (types.length !== 1) return "json";
-  const kinds: Record<string, FieldKind> = { string: "text", integer: "number", number: "number", boolean: "boolean" };
-  return kinds[types[0] ?? ""] ?? "json";
-}
-
-function typeNames({ type }: InputSchema): string[] {
-  if (type === undefined) return [];
-  return Array.isArray(type) ? type : [type];
+/** All inputs as they are in the form, as JSON on several lines; texts that cannot be read keep their first value. */
+export function writeAll(fields: InputField[], texts: Record<string, string>): string {
+  const read = (list: InputField[]): string => {
+    const entries = list.flatMap((field) => {
+      if (field.kind === "group") return [`${JSON.stringify(field.name)}:${read(field.fields)}`];
+      const text = texts[field.path] ?? field.initial;
+      const value = [text, field.initial].map((candidate) => readField(field, candidate)).find((one) => "json" in one);
+      return value && "json" in value ? [`${JSON.stringify(field.name)}:${value.json}`] : [];
+    });
+    return `{${entries.join(",")}}`;
+  };
+  return writeExact(parseExact(read(fields)), 2);
 }

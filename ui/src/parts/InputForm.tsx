@@ -1,32 +1,36 @@
 // The inputs of a run as a form made from the playbook, or as JSON. The parent keeps the draft.
 import { useId } from "react";
-import type { InputSchema, JsonObject } from "../api/types";
-import { draftText, listFields, readDraft, readJson, type InputField } from "../lib/inputs";
+import type { InputSchema } from "../api/types";
+import { isObject, parseExact, writeExact, type ExactObject } from "../lib/exactJson";
+import { listFields, readDraft, readJson, writeAll, type InputField } from "../lib/inputs";
 import { Button } from "./Button";
+import "./inputs.css";
 
 export interface InputDraft {
   mode: "form" | "json";
+  /** The texts that were changed, by the path of the field. */
   texts: Record<string, string>;
   json: string;
 }
 
 export const emptyDraft: InputDraft = { mode: "form", texts: {}, json: "" };
 
-/** The inputs of a draft that differ from the defaults; null if a field cannot be read. */
-export function readInputs(schema: InputSchema, values: JsonObject, draft: InputDraft): JsonObject | null {
+/** The JSON object of the inputs of a draft that were changed; null if a field cannot be read. */
+export function readInputs(schema: InputSchema, values: ExactObject, draft: InputDraft): string | null {
   if (draft.mode === "json") {
     const read = readJson(draft.json || "{}");
-    const isObject = "value" in read && typeof read.value === "object" && read.value !== null;
-    return isObject && !Array.isArray(read.value) ? (read.value as JsonObject) : null;
+    if ("problem" in read) return null;
+    const value = parseExact(read.json);
+    return isObject(value) ? writeExact(value) : null;
   }
-  const { values: changed, problems } = readDraft(listFields(schema, values), draft.texts);
-  return Object.keys(problems).length > 0 ? null : changed;
+  const { json, problems } = readDraft(listFields(schema, values), draft.texts);
+  return Object.keys(problems).length > 0 ? null : json;
 }
 
 interface InputFormProps {
   schema: InputSchema;
   /** Inputs of an earlier run, before the defaults. */
-  values?: JsonObject;
+  values?: ExactObject;
   draft: InputDraft;
   onChange: (draft: InputDraft) => void;
 }
@@ -36,9 +40,7 @@ export function InputForm({ schema, values = {}, draft, onChange }: InputFormPro
   const { problems } = readDraft(fields, draft.texts);
   const switchMode = () => {
     if (draft.mode === "json") return onChange({ ...draft, mode: "form" });
-    const changed = readDraft(fields, draft.texts).values;
-    const all = Object.fromEntries(fields.flatMap(({ name, value }) => (value === undefined ? [] : [[name, value]])));
-    onChange({ ...draft, mode: "json", json: JSON.stringify({ ...all, ...changed }, null, 2) });
+    onChange({ ...draft, mode: "json", json: writeAll(fields, draft.texts) });
   };
   return (
     <fieldset className="inputs">
@@ -53,15 +55,12 @@ export function InputForm({ schema, values = {}, draft, onChange }: InputFormPro
       ) : fields.length === 0 ? (
         <p className="muted">This playbook has no inputs.</p>
       ) : (
-        fields.map((field) => (
-          <Field
-            key={field.name}
-            field={field}
-            text={draft.texts[field.name] ?? draftText(field)}
-            problem={problems[field.name]}
-            onChange={(text) => onChange({ ...draft, texts: { ...draft.texts, [field.name]: text } })}
-          />
-        ))
+        <FieldList
+          fields={fields}
+          texts={draft.texts}
+          problems={problems}
+          onText={(path, text) => onChange({ ...draft, texts: { ...draft.texts, [path]: text } })}
+        />
       )}
     </fieldset>
   );
@@ -69,7 +68,7 @@ export function InputForm({ schema, values = {}, draft, onChange }: InputFormPro
 
 function JsonInputs({ text, onChange }: { text: string; onChange: (text: string) => void }) {
   const read = readJson(text || "{}");
-  const problem = "problem" in read ? read.problem : null;
+  const problem = "problem" in read ? read.problem : isObject(parseExact(read.json)) ? null : "not an object";
   return (
     <div className="field">
       <textarea
@@ -86,6 +85,36 @@ function JsonInputs({ text, onChange }: { text: string; onChange: (text: string)
   );
 }
 
+interface FieldListProps {
+  fields: InputField[];
+  texts: Record<string, string>;
+  problems: Record<string, string>;
+  onText: (path: string, text: string) => void;
+}
+
+function FieldList({ fields, texts, problems, onText }: FieldListProps) {
+  return fields.map((field) =>
+    field.kind === "group" ? (
+      <fieldset key={field.path} className="input-group">
+        <legend>
+          <span className="mono">{field.name}</span>
+          {field.description && <span className="muted"> {field.description}</span>}
+        </legend>
+        <FieldList fields={field.fields} texts={texts} problems={problems} onText={onText} />
+      </fieldset>
+    ) : (
+      <Field
+        key={field.path}
+        field={field}
+        text={texts[field.path] ?? field.initial}
+        // An untouched field is not wrong yet.
+        problem={field.path in texts ? problems[field.path] : undefined}
+        onChange={(text) => onText(field.path, text)}
+      />
+    ),
+  );
+}
+
 interface FieldProps {
   field: InputField;
   text: string;
@@ -95,10 +124,13 @@ interface FieldProps {
 
 function Field({ field, text, problem, onChange }: FieldProps) {
   const id = useId();
+  const hint = problem ?? field.description;
   const common = {
     id,
     "aria-invalid": problem !== undefined,
-    "aria-describedby": `${id}-hint`,
+    "aria-required": field.isRequired,
+    ...(hint ? { "aria-describedby": `${id}-hint` } : {}),
+    ...(field.template ? { placeholder: field.template } : {}),
     value: text,
     onChange: (event: { target: { value: string } }) => onChange(event.target.value),
   };
@@ -119,24 +151,28 @@ function Field({ field, text, problem, onChange }: FieldProps) {
       {field.kind === "choice" ? (
         <select className="input" {...common}>
           {field.choices.map((choice) => (
-            <option key={JSON.stringify(choice)} value={JSON.stringify(choice)}>
+            <option key={writeExact(choice)} value={writeExact(choice)}>
               {String(choice)}
             </option>
           ))}
         </select>
-      ) : field.kind === "json" ? (
+      ) : field.kind === "json" || field.kind === "lines" ? (
         <textarea className="input" rows={Math.min(10, text.split("\n").length + 1)} spellCheck={false} {...common} />
       ) : (
         <input className="input" type="text" inputMode={field.kind === "number" ? "decimal" : "text"} {...common} />
       )}
-      <p id={`${id}-hint`} className={problem ? "tone-failed" : "field-hint"}>
-        {problem ?? field.description}
-      </p>
+      {hint && (
+        <p id={`${id}-hint`} className={problem ? "tone-failed" : "field-hint"}>
+          {hint}
+        </p>
+      )}
     </div>
   );
 }
 
-function describeKind({ kind, isInteger }: InputField): string {
-  if (kind === "number") return isInteger ? "whole number" : "number";
-  return kind === "json" ? "JSON" : kind === "choice" ? "" : kind;
+function describeKind({ kind, isInteger, isRequired, template, itemType }: InputField): string {
+  const required = isRequired ? ", required" : template ? ", computed when the run starts" : "";
+  if (kind === "number") return `${isInteger ? "whole number" : "number"}${required}`;
+  if (kind === "lines") return `list, one ${itemType === "string" ? "text" : "number"} on each line${required}`;
+  return `${kind === "json" ? "JSON" : kind === "choice" ? "" : kind}${required}`;
 }

@@ -1,71 +1,102 @@
-// The page of a playbook: description, versions, source, runs, and the form that starts one.
+// The page of a playbook: description, graph, runs, versions and their differences, source, callers, and the form that
+// starts a run.
 import * as Tabs from "@radix-ui/react-tabs";
 import { useQuery } from "@tanstack/react-query";
-import { getRouteApi, Link } from "@tanstack/react-router";
-import { inputFormQuery, newestRunsQuery, playbookQuery } from "../api/queries";
-import type { PlaybookEntry } from "../api/types";
+import { getRouteApi } from "@tanstack/react-router";
+import { newestRunsQuery, playbookQuery } from "../api/queries";
 import { RunList } from "../home/RunList";
+import { startRunCommand } from "../lib/cli";
 import { Button } from "../parts/Button";
-import { CopyButton, CopyIcon } from "../parts/copy";
+import { CopyButton } from "../parts/copy";
 import { LazyCode } from "../parts/LazyCode";
 import { ProblemNote } from "../parts/ProblemNote";
-import { Age } from "../parts/Time";
 import { useKeys } from "../shell/keyboard";
 import { Page } from "../shell/Page";
 import { usePaletteActions } from "../shell/paletteActions";
 import { useMay } from "../shell/role";
+import { CallersTab } from "./CallersTab";
+import { PlaybookFacts } from "./PlaybookFacts";
+import { PlaybookGraphTab } from "./PlaybookGraphTab";
+import { playbookTabs, type PlaybookTab } from "./playbookView";
 import { StartDialog } from "./StartDialog";
+import { VersionsTab } from "./VersionsTab";
 import "./playbooks.css";
 
 const route = getRouteApi("/playbooks/$path");
 const refreshMs = 5000;
 
+const tabLabels: Record<PlaybookTab, string> = {
+  graph: "Graph",
+  runs: "Runs",
+  versions: "Versions",
+  source: "Source",
+  callers: "Used by",
+};
+
 export function PlaybookPage() {
   const { path } = route.useParams();
-  const { tab = "source", version, dialog } = route.useSearch();
+  const { tab = "graph", version, line, dialog } = route.useSearch();
   const navigate = route.useNavigate();
   const mayOperate = useMay("operator");
   const { data, error, refetch } = useQuery(playbookQuery(path, version));
+  const { data: latest } = useQuery(playbookQuery(path));
   const openForm = () => void navigate({ search: (search) => ({ ...search, dialog: "run" as const }) });
   const closeForm = () => void navigate({ search: ({ dialog: _closed, ...search }) => search, replace: true });
   useKeys("Playbook", mayOperate ? [{ keys: "r", label: "Run", run: openForm }] : []);
   usePaletteActions("This playbook", mayOperate ? [{ label: `Run ${path}…`, run: openForm }] : []);
+  const newest = Math.max(data?.version ?? 1, latest?.version ?? 1);
 
   return (
     <Page
       title={path}
       actions={
-        mayOperate && (
-          <Button look="primary" onClick={openForm}>
-            Run…
-          </Button>
-        )
+        <>
+          {data && (
+            <CopyButton text={startRunCommand(path, data.version, "{}")} what="the command">
+              Copy CLI
+            </CopyButton>
+          )}
+          <CopyButton text={window.location.href} what="the link">
+            Copy link
+          </CopyButton>
+          {mayOperate && (
+            <Button look="primary" onClick={openForm}>
+              Run…
+            </Button>
+          )}
+        </>
       }
     >
       {error && <ProblemNote error={error} onRetry={() => void refetch()} />}
       {data && (
         <>
-          <PlaybookFacts entry={data} />
+          <PlaybookFacts entry={data} newest={newest} />
           <Tabs.Root
             className="run-tabs"
             value={tab}
-            onValueChange={(next) =>
-              void navigate({ search: (search) => ({ ...search, tab: next as "source" | "runs" }) })
-            }
+            onValueChange={(next) => void navigate({ search: (search) => ({ ...search, tab: next as PlaybookTab }) })}
           >
             <Tabs.List className="tabs" aria-label="Views of the playbook">
-              <Tabs.Trigger value="source" className="tab">
-                Source
-              </Tabs.Trigger>
-              <Tabs.Trigger value="runs" className="tab">
-                Runs
-              </Tabs.Trigger>
+              {playbookTabs.map((name) => (
+                <Tabs.Trigger key={name} value={name} className="tab">
+                  {tabLabels[name]}
+                </Tabs.Trigger>
+              ))}
             </Tabs.List>
-            <Tabs.Content value="source" className="run-tab" tabIndex={-1}>
-              <LazyCode text={data.content ?? ""} label={`Playbook ${path}`} />
+            <Tabs.Content value="graph" className="run-tab" tabIndex={-1}>
+              <PlaybookGraphTab path={path} version={data.version} />
             </Tabs.Content>
             <Tabs.Content value="runs" className="page-body playbook-runs">
-              <PlaybookRuns path={path} />
+              <PlaybookRuns path={path} version={data.version} />
+            </Tabs.Content>
+            <Tabs.Content value="versions" className="run-tab" tabIndex={-1}>
+              <VersionsTab path={path} version={data.version} newest={newest} />
+            </Tabs.Content>
+            <Tabs.Content value="source" className="run-tab" tabIndex={-1}>
+              <LazyCode text={data.content ?? ""} label={`Playbook ${path}`} line={line} />
+            </Tabs.Content>
+            <Tabs.Content value="callers" className="page-body playbook-runs">
+              <CallersTab path={path} />
             </Tabs.Content>
           </Tabs.Root>
           {dialog === "run" && mayOperate && <StartDialog path={path} version={data.version} onClose={closeForm} />}
@@ -75,60 +106,18 @@ export function PlaybookPage() {
   );
 }
 
-function PlaybookFacts({ entry }: { entry: PlaybookEntry }) {
-  const { path, version } = entry;
-  const navigate = route.useNavigate();
-  const { data: latest } = useQuery(playbookQuery(path));
-  const { data: form } = useQuery(inputFormQuery(path));
-  const newest = Math.max(version, latest?.version ?? version);
-  const versions = Array.from({ length: newest }, (_, index) => newest - index);
-  return (
-    <div className="playbook-facts">
-      {form?.description && version === form.version && <p>{form.description}</p>}
-      <p className="run-facts muted">
-        <label className="row">
-          version
-          <select
-            className="input playbook-version"
-            value={version}
-            onChange={(event) => {
-              const chosen = Number(event.target.value);
-              void navigate({
-                search: ({ version: _old, ...search }) => (chosen === newest ? search : { ...search, version: chosen }),
-              });
-            }}
-          >
-            {versions.map((candidate) => (
-              <option key={candidate} value={candidate}>
-                {candidate}
-                {candidate === newest ? ", the latest" : ""}
-              </option>
-            ))}
-          </select>
-        </label>
-        <span>
-          registered <Age at={entry.registered_at} />
-        </span>
-        <span className="row run-id-fact">
-          <span className="mono">{entry.hash.slice(0, 12)}</span>
-          <CopyIcon text={entry.hash} what="the hash" />
-        </span>
-        <Link to="/runs" search={{ playbook: path }}>
-          All runs
-        </Link>
-        <CopyButton text={entry.content ?? ""} what="the playbook">
-          Copy YAML
-        </CopyButton>
-      </p>
-    </div>
-  );
-}
-
-function PlaybookRuns({ path }: { path: string }) {
+function PlaybookRuns({ path, version }: { path: string; version: number }) {
   const { data, error, refetch } = useQuery({ ...newestRunsQuery({ path }, 50), refetchInterval: refreshMs });
   if (error) return <ProblemNote error={error} onRetry={() => void refetch()} />;
   if (!data) return null;
-  if (data.executions.length === 0) return <p className="notice muted">This playbook has not run yet.</p>;
+  if (data.executions.length === 0) {
+    return (
+      <div className="notice">
+        <p className="muted">This playbook has not run yet.</p>
+        <pre>{startRunCommand(path, version, "{}")}</pre>
+      </div>
+    );
+  }
   return (
     <div className="panel">
       <RunList runs={data.executions} />

@@ -2,7 +2,9 @@
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useRef } from "react";
-import { catalogQuery } from "../api/queries";
+import { catalogQuery, recentRunsQuery } from "../api/queries";
+import type { RecentRuns } from "../api/types";
+import { formatDuration } from "../lib/time";
 import { Button } from "../parts/Button";
 import { CopyButton } from "../parts/copy";
 import { ProblemNote } from "../parts/ProblemNote";
@@ -10,10 +12,12 @@ import { Age } from "../parts/Time";
 import { useKeys } from "../shell/keyboard";
 import { Page } from "../shell/Page";
 import { useMay } from "../shell/role";
+import { OutcomeStrip } from "./OutcomeStrip";
 import { RegisterDialog } from "./RegisterDialog";
 import "./playbooks.css";
 
 const route = getRouteApi("/playbooks");
+const refreshMs = 15_000;
 
 export function PlaybooksPage() {
   const { q = "", dialog } = route.useSearch();
@@ -22,6 +26,11 @@ export function PlaybooksPage() {
   const inputRef = useRef<HTMLInputElement>(null);
   const { data, error, refetch } = useQuery(catalogQuery);
   const entries = data?.entries.filter((entry) => entry.path.toLowerCase().includes(q.toLowerCase())) ?? [];
+  const { data: recent } = useQuery({
+    ...recentRunsQuery(data?.entries.map((entry) => entry.path) ?? []),
+    enabled: (data?.entries.length ?? 0) > 0,
+    refetchInterval: refreshMs,
+  });
   const setSearch = (next: { q?: string; dialog?: "register" }) => void navigate({ search: next, replace: true });
   useKeys("Playbooks", [{ keys: "/", label: "Filter", run: () => inputRef.current?.focus() }]);
 
@@ -55,8 +64,10 @@ export function PlaybooksPage() {
                 <tr>
                   <th scope="col">Path</th>
                   <th scope="col">Version</th>
+                  <th scope="col">Last runs</th>
+                  <th scope="col">p50</th>
+                  <th scope="col">p95</th>
                   <th scope="col">Registered</th>
-                  <th scope="col">SHA-256</th>
                 </tr>
               </thead>
               <tbody>
@@ -68,10 +79,10 @@ export function PlaybooksPage() {
                       </Link>
                     </td>
                     <td>{entry.version}</td>
+                    <RecentCells runs={recent?.get(entry.path)} />
                     <td className="muted">
                       <Age at={entry.registered_at} />
                     </td>
-                    <td className="mono muted">{entry.hash.slice(0, 12)}</td>
                   </tr>
                 ))}
               </tbody>
@@ -82,6 +93,17 @@ export function PlaybooksPage() {
       </div>
       {dialog === "register" && mayAuthor && <RegisterDialog onClose={() => setSearch(q ? { q } : {})} />}
     </Page>
+  );
+}
+
+function RecentCells({ runs }: { runs: RecentRuns | undefined }) {
+  const measured = runs && `of ${runs.measured_runs} completed runs`;
+  return (
+    <>
+      <td>{runs && <OutcomeStrip outcomes={runs.outcomes} />}</td>
+      <td title={measured}>{runs?.p50_ms != null && formatDuration(runs.p50_ms)}</td>
+      <td title={measured}>{runs?.p95_ms != null && formatDuration(runs.p95_ms)}</td>
+    </>
   );
 }
 

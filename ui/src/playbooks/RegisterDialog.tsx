@@ -1,7 +1,7 @@
 // Registers a playbook from pasted text or a dropped file. The server checks the text while it is typed.
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
-import { useEffect, useRef, useState } from "react";
+import { useRef, useState } from "react";
 import { registerPlaybook, validatePlaybook } from "../api/actions";
 import type { Diagnostic } from "../api/types";
 import { Button } from "../parts/Button";
@@ -10,8 +10,7 @@ import { Modal } from "../parts/Modal";
 import { ProblemNote } from "../parts/ProblemNote";
 import { MarkIcon } from "../parts/StatusMark";
 import { showToast } from "../parts/toasts";
-
-const typingMs = 300;
+import { useSettled } from "../parts/useSettled";
 
 export function RegisterDialog({ onClose }: { onClose: () => void }) {
   const navigate = useNavigate();
@@ -34,7 +33,6 @@ export function RegisterDialog({ onClose }: { onClose: () => void }) {
       showToast({ tone: "done", text: `Registered ${path}@${version}` });
       void client.invalidateQueries({ queryKey: ["catalog"] });
       void client.invalidateQueries({ queryKey: ["playbook", path] });
-      void client.invalidateQueries({ queryKey: ["inputs", path] });
       void navigate({ to: "/playbooks/$path", params: { path } });
     },
   });
@@ -136,14 +134,4 @@ function DiagnosticList({ diagnostics, isValid, onPick }: DiagnosticListProps) {
       ))}
     </ul>
   );
-}
-
-/** The text once it has not changed for a moment. */
-function useSettled(text: string): string {
-  const [settled, setSettled] = useState(text);
-  useEffect(() => {
-    const timer = setTimeout(() => setSettled(text), typingMs);
-    return () => clearTimeout(timer);
-  }, [text]);
-  return settled;
 }

@@ -21,11 +21,11 @@ interface StartDialogProps {
 export function StartDialog({ path, version, onClose }: StartDialogProps) {
   const navigate = useNavigate();
   const [draft, setDraft] = useState(emptyDraft);
-  const form = useQuery(inputFormQuery(path));
+  const form = useQuery(inputFormQuery(path, version));
   const schema = form.data?.schema ?? {};
   const inputs = readInputs(schema, {}, draft);
   const start = useMutation({
-    mutationFn: () => startRun(path, version, inputs ?? {}),
+    mutationFn: () => startRun(path, version, inputs ?? "{}"),
     onSuccess: ({ execution_id: id }) => {
       showToast({ tone: "done", text: `Started run ${id}` });
       void navigate({ to: "/runs/$id", params: { id } });
@@ -37,7 +37,7 @@ export function StartDialog({ path, version, onClose }: StartDialogProps) {
       onClose={onClose}
       foot={
         <>
-          <CopyButton text={startRunCommand(path, version, inputs ?? {})} what="the command">
+          <CopyButton text={startRunCommand(path, version, inputs ?? "{}")} what="the command">
             Copy CLI
           </CopyButton>
           <span className="grow" />

@@ -15,7 +15,9 @@ use results::ByteStream;
 use serde::de::DeserializeOwned;
 use server::{ExecutionOutline, LoopOutline, ReferencePage, ResultAddress};
 use store::{ExecutionFilter, ExecutionRow, LoopProgress};
-use wire::api::{EventPage, ExecutionPage, ExecutionSummary, LogsResponse, OutlinePage, ReferenceList};
+use wire::api::{
+    EventPage, ExecutionPage, ExecutionSummary, LogsResponse, OutlinePage, ReferenceList, RerunPreview, RerunRequest,
+};
 use wire::{CallError, Client};
 
 use crate::args::DriveArgs;
@@ -245,6 +247,11 @@ impl RunBackend for RemoteBackend {
             Some(wanted) => self.wait_for_status(row.id, wanted).await,
             None => Ok(response.status),
         }
+    }
+
+    async fn preview_rerun(&self, row: &ExecutionRow, request: RerunRequest) -> Result<RerunPreview, CliError> {
+        let path = paths::run_path(row.id, "/rerun/preview");
+        Ok(self.client.post(&path, &request).await?)
     }
 
     async fn start_run<'a>(

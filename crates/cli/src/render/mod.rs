@@ -6,6 +6,7 @@ pub(crate) mod human;
 pub(crate) mod lines;
 pub(crate) mod preview;
 pub(crate) mod report;
+pub(crate) mod rerun_preview;
 pub(crate) mod result_text;
 pub(crate) mod table;
 pub(crate) mod tree;

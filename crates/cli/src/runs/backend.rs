@@ -15,7 +15,7 @@ use server::{ExecutionOutline, ReferencePage, ResultAddress};
 use store::{ExecutionFilter, ExecutionRow};
 use wire::api::{
     AccessTokenEntry, CreateAccessTokenRequest, CreateAccessTokenResponse, CredentialEntry, PlaybookEntry,
-    RotateKeyResponse, SetCredentialRequest,
+    RerunPreview, RerunRequest, RotateKeyResponse, SetCredentialRequest,
 };
 use worker::LogLine;
 
@@ -80,6 +80,9 @@ pub(crate) trait RunBackend: CatalogBackend + AdminBackend + Send + Sync {
         request: ControlRequest,
         wait: Option<StatusWait>,
     ) -> Result<RunStatus, CliError>;
+
+    /// Returns what a rerun would do.
+    async fn preview_rerun(&self, row: &ExecutionRow, request: RerunRequest) -> Result<RerunPreview, CliError>;
 
     /// Starts or continues a run.
     async fn start_run<'a>(

@@ -13,6 +13,7 @@ use model::time::Time;
 use results::ByteStream;
 use server::{ExecutionOptions, ExecutionOutline, ReferencePage, ResultAddress, SubmitError, SubmitRequest};
 use store::{ExecutionFilter, ExecutionRow};
+use wire::api::{RerunPreview, RerunRequest};
 
 use crate::app::App;
 use crate::args::DriveArgs;
@@ -141,6 +142,13 @@ impl RunBackend for LocalBackend<'_> {
         };
         session.stop().await;
         Ok(status)
+    }
+
+    async fn preview_rerun(&self, row: &ExecutionRow, request: RerunRequest) -> Result<RerunPreview, CliError> {
+        let session = ControlPlane::start(self.reader.clone())?;
+        let preview = session.server.preview_rerun(row.id, request).await;
+        session.stop().await;
+        preview.map_err(submit_error)
     }
 
     async fn start_run<'a>(

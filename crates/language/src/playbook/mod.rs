@@ -6,6 +6,8 @@ pub mod credentials;
 mod data;
 mod defaults;
 mod definition;
+mod difference;
+mod inputs;
 mod keychain;
 pub mod kinds;
 mod parse;
@@ -17,6 +19,11 @@ mod steps;
 pub use catalog_id::parse_catalog_id;
 pub use data::parse_data;
 pub use defaults::{DefaultError, DefaultTemplate, FirstValues, Section};
+pub use difference::{
+    ChangeKind, ChangedText, DiffLine, LineOrigin, PlaybookChange, PlaybookDifference, PlaybookSection,
+    compare_playbooks, diff_lines,
+};
+pub use inputs::{InputField, InputKind, describe_inputs};
 pub use keychain::{KeychainEntry, KeychainKind, KeychainScope};
 pub use kinds::{CodeLanguage, FieldMode};
 pub use parse::{ParseResult, parse};

@@ -15,3 +15,4 @@ pub use data::parse_yaml_data;
 pub(crate) use document::{YamlDocuments, parse_documents};
 pub(crate) use merge::overlay;
 pub(crate) use node::{MapEntry, Node, NodeValue, ScalarQuoting};
+pub(crate) use scalar::is_plain_text;

@@ -6,6 +6,11 @@ use serde_json::Number;
 
 use crate::yaml::node::{NodeValue, Scalar, ScalarQuoting};
 
+/// Whether a text stays text without quotes.
+pub(crate) fn is_plain_text(text: &str) -> bool {
+    matches!(parse_scalar(text), NodeValue::Text(_))
+}
+
 /// Resolves a plain scalar.
 pub(crate) fn parse_scalar(text: &str) -> NodeValue {
     match text {

@@ -2,7 +2,6 @@
 
 use axum::extract::State;
 use language::playbook::Playbook;
-use serde_json::{Value, json};
 use store::CatalogEntry;
 use wire::api::{
     CatalogEntryRequest, CatalogList, PlaybookEntry, RegisterRequest, RegisterResponse, ValidateRequest,
@@ -11,7 +10,7 @@ use wire::api::{
 
 use crate::api::access::{Author, Authorized, View};
 use crate::api::error::{self, ApiError, ErrorResponses};
-use crate::api::extract::{JsonBody, PathParam};
+use crate::api::extract::JsonBody;
 use crate::api::state::ApiState;
 use crate::api::{ApiResult, Json};
 
@@ -55,7 +54,8 @@ pub(crate) fn playbook_path(text: &str) -> Result<String, ApiError> {
     Ok(parse_playbook(text)?.path.to_string())
 }
 
-fn parse_playbook(text: &str) -> Result<Playbook, ApiError> {
+/// Parses a text, or returns its diagnostics.
+pub(crate) fn parse_playbook(text: &str) -> Result<Playbook, ApiError> {
     let parsed = language::playbook::parse("playbook.yaml", text.as_bytes());
     parsed
         .playbook
@@ -89,13 +89,16 @@ pub(crate) async fn list(State(api): State<ApiState>, _caller: Authorized<View>)
 
 async fn find_entry(api: &ApiState, path: &str, version: Option<u32>) -> Result<CatalogEntry, ApiError> {
     let entry = api.store().catalog_entry(path, version).await?;
-    entry.ok_or_else(|| {
-        let detail = match version {
-            Some(version) => format!("playbook `{path}` has no version {version} in the catalog"),
-            None => format!("playbook `{path}` is not in the catalog"),
-        };
-        ApiError::not_found("PLAYBOOK_NOT_FOUND", detail)
-    })
+    entry.ok_or_else(|| missing_playbook(path, version))
+}
+
+/// Error for a playbook, or a version of one, that is not registered.
+pub(crate) fn missing_playbook(path: &str, version: Option<u32>) -> ApiError {
+    let detail = match version {
+        Some(version) => format!("playbook `{path}` has no version {version} in the catalog"),
+        None => format!("playbook `{path}` is not in the catalog"),
+    };
+    ApiError::not_found("PLAYBOOK_NOT_FOUND", detail)
 }
 
 /// Read a version of a playbook, or its latest.
@@ -127,66 +130,4 @@ pub(crate) async fn validate(
         valid: !parsed.has_errors(),
         diagnostics: diagnostics.collect(),
     }))
-}
-
-/// Read a JSON schema for a form of the playbook's inputs, derived from its `workload`.
-#[utoipa::path(get, path = "/api/catalog/{path}/ui_schema", tag = "catalog", params(("path" = String, Path)),
-    responses((status = 200, description = "the schema", body = Object), ErrorResponses),
-    security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
-pub(crate) async fn ui_schema(
-    State(api): State<ApiState>,
-    _caller: Authorized<View>,
-    PathParam(path): PathParam,
-) -> ApiResult<Value> {
-    let entry = find_entry(&api, &path, None).await?;
-    let playbook = parse_playbook(&entry.text)?;
-    let mut schema = infer_schema(&Value::Object(playbook.workload));
-    schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
-    schema["title"] = json!(playbook.name);
-    Ok(Json(json!({
-        "path": entry.path,
-        "version": entry.version,
-        "description": playbook.description,
-        "schema": schema,
-    })))
-}
-
-/// JSON schema of a value that is its own default.
-fn infer_schema(value: &Value) -> Value {
-    match value {
-        Value::Object(fields) => {
-            let fields = fields.iter();
-            let properties: serde_json::Map<String, Value> = fields
-                .map(|(name, value)| (name.clone(), infer_schema(value)))
-                .collect();
-            json!({"type": "object", "properties": properties})
-        }
-        Value::Array(items) => {
-            let items_schema = items.first().map_or(json!({}), infer_schema);
-            json!({"type": "array", "items": items_schema, "default": items})
-        }
-        Value::String(text) => json!({"type": "string", "default": text}),
-        Value::Bool(flag) => json!({"type": "boolean", "default": flag}),
-        Value::Number(number) if number.is_f64() => json!({"type": "number", "default": number}),
-        Value::Number(number) => json!({"type": "integer", "default": number}),
-        Value::Null => json!({}),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_workload_becomes_a_form_with_its_defaults() {
-        let workload = json!({"region": "eu", "limit": 3, "tags": ["a"], "deep": {"on": true}});
-        let schema = infer_schema(&workload);
-        assert_eq!(
-            schema["properties"]["region"],
-            json!({"type": "string", "default": "eu"})
-        );
-        assert_eq!(schema["properties"]["limit"]["type"], "integer");
-        assert_eq!(schema["properties"]["tags"]["items"]["type"], "string");
-        assert_eq!(schema["properties"]["deep"]["properties"]["on"]["default"], true);
-    }
 }

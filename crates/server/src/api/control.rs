@@ -8,8 +8,8 @@ use model::raw::RawJson;
 use model::status::RunStatus;
 use serde_json::{Value, json};
 use wire::api::{
-    CancelRequest, ExecuteResponse, ExecutionSummary, FinalizeRequest, PatchCtxRequest, ReasonRequest, RerunRequest,
-    RetryRequest,
+    CancelRequest, ExecuteResponse, ExecutionSummary, FinalizeRequest, PatchCtxRequest, ReasonRequest, RerunPreview,
+    RerunRequest, RetryRequest,
 };
 
 use crate::api::access::{Authorized, Operate, View};
@@ -108,6 +108,22 @@ pub(crate) async fn rerun(
         execution_id,
         status: RunStatus::Running,
     }))
+}
+
+/// Preview a rerun: what it would reuse, run and change.
+///
+/// The request and the errors are those of the rerun. Nothing is started, and credentials are not checked.
+#[utoipa::path(post, path = "/api/executions/{id}/rerun/preview", tag = "control", params(("id" = String, Path)),
+    request_body = Option<RerunRequest>,
+    responses((status = 200, description = "what the rerun would do", body = RerunPreview), ErrorResponses),
+    security(("token" = [])), extensions(("x-role" = json!("operator"))))]
+pub(crate) async fn preview_rerun(
+    State(api): State<ApiState>,
+    _caller: Authorized<Operate>,
+    ExecutionPath(id): ExecutionPath,
+    OptionalJsonBody(request): OptionalJsonBody<RerunRequest>,
+) -> ApiResult<RerunPreview> {
+    Ok(Json(api.server.preview_rerun(id, request).await?))
 }
 
 /// Finalize a run with a given status.

@@ -24,6 +24,7 @@ mod listen;
 mod logs;
 mod older_workers;
 mod operation_ids;
+mod playbooks;
 mod range;
 mod references;
 mod replay;

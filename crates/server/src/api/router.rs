@@ -19,7 +19,7 @@ use crate::api::operation_ids::set_operation_ids;
 use crate::api::state::ApiState;
 use crate::api::{
     bodies, catalog, client_files, commands, control, credentials, event_pages, events, execution_lists, executions,
-    guard, logs, references, replay, sign_in, stream, system, tokens,
+    guard, logs, playbooks, references, replay, sign_in, stream, system, tokens,
 };
 
 /// Maximum size of the JSON body of an ordinary request.
@@ -106,6 +106,7 @@ fn fast_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(control::resume))
         .routes(routes!(control::retry))
         .routes(routes!(control::rerun))
+        .routes(routes!(control::preview_rerun))
         .routes(routes!(control::finalize))
         .routes(routes!(control::signal))
         .routes(routes!(control::variables, control::patch))
@@ -116,7 +117,12 @@ fn fast_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(catalog::list))
         .routes(routes!(catalog::resource))
         .routes(routes!(catalog::validate))
-        .routes(routes!(catalog::ui_schema))
+        .routes(routes!(playbooks::recent_runs))
+        .routes(routes!(playbooks::versions))
+        .routes(routes!(playbooks::diff, playbooks::diff_text))
+        .routes(routes!(playbooks::ui_schema))
+        .routes(routes!(playbooks::graph))
+        .routes(routes!(playbooks::callers))
         .routes(routes!(tokens::create, tokens::list))
         .routes(routes!(tokens::revoke))
         .routes(routes!(credentials::set, credentials::list))

@@ -59,6 +59,7 @@ macro_rules! contract_suite {
             states_of_ended_batches_are_removed,
             old_rows_are_removed_in_slices,
             the_catalog_counts_only_changes,
+            versions_of_a_path_are_listed_newest_first,
             an_execution_of_a_dead_process_can_be_adopted,
             two_processes_appending_at_once_lose_nothing,
             another_processes_commit_is_noticed,

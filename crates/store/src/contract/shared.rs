@@ -113,6 +113,26 @@ pub async fn the_catalog_counts_only_changes(site: &dyn StoreFixture) {
     assert_eq!(expect_ok(store.catalog().await), [back]);
 }
 
+/// The versions of a path are listed newest first, in pages.
+pub async fn versions_of_a_path_are_listed_newest_first(site: &dyn StoreFixture) {
+    let store = site.join();
+    let first = expect_ok(store.put_playbook("a/b", "one").await);
+    for (path, text) in [("a/b", "two"), ("a/b", "one"), ("a/b/c", "other")] {
+        expect_ok(store.put_playbook(path, text).await);
+    }
+    let numbers = async |before: Option<u32>, limit: usize| -> Vec<u32> {
+        let versions = expect_ok(store.catalog_versions("a/b", before, limit).await);
+        versions.iter().map(|version| version.version).collect()
+    };
+    assert_eq!(numbers(None, 9).await, [3, 2, 1]);
+    assert_eq!(numbers(None, 2).await, [3, 2]);
+    assert_eq!(numbers(Some(2), 2).await, [1]);
+    let versions = expect_ok(store.catalog_versions("a/b", None, 9).await);
+    let of_first = (&versions[2].hash, versions[2].registered_at);
+    assert_eq!(of_first, (&first.hash, first.registered_at));
+    assert!(expect_ok(store.catalog_versions("none", None, 9).await).is_empty());
+}
+
 /// Live processes keep their executions; those of dead processes can be adopted.
 pub async fn an_execution_of_a_dead_process_can_be_adopted(site: &dyn StoreFixture) {
     let (first_store, second_store) = (site.join(), site.join());

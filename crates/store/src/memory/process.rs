@@ -18,9 +18,9 @@ use crate::execution_filter::{ExecutionFilter, FacetRow};
 use crate::ids::IdGenerator;
 use crate::memory::iterations;
 use crate::rows::{
-    Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionRow, IterationOutcomes, LoopProgress, LoopTask,
-    LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow, SessionHolder,
-    StepState, StoredExecution, WorkerSession,
+    Adoption, CatalogEntry, CatalogVersion, ClaimQuery, CommandClaim, ExecutionRow, IterationOutcomes, LoopProgress,
+    LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow,
+    SessionHolder, StepState, StoredExecution, WorkerSession,
 };
 use crate::sealed::SealedStore;
 use crate::sqlite::ClockFn;
@@ -389,6 +389,23 @@ impl Store for MemoryStore {
 
     async fn catalog_entry(&self, path: &str, version: Option<u32>) -> Result<Option<CatalogEntry>, Error> {
         Ok(self.state().catalog_entry(path, version).cloned())
+    }
+
+    async fn catalog_versions(
+        &self,
+        path: &str,
+        before: Option<u32>,
+        limit: usize,
+    ) -> Result<Vec<CatalogVersion>, Error> {
+        let state = self.state();
+        let entries = state.catalog.iter().rev().filter(|entry| entry.path == *path);
+        let entries = entries.filter(|entry| before.is_none_or(|before| entry.version < before));
+        let versions = entries.take(limit).map(|entry| CatalogVersion {
+            version: entry.version,
+            hash: entry.hash.clone(),
+            registered_at: entry.registered_at,
+        });
+        Ok(versions.collect())
     }
 
     async fn catalog(&self) -> Result<Vec<CatalogEntry>, Error> {

@@ -20,8 +20,8 @@ use crate::postgres::pool::SessionPool;
 use crate::postgres::query_error::IntoStoreError as _;
 use crate::postgres::rows::{self, read_all, read_row, to_i32, to_i64};
 use crate::rows::{
-    CatalogEntry, ExecutionRow, LostClaim, OpenCommand, OwnerId, ResultRow, Snapshot, StepState, StoredExecution,
-    WorkerSession,
+    CatalogEntry, CatalogVersion, ExecutionRow, LostClaim, OpenCommand, OwnerId, ResultRow, Snapshot, StepState,
+    StoredExecution, WorkerSession,
 };
 use model::event::UniqueKey;
 
@@ -351,6 +351,18 @@ pub(super) async fn catalog_entry(
         Some(version) => query_row(pool, VERSION, &[&path, &version], read_row).await,
         None => query_row(pool, LATEST, &[&path], read_row).await,
     }
+}
+
+pub(super) async fn catalog_versions(
+    pool: &SessionPool,
+    path: &str,
+    before: Option<u32>,
+    limit: usize,
+) -> Result<Vec<CatalogVersion>, Error> {
+    const VERSIONS: &str = "SELECT version, hash, registered_at FROM noetl.catalog
+        WHERE path = $1 AND version < $2 ORDER BY version DESC LIMIT $3";
+    let before = before.map_or(i32::MAX, rows::to_i32);
+    query_rows(pool, VERSIONS, &[&path, &before, &to_limit(limit)], read_row).await
 }
 
 pub(super) async fn catalog(pool: &SessionPool) -> Result<Vec<CatalogEntry>, Error> {

@@ -23,9 +23,9 @@ use crate::postgres::pool::SessionPool;
 use crate::postgres::registration::ProcessRegistration;
 use crate::postgres::{access, append, iterations, migrate, pooler, queries, rebuild, writes};
 use crate::rows::{
-    Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionRow, IterationOutcomes, LoopProgress, LoopTask,
-    LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow, SessionHolder,
-    StepState, StoredExecution, WorkerSession,
+    Adoption, CatalogEntry, CatalogVersion, ClaimQuery, CommandClaim, ExecutionRow, IterationOutcomes, LoopProgress,
+    LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow,
+    SessionHolder, StepState, StoredExecution, WorkerSession,
 };
 use crate::sealed::SealedStore;
 
@@ -284,6 +284,15 @@ impl Store for PostgresStore {
 
     async fn catalog_entry(&self, path: &str, version: Option<u32>) -> Result<Option<CatalogEntry>, Error> {
         queries::catalog_entry(&self.work_pool, path, version).await
+    }
+
+    async fn catalog_versions(
+        &self,
+        path: &str,
+        before: Option<u32>,
+        limit: usize,
+    ) -> Result<Vec<CatalogVersion>, Error> {
+        queries::catalog_versions(&self.list_pool, path, before, limit).await
     }
 
     async fn catalog(&self) -> Result<Vec<CatalogEntry>, Error> {

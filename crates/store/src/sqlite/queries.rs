@@ -16,8 +16,8 @@ use crate::execution_filter::{
     ExecutionFilter, FACET_COLUMNS, FacetRow, FilterValue, ListStatement, SqlDialect, list_statement,
 };
 use crate::rows::{
-    CatalogEntry, ExecutionRow, LostClaim, OpenCommand, OwnerId, ResultRow, Snapshot, StepState, StoredExecution,
-    WorkerSession,
+    CatalogEntry, CatalogVersion, ExecutionRow, LostClaim, OpenCommand, OwnerId, ResultRow, Snapshot, StepState,
+    StoredExecution, WorkerSession,
 };
 use crate::sqlite::owner_locks::OwnerLocks;
 use crate::sqlite::rows::{self, EXECUTION_COLUMNS, query_row, query_rows, read_row, to_i64};
@@ -357,6 +357,19 @@ pub(super) fn catalog_entry(
          ORDER BY version DESC LIMIT 1"
     );
     query_row(db, &sql, params![path, version], read_row)
+}
+
+pub(super) fn catalog_versions(
+    db: &Connection,
+    path: &str,
+    before: Option<u32>,
+    limit: usize,
+) -> rusqlite::Result<Vec<CatalogVersion>> {
+    const VERSIONS: &str = "SELECT version, hash, registered_at FROM catalog
+         WHERE path = ?1 AND version < ?2 ORDER BY version DESC LIMIT ?3";
+    let before = before.map_or(i64::MAX, i64::from);
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    query_rows(db, VERSIONS, params![path, before, limit], read_row)
 }
 
 pub(super) fn catalog(db: &Connection) -> Result<Vec<CatalogEntry>, ReadError> {

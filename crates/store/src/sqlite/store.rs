@@ -16,9 +16,9 @@ use crate::error::Error;
 use crate::execution_filter::{ExecutionFilter, FacetRow};
 use crate::ids::IdGenerator;
 use crate::rows::{
-    Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionRow, IterationOutcomes, LoopProgress, LoopTask,
-    LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow, SessionHolder,
-    StepState, StoredExecution, WorkerSession,
+    Adoption, CatalogEntry, CatalogVersion, ClaimQuery, CommandClaim, ExecutionRow, IterationOutcomes, LoopProgress,
+    LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow,
+    SessionHolder, StepState, StoredExecution, WorkerSession,
 };
 use crate::sealed::SealedStore;
 use crate::sqlite::append::CommitJob;
@@ -282,6 +282,17 @@ impl Store for SqliteStore {
     async fn catalog_entry(&self, path: &str, version: Option<u32>) -> Result<Option<CatalogEntry>, Error> {
         let path = path.to_owned();
         self.read(move |db| Ok(queries::catalog_entry(db, &path, version)?))
+            .await
+    }
+
+    async fn catalog_versions(
+        &self,
+        path: &str,
+        before: Option<u32>,
+        limit: usize,
+    ) -> Result<Vec<CatalogVersion>, Error> {
+        let path = path.to_owned();
+        self.read(move |db| Ok(queries::catalog_versions(db, &path, before, limit)?))
             .await
     }
 

@@ -11,7 +11,9 @@ mod failures;
 mod graph;
 mod log_schemas;
 mod logs;
+mod playbooks;
 mod problem;
+mod rerun_preview;
 mod state;
 mod tokens;
 
@@ -43,11 +45,17 @@ pub use graph::{
 };
 pub use log_schemas::{LogEventSchema, LogLineSchema, TaskErrorSchema};
 pub use logs::{AppendLogsRequest, AppendLogsResponse, LogEntry, LogsResponse};
+pub use playbooks::{
+    DiffKind, DiffLineKind, DiffSection, DiffText, DiffTextLine, InputFormResponse, PlaybookCaller, PlaybookCallerList,
+    PlaybookDiff, PlaybookDiffChange, PlaybookDiffRequest, PlaybookGraph, PlaybookVersionEntry, PlaybookVersionPage,
+    RecentRuns, RecentRunsRequest, RecentRunsResponse, RunOutcome,
+};
 pub use problem::Problem;
 pub use state::{
     StateChange, StateChangeKind, StateCheckResponse, StateCheckSource, StateComparison, StateEntry, StatePipeline,
     StateResponse, StateStep, StateStepChange, StateToken, StateWriter,
 };
+pub use rerun_preview::{RerunPreview, ReusedIterationCount, ReusedStepEntry};
 pub use tokens::{
     AccessTokenEntry, AccessTokenList, AuditPage, CallerSession, CreateAccessTokenRequest, CreateAccessTokenResponse,
     Role, SignInMode, SignInRequest,

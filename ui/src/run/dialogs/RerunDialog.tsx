@@ -1,41 +1,48 @@
-// Starts a new run from this one: all of it, or from a step or an iteration, with other inputs or another version.
-import { queryOptions, useMutation, useQuery } from "@tanstack/react-query";
+// Starts a new run from this one: all of it, or from a step or an iteration, with other inputs or another version. The
+// server previews what the new run would reuse and run.
+import { useMutation, useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useId, useState } from "react";
-import { rerunRun, type RerunOptions } from "../../api/actions";
-import { graphQuery, inputFormQuery, readEventPage } from "../../api/queries";
-import type { JsonObject } from "../../api/types";
-import { quoteArgument } from "../../lib/cli";
+import { rerunRun, writeRerunOptions, type RerunOptions } from "../../api/actions";
+import { graphQuery, inputFormQuery, rerunPreviewQuery, runInputsQuery } from "../../api/queries";
+import { rerunCommand } from "../../lib/cli";
 import { Button } from "../../parts/Button";
 import { CopyButton } from "../../parts/copy";
 import { emptyDraft, InputForm, readInputs } from "../../parts/InputForm";
 import { Modal } from "../../parts/Modal";
 import { ProblemNote } from "../../parts/ProblemNote";
 import { showToast } from "../../parts/toasts";
+import { useSettled } from "../../parts/useSettled";
 import { useRun } from "../context";
+import { RerunPreviewPanel } from "./RerunPreviewPanel";
+import { failedOnly, StepField } from "./StepField";
 import { VersionField } from "./VersionField";
 
 export function RerunDialog({ onClose }: { onClose: () => void }) {
-  const { detail, view } = useRun();
+  const { detail, view, setView } = useRun();
   const navigate = useNavigate();
-  const { execution_id: id, path, version: current } = detail.execution;
+  const { execution_id: id, path, version: current, status } = detail.execution;
   const [version, setVersion] = useState(current);
   const [fromStep, setFromStep] = useState(view.step ?? "");
   const [fromIteration, setFromIteration] = useState(view.iteration === undefined ? "" : String(view.iteration));
   const [draft, setDraft] = useState(emptyDraft);
   const graph = useQuery(graphQuery(id));
-  const form = useQuery(inputFormQuery(path));
-  const earlier = useQuery(inputsQuery(id));
+  const form = useQuery(inputFormQuery(path, version));
+  const earlier = useQuery(runInputsQuery(id));
   const steps = graph.data?.steps.filter((step) => step.status !== "not_reached") ?? [];
   const isLoop = steps.some((step) => step.step === fromStep && step.loop);
   const schema = form.data?.schema ?? {};
   const inputs = readInputs(schema, earlier.data ?? {}, draft);
   const options: RerunOptions = {
     ...(fromStep ? { from_step: fromStep } : {}),
-    ...(isLoop && /^\d+$/.test(fromIteration) ? { from_iteration: Number(fromIteration) } : {}),
+    ...(isLoop && /^\d{1,15}$/.test(fromIteration) ? { from_iteration: Number(fromIteration) } : {}),
     ...(version === current ? {} : { version }),
-    ...(inputs && Object.keys(inputs).length > 0 ? { payload: inputs } : {}),
+    ...(inputs && inputs !== "{}" ? { payload: inputs } : {}),
   };
+  const wanted = writeRerunOptions(options);
+  const settled = useSettled(wanted);
+  const preview = useQuery({ ...rerunPreviewQuery(id, settled), placeholderData: (previous) => previous });
+  const isRefused = settled === wanted && preview.error !== null;
   const rerun = useMutation({
     mutationFn: () => rerunRun(id, options),
     onSuccess: ({ execution_id: newId }) => {
@@ -43,11 +50,16 @@ export function RerunDialog({ onClose }: { onClose: () => void }) {
       void navigate({ to: "/runs/$id", params: { id: newId } });
     },
   });
+  const chooseStep = (step: string) => {
+    if (step === failedOnly) setView((now) => ({ ...now, dialog: "retry" }), true);
+    else setFromStep(step);
+  };
 
   return (
     <Modal
       title="Rerun"
       description="Starts a new run. Results of the steps before the chosen one are reused."
+      isWide
       onClose={onClose}
       foot={
         <>
@@ -56,7 +68,11 @@ export function RerunDialog({ onClose }: { onClose: () => void }) {
           </CopyButton>
           <span className="grow" />
           <Button onClick={onClose}>Close</Button>
-          <Button look="primary" disabled={rerun.isPending || inputs === null} onClick={() => rerun.mutate()}>
+          <Button
+            look="primary"
+            disabled={rerun.isPending || inputs === null || isRefused}
+            onClick={() => rerun.mutate()}
+          >
             Start the new run
           </Button>
         </>
@@ -64,8 +80,9 @@ export function RerunDialog({ onClose }: { onClose: () => void }) {
     >
       <StepField
         steps={steps.map(({ step }) => step)}
+        mayRetry={status === "FAILED" || status === "CANCELLED"}
         step={fromStep}
-        onStep={setFromStep}
+        onStep={chooseStep}
         iteration={isLoop ? fromIteration : null}
         onIteration={setFromIteration}
       />
@@ -74,73 +91,9 @@ export function RerunDialog({ onClose }: { onClose: () => void }) {
       {form.data && earlier.isFetched && (
         <InputForm schema={schema} values={earlier.data ?? {}} draft={draft} onChange={setDraft} />
       )}
+      {preview.error && <ProblemNote error={preview.error} />}
+      {!preview.error && preview.data && <RerunPreviewPanel preview={preview.data} />}
       {rerun.error && <ProblemNote error={rerun.error} />}
     </Modal>
   );
-}
-
-interface StepFieldProps {
-  steps: string[];
-  step: string;
-  onStep: (step: string) => void;
-  /** Index of the first iteration; null if the step is not a loop. */
-  iteration: string | null;
-  onIteration: (iteration: string) => void;
-}
-
-function StepField({ steps, step, onStep, iteration, onIteration }: StepFieldProps) {
-  const stepId = useId();
-  const iterationId = useId();
-  return (
-    <>
-      <div className="field">
-        <label htmlFor={stepId}>Run again</label>
-        <select id={stepId} className="input" value={step} onChange={(event) => onStep(event.target.value)}>
-          <option value="">All steps</option>
-          {steps.map((name) => (
-            <option key={name} value={name}>
-              From step {name}
-            </option>
-          ))}
-        </select>
-      </div>
-      {iteration !== null && (
-        <div className="field">
-          <label htmlFor={iterationId}>From iteration (optional)</label>
-          <input
-            id={iterationId}
-            className="input"
-            inputMode="numeric"
-            placeholder="all iterations"
-            value={iteration}
-            onChange={(event) => onIteration(event.target.value)}
-          />
-        </div>
-      )}
-    </>
-  );
-}
-
-/** The inputs of the run, as its first event records them. */
-const inputsQuery = (id: string) =>
-  queryOptions({
-    queryKey: ["run", id, "inputs"],
-    queryFn: async (): Promise<JsonObject> => {
-      const { events } = await readEventPage(id, { limit: 1 });
-      const inputs = events[0]?.payload["workload"];
-      return typeof inputs === "object" && inputs !== null && !Array.isArray(inputs) ? inputs : {};
-    },
-    staleTime: Infinity,
-  });
-
-function rerunCommand(id: string, options: RerunOptions): string {
-  return [
-    `noetl rerun ${id}`,
-    options.from_step && `--from ${quoteArgument(options.from_step)}`,
-    options.from_iteration !== undefined && `--iteration ${options.from_iteration}`,
-    options.version !== undefined && `--version ${options.version}`,
-    options.payload && `--input ${quoteArgument(JSON.stringify(options.payload))}`,
-  ]
-    .filter(Boolean)
-    .join(" ");
 }

@@ -6,10 +6,10 @@ import { formatDuration, millisecondsBetween } from "../../lib/time";
 import { MarkIcon } from "../../parts/StatusMark";
 import { describeLoop, LoopBar } from "../LoopBar";
 
-export type StepNodeData = { step: GraphStep; isSelected: boolean; direction: "LR" | "TB" };
+export type StepNodeData = { step: GraphStep; isSelected: boolean; direction: "LR" | "TB"; isStatic: boolean };
 export type StepFlowNode = Node<StepNodeData, "step">;
 
-export function StepNode({ data: { step, isSelected, direction } }: NodeProps<StepFlowNode>) {
+export function StepNode({ data: { step, isSelected, direction, isStatic } }: NodeProps<StepFlowNode>) {
   const { mark, word } = lookOf(step.status);
   const [target, source] = direction === "LR" ? [Position.Left, Position.Right] : [Position.Top, Position.Bottom];
   return (
@@ -19,11 +19,15 @@ export function StepNode({ data: { step, isSelected, direction } }: NodeProps<St
         {step.step}
       </p>
       <p className="step-state">
-        <span className={`status tone-${mark}`}>
-          <MarkIcon mark={mark} />
-          {word}
-          {step.is_reused && ", reused"}
-        </span>
+        {isStatic ? (
+          <span className="muted">{kindWords[step.kind]}</span>
+        ) : (
+          <span className={`status tone-${mark}`}>
+            <MarkIcon mark={mark} />
+            {word}
+            {step.is_reused && ", reused"}
+          </span>
+        )}
         <span className="muted">
           {step.runs > 1 && `${step.runs} runs `}
           {step.started_at && step.ended_at && formatDuration(millisecondsBetween(step.started_at, step.ended_at))}
@@ -35,6 +39,8 @@ export function StepNode({ data: { step, isSelected, direction } }: NodeProps<St
     </div>
   );
 }
+
+const kindWords = { route: "route", task: "one task", pipeline: "pipeline", loop: "loop" };
 
 const dotsMax = 12;
 
@@ -68,7 +74,8 @@ function findCurrent(tasks: GraphTask[]): GraphTask {
 }
 
 /** What a screen reader says about a node. */
-export function describeStep(step: GraphStep): string {
+export function describeStep(step: GraphStep, isStatic = false): string {
+  if (isStatic) return `Step ${step.step}, ${kindWords[step.kind]}`;
   const loop = step.loop ? `, ${describeLoop(step.loop)}` : "";
   return `Step ${step.step}, ${lookOf(step.status).word}${loop}`;
 }
