@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use language::playbook::{NetArc, Playbook, Step, Task};
 use model::event::{Event, EventBody, NextEvaluated, ReusedPart};
-use model::id::{ExecutionId, Name, Seq};
+use model::id::{ExecutionId, Name};
 use model::playbook::Directive;
 use wire::api::{
     ExecutionGraph, GraphArc, GraphEvaluation, GraphLoop, GraphStatus, GraphStep, GraphStepKind, GraphTask,
@@ -17,44 +17,24 @@ use crate::Server;
 use crate::error::Error;
 use crate::result_reader::LoopOutline;
 
-/// Number of events read at a time.
-const PAGE: usize = 2_000;
-/// Maximum number of events that are read.
-const EVENTS_MAX: usize = 50_000;
-
 impl Server {
     /// The graph of a run.
     pub(crate) async fn execution_graph(&self, id: ExecutionId) -> Result<ExecutionGraph, Error> {
         let row = self.shared.store.execution(id).await?.ok_or(Error::NotFound(id))?;
         let net = self.shared.catalog.net(&row.hash).await?;
         let mut builder = GraphBuilder::new(&net.playbook);
-        let reader = self.reader();
-        let (mut position, mut event_count, mut is_complete) = (Seq(0), 0, true);
-        let last = loop {
-            let outline = reader.outline(id, position, PAGE).await?;
-            for entry in &outline.loops {
-                builder.add_loop(entry);
-            }
-            event_count += outline.events.len();
-            for event in &outline.events {
-                builder.fold(event);
-            }
-            match outline.next {
-                Some(page_start) if event_count < EVENTS_MAX => position = page_start,
-                Some(page_start) => {
-                    is_complete = false;
-                    break page_start;
-                }
-                None => break outline.seq,
-            }
-        };
+        // Counts are read before the events, so that an event that the graph does not include is never counted.
+        for entry in self.reader().loop_outlines(id).await? {
+            builder.add_loop(&entry);
+        }
+        let end = self.read_outline(id, |event| builder.fold(&event)).await?;
         let (steps, arcs) = builder.finish();
         Ok(ExecutionGraph {
             execution_id: id,
-            seq: last,
+            seq: end.seq,
             status: row.status,
             entry: net.playbook.entry().name.clone(),
-            is_complete,
+            is_complete: end.is_complete,
             steps,
             arcs,
         })
@@ -269,7 +249,7 @@ fn fold_task(step: &mut GraphStep, label: &Name, event: &Event) {
 }
 
 /// The status of a task after an event about it.
-fn task_status(body: &EventBody) -> Option<GraphStatus> {
+pub(crate) fn task_status(body: &EventBody) -> Option<GraphStatus> {
     match body {
         EventBody::TaskStarted(started) if started.awaits.is_some() => Some(GraphStatus::Waiting),
         EventBody::TaskStarted(_) => Some(GraphStatus::Running),
@@ -286,7 +266,7 @@ fn task_status(body: &EventBody) -> Option<GraphStatus> {
     }
 }
 
-fn is_active(status: GraphStatus) -> bool {
+pub(crate) fn is_active(status: GraphStatus) -> bool {
     matches!(
         status,
         GraphStatus::Waiting | GraphStatus::Running | GraphStatus::Retrying

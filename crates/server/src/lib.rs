@@ -18,7 +18,9 @@ mod inbox;
 mod ingest;
 mod keychain;
 mod loading;
+mod loop_cells;
 mod metrics;
+mod outline_walk;
 mod peers;
 mod playbooks;
 mod publish;
@@ -31,6 +33,7 @@ mod snapshot;
 mod submit;
 mod sweep;
 mod tamper;
+mod timeline;
 mod transport;
 
 pub use access_tokens::{AccessTokenError, Actor};

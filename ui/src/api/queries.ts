@@ -2,16 +2,21 @@
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 import { api, apiUrl, readData, send } from "./client";
 import type {
+  CellParams,
+  DurationParams,
   FailureGroup,
   InputForm,
   Json,
   LogEvent,
   LogLine,
   LogParams,
+  LoopCells,
+  LoopDurations,
   OutlinePage,
   ReferenceEntry,
   RunFilterParams,
   RunGraph,
+  Timeline,
 } from "./types";
 
 export const sessionQuery = queryOptions({
@@ -63,6 +68,33 @@ export const failuresQuery = (id: string) =>
       const list = await readData(api.GET("/api/executions/{id}/failures", { params: { path: { id } }, signal }));
       return list.groups as FailureGroup[];
     },
+  });
+
+export const cellsQuery = (id: string, step: string, query: CellParams) =>
+  queryOptions({
+    queryKey: ["run", id, "cells", step, query],
+    queryFn: async ({ signal }) => {
+      const params = { path: { id, step }, query };
+      const read = readData(api.GET("/api/executions/{id}/loops/{step}/cells", { params, signal }));
+      return (await read) as LoopCells;
+    },
+  });
+
+export const durationsQuery = (id: string, step: string, query: DurationParams) =>
+  queryOptions({
+    queryKey: ["run", id, "durations", step, query],
+    queryFn: async ({ signal }) => {
+      const params = { path: { id, step }, query };
+      const read = readData(api.GET("/api/executions/{id}/loops/{step}/durations", { params, signal }));
+      return (await read) as LoopDurations;
+    },
+  });
+
+export const timelineQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["run", id, "timeline"],
+    queryFn: async ({ signal }) =>
+      (await readData(api.GET("/api/executions/{id}/timeline", { params: { path: { id } }, signal }))) as Timeline,
   });
 
 /** Reads a page of the log of a run. */

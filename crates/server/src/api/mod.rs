@@ -21,6 +21,7 @@ mod guard;
 mod leases;
 mod listen;
 mod logs;
+mod loops;
 mod older_workers;
 mod range;
 mod references;

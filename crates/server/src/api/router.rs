@@ -18,7 +18,7 @@ use crate::api::error::ApiError;
 use crate::api::state::ApiState;
 use crate::api::{
     bodies, catalog, client_files, commands, control, credentials, events, execution_lists, executions, guard, logs,
-    references, replay, sign_in, stream, system, tokens,
+    loops, references, replay, sign_in, stream, system, tokens,
 };
 
 /// Maximum size of the JSON body of an ordinary request.
@@ -94,8 +94,11 @@ fn fast_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(executions::cancellation))
         .routes(routes!(executions::events))
         .routes(routes!(executions::outline))
-        .routes(routes!(executions::loops))
+        .routes(routes!(loops::counts))
+        .routes(routes!(loops::cells))
+        .routes(routes!(loops::durations))
         .routes(routes!(executions::graph))
+        .routes(routes!(loops::timeline))
         .routes(routes!(executions::failures))
         .routes(routes!(logs::read))
         .routes(routes!(references::list))

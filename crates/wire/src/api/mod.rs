@@ -10,7 +10,9 @@ mod facets;
 mod failures;
 mod graph;
 mod logs;
+mod loops;
 mod problem;
+mod timeline;
 mod tokens;
 
 pub use batch::{BatchRequest, BatchResponse, BatchState, BatchStatusResponse, EventResponse, IngestStatus};
@@ -39,7 +41,9 @@ pub use graph::{
     ExecutionGraph, GraphArc, GraphEvaluation, GraphLoop, GraphStatus, GraphStep, GraphStepKind, GraphTask,
 };
 pub use logs::{AppendLogsRequest, AppendLogsResponse, LogEntry, LogsResponse};
+pub use loops::{ByIterationStatus, DurationBin, IterationStatus, LoopCells, LoopDurations};
 pub use problem::Problem;
+pub use timeline::{ExecutionTimeline, TimelineAttempt, TimelineIteration, TimelineLoop, TimelineStep, TimelineTask};
 pub use tokens::{
     AccessTokenEntry, AccessTokenList, AuditPage, CallerSession, CreateAccessTokenRequest, CreateAccessTokenResponse,
     Role, SignInMode, SignInRequest,
