@@ -67,6 +67,11 @@ fn every_view_is_accessible_in_both_themes_and_by_keyboard() {
 }
 
 #[test]
+fn a_long_loop_is_shown_as_the_api_counts_it() {
+    run_on_open_server("loops");
+}
+
+#[test]
 fn the_client_works_behind_a_path_prefix() {
     run_on_open_server("prefix");
 }

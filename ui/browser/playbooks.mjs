@@ -60,3 +60,21 @@ workflow:
     loop: { in: "{{ range(workload.items) }}", iterator: n, spec: { mode: parallel, max_in_flight: 8 } }
     tool: { kind: noop }
 `;
+
+export const failingLoop = `apiVersion: noetl.io/v2
+kind: Playbook
+metadata: { name: failing-loop, path: demo/failing-loop }
+workload: { items: 1000, every: 100 }
+workflow:
+  - step: each
+    spec: { policy: { failure: { mode: best_effort } } }
+    loop: { in: "{{ range(workload.items) }}", iterator: n, spec: { mode: parallel, max_in_flight: 8 } }
+    tool:
+      - check:
+          kind: noop
+          result: "{{ iter.n }}"
+          spec: { policy: { rules: [{ when: "{{ iter.n % workload.every == 1 }}", then: { do: fail } }] } }
+    next: [{ step: report }]
+  - step: report
+    tool: { kind: noop }
+`;

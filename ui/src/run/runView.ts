@@ -26,7 +26,7 @@ export interface RunView {
   level?: "error";
   /** The result that is open: `step/run/task/iteration/page/attempt`. */
   result?: string;
-  /** The loop in the loops tab: step, run of the step, iterations in view, colour of cells, marked iterations. */
+  /** The loop in the loops tab: step, run of the step, iterations in view, color of cells, marked iterations. */
   loop?: string;
   run?: number;
   range?: string;

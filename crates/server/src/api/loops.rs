@@ -45,6 +45,7 @@ pub(crate) struct CellParams {
     limit: Option<u64>,
     /// `duration` and `attempts` add both columns, which costs more.
     #[serde(default)]
+    #[param(inline)]
     by: CellColumnParam,
 }
 
@@ -97,7 +98,7 @@ pub(crate) async fn counts(
 /// Read the iterations of a loop as cells: status, duration and attempts.
 ///
 /// A range of up to 20,000 iterations has one cell for each. In a longer range, a cell covers 2, 5, 10, 20, 50 and so on
-/// iterations, so that there are at most 20,000 cells, or 1,024 with durations. The cost grows with the number of failed
+/// iterations, so that there are at most 20,000 cells, or 512 with durations. The cost grows with the number of failed
 /// iterations of a loop that is done, is constant for a loop that is running, and is limited to 3,000,000 rows of the index of
 /// iterations for a loop that stopped early. `by=duration` and `by=attempts` also read at most 50,000 rows of the log.
 #[utoipa::path(get, path = "/api/executions/{id}/loops/{step}/cells", tag = "runs",

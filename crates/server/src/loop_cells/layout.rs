@@ -5,7 +5,7 @@ use std::ops::Range;
 /// Maximum number of cells; beyond it, a cell covers several iterations.
 pub(crate) const CELLS_MAX: u64 = 20_000;
 /// Maximum number of cells whose durations are sampled.
-pub(crate) const SAMPLED_CELLS_MAX: u64 = 1_024;
+pub(crate) const SAMPLED_CELLS_MAX: u64 = 512;
 
 /// Adjacent cells of the same size over a range of iterations.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,7 +81,7 @@ mod tests {
             (0..20_000, true, 1, 20_000),
             (0..20_001, false, 2, 10_001),
             (5..1_000_005, false, 50, 20_000),
-            (0..1_000_000, true, 1_000, 1_000),
+            (0..1_000_000, true, 2_000, 500),
             (0..10_000_000, false, 500, 20_000),
         ] {
             let layout = CellLayout::new(range.clone(), has_durations);

@@ -81,8 +81,11 @@ impl Server {
         let failed = self.shared.store.failed_iterations(id, run, FAILED_LISTED_MAX).await?;
         let failed = failed.into_iter().map(|index| index..index + 1).collect();
         let failed = self.sample_iterations(id, run, failed).await?;
-        let band = count_ends(sample.timings.values(), record.started_at, until);
-        let measured = sample.timings.values().filter(|timing| timing.ended_at.is_some());
+        // The listed failures are in the band even if they are not in the sample.
+        let mut timings = failed.timings.clone();
+        timings.extend(&sample.timings);
+        let band = count_ends(timings.values(), record.started_at, until);
+        let measured = timings.values().filter(|timing| timing.ended_at.is_some());
         Ok(TimelineLoop {
             total: record.total,
             succeeded: 0,

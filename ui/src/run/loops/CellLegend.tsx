@@ -1,4 +1,4 @@
-// What the colours of cells mean, in words and with the number of iterations.
+// What the colors of cells mean, in words and with the number of iterations.
 import type { LoopCells } from "../../api/types";
 import { lookOf } from "../../lib/status";
 import { formatMicroseconds } from "../../lib/time";

@@ -31,7 +31,7 @@ export function FailureTable({ step }: { step: string }) {
               <td className="break">
                 <span className="problem-code">{group.code}</span> {group.message}
               </td>
-              <td className="failure-links">
+              <td className="failure-iterations">
                 {group.iterations.slice(0, linksMax).map((iteration) => (
                   <button
                     key={iteration}

@@ -19,7 +19,7 @@ import { drawCells, drawMarks, readPalette } from "./drawCells";
 import { cellAt, cellsBetween, layoutHeatmap, moveCursor, positionOf, type HeatmapLayout } from "./heatmapLayout";
 import { useIsDark, useWidth } from "./useWidth";
 
-const heightMax = 360;
+const heightMax = 420;
 const axisWidth = 72;
 /** Cells that are marked one by one in the URL. */
 const markedCellsMax = 5000;

@@ -1,4 +1,4 @@
-// What the loops tab shows: the loop, its run, the range of iterations, and the colour of cells.
+// What the loops tab shows: the loop, its run, the range of iterations, and the color of cells.
 import type { GraphStep, LoopCells } from "../../api/types";
 import { Button, IconButton } from "../../parts/Button";
 import { CopyIcon } from "../../parts/copy";
@@ -43,10 +43,10 @@ export function LoopToolbar({ step, loops, cells, range }: LoopToolbarProps) {
       {cells && cells.runs.length > 1 && <RunSelect cells={cells} />}
       {cells && <RangeLinks cells={cells} range={range} />}
       <span className="grow" />
-      <span className="muted" id="cell-colour">
-        Colour
+      <span className="muted" id="cell-color">
+        Color
       </span>
-      <div className="segments" role="group" aria-labelledby="cell-colour">
+      <div className="segments" role="group" aria-labelledby="cell-color">
         {(Object.keys(columnNames) as CellColumn[]).map((name) => (
           <Button key={name} isSmall aria-pressed={by === name} onClick={() => setBy(name)}>
             {columnNames[name]}

@@ -44,7 +44,7 @@ function OpenLoop({ step, loops }: { step: GraphStep; loops: GraphStep[] }) {
     ...(range ? { from: range.first, limit: range.last - range.first + 1 } : {}),
   };
   const query = cellsQuery(detail.execution_id, step.step, { ...place, by: view.by ?? "status" });
-  const { data, error, refetch } = useQuery({
+  const { data, error, refetch, isPending } = useQuery({
     ...query,
     enabled: step.runs > 0 && !step.is_reused,
     placeholderData: (before) => (before?.step === step.step ? before : undefined),
@@ -56,6 +56,7 @@ function OpenLoop({ step, loops }: { step: GraphStep; loops: GraphStep[] }) {
       <div className="loops">
         {isMissing && <MissingLoop step={step} />}
         {error && !data && <ProblemNote error={error} onRetry={() => void refetch()} />}
+        {isPending && !isMissing && <p className="muted">Reading the iterations…</p>}
         {data && !isMissing && <LoopBody cells={data} place={place} />}
       </div>
     </>

@@ -1,4 +1,4 @@
-// Cells in words, ranges as text, and the levels of colours.
+// Cells in words, ranges as text, and the levels of colors.
 import { describe, expect, it } from "vitest";
 import type { LoopCells } from "../../api/types";
 import {

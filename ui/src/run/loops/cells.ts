@@ -61,7 +61,7 @@ function describeCounts(cells: LoopCells, cell: number): string[] {
     .map(({ status, count }) => `${formatCount(count)} ${lookOf(status).word}`);
 }
 
-/** How strong the colour of a cell is for its value, from 0 to 4; -1 for a cell without one. */
+/** How strong the color of a cell is for its value, from 0 to 4; -1 for a cell without one. */
 export function levelOf(value: number | null | undefined, bounds: number[]): number {
   if (value == null) return -1;
   const level = bounds.findIndex((bound) => value <= bound);

@@ -3,7 +3,7 @@ import type { IterationStatus, LoopCells } from "../../api/types";
 import { levelBounds, levelOf, statusOfCell, type CellColumn } from "./cells";
 import { positionOf, type HeatmapLayout } from "./heatmapLayout";
 
-/** Colours as the browser computes them, for the theme that is in use. */
+/** Colors as the browser computes them, for the theme that is in use. */
 export interface Palette {
   statuses: Record<IterationStatus, string>;
   levels: string[];
@@ -21,7 +21,7 @@ export const statusVariables: Record<IterationStatus, string> = {
   error: "var(--failed)",
 };
 
-/** Reads colours through an element, because a canvas does not know variables. */
+/** Reads colors through an element, because a canvas does not know variables. */
 export function readPalette(probe: HTMLElement): Palette {
   const read = (color: string) => {
     probe.style.color = color;

@@ -23,7 +23,8 @@ describe("the layout of a heatmap", () => {
   it("selects a rectangle from any corner", () => {
     const layout = { size: 10, gap: 1, columns: 10, rows: 3 };
     expect(cellsBetween(layout, 25, 12, 1)).toEqual([1, 2, 11, 12]);
-    expect(cellsBetween(layout, 25, 14, 25)).toEqual([14]);
+    expect(cellsBetween(layout, 25, 13, 24)).toEqual([13, 14, 23, 24]);
+    expect(cellsBetween(layout, 25, 15, 24)).toEqual([14, 15, 24]);
   });
 
   it("moves the cursor with keys and keeps it among the cells", () => {

@@ -64,7 +64,7 @@ export function TimeAxis({ scale, zoom, onZoom }: TimeAxisProps) {
       >
         {findTicks(scale, zoom, 6).map((tick) => (
           <span key={tick.time} className="timeline-tick muted" style={{ left: percent(tick.position) }}>
-            {formatMicroseconds(tick.time)}
+            {tick.time === 0 ? "0" : formatMicroseconds(tick.time)}
           </span>
         ))}
         {gaps.map((gap) => (

@@ -33,13 +33,14 @@ export function TimelineRowView({ row, index, top, height, scale, zoom, onToggle
       data-on-path={row.isCritical || undefined}
       style={{ top, height }}
     >
-      <div className="timeline-label">
-        {row.loop && row.loop.iterations.length > 0 && (
+      <div className="timeline-label" data-loop={row.loop ? true : undefined}>
+        {row.loop && (
           <IconButton
             isSmall
             icon={row.isOpen ? "down" : "right"}
             label={row.isOpen ? "Hide iterations" : `Show slow and failed iterations of ${row.label}`}
             aria-expanded={row.isOpen}
+            disabled={row.loop.iterations.length === 0}
             onClick={() => onToggle(row.key)}
           />
         )}
@@ -88,7 +89,7 @@ function BarView({ bar, place, isBand }: { bar: Bar; place: Place; isBand: boole
   return (
     <span
       className={`timeline-bar ${look}`}
-      style={{ left: `${start * 100}%`, width: `max(2px, ${(end - start) * 100}%)` }}
+      style={{ left: `min(${start * 100}%, calc(100% - 2px))`, width: `max(2px, ${(end - start) * 100}%)` }}
     />
   );
 }

@@ -91,8 +91,10 @@ function stepRow(clock: RunClock, step: TimelineStep): TimelineRow {
   if (queued) parts.push(`queued ${formatMicroseconds(queued.to - queued.from)}`);
   parts.push(...describeBar(ran, step.started_at));
   if (step.loop) {
-    const { total, succeeded, failed } = step.loop;
-    parts.push(`${total} iterations, ${succeeded} succeeded, ${failed} failed`);
+    const { total, succeeded, failed, measured, is_complete: isComplete } = step.loop;
+    const show = (count: number) => count.toLocaleString("en");
+    parts.push(`${show(total)} iterations, ${show(succeeded)} succeeded, ${show(failed)} failed`);
+    if (!isComplete) parts.push(`the band shows a sample of ${show(measured)}`);
   }
   if (step.is_critical) parts.push("on the critical path");
   return {
