@@ -31,6 +31,8 @@ const views = {
   "graph-loop": `runs/${loop}?step=fetch_patients`,
   failure: `runs/${failed}?step=score&task=rate`,
   iteration: `runs/${loop}?step=fetch_patients&iteration=7&task=fetch_page`,
+  timeline: `runs/${loop}?tab=timeline&open=fetch_patients:1`,
+  loops: `runs/${loop}?tab=loops&step=fetch_patients&iteration=7`,
   logs: `runs/${loop}?tab=logs`,
   events: `runs/${failed}?tab=events&seq=17`,
   results: `runs/${loop}?tab=results`,

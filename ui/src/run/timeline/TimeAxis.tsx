@@ -1,7 +1,7 @@
 // The time axis: round times, breaks where nothing ran, and a brush. With the keyboard, arrows move and + and - zoom.
 import { useRef, useState } from "react";
 import { formatDuration, formatMicroseconds } from "../../lib/time";
-import { findTicks, panBy, toTime, wholeRun, zoomBy, type TimeScale, type Zoom } from "./timeScale";
+import { findTicks, gapsInView, panBy, toTime, wholeRun, zoomBy, type TimeScale, type Zoom } from "./timeScale";
 
 interface TimeAxisProps {
   scale: TimeScale;
@@ -16,7 +16,6 @@ export function TimeAxis({ scale, zoom, onZoom }: TimeAxisProps) {
   const [brush, setBrush] = useState<Zoom | null>(null);
   const length = zoom.end - zoom.start;
   const percent = (position: number) => `${position * 100}%`;
-  const inView = (position: number) => (position - zoom.start) / length;
   const find = (event: React.PointerEvent) => {
     const box = axis.current?.getBoundingClientRect();
     return box ? Math.max(0, Math.min(1, (event.clientX - box.left) / box.width)) : 0;
@@ -40,7 +39,6 @@ export function TimeAxis({ scale, zoom, onZoom }: TimeAxisProps) {
     event.preventDefault();
     onZoom(next());
   };
-  const gaps = scale.pieces.filter((piece) => piece.isGap && piece.end > zoom.start && piece.start < zoom.end);
   const [from, to] = [toTime(scale, zoom.start), toTime(scale, zoom.end)];
   return (
     <div className="timeline-head">
@@ -67,14 +65,14 @@ export function TimeAxis({ scale, zoom, onZoom }: TimeAxisProps) {
             {tick.time === 0 ? "0" : formatMicroseconds(tick.time)}
           </span>
         ))}
-        {gaps.map((gap) => (
+        {gapsInView(scale, zoom).map((gap) => (
           <span
             key={gap.from}
             className="timeline-break"
-            style={{ left: percent(inView(gap.start)), width: percent((gap.end - gap.start) / length) }}
+            style={{ left: percent(gap.start), width: percent(gap.end - gap.start) }}
             title={`${formatDuration((gap.to - gap.from) / 1000)} in which nothing ran`}
           >
-            {formatDuration((gap.to - gap.from) / 1000)} idle
+            {formatDuration((gap.to - gap.from) / 1000)}
           </span>
         ))}
         {brush && (

@@ -12,7 +12,7 @@ import { TimeAxis } from "./TimeAxis";
 import { TimelineBar } from "./TimelineBar";
 import { TimelineRowView } from "./TimelineRowView";
 import { listActivity, listRows, runLength } from "./timelineRows";
-import { createScale, formatZoom, parseZoom, type Zoom } from "./timeScale";
+import { createScale, formatZoom, gapsInView, parseZoom, type Zoom } from "./timeScale";
 import "./timeline.css";
 
 export default function TimelineTab() {
@@ -86,6 +86,14 @@ function RowList({ rows, scale, zoom, onToggle }: RowListProps) {
       data-critical={view.path === "critical" || undefined}
     >
       <ul className="timeline-list" style={{ height: virtual.getTotalSize() }}>
+        {gapsInView(scale, zoom).map((gap) => (
+          <li
+            key={gap.from}
+            className="timeline-gap"
+            role="presentation"
+            style={{ "--start": gap.start, "--length": gap.end - gap.start } as React.CSSProperties}
+          />
+        ))}
         {virtual.getVirtualItems().map((item) => {
           const row = rows[item.index];
           return (

@@ -27,7 +27,7 @@ describe("the time axis", () => {
     expect(scale.pieces.map((piece) => piece.isGap)).toEqual([false, true, false]);
     const widths = scale.pieces.map((piece) => piece.end - piece.start);
     expect(widths[0]).toBeCloseTo(widths[2] ?? 0);
-    expect(widths[1]).toBeLessThan(0.04);
+    expect(widths[1]).toBeLessThan(0.06);
     expect(scale.pieces.at(-1)?.end).toBeCloseTo(1);
   });
 
@@ -42,9 +42,9 @@ describe("the time axis", () => {
     expect(toPosition(createScale([], 0), 0)).toBe(0);
   });
 
-  it("has round ticks in view, none in a gap", () => {
+  it("has round ticks in view, none in a gap or close before it", () => {
     const ticks = findTicks(scale, wholeRun, 6).map((tick) => tick.time / second);
-    expect(ticks).toEqual([0, 5, 10, 3610, 3615, 3620]);
+    expect(ticks).toEqual([0, 5, 3610, 3615, 3620]);
   });
 });
 

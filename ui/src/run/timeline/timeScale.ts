@@ -19,7 +19,7 @@ export interface TimeScale {
 /** An idle gap is shortened if it is longer than this share of the time in which something ran. */
 const gapShare = 0.15;
 /** The length of a shortened gap, as a share of that time. */
-const breakShare = 0.03;
+const breakShare = 0.05;
 const gapsMax = 50;
 
 /** The axis from the start of a run to its end. */
@@ -120,6 +120,21 @@ export function formatZoom(scale: TimeScale, zoom: Zoom): string | undefined {
   return `${from}-${Math.max(from + 1, toTime(scale, zoom.end))}`;
 }
 
+/** Positions of the view, from 0 to 1, that a shortened gap takes. */
+export function gapsInView(scale: TimeScale, zoom: Zoom): (Interval & Zoom)[] {
+  const length = zoom.end - zoom.start;
+  const gaps = scale.pieces.filter((piece) => piece.isGap && piece.end > zoom.start && piece.start < zoom.end);
+  return gaps.map(({ from, to, start, end }) => ({
+    from,
+    to,
+    start: (start - zoom.start) / length,
+    end: (end - zoom.start) / length,
+  }));
+}
+
+/** Labels of ticks need this much of the view before a gap. */
+const labelShare = 0.05;
+
 export interface Tick {
   time: number;
   /** Where the tick is in the view, from 0 to 1. */
@@ -132,12 +147,15 @@ export function findTicks(scale: TimeScale, zoom: Zoom, wanted: number): Tick[] 
   const ticks: Tick[] = [];
   const visible = scale.pieces.filter((piece) => !piece.isGap && piece.end > zoom.start && piece.start < zoom.end);
   for (const piece of visible) {
+    const hasGapBehind = scale.pieces.some((gap) => gap.isGap && gap.start === piece.end);
+    const limit = hasGapBehind ? (piece.end - zoom.start) / length - labelShare : 1;
     const from = toTime(scale, Math.max(piece.start, zoom.start));
     const to = toTime(scale, Math.min(piece.end, zoom.end));
     const perView = ((piece.to - piece.from) / Math.max(1e-12, piece.end - piece.start)) * length;
     const step = roundStep(perView / Math.max(1, wanted));
     for (let time = Math.ceil(from / step) * step; time <= to && ticks.length < 4 * wanted; time += step) {
-      ticks.push({ time, position: (toPosition(scale, time) - zoom.start) / length });
+      const position = (toPosition(scale, time) - zoom.start) / length;
+      if (position <= limit) ticks.push({ time, position });
     }
   }
   return ticks;
