@@ -1333,9 +1333,10 @@ export interface paths {
         /**
          * Read the iterations of a loop as cells: status, duration and attempts.
          * @description A range of up to 20,000 iterations has one cell for each. In a longer range, a cell covers 2, 5, 10, 20, 50 and so on
-         *     iterations, so that there are at most 20,000 cells, or 1,024 with durations. The cost grows with the number of failed
+         *     iterations, so that there are at most 20,000 cells, or 512 with durations. The cost grows with the number of failed
          *     iterations of a loop that is done, is constant for a loop that is running, and is limited to 3,000,000 rows of the index of
-         *     iterations for a loop that stopped early. `by=duration` and `by=attempts` also read at most 50,000 rows of the log.
+         *     iterations for a loop that stopped early. `by=duration` and `by=attempts` also read at most 50,000 rows of the log. Each
+         *     request reads at most 50,000 events of steps.
          */
         get: {
             parameters: {
