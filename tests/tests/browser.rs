@@ -114,6 +114,11 @@ fn a_playbook_is_compared_run_by_its_form_and_rerun_as_previewed() {
 }
 
 #[test]
+fn a_long_loop_is_shown_as_the_api_counts_it() {
+    run_on_open_server("loops");
+}
+
+#[test]
 fn the_client_works_behind_a_path_prefix() {
     run_on_open_server("prefix");
 }

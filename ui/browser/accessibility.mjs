@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { start, waitForStatus } from "./api.mjs";
-import { division, greeting, loop, waiting } from "./playbooks.mjs";
+import { division, failingLoop, greeting, loop, waiting } from "./playbooks.mjs";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
@@ -49,17 +49,23 @@ async function findOverflows(page) {
 export async function scenario({ openPage, url }) {
   const failed = await start(url, division);
   const looped = await start(url, loop);
+  const failing = await start(url, failingLoop);
   await start(url, greeting);
   await start(url, greeting.replace("times: 3", "times: 4"));
   await start(url, waiting);
   await waitForStatus(url, failed, "FAILED");
   await waitForStatus(url, looped, "COMPLETED");
+  await waitForStatus(url, failing, "COMPLETED");
   const views = {
     home: "",
     runs: "runs",
     "no runs": "runs?q=nothing-matches-this",
     graph: `runs/${looped}`,
     failure: `runs/${failed}?step=divide&task=compute`,
+    timeline: `runs/${failing}?tab=timeline&open=each:1&path=critical`,
+    loops: `runs/${failing}?tab=loops&step=each&iteration=101`,
+    "loop durations": `runs/${failing}?tab=loops&by=duration&marked=5-20`,
+    "no loop": `runs/${failed}?tab=loops`,
     logs: `runs/${failed}?tab=logs`,
     events: `runs/${failed}?tab=events`,
     results: `runs/${looped}?tab=results`,

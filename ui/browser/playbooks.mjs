@@ -61,21 +61,19 @@ workflow:
     tool: { kind: noop }
 `;
 
-/** A loop that finishes although some of its iterations fail. */
 export const failingLoop = `apiVersion: noetl.io/v2
 kind: Playbook
-metadata: { name: failing loop, path: demo/failing-loop }
-workload: { items: 60 }
+metadata: { name: failing-loop, path: demo/failing-loop }
+workload: { items: 1000, every: 100 }
 workflow:
   - step: each
     spec: { policy: { failure: { mode: best_effort } } }
     loop: { in: "{{ range(workload.items) }}", iterator: n, spec: { mode: parallel, max_in_flight: 8 } }
     tool:
       - check:
-          kind: rhai
-          input: { n: "{{ iter.n }}" }
-          code: if n % 20 == 7 { throw "number " + n + " is refused" } else { n }
-          spec: { policy: { rules: [{ when: "{{ outcome.status == 'error' }}", then: { do: fail } }] } }
+          kind: noop
+          result: "{{ iter.n }}"
+          spec: { policy: { rules: [{ when: "{{ iter.n % workload.every == 1 }}", then: { do: fail } }] } }
     next: [{ step: report }]
   - step: report
     tool: { kind: noop }

@@ -26,8 +26,6 @@ use loop_counts::LoopCounts;
 
 /// Number of events read at a time.
 const PAGE: usize = 2_000;
-/// Maximum number of events that are read.
-const EVENTS_MAX: usize = 50_000;
 
 impl Server {
     /// The graph of a run, now or as it was at an event.
@@ -55,23 +53,12 @@ impl Server {
 
     /// Adds the outline of a run; returns its last event, and whether the outline was read to its end.
     async fn fold_outline(&self, id: ExecutionId, builder: &mut GraphBuilder) -> Result<(Seq, bool), Error> {
-        let reader = self.reader();
-        let (mut position, mut event_count) = (Seq(0), 0);
-        loop {
-            let outline = reader.outline(id, position, PAGE).await?;
-            for entry in &outline.loops {
-                builder.add_loop(entry);
-            }
-            event_count += outline.events.len();
-            for event in &outline.events {
-                builder.fold(event);
-            }
-            match outline.next {
-                Some(page_start) if event_count < EVENTS_MAX => position = page_start,
-                Some(page_start) => return Ok((page_start, false)),
-                None => return Ok((outline.seq, true)),
-            }
+        // Counts are read before the events, so that an event that the graph does not include is never counted.
+        for entry in self.reader().loop_outlines(id).await? {
+            builder.add_loop(&entry);
         }
+        let end = self.read_outline(id, |event| builder.fold(&event)).await?;
+        Ok((end.seq, end.is_complete))
     }
 
     /// Adds all events up to one; returns the last of them.
@@ -342,7 +329,7 @@ fn fold_task(step: &mut GraphStep, label: &Name, event: &Event) {
 }
 
 /// The status of a task after an event about it.
-fn task_status(body: &EventBody) -> Option<GraphStatus> {
+pub(crate) fn task_status(body: &EventBody) -> Option<GraphStatus> {
     match body {
         EventBody::TaskStarted(started) if started.awaits.is_some() => Some(GraphStatus::Waiting),
         EventBody::TaskStarted(_) => Some(GraphStatus::Running),
@@ -359,7 +346,7 @@ fn task_status(body: &EventBody) -> Option<GraphStatus> {
     }
 }
 
-fn is_active(status: GraphStatus) -> bool {
+pub(crate) fn is_active(status: GraphStatus) -> bool {
     matches!(
         status,
         GraphStatus::Waiting | GraphStatus::Running | GraphStatus::Retrying

@@ -13,10 +13,6 @@ use wire::api::{FailureGroup, FailureList};
 use crate::Server;
 use crate::error::Error;
 
-/// Number of events read at a time.
-const PAGE: usize = 2_000;
-/// Maximum number of events of the outline that are read.
-const EVENTS_MAX: usize = 50_000;
 /// Maximum number of failed iterations of a loop that are read.
 const ITERATIONS_MAX: usize = 10_000;
 /// Maximum number of iterations, and of events, that a group lists.
@@ -28,23 +24,11 @@ impl Server {
     /// The failures of a run, grouped by error.
     pub(crate) async fn failures(&self, id: ExecutionId) -> Result<FailureList, Error> {
         let store = &self.shared.store;
-        let reader = self.reader();
         let mut failed_steps: BTreeMap<StepRunId, Event> = BTreeMap::new();
         let mut groups = FailureGroups::default();
-        let (mut after, mut event_count) = (Seq(0), 0);
-        let mut loops = Vec::new();
-        loop {
-            let outline = reader.outline(id, after, PAGE).await?;
-            loops.extend(outline.loops.into_iter().map(|entry| entry.progress));
-            event_count += outline.events.len();
-            for event in outline.events {
-                record_step_end(&mut failed_steps, event);
-            }
-            match outline.next {
-                Some(next) if event_count < EVENTS_MAX => after = next,
-                _ => break,
-            }
-        }
+        let loops = store.loops(id).await?;
+        self.read_outline(id, |event| record_step_end(&mut failed_steps, event))
+            .await?;
         for progress in loops.into_iter().filter(|progress| progress.failed > 0) {
             // The failure of the step repeats that of an iteration.
             failed_steps.remove(&progress.run);

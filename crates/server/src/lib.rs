@@ -20,7 +20,9 @@ mod ingest;
 mod input_form;
 mod keychain;
 mod loading;
+mod loop_cells;
 mod metrics;
+mod outline_walk;
 mod peers;
 mod playbook_callers;
 mod playbook_diff;
@@ -41,6 +43,7 @@ mod state_replay;
 mod submit;
 mod sweep;
 mod tamper;
+mod timeline;
 mod transport;
 
 pub use access_tokens::{AccessTokenError, Actor};

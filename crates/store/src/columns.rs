@@ -13,6 +13,7 @@ use crate::access::{AccessTokenId, AccessTokenRow, AuditRow, OutboxRow, WorkerCl
 use crate::commit::{Message, MessageKey};
 use crate::error::BoxError;
 use crate::execution_filter::FacetRow;
+use crate::iteration_reads::IterationRow;
 use crate::iterations::IterationBlock;
 use crate::rows::{
     CatalogEntry, CatalogVersion, CommandClaim, ExecutionRow, LoopProgress, LoopTask, LostClaim, OpenCommand, OwnerId,
@@ -398,6 +399,18 @@ impl IterationBlock {
             block: row.unsigned(0)?,
             seq: row.seq(1)?,
             iterations: row.integer(2)?.cast_unsigned(),
+            failed: row.integer(3)?.cast_unsigned(),
+        })
+    }
+}
+
+impl IterationRow {
+    /// Reads `block, seq, iterations, failed`.
+    pub(crate) fn read<C: Columns>(row: &C) -> Result<Self, C::Error> {
+        Ok(Self {
+            block: row.unsigned(0)?,
+            seq: row.seq(1)?,
+            recorded: row.integer(2)?.cast_unsigned(),
             failed: row.integer(3)?.cast_unsigned(),
         })
     }

@@ -13,7 +13,7 @@ use model::id::{Name, Seq, StepRunId};
 use model::playbook::Directive;
 
 /// Number of iterations that a row of `iteration_index` covers, one bit each.
-const BLOCK_SIZE: u64 = 64;
+pub const ITERATION_BLOCK: u64 = 64;
 
 /// The changes that the events of one append make.
 #[derive(Debug, Default, PartialEq)]
@@ -197,14 +197,14 @@ impl IterationBlock {
 
 /// The block that an iteration is in.
 pub(crate) fn block_of(iteration: u64) -> u64 {
-    iteration / BLOCK_SIZE
+    iteration / ITERATION_BLOCK
 }
 
 /// The iterations whose bits are set in a block, ascending.
 pub(crate) fn block_indices(block: u64, bits: u64) -> impl Iterator<Item = u64> {
     let is_set = move |bit: &u64| bits & (1 << bit) != 0;
-    let first = block * BLOCK_SIZE;
-    (0..BLOCK_SIZE).filter(is_set).map(move |bit| first + bit)
+    let first = block * ITERATION_BLOCK;
+    (0..ITERATION_BLOCK).filter(is_set).map(move |bit| first + bit)
 }
 
 /// Whether an event is found by its iteration: ends of tasks, attempts and iterations, manifests and retries.
@@ -298,7 +298,7 @@ fn add_to_block(blocks: &mut BTreeMap<(StepRunId, u64), IterationBlock>, event: 
         return;
     };
     let block = block_of(iteration);
-    let bit = 1 << (iteration % BLOCK_SIZE);
+    let bit = 1 << (iteration % ITERATION_BLOCK);
     let entry = blocks.entry((run.clone(), block));
     let entry_block = entry.or_insert_with(|| IterationBlock {
         run,

@@ -16,6 +16,7 @@ mod damage;
 mod error;
 mod execution_filter;
 mod ids;
+mod iteration_reads;
 mod iterations;
 #[cfg(any(test, feature = "memory"))]
 mod memory;
@@ -40,6 +41,8 @@ pub use commit::{
 };
 pub use error::{BoxError, Error};
 pub use execution_filter::{ExecutionFilter, ExecutionSearch, FacetRow, error_code};
+pub use iteration_reads::{IterationRow, IterationRowQuery, IterationTiming, IterationTimings};
+pub use iterations::ITERATION_BLOCK;
 #[cfg(any(test, feature = "memory"))]
 pub use memory::MemoryStore;
 pub use rows::{

@@ -12,6 +12,7 @@ use crate::access::{AccessTokenId, AccessTokenRow, AuditEntry, AuditRow, OutboxR
 use crate::commit::{Commit, CommitStatus, ExternalEventKey, Message, MessageKey, Priority};
 use crate::error::Error;
 use crate::execution_filter::{ExecutionFilter, FacetRow};
+use crate::iteration_reads::{IterationRow, IterationRowQuery, IterationTimings};
 use crate::rows::{
     Adoption, CatalogEntry, CatalogVersion, ClaimQuery, CommandClaim, ExecutionRow, IterationOutcomes, LoopProgress,
     LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow,
@@ -130,6 +131,23 @@ pub trait Store: Send + Sync {
 
     /// The first `limit` failed iterations of a loop run, ascending; without those that failed before a retry.
     async fn failed_iterations(&self, id: ExecutionId, run: &StepRunId, limit: usize) -> Result<Vec<u64>, Error>;
+
+    /// Rows of the index of a loop run's iterations. The cost depends only on the number of rows that are returned.
+    async fn iteration_rows(
+        &self,
+        id: ExecutionId,
+        run: &StepRunId,
+        query: &IterationRowQuery,
+    ) -> Result<Vec<IterationRow>, Error>;
+
+    /// When these iterations of a loop run ran. Reads at most `appends_max` of the appends that record them.
+    async fn iteration_timings(
+        &self,
+        id: ExecutionId,
+        run: &StepRunId,
+        iterations: Range<u64>,
+        appends_max: usize,
+    ) -> Result<IterationTimings, Error>;
 
     /// One past the highest recorded iteration of a loop run.
     async fn iteration_count(&self, id: ExecutionId, run: &StepRunId) -> Result<u64, Error>;

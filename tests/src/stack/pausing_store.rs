@@ -13,9 +13,9 @@ use model::time::Time;
 use store::{
     AccessTokenId, AccessTokenRow, Adoption, AuditEntry, AuditRow, CatalogEntry, CatalogVersion, ClaimQuery,
     CommandClaim, Commit, CommitStatus, Error, ExecutionFilter, ExecutionRow, ExternalEventKey, FacetRow,
-    IterationOutcomes, LoopProgress, LoopTask, LostClaim, Message, MessageKey, OldRows, OpenCommand, OutboxRow,
-    OutcomeRange, OwnerId, Priority, RebuildStats, RemovedRows, ResultRow, SessionHolder, SqliteStore, StepState,
-    Store, StoreProcess, StoredExecution, WorkerClaim, WorkerSession,
+    IterationOutcomes, IterationRow, IterationRowQuery, IterationTimings, LoopProgress, LoopTask, LostClaim, Message,
+    MessageKey, OldRows, OpenCommand, OutboxRow, OutcomeRange, OwnerId, Priority, RebuildStats, RemovedRows, ResultRow,
+    SessionHolder, SqliteStore, StepState, Store, StoreProcess, StoredExecution, WorkerClaim, WorkerSession,
 };
 
 use crate::sim::SeededRandom;
@@ -222,6 +222,23 @@ impl<S: Store> Store for PausingStore<S> {
     }
     async fn failed_iterations(&self, id: ExecutionId, run: &StepRunId, limit: usize) -> Result<Vec<u64>, Error> {
         self.inner.failed_iterations(id, run, limit).await
+    }
+    async fn iteration_rows(
+        &self,
+        id: ExecutionId,
+        run: &StepRunId,
+        query: &IterationRowQuery,
+    ) -> Result<Vec<IterationRow>, Error> {
+        self.inner.iteration_rows(id, run, query).await
+    }
+    async fn iteration_timings(
+        &self,
+        id: ExecutionId,
+        run: &StepRunId,
+        iterations: Range<u64>,
+        appends_max: usize,
+    ) -> Result<IterationTimings, Error> {
+        self.inner.iteration_timings(id, run, iterations, appends_max).await
     }
     async fn iteration_count(&self, id: ExecutionId, run: &StepRunId) -> Result<u64, Error> {
         self.inner.iteration_count(id, run).await

@@ -9,6 +9,7 @@ mod events;
 mod fairness;
 mod fixture;
 mod fuzz;
+mod loops;
 mod older_workers;
 mod permissions;
 mod playbooks;

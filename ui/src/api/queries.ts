@@ -5,12 +5,16 @@ import { omitUndefined } from "../lib/search";
 import { api, apiUrl, rawBody, readData, send } from "./client";
 import type {
   EventParams,
+  CellParams,
+  DurationParams,
   FailureGroup,
   InputForm,
   Json,
   LogEvent,
   LogLine,
   LogParams,
+  LoopCells,
+  LoopDurations,
   OutlinePage,
   PlaybookDiff,
   PlaybookGraph,
@@ -20,6 +24,7 @@ import type {
   RunFilterParams,
   RunGraph,
   RunState,
+  Timeline,
 } from "./types";
 
 export const sessionQuery = queryOptions({
@@ -96,6 +101,33 @@ export const failuresQuery = (id: string) =>
       const list = await readData(api.GET("/api/executions/{id}/failures", { params: { path: { id } }, signal }));
       return list.groups as FailureGroup[];
     },
+  });
+
+export const cellsQuery = (id: string, step: string, query: CellParams) =>
+  queryOptions({
+    queryKey: ["run", id, "cells", step, query],
+    queryFn: async ({ signal }) => {
+      const params = { path: { id, step }, query };
+      const read = readData(api.GET("/api/executions/{id}/loops/{step}/cells", { params, signal }));
+      return (await read) as LoopCells;
+    },
+  });
+
+export const durationsQuery = (id: string, step: string, query: DurationParams) =>
+  queryOptions({
+    queryKey: ["run", id, "durations", step, query],
+    queryFn: async ({ signal }) => {
+      const params = { path: { id, step }, query };
+      const read = readData(api.GET("/api/executions/{id}/loops/{step}/durations", { params, signal }));
+      return (await read) as LoopDurations;
+    },
+  });
+
+export const timelineQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["run", id, "timeline"],
+    queryFn: async ({ signal }) =>
+      (await readData(api.GET("/api/executions/{id}/timeline", { params: { path: { id } }, signal }))) as Timeline,
   });
 
 /** Reads a page of the log of a run. */

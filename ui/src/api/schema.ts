@@ -1354,6 +1354,129 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/executions/{id}/loops/{step}/cells": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read the iterations of a loop as cells: status, duration and attempts.
+         * @description A range of up to 20,000 iterations has one cell for each. In a longer range, a cell covers 2, 5, 10, 20, 50 and so on
+         *     iterations, so that there are at most 20,000 cells, or 512 with durations. The cost grows with the number of failed
+         *     iterations of a loop that is done, is constant for a loop that is running, and is limited to 3,000,000 rows of the index of
+         *     iterations for a loop that stopped early. `by=duration` and `by=attempts` also read at most 50,000 rows of the log. Each
+         *     request reads at most 50,000 events of steps.
+         */
+        get: {
+            parameters: {
+                query?: {
+                    /** @description Run of the step, from 1. Default: the latest. */
+                    run?: number;
+                    /** @description The first iteration. */
+                    from?: number;
+                    /** @description Maximum number of iterations. Default: 10,000,000. */
+                    limit?: number;
+                    /** @description `duration` and `attempts` add both columns, which costs more. */
+                    by?: "status" | "duration" | "attempts";
+                };
+                header?: never;
+                path: {
+                    id: string;
+                    step: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description the cells of a run of the loop */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["LoopCells"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/executions/{id}/loops/{step}/durations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Count the iterations of a loop by duration.
+         * @description Of a range of more than 20,000 iterations, 256 blocks of 64 are measured, evenly distributed over the range; `is_complete`
+         *     is then false. Reads at most 50,000 rows of the log.
+         */
+        get: {
+            parameters: {
+                query?: {
+                    /** @description Run of the step, from 1. Default: the latest. */
+                    run?: number;
+                    /** @description The first iteration. */
+                    from?: number;
+                    /** @description Maximum number of iterations. Default: 10,000,000. */
+                    limit?: number;
+                };
+                header?: never;
+                path: {
+                    id: string;
+                    step: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description the histogram */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["LoopDurations"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/executions/{id}/outline": {
         parameters: {
             query?: never;
@@ -1854,6 +1977,57 @@ export interface paths {
                     };
                     content: {
                         "text/event-stream": string;
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/executions/{id}/timeline": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read when the steps, tasks and attempts of a run ran.
+         * @description Loops have a band instead of rows: how many iterations ended over time, and at most 50 failed and slow ones. The cost
+         *     does not depend on the number of iterations: at most 20,000 of all loops together are measured.
+         */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    id: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description the timeline */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ExecutionTimeline"];
                     };
                 };
                 /** @description What went wrong. */
@@ -3176,6 +3350,30 @@ export interface components {
             /** @description Commands with their leases and the data needed to run them. */
             commands: Record<string, never>[];
         };
+        /** @description One value for each status of iterations. */
+        ByIterationStatus_Vec_u64: {
+            cancelled: number[];
+            error: number[];
+            retrying: number[];
+            running: number[];
+            success: number[];
+            waiting: number[];
+        };
+        /** @description One value for each status of iterations. */
+        ByIterationStatus_u64: {
+            /** Format: int64 */
+            cancelled: number;
+            /** Format: int64 */
+            error: number;
+            /** Format: int64 */
+            retrying: number;
+            /** Format: int64 */
+            running: number;
+            /** Format: int64 */
+            success: number;
+            /** Format: int64 */
+            waiting: number;
+        };
         /** @description Whether access tokens are required, and who is signed in. */
         CallerSession: {
             /** @description Whether access tokens are required. */
@@ -3313,6 +3511,29 @@ export interface components {
         CredentialList: {
             /** @description Credentials, sorted by name. */
             credentials: components["schemas"]["CredentialEntry"][];
+        };
+        /** @description Number of iterations whose durations are in a range. */
+        DurationBin: {
+            /**
+             * Format: int64
+             * @description Number of iterations.
+             */
+            count: number;
+            /**
+             * Format: int64
+             * @description Number of failed ones among them.
+             */
+            failed: number;
+            /**
+             * Format: int64
+             * @description The shortest duration of the bin, in microseconds.
+             */
+            from_us: number;
+            /**
+             * Format: int64
+             * @description One past the longest duration of the bin, in microseconds.
+             */
+            to_us: number;
         };
         /** @description A page of an event log. */
         EventPage: {
@@ -3498,6 +3719,40 @@ export interface components {
              * @description Catalog version of the playbook.
              */
             version: number;
+        };
+        /** @description The runs of steps in the order of their start, with their tasks and attempts. */
+        ExecutionTimeline: {
+            /**
+             * Format: date-time
+             * @description End of the run.
+             */
+            ended_at?: string | null;
+            /** @description Run ID. */
+            execution_id: string;
+            /**
+             * @description Whether the timeline has every step run, task and attempt. It has at most 5,000 of them, from at most 50,000 events
+             *     of steps, and the bands of at most 20 loops.
+             */
+            is_complete: boolean;
+            /**
+             * Format: date-time
+             * @description The time of the response; what has not ended lasts until then.
+             */
+            now: string;
+            /**
+             * Format: int64
+             * @description The last event of the run that the timeline includes.
+             */
+            seq: number;
+            /**
+             * Format: date-time
+             * @description Start of the run.
+             */
+            started_at: string;
+            /** @description Status of the run. */
+            status: string;
+            /** @description Step runs. */
+            steps: components["schemas"]["TimelineStep"][];
         };
         /** @description How many runs have a value. */
         FacetCount: {
@@ -3759,6 +4014,11 @@ export interface components {
          * @enum {string}
          */
         IngestStatus: "recorded" | "duplicate" | "known" | "acknowledged";
+        /**
+         * @description The status of an iteration.
+         * @enum {string}
+         */
+        IterationStatus: "success" | "waiting" | "running" | "retrying" | "cancelled" | "error";
         /** @description Status of a keychain entry that all runs of a playbook share. */
         KeychainEntryStatus: {
             /**
@@ -3799,6 +4059,104 @@ export interface components {
              * @description Value for `after` to get the following lines.
              */
             next_after: number;
+        };
+        /** @description The iterations of a run of a loop. Columns have one entry for each cell; cells are in index order. */
+        LoopCells: {
+            /** @description Most attempts of a task in each cell; null where none was measured. Absent for `by=status`. */
+            attempts?: (number | null)[] | null;
+            /**
+             * Format: int64
+             * @description Number of iterations that a cell covers; the last cell may cover fewer.
+             */
+            cell_size: number;
+            /**
+             * @description Number of iterations of each cell with a status. A column without any is empty, and so are all columns if a cell
+             *     is one iteration.
+             */
+            counts: components["schemas"]["ByIterationStatus_Vec_u64"];
+            /** @description The longest duration in each cell, in microseconds; null where none was measured. Absent for `by=status`. */
+            durations_us?: (number | null)[] | null;
+            /** @description Run ID. */
+            execution_id: string;
+            /**
+             * Format: int64
+             * @description The first iteration of the cells.
+             */
+            from: number;
+            /**
+             * @description Whether the status of every iteration is exact. It is not if more than 3,000,000 rows would have to be read, or if
+             *     a loop stopped early: then iterations that were stopped between two tasks may count as succeeded.
+             */
+            is_complete: boolean;
+            /** @description Whether `durations_us` and `attempts` come from a sample: 64 iterations of each cell. */
+            is_sampled: boolean;
+            /** @description Whether `total` can still grow. */
+            may_grow: boolean;
+            /**
+             * Format: int32
+             * @description The run of the step, from 1.
+             */
+            run: number;
+            /** @description The runs of the step that are loops, ascending; of more than 100 only the latest. */
+            runs: number[];
+            /**
+             * @description The worst status of each cell, as one letter: `e` error, `c` cancelled, `t` retrying, `r` running, `w` waiting,
+             *     `s` success, from the worst to the best.
+             */
+            statuses: string;
+            /** @description The step. */
+            step: string;
+            /**
+             * Format: int64
+             * @description One past the last iteration of the cells.
+             */
+            to: number;
+            /**
+             * Format: int64
+             * @description Number of items; a cursor loop may claim more.
+             */
+            total: number;
+            /** @description Number of iterations of all cells with a status. */
+            totals: components["schemas"]["ByIterationStatus_u64"];
+        };
+        /** @description How long the iterations of a run of a loop took. */
+        LoopDurations: {
+            /** @description Adjacent bins, from the shortest to the longest measured duration. */
+            bins: components["schemas"]["DurationBin"][];
+            /** @description Run ID. */
+            execution_id: string;
+            /**
+             * @description Whether every iteration that ended was measured. Of a range of more than 20,000 iterations, 256 blocks of 64
+             *     iterations are measured, evenly distributed over the range.
+             */
+            is_complete: boolean;
+            /**
+             * Format: int64
+             * @description The longest duration, in microseconds.
+             */
+            max_us?: number | null;
+            /**
+             * Format: int64
+             * @description Number of iterations that were measured.
+             */
+            measured: number;
+            /**
+             * Format: int64
+             * @description The median, in microseconds.
+             */
+            median_us?: number | null;
+            /**
+             * Format: int64
+             * @description The duration that 95 of 100 iterations do not exceed, in microseconds.
+             */
+            p95_us?: number | null;
+            /**
+             * Format: int32
+             * @description The run of the step, from 1.
+             */
+            run: number;
+            /** @description The step. */
+            step: string;
         };
         /** @description One run of a loop in an outline. */
         LoopEntry: {
@@ -4332,6 +4690,154 @@ export interface components {
             sha256: string;
             /** @description Kind of the result store. */
             store: string;
+        };
+        /** @description An attempt of a task. */
+        TimelineAttempt: {
+            /**
+             * Format: int32
+             * @description Its number, from 1.
+             */
+            attempt: number;
+            /**
+             * Format: date-time
+             * @description When it ended.
+             */
+            ended_at?: string | null;
+            /**
+             * Format: date-time
+             * @description When it started.
+             */
+            started_at?: string | null;
+            /** @description Its status. */
+            status: components["schemas"]["GraphStatus"];
+        };
+        /** @description An iteration of a loop. */
+        TimelineIteration: {
+            /**
+             * Format: int32
+             * @description Most attempts of one of its tasks.
+             */
+            attempts: number;
+            /**
+             * Format: date-time
+             * @description When it ended.
+             */
+            ended_at?: string | null;
+            /**
+             * Format: int64
+             * @description Its index.
+             */
+            iteration: number;
+            /**
+             * Format: date-time
+             * @description When it started.
+             */
+            started_at?: string | null;
+            /** @description Its status. */
+            status: components["schemas"]["IterationStatus"];
+        };
+        /** @description The iterations of a loop over time. */
+        TimelineLoop: {
+            /** @description Number of measured iterations that ended in each bin, by status; an empty column has none. */
+            band: components["schemas"]["ByIterationStatus_Vec_u64"];
+            /**
+             * Format: int64
+             * @description Length of a bin, in microseconds.
+             */
+            bin_us: number;
+            /**
+             * Format: int64
+             * @description Number of iterations that failed.
+             */
+            failed: number;
+            /**
+             * Format: date-time
+             * @description Start of the first bin of `band`.
+             */
+            from: string;
+            /**
+             * @description Whether every iteration that ended was measured; otherwise a sample of the loop was, evenly distributed over its
+             *     indices.
+             */
+            is_complete: boolean;
+            /** @description The slowest of the measured iterations and the first failed ones, at most 50 together, in the order of their start. */
+            iterations: components["schemas"]["TimelineIteration"][];
+            /**
+             * Format: int64
+             * @description Number of measured iterations.
+             */
+            measured: number;
+            /**
+             * Format: int64
+             * @description Number of iterations that succeeded.
+             */
+            succeeded: number;
+            /**
+             * Format: int64
+             * @description Number of items.
+             */
+            total: number;
+        };
+        /** @description A run of a step. */
+        TimelineStep: {
+            /**
+             * Format: date-time
+             * @description When it ended.
+             */
+            ended_at?: string | null;
+            /**
+             * @description Whether it is on the critical path: the step runs that the end of the run waited for, each because it was the last
+             *     to release the next one.
+             */
+            is_critical: boolean;
+            /** @description Whether its result was reused from an earlier run. */
+            is_reused: boolean;
+            loop?: components["schemas"]["TimelineLoop"] | null;
+            /**
+             * Format: date-time
+             * @description When it was scheduled; it is queued from then until its start.
+             */
+            queued_at?: string | null;
+            /**
+             * Format: int32
+             * @description The run of the step, from 1.
+             */
+            run: number;
+            /**
+             * Format: date-time
+             * @description When its work started.
+             */
+            started_at?: string | null;
+            /** @description Its status. */
+            status: components["schemas"]["GraphStatus"];
+            /** @description The step. */
+            step: string;
+            /** @description Its tasks in the order of their start; those of iterations are not listed. */
+            tasks: components["schemas"]["TimelineTask"][];
+        };
+        /** @description A run of a task. */
+        TimelineTask: {
+            /** @description Its attempts in order. */
+            attempts: components["schemas"]["TimelineAttempt"][];
+            /**
+             * Format: date-time
+             * @description When it ended.
+             */
+            ended_at?: string | null;
+            /**
+             * Format: date-time
+             * @description When it started.
+             */
+            started_at?: string | null;
+            /** @description Its status. */
+            status: components["schemas"]["GraphStatus"];
+            /** @description Its label. */
+            task: string;
+            /**
+             * Format: int32
+             * @description Counts its runs in the step run from 1.
+             */
+            visit: number;
         };
         /** @description A playbook to validate. */
         ValidateRequest: {

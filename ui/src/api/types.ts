@@ -28,6 +28,22 @@ export type FailureGroup = Complete<Schemas["FailureGroup"]>;
 export type StepStatus = Schemas["GraphStatus"];
 export type GraphTask = Omit<Schemas["GraphTask"], "rules"> & { rules: Complete<Schemas["GraphPolicyRule"]>[] };
 export type LoopCounts = Complete<Schemas["GraphLoop"]>;
+export type IterationStatus = Schemas["IterationStatus"];
+export type LoopCells = Complete<Schemas["LoopCells"]>;
+export type LoopDurations = Complete<Schemas["LoopDurations"]>;
+export type CellParams = NonNullable<paths["/api/executions/{id}/loops/{step}/cells"]["get"]["parameters"]["query"]>;
+export type DurationParams = NonNullable<
+  paths["/api/executions/{id}/loops/{step}/durations"]["get"]["parameters"]["query"]
+>;
+export type TimelineAttempt = Complete<Schemas["TimelineAttempt"]>;
+export type TimelineTask = Omit<Complete<Schemas["TimelineTask"]>, "attempts"> & { attempts: TimelineAttempt[] };
+export type TimelineIteration = Complete<Schemas["TimelineIteration"]>;
+export type TimelineLoop = Omit<Complete<Schemas["TimelineLoop"]>, "iterations"> & { iterations: TimelineIteration[] };
+export type TimelineStep = Omit<Complete<Schemas["TimelineStep"]>, "tasks" | "loop"> & {
+  tasks: TimelineTask[];
+  loop: TimelineLoop | null;
+};
+export type Timeline = Omit<Complete<Schemas["ExecutionTimeline"]>, "steps"> & { steps: TimelineStep[] };
 export type GraphArc = Complete<Schemas["GraphArc"]>;
 export type GraphStep = Omit<Complete<Schemas["GraphStep"]>, "error" | "loop" | "tasks"> & {
   error: TaskError | null;

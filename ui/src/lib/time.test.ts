@@ -1,5 +1,13 @@
 import { describe, expect, it } from "vitest";
-import { formatAge, formatDuration, formatUtc, millisecondsBetween, runDuration } from "./time";
+import {
+  formatAge,
+  formatDuration,
+  formatMicroseconds,
+  formatUtc,
+  millisecondsBetween,
+  readMicroseconds,
+  runDuration,
+} from "./time";
 
 describe("durations", () => {
   it.each([
@@ -13,6 +21,19 @@ describe("durations", () => {
     [49 * 3_600_000, "2d 1h"],
     [-5, "0ms"],
   ])("%d ms is %s", (ms, text) => expect(formatDuration(ms)).toBe(text));
+
+  it.each([
+    [812, "812µs"],
+    [1234, "1.234ms"],
+    [2_000_001, "2.000001s"],
+    [62_500_000, "1m 2.5s"],
+    [3_660_000_001, "1h 1m 0.000001s"],
+  ])("%d µs are %s with all digits", (us, text) => expect(formatMicroseconds(us)).toBe(text));
+
+  it("are measured from times with microseconds", () => {
+    const [from, to] = ["2026-11-19T19:00:00.000001Z", "2026-11-19T19:00:00.123456Z"];
+    expect(readMicroseconds(to) - readMicroseconds(from)).toBe(123_455);
+  });
 
   it("counts a run that has not ended until now", () => {
     const run = { started_at: "2026-11-19T19:00:00Z" };

@@ -17,6 +17,22 @@ export function formatDuration(ms: number): string {
   return joinUnits(ms, day, "d", hour, "h");
 }
 
+/** A duration with all digits that were measured: `812µs`, `1.234ms`, `2.000001s`, `1m 2.5s`. */
+export function formatMicroseconds(us: number): string {
+  if (us < 1000) return `${us}µs`;
+  if (us < 1_000_000) return `${us / 1000}ms`;
+  if (us < 60_000_000) return `${us / 1_000_000}s`;
+  const minutes = Math.floor(us / 60_000_000);
+  const seconds = (us % 60_000_000) / 1_000_000;
+  const hours = Math.floor(minutes / 60);
+  return hours > 0 ? `${hours}h ${minutes % 60}m ${seconds}s` : `${minutes}m ${seconds}s`;
+}
+
+/** A time as the server writes it, in microseconds since 1970. */
+export function readMicroseconds(text: string): number {
+  return Math.round(readMilliseconds(text) * 1000);
+}
+
 function joinUnits(ms: number, large: number, largeName: string, small: number, smallName: string): string {
   const rest = Math.floor((ms % large) / small);
   return `${Math.floor(ms / large)}${largeName}${rest ? ` ${rest}${smallName}` : ""}`;

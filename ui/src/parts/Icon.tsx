@@ -21,6 +21,7 @@ const paths = {
   wrap: "M2 4h12M2 8h9.5a2 2 0 0 1 0 4H8m2-2-2 2 2 2M2 12h3",
   fit: "M2.5 6V2.5H6M10 2.5h3.5V6M13.5 10v3.5H10M6 13.5H2.5V10",
   plus: "M8 3v10M3 8h10",
+  minus: "M3 8h10",
   exit: "M6 2.5H3v11h3M7 8h7m-2.5-2.5L14 8l-2.5 2.5",
 } as const;
 

@@ -24,6 +24,8 @@ import { useFailureKeys } from "./useFailureKeys";
 import "./run.css";
 
 const GraphTab = lazy(() => import("./graph/GraphTab"));
+const LoopsTab = lazy(() => import("./loops/LoopsTab"));
+const TimelineTab = lazy(() => import("./timeline/TimelineTab"));
 const route = getRouteApi("/runs/$id");
 
 export function RunPage() {
@@ -59,6 +61,8 @@ function LoadedRun({ detail }: { detail: RunDetail }) {
 
 const tabNames: Record<RunTab, string> = {
   graph: "Graph",
+  timeline: "Timeline",
+  loops: "Loops",
   logs: "Logs",
   events: "Events",
   results: "Results",
@@ -92,11 +96,11 @@ function RunBody() {
         </Tabs.List>
         <div className="run-split">
           <Tabs.Content value={tab} className="run-tab" tabIndex={-1}>
-            {tab === "graph" && (
-              <Suspense fallback={null}>
-                <GraphTab />
-              </Suspense>
-            )}
+            <Suspense fallback={null}>
+              {tab === "graph" && <GraphTab />}
+              {tab === "timeline" && <TimelineTab />}
+              {tab === "loops" && <LoopsTab />}
+            </Suspense>
             {tab === "logs" && <LogsTab />}
             {tab === "events" && <EventsTab />}
             {tab === "results" && <ResultsTab />}

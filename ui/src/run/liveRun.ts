@@ -8,7 +8,16 @@ import { isLive } from "../lib/status";
 import { EventLog } from "./eventLog";
 
 const refreshMs = 1000;
-const liveReads = new Set<unknown>(["detail", "graph", "outline", "failures", "iteration"]);
+const liveReads = new Set<unknown>([
+  "detail",
+  "graph",
+  "outline",
+  "failures",
+  "cells",
+  "durations",
+  "timeline",
+  "iteration",
+]);
 
 export function useEventLog(run: Run): EventLog {
   const { execution_id: id, seq } = run;

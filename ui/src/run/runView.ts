@@ -1,7 +1,7 @@
 // The state of the page of a run, as search parameters: the tab, the selection, and the filters of the tabs.
 import { omitUndefined, readNumber, readText, readWord } from "../lib/search";
 
-export const runTabs = ["graph", "logs", "events", "results", "state", "source"] as const;
+export const runTabs = ["graph", "timeline", "loops", "logs", "events", "results", "state", "source"] as const;
 export type RunTab = (typeof runTabs)[number];
 
 export const runDialogs = ["retry", "rerun", "cancel"] as const;
@@ -32,6 +32,16 @@ export interface RunView {
   level?: "error";
   /** The result that is open: `step/run/task/iteration/page/attempt`. */
   result?: string;
+  /** The loop in the loops tab: step, run of the step, iterations in view, color of cells, marked iterations. */
+  loop?: string;
+  run?: number;
+  range?: string;
+  by?: "duration" | "attempts";
+  marked?: string;
+  /** In the timeline: open loops as `step:run`, the time in view, and whether the critical path stands out. */
+  open?: string;
+  time?: string;
+  path?: "critical";
   dialog?: RunDialog;
 }
 
@@ -52,8 +62,23 @@ export function readRunView(search: Record<string, unknown>): RunView {
     from: readWord(search["from"], ["selection"]),
     level: readWord(search["level"], ["error"]),
     result: readText(search["result"]),
+    loop: readText(search["loop"]),
+    run: readNumber(search["run"]),
+    range: readText(search["range"]),
+    by: readWord(search["by"], ["duration", "attempts"]),
+    marked: readText(search["marked"]),
+    open: readText(search["open"]),
+    time: readText(search["time"]),
+    path: readWord(search["path"], ["critical"]),
     dialog: readWord(search["dialog"], runDialogs),
   });
+}
+
+/** The view without some of its parameters. */
+export function withoutKeys(view: RunView, ...keys: (keyof RunView)[]): RunView {
+  const rest = { ...view };
+  for (const key of keys) delete rest[key];
+  return rest;
 }
 
 /** What is selected in a run: a step, one of its tasks, an iteration, an attempt. */

@@ -6,7 +6,6 @@ use model::event::Event;
 use model::id::{ExecutionId, Name, Seq};
 use model::status::RunStatus;
 use serde::Deserialize;
-use serde_json::Value;
 use store::ExecutionRow;
 use utoipa::IntoParams;
 use wire::api::{
@@ -16,7 +15,7 @@ use wire::api::{
 
 use crate::api::access::{Author, Authorized, Operate, View};
 use crate::api::error::{ApiError, ErrorResponses};
-use crate::api::extract::{ExecutionPath, ExecutionSubPath, JsonBody, QueryParams, parse_execution_id};
+use crate::api::extract::{ExecutionPath, JsonBody, QueryParams, parse_execution_id};
 use crate::api::state::ApiState;
 use crate::api::{ApiResult, Json};
 use crate::submit::ExecutionOptions;
@@ -281,24 +280,6 @@ pub(crate) async fn outline(
         events: to_json(outline.events),
         next_after_seq: outline.next,
     }))
-}
-
-/// Count the iterations of a loop by status.
-#[utoipa::path(get, path = "/api/executions/{id}/loops/{step}", tag = "runs",
-    params(("id" = String, Path), ("step" = String, Path)),
-    responses((status = 200, description = "counts of the latest run of the loop", body = Object), ErrorResponses),
-    security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
-pub(crate) async fn loops(
-    State(api): State<ApiState>,
-    _caller: Authorized<View>,
-    ExecutionSubPath(id, step): ExecutionSubPath,
-) -> ApiResult<Value> {
-    find_row(&api, id).await?;
-    let loop_rows = api.server.loop_status(id, &Name::from(step.as_str())).await?;
-    loop_rows.map(Json).ok_or_else(|| {
-        let detail = format!("run {id} has no loop at step `{step}`");
-        ApiError::not_found("LOOP_NOT_FOUND", detail)
-    })
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

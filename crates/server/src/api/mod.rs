@@ -22,6 +22,7 @@ mod guard;
 mod leases;
 mod listen;
 mod logs;
+mod loops;
 mod older_workers;
 mod operation_ids;
 mod playbooks;

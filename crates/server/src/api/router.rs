@@ -19,7 +19,7 @@ use crate::api::operation_ids::set_operation_ids;
 use crate::api::state::ApiState;
 use crate::api::{
     bodies, catalog, client_files, commands, control, credentials, event_pages, events, execution_lists, executions,
-    guard, logs, playbooks, references, replay, sign_in, stream, system, tokens,
+    guard, logs, loops, playbooks, references, replay, sign_in, stream, system, tokens,
 };
 
 /// Maximum size of the JSON body of an ordinary request.
@@ -96,8 +96,11 @@ fn fast_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(executions::cancellation))
         .routes(routes!(event_pages::list))
         .routes(routes!(executions::outline))
-        .routes(routes!(executions::loops))
+        .routes(routes!(loops::counts))
+        .routes(routes!(loops::cells))
+        .routes(routes!(loops::durations))
         .routes(routes!(executions::graph))
+        .routes(routes!(loops::timeline))
         .routes(routes!(executions::failures))
         .routes(routes!(logs::read))
         .routes(routes!(references::list))

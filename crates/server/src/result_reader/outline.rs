@@ -47,6 +47,17 @@ impl ResultReader {
         } else {
             Vec::new()
         };
+        let page = self.outline_events(id, after, limit).await?;
+        Ok(ExecutionOutline { loops, ..page })
+    }
+
+    /// Returns the outline of a run after an event, without its loops.
+    pub(crate) async fn outline_events(
+        &self,
+        id: ExecutionId,
+        after: Seq,
+        limit: usize,
+    ) -> Result<ExecutionOutline, Error> {
         let row = self.store.execution(id).await?.ok_or(Error::NotFound(id))?;
         let seq = row.version;
         let mut events = self.store.outline(id, after, limit).await?;
@@ -55,13 +66,14 @@ impl ResultReader {
         events.retain(|event| event.location.iteration.is_none() && event.seq <= seq);
         Ok(ExecutionOutline {
             seq,
-            loops,
+            loops: Vec::new(),
             events,
             next,
         })
     }
 
-    async fn loop_outlines(&self, id: ExecutionId) -> Result<Vec<LoopOutline>, Error> {
+    /// Returns the counts, failures and waits of each run of a loop.
+    pub(crate) async fn loop_outlines(&self, id: ExecutionId) -> Result<Vec<LoopOutline>, Error> {
         let progress = self.store.loops(id).await?.into_iter();
         let mut loops: BTreeMap<StepRunId, LoopOutline> = BTreeMap::new();
         for progress in progress {

@@ -36,6 +36,8 @@ macro_rules! contract_suite {
             projections_rebuilt_are_the_same,
             iterations_are_found_by_their_index,
             iterations_are_counted_and_a_retry_counts_failures_anew,
+            many_iterations_are_read_in_pages,
+            an_iteration_has_the_time_of_its_last_run,
             an_outline_has_everything_but_iterations,
             outcomes_of_iterations_are_read_in_bounded_memory,
             the_latest_ends_of_a_loop_task_are_found,

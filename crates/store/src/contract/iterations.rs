@@ -1,5 +1,6 @@
 //! Tests of loop iterations: lookup, count and skip without scanning the log.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use model::event::{
@@ -14,7 +15,8 @@ use serde_json::{Value, json};
 
 use crate::contract::build::{execution_finished, next_commit};
 use crate::contract::{PlainStep, StoreFixture, creation_commit, expect_ok};
-use crate::{Commit, LoopProgress, LoopTask, OutcomeRange, Store};
+use crate::iterations::block_indices;
+use crate::{Commit, IterationRowQuery, LoopProgress, LoopTask, OutcomeRange, Store};
 
 fn loop_run() -> StepRunId {
     StepRunId {
@@ -222,6 +224,63 @@ pub async fn iterations_are_counted_and_a_retry_counts_failures_anew(site: &dyn 
     append_ends(&*store, id, seq, vec![iteration_failed(110)]).await;
     assert_eq!(expect_ok(store.loops(id).await), progress(199, 1));
     assert_eq!(expect_ok(store.failed_iterations(id, &loop_run(), 9).await), [110]);
+}
+
+/// Pages of the index list each recorded iteration; a retry leaves only later failures.
+pub async fn many_iterations_are_read_in_pages(site: &dyn StoreFixture) {
+    let store = site.join();
+    let (id, seq) = create_loop(&*store).await;
+    let (run, indices) = (loop_run(), 64..200);
+    let read = async |is_failed_only: bool, limit: usize| {
+        let mut query = IterationRowQuery::of_iterations(&indices, is_failed_only, limit);
+        let (mut recorded, mut failed) = (BTreeSet::new(), BTreeSet::new());
+        loop {
+            let rows = expect_ok(store.iteration_rows(id, &run, &query).await);
+            assert!(rows.len() <= limit && rows.is_sorted_by_key(|row| (row.block, row.seq)));
+            let Some(last) = rows.last() else {
+                return (recorded, failed);
+            };
+            query.after = (last.block, last.seq);
+            for row in rows {
+                recorded.extend(block_indices(row.block, row.recorded));
+                failed.extend(block_indices(row.block, row.failed));
+            }
+        }
+    };
+    for limit in [1, 2, 1_000] {
+        assert_eq!(
+            read(false, limit).await,
+            ((64..200).collect(), BTreeSet::from([70, 110]))
+        );
+        assert_eq!(read(true, limit).await.1, BTreeSet::from([70, 110]));
+    }
+    let retried = EventBody::ExecutionRetried(ExecutionRetried { generation: 2 });
+    let retried = next_commit(&*store, id, seq, vec![(EventLocation::default(), retried)]);
+    let seq = write_commit(&*store, retried).await;
+    append_ends(&*store, id, seq, vec![iteration_done(70), iteration_failed(110)]).await;
+    assert_eq!(read(false, 9).await.1, BTreeSet::from([110]));
+    assert_eq!(read(true, 9).await.1, BTreeSet::from([110]));
+}
+
+/// An iteration that runs again after a retry has the time and the result of its last run.
+pub async fn an_iteration_has_the_time_of_its_last_run(site: &dyn StoreFixture) {
+    let store = site.join();
+    let (id, seq) = create_loop(&*store).await;
+    let read = async || expect_ok(store.iteration_timings(id, &loop_run(), 69..71, 100).await);
+    let before = read().await;
+    assert!(before.is_complete && before.appends > 0);
+    assert_eq!(before.timings.keys().copied().collect::<Vec<_>>(), [69, 70]);
+    assert!(before.timings[&70].is_failed && !before.timings[&69].is_failed);
+    assert_eq!(before.timings[&70].attempts, 1);
+    append_ends(&*store, id, seq, vec![iteration_done(70)]).await;
+    let after = read().await;
+    assert_eq!(after.timings[&69], before.timings[&69]);
+    let (first, last) = (before.timings[&70], after.timings[&70]);
+    assert!(
+        !last.is_failed && last.started_at >= first.ended_at,
+        "{first:?} {last:?}"
+    );
+    assert!(last.duration_us().is_some(), "{last:?}");
 }
 
 /// An outline has every event that belongs to no iteration, and its pages together are complete.

@@ -6,6 +6,7 @@ use std::ops::Range;
 use model::event::{Event, EventHead};
 use model::id::{Name, Seq, StepRunId};
 
+use crate::iteration_reads::{IterationRow, IterationRowQuery, IterationTimings, TimingCollector};
 use crate::iterations::{
     IterationDelta, ProgressChange, ProgressCount, block_indices, is_indexed, is_of_iterations, is_of_run,
 };
@@ -99,6 +100,39 @@ pub(super) fn iteration_count(log: &[Event], run: &StepRunId) -> u64 {
     });
     let indices = recorded.filter_map(|event| event.location.iteration);
     indices.max().map_or(0, |index| index + 1)
+}
+
+pub(super) fn iteration_rows(log: &[Event], run: &StepRunId, query: &IterationRowQuery) -> Vec<IterationRow> {
+    let progress = progress_rows(log);
+    let failed_since = progress.get(run).map_or(Seq(0), |row| row.failed_since);
+    let mut rows: Vec<IterationRow> = Vec::new();
+    // Each event is an append of its own.
+    for event in log {
+        let blocks = IterationDelta::from_events(std::slice::from_ref(event))
+            .blocks
+            .into_iter();
+        rows.extend(blocks.filter(|block| block.run == *run).map(|block| IterationRow {
+            block: block.block,
+            seq: block.seq,
+            recorded: block.iterations,
+            failed: if block.seq >= failed_since { block.failed } else { 0 },
+        }));
+    }
+    rows.retain(|row| (row.block, row.seq) > query.after && row.block <= query.last_block);
+    rows.retain(|row| !query.is_failed_only || row.failed != 0);
+    rows.sort_by_key(|row| (row.block, row.seq));
+    rows.truncate(query.limit);
+    rows
+}
+
+pub(super) fn iteration_timings(log: &[Event], run: &StepRunId, iterations: &Range<u64>) -> IterationTimings {
+    let mut collector = TimingCollector::new(run, iterations);
+    for event in log {
+        if collector.is_selected(EventHead::from_event(event)) {
+            collector.add(std::slice::from_ref(event));
+        }
+    }
+    collector.finish(1, true)
 }
 
 fn progress_rows(log: &[Event]) -> BTreeMap<StepRunId, ProgressRow> {

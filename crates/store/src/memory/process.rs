@@ -16,6 +16,7 @@ use crate::commit::{Commit, CommitStatus, ExternalEventKey, Message, MessageKey,
 use crate::error::Error;
 use crate::execution_filter::{ExecutionFilter, FacetRow};
 use crate::ids::IdGenerator;
+use crate::iteration_reads::{IterationRow, IterationRowQuery, IterationTimings};
 use crate::memory::iterations;
 use crate::rows::{
     Adoption, CatalogEntry, CatalogVersion, ClaimQuery, CommandClaim, ExecutionRow, IterationOutcomes, LoopProgress,
@@ -257,6 +258,26 @@ impl Store for MemoryStore {
     async fn failed_iterations(&self, id: ExecutionId, run: &StepRunId, limit: usize) -> Result<Vec<u64>, Error> {
         let state = self.state();
         Ok(iterations::failed_iterations(state.log(id), run, limit))
+    }
+
+    async fn iteration_rows(
+        &self,
+        id: ExecutionId,
+        run: &StepRunId,
+        query: &IterationRowQuery,
+    ) -> Result<Vec<IterationRow>, Error> {
+        Ok(iterations::iteration_rows(self.state().log(id), run, query))
+    }
+
+    async fn iteration_timings(
+        &self,
+        id: ExecutionId,
+        run: &StepRunId,
+        iterations: Range<u64>,
+        _appends_max: usize,
+    ) -> Result<IterationTimings, Error> {
+        let state = self.state();
+        Ok(iterations::iteration_timings(state.log(id), run, &iterations))
     }
 
     async fn iteration_count(&self, id: ExecutionId, run: &StepRunId) -> Result<u64, Error> {

@@ -9,6 +9,7 @@ mod append;
 mod append_one;
 mod batch;
 mod clock;
+mod iteration_reads;
 mod iterations;
 mod json_params;
 mod migrate;

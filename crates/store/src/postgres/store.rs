@@ -17,11 +17,12 @@ use crate::access::{AccessTokenId, AccessTokenRow, AuditEntry, AuditRow, OutboxR
 use crate::commit::{Commit, CommitStatus, ExternalEventKey, Message, MessageKey, Priority};
 use crate::error::Error;
 use crate::execution_filter::{ExecutionFilter, FacetRow};
+use crate::iteration_reads::{IterationRow, IterationRowQuery, IterationTimings};
 use crate::postgres::notifications::{self, ChangeNotifier};
 use crate::postgres::options::PostgresOptions;
 use crate::postgres::pool::SessionPool;
 use crate::postgres::registration::ProcessRegistration;
-use crate::postgres::{access, append, iterations, migrate, pooler, queries, rebuild, writes};
+use crate::postgres::{access, append, iteration_reads, iterations, migrate, pooler, queries, rebuild, writes};
 use crate::rows::{
     Adoption, CatalogEntry, CatalogVersion, ClaimQuery, CommandClaim, ExecutionRow, IterationOutcomes, LoopProgress,
     LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow,
@@ -187,6 +188,25 @@ impl Store for PostgresStore {
 
     async fn failed_iterations(&self, id: ExecutionId, run: &StepRunId, limit: usize) -> Result<Vec<u64>, Error> {
         iterations::failed_iterations(&self.list_pool, id, run, limit).await
+    }
+
+    async fn iteration_rows(
+        &self,
+        id: ExecutionId,
+        run: &StepRunId,
+        query: &IterationRowQuery,
+    ) -> Result<Vec<IterationRow>, Error> {
+        iteration_reads::iteration_rows(&self.list_pool, id, run, query).await
+    }
+
+    async fn iteration_timings(
+        &self,
+        id: ExecutionId,
+        run: &StepRunId,
+        iterations: Range<u64>,
+        appends_max: usize,
+    ) -> Result<IterationTimings, Error> {
+        iteration_reads::iteration_timings(&self.list_pool, id, run, &iterations, appends_max).await
     }
 
     async fn iteration_count(&self, id: ExecutionId, run: &StepRunId) -> Result<u64, Error> {

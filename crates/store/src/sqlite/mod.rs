@@ -8,6 +8,7 @@ mod clock;
 mod filesystem;
 mod function_job;
 mod handle;
+mod iteration_reads;
 mod iterations;
 mod open;
 mod owner_locks;

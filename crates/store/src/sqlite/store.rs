@@ -15,6 +15,7 @@ use crate::commit::{Commit, CommitStatus, ExternalEventKey, Message, MessageKey,
 use crate::error::Error;
 use crate::execution_filter::{ExecutionFilter, FacetRow};
 use crate::ids::IdGenerator;
+use crate::iteration_reads::{IterationRow, IterationRowQuery, IterationTimings};
 use crate::rows::{
     Adoption, CatalogEntry, CatalogVersion, ClaimQuery, CommandClaim, ExecutionRow, IterationOutcomes, LoopProgress,
     LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow,
@@ -24,7 +25,7 @@ use crate::sealed::SealedStore;
 use crate::sqlite::append::CommitJob;
 use crate::sqlite::handle::{SqliteStore, stopped_error};
 use crate::sqlite::writer::{WriteJob, WriterRequest};
-use crate::sqlite::{access, append, iterations, queries, removal, writer, writes};
+use crate::sqlite::{access, append, iteration_reads, iterations, queries, removal, writer, writes};
 use crate::verify::Damage;
 
 /// Maximum time to wait for another process's commit; callers then check again.
@@ -161,6 +162,29 @@ impl Store for SqliteStore {
     async fn failed_iterations(&self, id: ExecutionId, run: &StepRunId, limit: usize) -> Result<Vec<u64>, Error> {
         let run = run.clone();
         self.read(move |db| iterations::failed_iterations(db, id, &run, limit))
+            .await
+    }
+
+    async fn iteration_rows(
+        &self,
+        id: ExecutionId,
+        run: &StepRunId,
+        query: &IterationRowQuery,
+    ) -> Result<Vec<IterationRow>, Error> {
+        let (run, query) = (run.clone(), query.clone());
+        self.read(move |db| iteration_reads::iteration_rows(db, id, &run, &query))
+            .await
+    }
+
+    async fn iteration_timings(
+        &self,
+        id: ExecutionId,
+        run: &StepRunId,
+        iterations: Range<u64>,
+        appends_max: usize,
+    ) -> Result<IterationTimings, Error> {
+        let run = run.clone();
+        self.read(move |db| iteration_reads::iteration_timings(db, id, &run, &iterations, appends_max))
             .await
     }
 

@@ -11,10 +11,12 @@ mod failures;
 mod graph;
 mod log_schemas;
 mod logs;
+mod loops;
 mod playbooks;
 mod problem;
 mod rerun_preview;
 mod state;
+mod timeline;
 mod tokens;
 
 pub use batch::{BatchRequest, BatchResponse, BatchState, BatchStatusResponse, EventResponse, IngestStatus};
@@ -45,17 +47,19 @@ pub use graph::{
 };
 pub use log_schemas::{LogEventSchema, LogLineSchema, TaskErrorSchema};
 pub use logs::{AppendLogsRequest, AppendLogsResponse, LogEntry, LogsResponse};
+pub use loops::{ByIterationStatus, DurationBin, IterationStatus, LoopCells, LoopDurations};
 pub use playbooks::{
     DiffKind, DiffLineKind, DiffSection, DiffText, DiffTextLine, InputFormResponse, PlaybookCaller, PlaybookCallerList,
     PlaybookDiff, PlaybookDiffChange, PlaybookDiffRequest, PlaybookGraph, PlaybookVersionEntry, PlaybookVersionPage,
     RecentRuns, RecentRunsRequest, RecentRunsResponse, RunOutcome,
 };
 pub use problem::Problem;
+pub use rerun_preview::{RerunPreview, ReusedIterationCount, ReusedStepEntry};
 pub use state::{
     StateChange, StateChangeKind, StateCheckResponse, StateCheckSource, StateComparison, StateEntry, StatePipeline,
     StateResponse, StateStep, StateStepChange, StateToken, StateWriter,
 };
-pub use rerun_preview::{RerunPreview, ReusedIterationCount, ReusedStepEntry};
+pub use timeline::{ExecutionTimeline, TimelineAttempt, TimelineIteration, TimelineLoop, TimelineStep, TimelineTask};
 pub use tokens::{
     AccessTokenEntry, AccessTokenList, AuditPage, CallerSession, CreateAccessTokenRequest, CreateAccessTokenResponse,
     Role, SignInMode, SignInRequest,
