@@ -13,6 +13,7 @@ mod memory;
 mod raw_limits;
 mod replay;
 mod results;
+mod run_lists;
 mod stack;
 mod transfer;
 mod workloads;

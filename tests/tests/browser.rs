@@ -67,6 +67,11 @@ fn every_view_is_accessible_in_both_themes_and_by_keyboard() {
 }
 
 #[test]
+fn the_runs_with_a_label_are_cancelled_together() {
+    run_on_open_server("bulk");
+}
+
+#[test]
 fn the_client_works_behind_a_path_prefix() {
     run_on_open_server("prefix");
 }

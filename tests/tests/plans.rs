@@ -497,10 +497,13 @@ async fn iterations_of_an_older_store_are_indexed() {
     let written = rows_of_iterations(raw).await;
     assert!(written.len() > 6, "{written:?}");
     let without_index = "DROP TABLE noetl.loop_progress, noetl.loop_task, noetl.iteration_index, noetl.iteration_span;
-        DROP FUNCTION noetl.write_iterations; DROP INDEX noetl.keychain_expiry;
+        DROP FUNCTION noetl.write_iterations, noetl.write_iterations_and_labels; DROP INDEX noetl.keychain_expiry;
+        DROP INDEX noetl.execution_status_path, noetl.execution_error_code; DROP TABLE noetl.execution_label;
         ALTER TABLE noetl.runtime DROP COLUMN publishes;
         DELETE FROM noetl.migration WHERE version >= 9";
     let without_tasks = "DROP TABLE noetl.loop_task; DROP INDEX noetl.keychain_expiry;
+        DROP FUNCTION noetl.write_iterations_and_labels;
+        DROP INDEX noetl.execution_status_path, noetl.execution_error_code; DROP TABLE noetl.execution_label;
         ALTER TABLE noetl.runtime DROP COLUMN publishes;
         DELETE FROM noetl.migration WHERE version >= 10";
     for older in [without_index, without_tasks] {

@@ -15,8 +15,20 @@ use crate::submit::{ExecutionStart, SubmitError};
 const PAGE: usize = 5_000;
 
 impl Server {
-    /// Starts the new execution; it is durable when this returns.
+    /// Starts the new execution, with the labels of the original one; it is durable when this returns.
     pub async fn rerun(&self, id: ExecutionId, rerun: RerunRequest) -> Result<ExecutionId, SubmitError> {
+        let execution = self.new_execution_id();
+        self.rerun_as(execution, id, rerun).await?;
+        Ok(execution)
+    }
+
+    /// Starts the new execution under the caller's ID. Repeating the call does not start it again.
+    pub(crate) async fn rerun_as(
+        &self,
+        execution: ExecutionId,
+        id: ExecutionId,
+        rerun: RerunRequest,
+    ) -> Result<(), SubmitError> {
         let row = self.shared.store.execution(id).await.map_err(Error::from)?;
         let row = row.ok_or(Error::NotFound(id))?;
         if matches!(row.status, RunStatus::Running | RunStatus::Paused) {
@@ -31,18 +43,18 @@ impl Server {
         let planner = ReusePlanner::new(rerun.from_step, rerun.from_iteration);
         let reuse = self.plan_reuse(id, planner).await?;
         reuse.check_steps_exist(&registered.net)?;
-        let execution = self.new_execution_id();
+        let mut labels = self.shared.store.labels(&[id]).await.map_err(Error::from)?;
         let start = ExecutionStart {
             execution,
             payload: rerun.payload,
             parent: None,
             depth: 0,
             trace_id: None,
+            labels: labels.remove(&id).unwrap_or_default(),
             consumed: None,
             reuse: Some(Box::new(reuse)),
         };
-        start.submit(&self.shared, registered).await?;
-        Ok(execution)
+        Ok(start.submit(&self.shared, registered).await?)
     }
 
     /// Reads as much of the log as the cut needs.

@@ -17,6 +17,7 @@ mod error;
 mod execution_filter;
 mod ids;
 mod iterations;
+mod list_statement;
 #[cfg(any(test, feature = "memory"))]
 mod memory;
 mod outcomes;

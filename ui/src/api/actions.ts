@@ -1,6 +1,6 @@
 // What a person can do to runs and playbooks.
 import { api, readData } from "./client";
-import type { JsonObject } from "./types";
+import type { BulkAction, JsonObject, RunFilterParams } from "./types";
 
 type Payload = Record<string, never>;
 
@@ -43,6 +43,18 @@ export const rerunRun = (id: string, { payload, ...options }: RerunOptions) =>
 
 export const startRun = (path: string, version: number, payload: JsonObject) =>
   readData(api.POST("/api/execute", { body: { path, version, payload: payload as Payload } }));
+
+/** What an action would do to the runs that match and are listed; an empty list stands for all that match. */
+export const previewBulkAction = (action: BulkAction, query: RunFilterParams, ids: string[]) =>
+  readData(
+    api.POST("/api/executions/bulk/preview", {
+      params: { query: ids.length > 0 ? {} : query },
+      body: { action, ...(ids.length > 0 ? { execution_ids: ids } : {}) },
+    }),
+  );
+
+export const applyBulkAction = (action: BulkAction, key: string, ids: string[]) =>
+  readData(api.POST("/api/executions/bulk", { body: { action, key, execution_ids: ids } }));
 
 export const validatePlaybook = (content: string) =>
   readData(api.POST("/api/catalog/playbooks/validate", { body: { content } }));
