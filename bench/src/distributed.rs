@@ -7,6 +7,7 @@ use tokio_postgres::NoTls;
 
 use crate::cluster::{BenchCluster, WorkerPlacement};
 use crate::figure::{Figure, Scale, median};
+use crate::followers;
 use crate::raw_limits::now;
 use crate::run_lists;
 use crate::workloads::{ROW_BYTES, chain_of, loop_over};
@@ -23,6 +24,9 @@ pub(crate) async fn measure(selected: &[&str], scale: Scale) -> anyhow::Result<V
     let mut figures = Vec::new();
     if is_wanted("start") {
         figures.extend(measure_start_up().await?);
+    }
+    if is_wanted("followers") {
+        figures.extend(followers::measure(scale).await?);
     }
     if is_wanted("lists") {
         figures.extend(run_lists::measure_postgres(scale).await?);

@@ -9,6 +9,7 @@
 mod cluster;
 mod distributed;
 mod figure;
+mod followers;
 mod memory;
 mod raw_limits;
 mod replay;

@@ -26,7 +26,7 @@ usage: cargo xtask COMMAND [ARGS]
   docs     rewrite the generated parts of docs/reference and docs/decisions
   sim      run the simulator: cargo xtask sim -- --seeds 1000
   e2e      run the fault-injection test: cargo xtask e2e -- --minutes 10 --seed 7
-  bench    run benchmarks: cargo xtask bench -- NAME
+  bench    run benchmarks: cargo xtask bench -- NAME; --client measures the web client
   ui       serve the web client from its sources, next to the server at NOETL_SERVER
 ";
 

@@ -216,13 +216,18 @@ const DIALECT: SqlDialect = SqlDialect {
 };
 
 pub(super) fn executions(db: &Connection, filter: &ExecutionFilter, now: Time) -> Result<Vec<ExecutionRow>, ReadError> {
-    let statement = list_statement(filter, EXECUTION_COLUMNS, &DIALECT, now);
+    let statement = executions_statement(filter, now);
     Ok(query_rows(
         db,
         &statement.sql,
         list_values(&statement),
         rows::read_execution,
     )?)
+}
+
+/// The statement of a list.
+pub(super) fn executions_statement(filter: &ExecutionFilter, now: Time) -> ListStatement {
+    list_statement(filter, EXECUTION_COLUMNS, &DIALECT, now)
 }
 
 pub(super) fn execution_facets(
@@ -234,7 +239,7 @@ pub(super) fn execution_facets(
     Ok(query_rows(db, &statement.sql, list_values(&statement), read_row)?)
 }
 
-fn list_values(statement: &ListStatement) -> impl rusqlite::Params {
+pub(super) fn list_values(statement: &ListStatement) -> impl rusqlite::Params {
     let values = statement.values.iter().map(|value| match value {
         FilterValue::Integer(number) => Value::Integer(*number),
         FilterValue::Text(text) => Value::Text(text.clone()),
