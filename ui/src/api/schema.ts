@@ -650,7 +650,9 @@ export interface paths {
         };
         /**
          * List runs, newest first.
-         * @description `q`, `error_code`, `min_duration` and `max_duration` examine the newest 50,000 runs that the other filters select.
+         * @description Indexes provide runs by status and path, by one label, by error code, or by parent, and each by time. Of several such
+         *     filters, the others are checked for the newest 20,000 runs that an index selects; `q`, `min_duration` and `max_duration` for
+         *     the newest 50,000. Several statuses and paths share these numbers evenly. Older runs are then not listed.
          */
         get: {
             parameters: {
@@ -671,6 +673,8 @@ export interface paths {
                     since?: string;
                     /** @description Only runs started before this time, or longer ago than this duration. */
                     until?: string;
+                    /** @description Only runs with all of these labels: `key:value`, comma-separated. A backslash escapes a comma or a backslash. */
+                    label?: string;
                     /** @description Only child runs of this run. */
                     parent?: string;
                     /** @description Maximum number of runs. Default: 50. Only for lists. */
@@ -712,6 +716,138 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/executions/bulk": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Apply an action to runs.
+         * @description Each run has its own result: the request succeeds even if the action is refused for some runs. A request that is
+         *     repeated with the same key does not repeat the action. Starts no action after 15 seconds; the remaining runs are
+         *     `pending` then.
+         */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["BulkRequest"];
+                };
+            };
+            responses: {
+                /** @description the result for each run */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["BulkResponse"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/executions/bulk/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Preview an action on many runs.
+         * @description The query parameters select runs as in the list of runs; `execution_ids` selects from them. Counts at most the newest
+         *     10,000 runs; `is_complete` is false if there are more. Changes nothing.
+         */
+        post: {
+            parameters: {
+                query?: {
+                    /** @description Filter by status, comma-separated: RUNNING, PAUSED, COMPLETED, FAILED, CANCELLED. */
+                    status?: string;
+                    /** @description Filter by catalog path of the playbook. A `*` at the end selects all paths that start with the text before it. */
+                    path?: string;
+                    /** @description The start of the run ID, or a part of the path, name, current step or error, in upper or lower case. */
+                    q?: string;
+                    /** @description Only failed runs with this error code. */
+                    error_code?: string;
+                    /** @description Only runs that took, or have been active for, at least this long, for example `30s`. */
+                    min_duration?: string;
+                    /** @description Only runs that took, or have been active for, at most this long. */
+                    max_duration?: string;
+                    /** @description Only runs started at or after this time, or within this duration, for example `24h`. */
+                    since?: string;
+                    /** @description Only runs started before this time, or longer ago than this duration. */
+                    until?: string;
+                    /** @description Only runs with all of these labels: `key:value`, comma-separated. A backslash escapes a comma or a backslash. */
+                    label?: string;
+                    /** @description Only child runs of this run. */
+                    parent?: string;
+                    /** @description Maximum number of runs. Default: 50. Only for lists. */
+                    limit?: number;
+                    /** @description The `next_cursor` of the previous page. Only for lists. */
+                    cursor?: string;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["BulkPreviewRequest"];
+                };
+            };
+            responses: {
+                /** @description the runs to which the action applies */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["BulkPreview"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/executions/facets": {
         parameters: {
             query?: never;
@@ -720,8 +856,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Count the runs that match filters, by status, playbook and error code, and over time.
-         * @description Counts at most the newest 20,000 matching runs; `is_complete` is false if there are more.
+         * Count the runs that match filters, by status, playbook, error code and label, and over time.
+         * @description Counts at most the newest 20,000 matching runs, and the labels of the newest 5,000; `is_complete` is false if there are
+         *     more than 20,000.
          */
         get: {
             parameters: {
@@ -742,6 +879,8 @@ export interface paths {
                     since?: string;
                     /** @description Only runs started before this time, or longer ago than this duration. */
                     until?: string;
+                    /** @description Only runs with all of these labels: `key:value`, comma-separated. A backslash escapes a comma or a backslash. */
+                    label?: string;
                     /** @description Only child runs of this run. */
                     parent?: string;
                     /** @description Maximum number of runs. Default: 50. Only for lists. */
@@ -793,7 +932,8 @@ export interface paths {
         /**
          * Follow the runs that match filters.
          * @description Starts with the latest 200 of them. Sends an `execution` message for each that starts or changes, and a `gone` message
-         *     with its `execution_id` for each that does not match any more.
+         *     with its `execution_id` for each that does not match any more. All streams with the same filter share one query per
+         *     change, at most ten per second.
          */
         get: {
             parameters: {
@@ -814,6 +954,8 @@ export interface paths {
                     since?: string;
                     /** @description Only runs started before this time, or longer ago than this duration. */
                     until?: string;
+                    /** @description Only runs with all of these labels: `key:value`, comma-separated. A backslash escapes a comma or a backslash. */
+                    label?: string;
                     /** @description Only child runs of this run. */
                     parent?: string;
                     /** @description Maximum number of runs. Default: 50. Only for lists. */
@@ -3036,6 +3178,85 @@ export interface components {
             /** @description Commands with their leases and the data needed to run them. */
             commands: Record<string, never>[];
         };
+        /**
+         * @description What is done with each run.
+         * @enum {string}
+         */
+        BulkAction: "retry" | "rerun" | "cancel";
+        /**
+         * @description Whether an action was applied to a run.
+         * @enum {string}
+         */
+        BulkOutcome: "done" | "refused" | "pending";
+        /** @description What an action would do now. */
+        BulkPreview: {
+            /** @description The action. */
+            action: components["schemas"]["BulkAction"];
+            /** @description The runs to which the action applies, newest first. Send these: runs that start later are then not included. */
+            execution_ids: string[];
+            /** @description Whether all selected runs are counted; false if there are more than 10,000. Older runs are then left out. */
+            is_complete: boolean;
+            /** @description Selected runs to which the action does not apply, by error code. */
+            refusals: components["schemas"]["BulkRefusal"][];
+            /** @description Selected runs by status, most frequent first. */
+            statuses: components["schemas"]["FacetCount"][];
+            /**
+             * Format: int64
+             * @description Number of selected runs.
+             */
+            total: number;
+        };
+        /** @description Request to preview an action on the runs that the query parameters select, or on the given runs. */
+        BulkPreviewRequest: {
+            /** @description The action. */
+            action: components["schemas"]["BulkAction"];
+            /** @description Only these of the selected runs. Empty: all selected runs. */
+            execution_ids?: string[];
+        };
+        /** @description Runs to which an action does not apply for the same reason. */
+        BulkRefusal: {
+            /** @description Error code. */
+            code: string;
+            /**
+             * Format: int64
+             * @description Number of runs.
+             */
+            count: number;
+            /** @description The reason. */
+            detail: string;
+        };
+        /** @description Request to apply an action to runs. */
+        BulkRequest: {
+            /** @description The action. */
+            action: components["schemas"]["BulkAction"];
+            /** @description The runs. */
+            execution_ids: string[];
+            /**
+             * @description Deduplication key: a repeated request with the same key does nothing to the runs that the first one has changed.
+             *     Use one key for all requests of an action.
+             */
+            key: string;
+            /** @description Reason of a cancellation, recorded in the logs. */
+            reason?: string | null;
+        };
+        /** @description The result for each run. */
+        BulkResponse: {
+            /** @description Results, in the order of the request. */
+            results: components["schemas"]["BulkResult"][];
+        };
+        /** @description What happened to a run. */
+        BulkResult: {
+            /** @description Error code, if the action was refused. */
+            code?: string | null;
+            /** @description Why the action was refused. */
+            detail?: string | null;
+            /** @description Run ID. */
+            execution_id: string;
+            /** @description The new run of a rerun. */
+            new_execution_id?: string | null;
+            /** @description Whether the action was applied. */
+            outcome: components["schemas"]["BulkOutcome"];
+        };
         /** @description Whether access tokens are required, and who is signed in. */
         CallerSession: {
             /** @description Whether access tokens are required. */
@@ -3204,6 +3425,13 @@ export interface components {
             catalog_id?: string | null;
             /** @description Deduplication key: requests with the same key start only one run. */
             dedup?: string | null;
+            /**
+             * @description Labels, which replace those of the playbook with the same keys. At most 32 with those of the playbook. A key has up to
+             *     63 letters, digits, `_`, `-`, `.` or `/`; a value has up to 200 bytes.
+             */
+            labels?: {
+                [key: string]: string;
+            };
             /** @description Parent run. */
             parent_execution_id?: string | null;
             /** @description Catalog path of the playbook. */
@@ -3256,6 +3484,8 @@ export interface components {
             histogram: components["schemas"]["ExecutionHistogram"];
             /** @description Whether all matching runs are counted; false if there are more than 20,000. */
             is_complete: boolean;
+            /** @description Runs by label, most frequent first; at most 20 labels. Counts at most the newest 5,000 runs. */
+            labels: components["schemas"]["LabelFacet"][];
             /** @description Runs by catalog path, most frequent first; at most 20. */
             paths: components["schemas"]["FacetCount"][];
             /** @description Runs by status, most frequent first. */
@@ -3335,6 +3565,10 @@ export interface components {
             generation: number;
             /** @description SHA-256 of the playbook's text. */
             hash: string;
+            /** @description Labels of the playbook, and those given at the start. */
+            labels?: {
+                [key: string]: string;
+            };
             /** @description Name of the playbook. */
             name: string;
             /** @description Run that started it. */
@@ -3614,6 +3848,18 @@ export interface components {
              * @description When the value was resolved or set.
              */
             resolved_at?: string | null;
+        };
+        /** @description How many runs have a label. */
+        LabelFacet: {
+            /**
+             * Format: int64
+             * @description The number of runs.
+             */
+            count: number;
+            /** @description The key. */
+            key: string;
+            /** @description The value. */
+            value: string;
         };
         /** @description Events that a pipeline needs again. */
         LoadEventsRequest: {

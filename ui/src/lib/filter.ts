@@ -78,7 +78,7 @@ export function parseFilterText(text: string, current: RunFilter = {}): { filter
 
 /** The chips of a filter, in the order of the keys; each label has its own. */
 export function listChips(filter: RunFilter): { key: FilterKey; value: string }[] {
-  return filterKeys.flatMap((key) => {
+  return filterKeys.flatMap((key): { key: FilterKey; value: string }[] => {
     const value = filter[key];
     if (key === "label") return splitLabels(value ?? "").map((pair) => ({ key, value: pair }));
     return value ? [{ key, value: key === "status" ? value.toLowerCase() : value }] : [];

@@ -2,14 +2,19 @@
 
 /** The pairs of a filter; a backslash escapes a comma in a value. */
 export function splitLabels(text: string): string[] {
-  const pairs = [""];
+  const pairs: string[] = [];
+  let pair = "";
   for (let index = 0; index < text.length; index += 1) {
     const isEscape = text[index] === "\\" && index + 1 < text.length;
     if (isEscape) index += 1;
-    if (text[index] === "," && !isEscape) pairs.push("");
-    else pairs[pairs.length - 1] += text[index];
+    if (text[index] === "," && !isEscape) {
+      pairs.push(pair);
+      pair = "";
+    } else {
+      pair += text[index] ?? "";
+    }
   }
-  return pairs.map((pair) => pair.trim()).filter(Boolean);
+  return [...pairs, pair].map((part) => part.trim()).filter(Boolean);
 }
 
 export function joinLabels(pairs: string[]): string {
