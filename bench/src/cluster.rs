@@ -178,6 +178,11 @@ impl BenchCluster {
         &database.expect("a server on Postgres has a database").1
     }
 
+    /// The process of the server.
+    pub(crate) fn server_pid(&self) -> u32 {
+        self.server_pid
+    }
+
     /// Resident memory of the server.
     pub(crate) fn server_megabytes(&self) -> anyhow::Result<f64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.server_pid))?;

@@ -7,7 +7,9 @@ use tokio_postgres::NoTls;
 
 use crate::cluster::{BenchCluster, WorkerPlacement};
 use crate::figure::{Figure, Scale, median};
+use crate::followers;
 use crate::raw_limits::now;
+use crate::run_lists;
 use crate::workloads::{ROW_BYTES, chain_of, loop_over};
 
 /// Number of chains, after some to warm up.
@@ -22,6 +24,12 @@ pub(crate) async fn measure(selected: &[&str], scale: Scale) -> anyhow::Result<V
     let mut figures = Vec::new();
     if is_wanted("start") {
         figures.extend(measure_start_up().await?);
+    }
+    if is_wanted("followers") {
+        figures.extend(followers::measure(scale).await?);
+    }
+    if is_wanted("lists") {
+        figures.extend(run_lists::measure_postgres(scale).await?);
     }
     if is_wanted("chain") {
         let cluster = BenchCluster::start(WorkerPlacement::Embedded).await?;

@@ -9,10 +9,12 @@
 mod cluster;
 mod distributed;
 mod figure;
+mod followers;
 mod memory;
 mod raw_limits;
 mod replay;
 mod results;
+mod run_lists;
 mod stack;
 mod transfer;
 mod workloads;

@@ -46,6 +46,7 @@ impl BenchStack {
             name: "bench.yaml".to_owned(),
             text: text.to_owned(),
             payload,
+            labels: model::labels::Labels::default(),
         };
         match self.server.submit(submission).await {
             Ok(id) => Ok(id),

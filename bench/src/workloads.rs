@@ -15,7 +15,7 @@ use tokio::sync::broadcast::error::RecvError;
 use crate::figure::{Figure, Scale, median};
 use crate::raw_limits::now;
 use crate::stack::BenchStack;
-use crate::{memory, raw_limits, replay};
+use crate::{memory, raw_limits, replay, run_lists};
 
 /// Size of a raw row: about what one plain step adds to the log.
 pub(crate) const ROW_BYTES: usize = 1_100;
@@ -53,6 +53,10 @@ pub(crate) const ALL: &[Workload] = &[
     Workload {
         name: "append",
         measure: measure_append,
+    },
+    Workload {
+        name: "lists",
+        measure: run_lists::measure_sqlite,
     },
 ];
 

@@ -119,6 +119,11 @@ fn a_long_loop_is_shown_as_the_api_counts_it() {
 }
 
 #[test]
+fn the_runs_with_a_label_are_cancelled_together() {
+    run_on_open_server("bulk");
+}
+
+#[test]
 fn the_client_works_behind_a_path_prefix() {
     run_on_open_server("prefix");
 }

@@ -161,6 +161,7 @@ fn execution_log(run: &PlannedExecution, runs: &[PlannedExecution]) -> Vec<(Even
         }),
         depth: 0,
         trace_id: None,
+        labels: model::labels::Labels::default(),
         rerun: (!run.pinned_executions.is_empty()).then(|| {
             Box::new(RerunOrigin {
                 execution_id: runs[run.pinned_executions[0]].id,

@@ -62,6 +62,7 @@ impl BusFixture {
             name: "routes".to_owned(),
             text: PLAYBOOK.to_owned(),
             payload: None,
+            labels: model::labels::Labels::default(),
         };
         self.server.submit(submission).await.unwrap().to_string()
     }

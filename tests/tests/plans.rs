@@ -11,11 +11,13 @@ use std::time::Duration;
 
 use model::command::Fence;
 use model::id::{EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
+use model::labels::Labels;
+use model::status::RunStatus;
 use model::time::Time;
 use store::contract::{FinishedLoop, LOOP_APPEND_ITERATIONS, PlainStep, creation_commit, finish_loop};
 use store::{
-    ClaimQuery, CommandChange, Commit, CommitStatus, KeychainRow, OldRows, OutcomeRange, PostgresOptions,
-    PostgresStore, PostgresUrl, Priority, SealedValue, Store,
+    ClaimQuery, CommandChange, Commit, CommitStatus, ExecutionFilter, ExecutionSearch, KeychainRow, OldRows,
+    OutcomeRange, PostgresOptions, PostgresStore, PostgresUrl, Priority, SealedValue, Store,
 };
 use tests::peers::{self, TestDatabase};
 use tokio_postgres::{Client, NoTls};
@@ -178,9 +180,24 @@ impl QueryPlanFixture {
                     ('log', 'loop_progress', 'loop_task', 'iteration_index', 'iteration_span')))::bigint,
                 (sum(coalesce(seq_scan, 0) + coalesce(idx_scan, 0)) FILTER (WHERE relname = 'result_index'))::bigint
             FROM pg_stat_user_tables WHERE schemaname = 'noetl'";
+        self.count_after_lists(READ).await
+    }
+
+    /// How often tables of executions and labels were read completely.
+    async fn list_scans(&self) -> i64 {
+        const READ: &str = "SELECT
+                (sum(coalesce(seq_scan, 0)) FILTER (WHERE relname IN ('execution', 'execution_label')))::bigint,
+                (sum(coalesce(seq_scan, 0) + coalesce(idx_scan, 0)) FILTER (WHERE relname = 'result_index'))::bigint
+            FROM pg_stat_user_tables WHERE schemaname = 'noetl'";
+        self.count_after_lists(READ).await
+    }
+
+    /// The first column of a statement, once the connection of the lists has reported what it did. The second column counts
+    /// the reads of `result_index`.
+    async fn count_after_lists(&self, read: &str) -> i64 {
         let mut scans_before = None;
         loop {
-            let row = self.raw_client.query_one(READ, &[]).await.expect("the counts");
+            let row = self.raw_client.query_one(read, &[]).await.expect("the counts");
             let scans: i64 = row.get(1);
             if scans > *scans_before.get_or_insert(scans) {
                 return row.get(0);
@@ -435,6 +452,78 @@ async fn a_sweep_reads_only_the_rows_that_it_needs_with_any_statistics() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
+/// Filters of lists that match no run, each by another index.
+fn empty_lists() -> Vec<ExecutionFilter> {
+    let all = ExecutionFilter::default;
+    let mut labels = Labels::default();
+    labels.insert("team", "none").expect("a valid label");
+    let failed_or_cancelled = vec![RunStatus::Failed, RunStatus::Cancelled];
+    let paths = vec!["none".into(), "other".into()];
+    let search = ExecutionSearch {
+        error_code: Some("NONE".to_owned()),
+        ..ExecutionSearch::default()
+    };
+    vec![
+        ExecutionFilter {
+            statuses: failed_or_cancelled.clone(),
+            ..all()
+        },
+        ExecutionFilter {
+            paths: paths.clone(),
+            ..all()
+        },
+        ExecutionFilter {
+            statuses: failed_or_cancelled.clone(),
+            paths,
+            ..all()
+        },
+        ExecutionFilter {
+            labels: labels.clone(),
+            ..all()
+        },
+        ExecutionFilter {
+            labels,
+            statuses: failed_or_cancelled,
+            ..all()
+        },
+        ExecutionFilter { search, ..all() },
+        ExecutionFilter {
+            parent: Some(ExecutionId(7)),
+            ..all()
+        },
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_reads_no_table_completely() {
+    const LABELS: &str = "INSERT INTO noetl.execution_label
+        SELECT n, 'team', 'x' || n % 10 FROM generate_series(1::bigint, $1) AS n";
+    let fixture = QueryPlanFixture::new().await;
+    let raw = &fixture.raw_client;
+    for rows in [OTHER_ROWS[0], LABELS] {
+        let added = raw.execute(rows, &[&i64::from(QUEUED)]).await;
+        added.unwrap_or_else(|error| panic!("{rows}: {error}"));
+    }
+    raw.batch_execute("ANALYZE noetl.execution, noetl.execution_label")
+        .await
+        .unwrap();
+    fixture.report_own_counts().await;
+    let before = fixture.list_scans().await;
+    for filter in empty_lists() {
+        let rows = fixture.store.executions(&filter).await.expect("the list is read");
+        assert!(rows.is_empty(), "{filter:?}");
+    }
+    let newest = fixture.store.executions(&ExecutionFilter::default()).await;
+    assert_eq!(newest.expect("the list is read").len(), 50);
+    assert_eq!(fixture.list_scans().await, before);
+    // The count notices a scan.
+    raw.execute("SELECT count(*) FROM noetl.execution WHERE owner IS NULL", &[])
+        .await
+        .unwrap();
+    fixture.report_own_counts().await;
+    assert!(fixture.list_scans().await > before);
+}
+
 /// Reads a loop as commands do: its outline, one of its last iterations, their outcomes, and the latest ends of a task.
 async fn read_loop(store: &dyn Store, finished: &FinishedLoop, index: u64) {
     let id = finished.execution;
@@ -497,10 +586,13 @@ async fn iterations_of_an_older_store_are_indexed() {
     let written = rows_of_iterations(raw).await;
     assert!(written.len() > 6, "{written:?}");
     let without_index = "DROP TABLE noetl.loop_progress, noetl.loop_task, noetl.iteration_index, noetl.iteration_span;
-        DROP FUNCTION noetl.write_iterations; DROP INDEX noetl.keychain_expiry;
+        DROP FUNCTION noetl.write_iterations, noetl.write_iterations_and_labels; DROP INDEX noetl.keychain_expiry;
+        DROP INDEX noetl.execution_status_path, noetl.execution_error_code; DROP TABLE noetl.execution_label;
         ALTER TABLE noetl.runtime DROP COLUMN publishes;
         DELETE FROM noetl.migration WHERE version >= 9";
     let without_tasks = "DROP TABLE noetl.loop_task; DROP INDEX noetl.keychain_expiry;
+        DROP FUNCTION noetl.write_iterations_and_labels;
+        DROP INDEX noetl.execution_status_path, noetl.execution_error_code; DROP TABLE noetl.execution_label;
         ALTER TABLE noetl.runtime DROP COLUMN publishes;
         DELETE FROM noetl.migration WHERE version >= 10";
     for older in [without_index, without_tasks] {

@@ -123,8 +123,9 @@ const BEFORE_RETENTION: &str = "
     ALTER TABLE noetl.runtime DROP COLUMN clock_offset, DROP COLUMN publishes;
     ALTER TABLE noetl.session DROP COLUMN holder;
     DROP TABLE noetl.loop_progress, noetl.loop_task, noetl.iteration_index, noetl.iteration_span;
-    DROP FUNCTION noetl.write_iterations;
-    DROP INDEX noetl.keychain_expiry;
+    DROP FUNCTION noetl.write_iterations, noetl.write_iterations_and_labels;
+    DROP INDEX noetl.keychain_expiry, noetl.execution_status_path, noetl.execution_error_code;
+    DROP TABLE noetl.execution_label;
     DELETE FROM noetl.migration WHERE version >= 7;
     INSERT INTO noetl.message (from_id, seq, n, to_id, body) VALUES (1, 2, 0, 7, NULL), (1, 2, 1, 7, '\"x\"');
     INSERT INTO noetl.setting (key, value)

@@ -60,6 +60,7 @@ export async function scenario({ openPage, url }) {
     home: "",
     runs: "runs",
     "no runs": "runs?q=nothing-matches-this",
+    "labelled runs": "runs?label=team:x",
     graph: `runs/${looped}`,
     failure: `runs/${failed}?step=divide&task=compute`,
     timeline: `runs/${failing}?tab=timeline&open=each:1&path=critical`,
@@ -91,8 +92,22 @@ export async function scenario({ openPage, url }) {
       await checkView(page, `${name}, ${colorScheme}`);
     }
   }
+  await checkSelection(openPage, url);
   await checkNegativeControl(openPage, url);
   await useKeyboardOnly(openPage, url, failed);
+}
+
+/** The bar of selected runs, and the dialog that previews an action. */
+async function checkSelection(openPage, url) {
+  const page = await openPage();
+  await page.goto(`${url}runs`);
+  await page.waitForSelector(".run-link");
+  await page.click(".run-check input >> nth=1");
+  await page.waitForSelector(".bulk-bar");
+  await checkView(page, "selected runs");
+  await page.click(".bulk-bar >> text=Rerun…");
+  await page.waitForSelector("[role=dialog] >> text=applies to");
+  await checkView(page, "preview of an action");
 }
 
 /** The checks find faults that are put into a page on purpose. */

@@ -2,7 +2,7 @@
 
 use crate::shell::{cargo_command, run_command as shell};
 
-/// Passes the arguments to the benchmark program.
+/// Passes the arguments to the benchmark program; `--client` measures the web client in a browser instead.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     if args.iter().any(|arg| arg == "--results") {
         // The S3 server is a program of the Python test environment.
@@ -20,6 +20,10 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
         "--package",
         "bench",
     ]))?;
-    let program = crate::shell::target_directory()?.join("release/bench");
+    let release = crate::shell::target_directory()?.join("release");
+    if args.iter().any(|arg| arg == "--client") {
+        return crate::web_client::measure_client(&release.join("noetl"));
+    }
+    let program = release.join("bench");
     shell(std::process::Command::new(program).args(args))
 }

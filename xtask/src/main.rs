@@ -27,7 +27,7 @@ usage: cargo xtask COMMAND [ARGS]
   pictures take the pictures of docs/pictures again
   sim      run the simulator: cargo xtask sim -- --seeds 1000
   e2e      run the fault-injection test: cargo xtask e2e -- --minutes 10 --seed 7
-  bench    run benchmarks: cargo xtask bench -- NAME
+  bench    run benchmarks: cargo xtask bench -- NAME; --client measures the web client
   ui       serve the web client from its sources, next to the server at NOETL_SERVER
 ";
 

@@ -50,6 +50,20 @@ pub(crate) fn check_client() -> anyhow::Result<PathBuf> {
     Ok(copy)
 }
 
+/// Measures the web client of a binary in a browser, and prints each figure with its limit.
+pub(crate) fn measure_client(noetl: &Path) -> anyhow::Result<()> {
+    let sources = workspace_root().join("ui");
+    install_packages(&sources)?;
+    let browser = ensure_browser()?;
+    let listing = Command::new("which")
+        .arg(browser)
+        .output()
+        .context("cannot find the browser")?;
+    let mut script = Command::new("node");
+    script.arg("dev/performance.mjs").arg(noetl).current_dir(&sources);
+    run_command(script.env("CHROMIUM", String::from_utf8_lossy(&listing.stdout).trim()))
+}
+
 /// Replaces the sources in the copy; the installed packages stay.
 fn copy_sources(sources: &Path, copy: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(copy).with_context(|| format!("cannot create {}", copy.display()))?;

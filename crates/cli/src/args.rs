@@ -12,7 +12,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use model::event::EventKind;
 use serde::Deserialize;
 
-pub(crate) use self::runs::{OpenArgs, RunsArgs};
+pub(crate) use self::runs::{OpenArgs, RunsArgs, parse_labels};
 pub(crate) use self::secret::SecretVerb;
 pub(crate) use self::serve::{DEFAULT_LISTEN, DoctorArgs, GcArgs, ServeArgs, WorkerArgs};
 
@@ -208,6 +208,9 @@ pub(crate) struct RunArgs {
     pub(crate) file: String,
     #[command(flatten)]
     pub(crate) values: InputArgs,
+    /// Label of the run; replaces a label of the playbook with the same key (repeatable)
+    #[arg(long = "label", value_name = "KEY=VALUE")]
+    pub(crate) labels: Vec<String>,
     #[command(flatten)]
     pub(crate) drive_args: DriveArgs,
 }

@@ -7,6 +7,7 @@ use language::template::LazyValue;
 use model::command::ReportEnd;
 use model::event::{EventBody, ParentTask, ReportedEvent, StopRequest};
 use model::id::{ExecutionId, IdBlock, LeaseEpoch, Name, PlaybookHash, Seq, WorkerId};
+use model::labels::Labels;
 use model::outcome::Outcome;
 use model::raw::RawJson;
 use model::time::Time;
@@ -160,6 +161,8 @@ pub struct ExecutionRequest {
     pub depth: u32,
     /// The trace it belongs to; `None` derives one from the execution's ID.
     pub trace_id: Option<Name>,
+    /// The labels of the playbook, with those of the request over them.
+    pub labels: Labels,
     /// The results it reuses if it is a rerun.
     pub reuse: Option<Box<ReusePlan>>,
     /// Variables that defaults may read as `env`; `None` on a server.

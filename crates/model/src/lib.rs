@@ -10,6 +10,7 @@ pub mod ctx;
 pub mod duration;
 pub mod event;
 pub mod id;
+pub mod labels;
 pub mod manifest;
 pub mod merge;
 pub mod nats_version;

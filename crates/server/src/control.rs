@@ -132,22 +132,26 @@ impl Server {
     async fn check_control(&self, id: ExecutionId, control: &ControlRequest) -> Result<(), ControlError> {
         let row = self.shared.store.execution(id).await.map_err(Error::from)?;
         let status = row.ok_or(Error::NotFound(id))?.status;
-        let is_ended = matches!(status, RunStatus::Completed | RunStatus::Failed | RunStatus::Cancelled);
-        match control {
-            ControlRequest::Retry { .. } if !is_ended || status == RunStatus::Completed => {
-                Err(Refusal::NotRetryable.into())
-            }
-            ControlRequest::Retry { .. } => Ok(()),
-            _ if is_ended => Err(Refusal::ExecutionEnded.into()),
-            ControlRequest::Pause { .. } if status == RunStatus::Paused => Err(Refusal::AlreadyPaused.into()),
-            ControlRequest::Resume if status != RunStatus::Paused => Err(Refusal::NotPaused.into()),
-            _ => Ok(()),
-        }
+        control_refusal(status, control).map_or(Ok(()), |refusal| Err(refusal.into()))
     }
 
     /// Adopts an execution whose owner is dead. The commands of the workers in the dead process are offered again.
     pub async fn adopt(&self, id: ExecutionId, priority: Priority) -> Result<Adoption, Error> {
         adopt(&self.shared, id, priority).await
+    }
+}
+
+/// Why a request is invalid for a run with this status.
+pub(crate) fn control_refusal(status: RunStatus, control: &ControlRequest) -> Option<Refusal> {
+    match control {
+        ControlRequest::Retry { .. } => {
+            let is_retryable = matches!(status, RunStatus::Failed | RunStatus::Cancelled);
+            (!is_retryable).then_some(Refusal::NotRetryable)
+        }
+        _ if status.is_terminal() => Some(Refusal::ExecutionEnded),
+        ControlRequest::Pause { .. } if status == RunStatus::Paused => Some(Refusal::AlreadyPaused),
+        ControlRequest::Resume if status != RunStatus::Paused => Some(Refusal::NotPaused),
+        _ => None,
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use engine::{ControlRequest, ExecutionMessage, Input, Refusal};
 use model::event::ParentTask;
 use model::id::{ExecutionId, Seq};
+use model::labels::Labels;
 use model::outcome::{ErrorKind, Outcome, TaskError};
 use model::raw::RawJson;
 use store::{Adoption, Message, MessageKey};
@@ -180,6 +181,7 @@ async fn handle_message(shared: &ServerShared, message: Message) -> Result<Messa
                 parent: Some(parent.clone()),
                 depth,
                 trace_id,
+                labels: Labels::default(),
                 consumed,
                 reuse: None,
             };

@@ -9,6 +9,7 @@
 mod access_tokens;
 pub mod api;
 mod body_gc;
+mod bulk;
 mod control;
 mod driver;
 mod error;

@@ -24,17 +24,28 @@ pub(crate) struct PreparedRerun {
 }
 
 impl Server {
-    /// Starts the new execution; it is durable when this returns.
+    /// Starts the new execution, with the labels of the original one; it is durable when this returns.
     pub async fn rerun(&self, id: ExecutionId, rerun: RerunRequest) -> Result<ExecutionId, SubmitError> {
-        let prepared = self.prepare_rerun(id, rerun).await?;
-        let execution = prepared.start.execution;
-        prepared.start.submit(&self.shared, prepared.registered).await?;
+        let execution = self.new_execution_id();
+        self.rerun_as(execution, id, rerun).await?;
         Ok(execution)
+    }
+
+    /// Starts the new execution under the caller's ID. Repeating the call does not start it again.
+    pub(crate) async fn rerun_as(
+        &self,
+        execution: ExecutionId,
+        id: ExecutionId,
+        rerun: RerunRequest,
+    ) -> Result<(), SubmitError> {
+        let prepared = self.prepare_rerun(execution, id, rerun).await?;
+        Ok(prepared.start.submit(&self.shared, prepared.registered).await?)
     }
 
     /// Plans the new execution without starting it.
     pub(crate) async fn prepare_rerun(
         &self,
+        execution: ExecutionId,
         id: ExecutionId,
         rerun: RerunRequest,
     ) -> Result<PreparedRerun, SubmitError> {
@@ -52,12 +63,14 @@ impl Server {
         let planner = ReusePlanner::new(rerun.from_step, rerun.from_iteration);
         let reuse = self.plan_reuse(id, planner).await?;
         reuse.check_steps_exist(&registered.net)?;
+        let mut labels = self.shared.store.labels(&[id]).await.map_err(Error::from)?;
         let start = ExecutionStart {
-            execution: self.new_execution_id(),
+            execution,
             payload: rerun.payload,
             parent: None,
             depth: 0,
             trace_id: None,
+            labels: labels.remove(&id).unwrap_or_default(),
             consumed: None,
             reuse: Some(Box::new(reuse)),
         };

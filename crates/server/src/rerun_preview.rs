@@ -23,7 +23,7 @@ use crate::submit::SubmitError;
 impl Server {
     /// Describes what a rerun with this request would do, or why it would be refused. Credentials are not checked.
     pub async fn preview_rerun(&self, id: ExecutionId, rerun: RerunRequest) -> Result<RerunPreview, SubmitError> {
-        let prepared = self.prepare_rerun(id, rerun).await?;
+        let prepared = self.prepare_rerun(self.new_execution_id(), id, rerun).await?;
         let PreparedRerun {
             original,
             registered,

@@ -6,6 +6,7 @@ use language::playbook::Step;
 use language::template::ExecutionView;
 use model::event::ParentTask;
 use model::id::{ExecutionId, Name};
+use model::labels::Labels;
 use model::raw::RawJson;
 use store::MessageKey;
 use tokio::sync::oneshot;
@@ -25,6 +26,8 @@ pub struct SubmitRequest {
     pub text: String,
     /// Inputs that override the playbook's defaults.
     pub payload: Option<RawJson>,
+    /// Labels, which replace those of the playbook with the same keys.
+    pub labels: Labels,
 }
 
 /// Parameters of an execution of a registered playbook.
@@ -34,6 +37,8 @@ pub struct ExecutionOptions {
     pub payload: Option<RawJson>,
     /// Trace that the execution belongs to; with `None`, it gets its own.
     pub trace_id: Option<Name>,
+    /// Labels, which replace those of the playbook with the same keys.
+    pub labels: Labels,
 }
 
 /// Why an execution did not start.
@@ -80,6 +85,7 @@ impl Server {
         let request = ExecutionOptions {
             payload: submission.payload,
             trace_id: None,
+            labels: submission.labels,
         };
         self.start_execution(execution, registered, request).await?;
         Ok(execution)
@@ -119,6 +125,7 @@ impl Server {
             parent: None,
             depth: 0,
             trace_id: request.trace_id,
+            labels: request.labels,
             consumed: None,
             reuse: None,
         };
@@ -147,6 +154,8 @@ pub(crate) struct ExecutionStart {
     pub(crate) depth: u32,
     /// Trace that the execution belongs to; with `None`, it gets its own.
     pub(crate) trace_id: Option<Name>,
+    /// Labels, which replace those of the playbook with the same keys.
+    pub(crate) labels: Labels,
     pub(crate) consumed: Option<MessageKey>,
     pub(crate) reuse: Option<Box<ReusePlan>>,
 }
@@ -178,6 +187,7 @@ impl ExecutionStart {
 
     /// The request to the engine.
     pub(crate) fn into_request(self, shared: &ServerShared, registered: &RegisteredPlaybook) -> ExecutionRequest {
+        let labels = Labels::from_metadata(registered.net.playbook.metadata.get("labels"));
         ExecutionRequest {
             execution: self.execution,
             path: Name::from(registered.entry.path.as_str()),
@@ -187,6 +197,7 @@ impl ExecutionStart {
             parent: self.parent,
             depth: self.depth,
             trace_id: self.trace_id,
+            labels: labels.merged_with(&self.labels),
             reuse: self.reuse,
             env: shared.env.get().cloned(),
         }

@@ -1,8 +1,11 @@
 //! Converts between rows and values. Both databases return the same columns in the same order.
 
+use std::collections::BTreeMap;
+
 use model::command::ClaimId;
 use model::event::EventStatus;
 use model::id::{CommandId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId, WorkerId};
+use model::labels::Labels;
 use model::raw::RawJson;
 use model::status::RunStatus;
 use model::time::Time;
@@ -29,6 +32,15 @@ pub(crate) fn to_i64(value: u64) -> i64 {
 /// The owner as a value of a statement.
 pub(crate) fn owner_name(owner: Option<&OwnerId>) -> Option<&str> {
     owner.map(|owner| &*owner.0)
+}
+
+/// The labels of each execution, from rows of one label each.
+pub(crate) fn group_labels(rows: Vec<(ExecutionId, Name, Name)>) -> BTreeMap<ExecutionId, Labels> {
+    let mut labels: BTreeMap<ExecutionId, Labels> = BTreeMap::new();
+    for (id, key, value) in rows {
+        labels.entry(id).or_default().insert_stored(key, value);
+    }
+    labels
 }
 
 /// The checksum of a snapshot.
@@ -148,10 +160,11 @@ impl FromColumns for ExecutionRow {
 impl FromColumns for FacetRow {
     fn from_columns<C: Columns>(row: &C) -> Result<Self, C::Error> {
         Ok(Self {
-            status: row.run_status(0)?,
-            path: row.name(1)?,
-            started_at: row.time(2)?,
-            error: row.optional_text(3)?.map(str::to_owned),
+            id: row.execution_id(0)?,
+            status: row.run_status(1)?,
+            path: row.name(2)?,
+            started_at: row.time(3)?,
+            error: row.optional_text(4)?.map(str::to_owned),
         })
     }
 }

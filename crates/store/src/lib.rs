@@ -18,6 +18,7 @@ mod execution_filter;
 mod ids;
 mod iteration_reads;
 mod iterations;
+mod list_statement;
 #[cfg(any(test, feature = "memory"))]
 mod memory;
 mod outcomes;

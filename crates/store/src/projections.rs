@@ -5,6 +5,7 @@
 use model::event::{Event, EventBody, EventStatus, ExecutionFinished, ExecutionRequested};
 use model::events;
 use model::id::{Name, PlaybookHash, Seq};
+use model::labels::Labels;
 use model::raw::RawJson;
 use model::status::RunStatus;
 use model::time::Time;
@@ -21,6 +22,8 @@ pub(crate) struct ProjectionDelta {
     pub(crate) results: Vec<ResultRow>,
     /// Changes to `step_state`, one per step.
     pub(crate) steps: Vec<StepChange>,
+    /// The labels of a new execution.
+    pub(crate) labels: Labels,
 }
 
 /// Changes to an execution's row besides its version; `None` leaves a value unchanged. Each value is absolute, so a store applies
@@ -119,6 +122,7 @@ impl ProjectionDelta {
 
     fn add(&mut self, event: &Event) {
         match &event.body {
+            EventBody::ExecutionRequested(request) => self.labels = request.labels.clone(),
             EventBody::PlaybookPaused(_) => self.patch.status = Some(RunStatus::Paused),
             EventBody::PlaybookResumed(_) => self.patch.status = Some(RunStatus::Running),
             EventBody::CancelRequested(_) => self.patch.cancelling = Some(true),
@@ -146,8 +150,8 @@ impl ProjectionDelta {
                 });
             }
             events!(
-                ExecutionRequested RequestEvaluated PlaybookStarted PlaybookProcessed WorkflowStarted WorkflowFinished
-                SignalReceived TimerSet TimerFired AdmitEvaluated NextEvaluated CtxPatched CommandIssued CommandClaimed
+                RequestEvaluated PlaybookStarted PlaybookProcessed WorkflowStarted WorkflowFinished SignalReceived
+                TimerSet TimerFired AdmitEvaluated NextEvaluated CtxPatched CommandIssued CommandClaimed
                 CommandExpired CommandFailed StepStarted TaskStarted AttemptStarted AttemptDone AttemptFailed
                 PolicyEvaluated LoopStarted FrameClaimed IterationScheduled IterationStarted IterationDone
                 IterationFailed ResultStored BatchAccepted BatchProcessing BatchCompleted BatchFailed

@@ -1,11 +1,13 @@
 //! The contract of every store.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use model::event::Event;
 use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId, WorkerId};
+use model::labels::Labels;
 use model::time::Time;
 
 use crate::access::{AccessTokenId, AccessTokenRow, AuditEntry, AuditRow, OutboxRow, StoreProcess, WorkerClaim};
@@ -91,6 +93,9 @@ pub trait Store: Send + Sync {
 
     /// The values to count of the executions that match a filter, newest first.
     async fn execution_facets(&self, filter: &ExecutionFilter) -> Result<Vec<FacetRow>, Error>;
+
+    /// The labels of these executions; those without labels are left out.
+    async fn labels(&self, ids: &[ExecutionId]) -> Result<BTreeMap<ExecutionId, Labels>, Error>;
 
     /// The steps of an execution, by name.
     async fn steps(&self, id: ExecutionId) -> Result<Vec<StepState>, Error>;

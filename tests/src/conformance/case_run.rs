@@ -142,6 +142,7 @@ async fn start_case(case: &Case, mut deployment: CaseDeployment) -> Result<CaseR
         name: "playbook".to_owned(),
         text: case.playbook.clone(),
         payload: case.payload.as_ref().map(RawJson::from_serializable),
+        labels: model::labels::Labels::default(),
     };
     let root = server.submit(submission).await.map_err(to_message)?;
     for text in &case.versions {

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed test panics")]
 
 mod browsing;
+mod bulk;
 mod claims;
 mod control;
 mod events;

@@ -116,6 +116,7 @@ impl KeychainFixture {
             name: "uses".to_owned(),
             text: text.to_owned(),
             payload: Some(model::raw::RawJson::from_serializable(&payload)),
+            labels: model::labels::Labels::default(),
         };
         self.server.submit(submission).await
     }

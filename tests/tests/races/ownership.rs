@@ -47,6 +47,7 @@ async fn a_server_that_unknowingly_lost_a_run_forwards_its_reports() {
         name: "waits".to_owned(),
         text: PLAYBOOK.to_owned(),
         payload: None,
+        labels: model::labels::Labels::default(),
     };
     let id = first.server.submit(submission).await.expect("the run starts");
     // The wait has released its slot, and the first server has cached the run in this state.
@@ -121,6 +122,7 @@ async fn each_commit_of_a_run_of_plain_steps_uses_the_fast_path() {
         name: "chain".to_owned(),
         text: CHAIN.to_owned(),
         payload: None,
+        labels: model::labels::Labels::default(),
     };
     let id = node.server.submit(submission).await.expect("the run starts");
     assert_eq!(wait_for_end(&node, id).await, RunStatus::Completed);

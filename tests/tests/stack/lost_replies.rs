@@ -37,6 +37,7 @@ async fn start_fixture() -> LostReplyFixture {
         name: "p".to_owned(),
         text: PLAYBOOK.to_owned(),
         payload: None,
+        labels: model::labels::Labels::default(),
     };
     let run = server.submit(submission).await.expect("the run starts");
     LostReplyFixture {

@@ -28,6 +28,7 @@ async fn a_report_at_another_server_loads_nothing_there() {
         name: "p".to_owned(),
         text: PLAYBOOK.to_owned(),
         payload: None,
+        labels: model::labels::Labels::default(),
     };
     let execution = driver.submit(submission).await.expect("the run starts");
     let report = wire::ReportRequest {

@@ -1,5 +1,6 @@
 // What a person can do to runs and playbooks.
 import { api, rawBody, readData } from "./client";
+import type { BulkAction, RunFilterParams } from "./types";
 
 export const cancelRun = (id: string, reason: string, cascade: boolean) =>
   readData(
@@ -47,6 +48,18 @@ export const startRun = (path: string, version: number, inputs: string) =>
   readData(
     api.POST("/api/execute", rawBody(`{"path":${JSON.stringify(path)},"version":${version},"payload":${inputs}}`)),
   );
+
+/** What an action would do to the runs that match and are listed; an empty list stands for all that match. */
+export const previewBulkAction = (action: BulkAction, query: RunFilterParams, ids: string[]) =>
+  readData(
+    api.POST("/api/executions/bulk/preview", {
+      params: { query: ids.length > 0 ? {} : query },
+      body: { action, ...(ids.length > 0 ? { execution_ids: ids } : {}) },
+    }),
+  );
+
+export const applyBulkAction = (action: BulkAction, key: string, ids: string[]) =>
+  readData(api.POST("/api/executions/bulk", { body: { action, key, execution_ids: ids } }));
 
 export const validatePlaybook = (content: string) =>
   readData(api.POST("/api/catalog/playbooks/validate", { body: { content } }));

@@ -650,7 +650,9 @@ export interface paths {
         };
         /**
          * List runs, newest first.
-         * @description `q`, `error_code`, `min_duration` and `max_duration` examine the newest 50,000 runs that the other filters select.
+         * @description Indexes provide runs by status and path, by one label, by error code, or by parent, and each by time. Of several such
+         *     filters, the others are checked for the newest 20,000 runs that an index selects; `q`, `min_duration` and `max_duration` for
+         *     the newest 50,000. Several statuses and paths share these numbers evenly. Older runs are then not listed.
          */
         get: {
             parameters: {
@@ -671,6 +673,8 @@ export interface paths {
                     since?: string;
                     /** @description Only runs started before this time, or longer ago than this duration. */
                     until?: string;
+                    /** @description Only runs with all of these labels: `key:value`, comma-separated. A backslash escapes a comma or a backslash. */
+                    label?: string;
                     /** @description Only child runs of this run. */
                     parent?: string;
                     /** @description Maximum number of runs. Default: 50. Only for lists. */
@@ -712,6 +716,138 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/executions/bulk": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Apply an action to runs.
+         * @description Each run has its own result: the request succeeds even if the action is refused for some runs. A request that is
+         *     repeated with the same key does not repeat the action. Starts no action after 15 seconds; the remaining runs are
+         *     `pending` then.
+         */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["BulkRequest"];
+                };
+            };
+            responses: {
+                /** @description the result for each run */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["BulkResponse"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/executions/bulk/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Preview an action on many runs.
+         * @description The query parameters select runs as in the list of runs; `execution_ids` selects from them. Counts at most the newest
+         *     10,000 runs; `is_complete` is false if there are more. Changes nothing.
+         */
+        post: {
+            parameters: {
+                query?: {
+                    /** @description Filter by status, comma-separated: RUNNING, PAUSED, COMPLETED, FAILED, CANCELLED. */
+                    status?: string;
+                    /** @description Filter by catalog path of the playbook. A `*` at the end selects all paths that start with the text before it. */
+                    path?: string;
+                    /** @description The start of the run ID, or a part of the path, name, current step or error, in upper or lower case. */
+                    q?: string;
+                    /** @description Only failed runs with this error code. */
+                    error_code?: string;
+                    /** @description Only runs that took, or have been active for, at least this long, for example `30s`. */
+                    min_duration?: string;
+                    /** @description Only runs that took, or have been active for, at most this long. */
+                    max_duration?: string;
+                    /** @description Only runs started at or after this time, or within this duration, for example `24h`. */
+                    since?: string;
+                    /** @description Only runs started before this time, or longer ago than this duration. */
+                    until?: string;
+                    /** @description Only runs with all of these labels: `key:value`, comma-separated. A backslash escapes a comma or a backslash. */
+                    label?: string;
+                    /** @description Only child runs of this run. */
+                    parent?: string;
+                    /** @description Maximum number of runs. Default: 50. Only for lists. */
+                    limit?: number;
+                    /** @description The `next_cursor` of the previous page. Only for lists. */
+                    cursor?: string;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["BulkPreviewRequest"];
+                };
+            };
+            responses: {
+                /** @description the runs to which the action applies */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["BulkPreview"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/executions/facets": {
         parameters: {
             query?: never;
@@ -720,8 +856,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Count the runs that match filters, by status, playbook and error code, and over time.
-         * @description Counts at most the newest 20,000 matching runs; `is_complete` is false if there are more.
+         * Count the runs that match filters, by status, playbook, error code and label, and over time.
+         * @description Counts at most the newest 20,000 matching runs, and the labels of the newest 5,000; `is_complete` is false if there are
+         *     more than 20,000.
          */
         get: {
             parameters: {
@@ -742,6 +879,8 @@ export interface paths {
                     since?: string;
                     /** @description Only runs started before this time, or longer ago than this duration. */
                     until?: string;
+                    /** @description Only runs with all of these labels: `key:value`, comma-separated. A backslash escapes a comma or a backslash. */
+                    label?: string;
                     /** @description Only child runs of this run. */
                     parent?: string;
                     /** @description Maximum number of runs. Default: 50. Only for lists. */
@@ -793,7 +932,8 @@ export interface paths {
         /**
          * Follow the runs that match filters.
          * @description Starts with the latest 200 of them. Sends an `execution` message for each that starts or changes, and a `gone` message
-         *     with its `execution_id` for each that does not match any more.
+         *     with its `execution_id` for each that does not match any more. All streams with the same filter share one query per
+         *     change, at most ten per second.
          */
         get: {
             parameters: {
@@ -814,6 +954,8 @@ export interface paths {
                     since?: string;
                     /** @description Only runs started before this time, or longer ago than this duration. */
                     until?: string;
+                    /** @description Only runs with all of these labels: `key:value`, comma-separated. A backslash escapes a comma or a backslash. */
+                    label?: string;
                     /** @description Only child runs of this run. */
                     parent?: string;
                     /** @description Maximum number of runs. Default: 50. Only for lists. */
@@ -1016,28 +1158,14 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * Read the event log of a run.
-         * @description A request with a filter reads at most 20,000 events: its page can have fewer events than `limit` and still have
-         *     `next_after_seq`. The events of an `iteration` are found through an index: the 10,000 events before its first recorded
-         *     end, the 500 before each later one, and the 500 after the last. If it has no recorded end, the last 10,000 events of
-         *     the run are searched.
-         */
+        /** Read the event log of a run. */
         get: {
             parameters: {
                 query?: {
                     /** @description Only events after this `seq`. */
                     after_seq?: number;
-                    /** @description Only events up to this `seq`. */
-                    until_seq?: number;
-                    /** @description Only events of these types, separated by commas; each is a stored name or an alias. */
+                    /** @description Only events of this type, given by its stored name or an alias. */
                     type?: string;
-                    /** @description Only events of this step. */
-                    step?: string;
-                    /** @description Only events of tasks with this label. */
-                    task?: string;
-                    /** @description Only events of this iteration of the loop at `step`, which is then required. */
-                    iteration?: number;
                     /** @description Maximum number of events. Default: 50. */
                     limit?: number;
                 };
@@ -1185,17 +1313,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * Read the playbook of a run as a graph: steps and arcs with their progress.
-         * @description The cost of the current graph does not depend on the number of iterations. With `as_of_seq`, the server reads all
-         *     events up to that one; after event 1,000,000 the error is `REPLAY_TOO_LONG`.
-         */
+        /** Read the playbook of a run as a graph: steps and arcs with their progress. */
         get: {
             parameters: {
-                query?: {
-                    /** @description `seq` of the last event to include. Default: the newest. */
-                    as_of_seq?: number;
-                };
+                query?: never;
                 header?: never;
                 path: {
                     id: string;
@@ -1239,20 +1360,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * Read the output of a run's tasks.
-         * @description A log has at most 16 MiB. `tail` and `before` read it from the end, so that they cost the lines that they return; with a
-         *     filter they read on until enough lines match. `level=error&limit=1` returns the first error with its position.
-         */
+        /** Read the output of a run's tasks. */
         get: {
             parameters: {
                 query?: {
-                    /** @description Read the lines after this position: `next_after` of the previous page. Default: 0. */
+                    /** @description Position to read from: `next_after` of the previous page. */
                     after?: number;
-                    /** @description Read the last lines before this position: the `position` of a line. */
-                    before?: number;
-                    /** @description Read this number of last lines. */
-                    tail?: number;
                     /** @description Maximum number of lines. Default: 1000. */
                     limit?: number;
                     /** @description Filter by step. */
@@ -1267,8 +1380,6 @@ export interface paths {
                     level?: string;
                     /** @description Only lines that contain this text, in upper or lower case. */
                     q?: string;
-                    /** @description Only lines printed until this time. */
-                    until_time?: string;
                 };
                 header?: never;
                 path: {
@@ -1333,129 +1444,6 @@ export interface paths {
                     };
                     content: {
                         "application/json": Record<string, never>;
-                    };
-                };
-                /** @description What went wrong. */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/executions/{id}/loops/{step}/cells": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Read the iterations of a loop as cells: status, duration and attempts.
-         * @description A range of up to 20,000 iterations has one cell for each. In a longer range, a cell covers 2, 5, 10, 20, 50 and so on
-         *     iterations, so that there are at most 20,000 cells, or 512 with durations. The cost grows with the number of failed
-         *     iterations of a loop that is done, is constant for a loop that is running, and is limited to 3,000,000 rows of the index of
-         *     iterations for a loop that stopped early. `by=duration` and `by=attempts` also read at most 50,000 rows of the log. Each
-         *     request reads at most 50,000 events of steps.
-         */
-        get: {
-            parameters: {
-                query?: {
-                    /** @description Run of the step, from 1. Default: the latest. */
-                    run?: number;
-                    /** @description The first iteration. */
-                    from?: number;
-                    /** @description Maximum number of iterations. Default: 10,000,000. */
-                    limit?: number;
-                    /** @description `duration` and `attempts` add both columns, which costs more. */
-                    by?: "status" | "duration" | "attempts";
-                };
-                header?: never;
-                path: {
-                    id: string;
-                    step: string;
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description the cells of a run of the loop */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["LoopCells"];
-                    };
-                };
-                /** @description What went wrong. */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/executions/{id}/loops/{step}/durations": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Count the iterations of a loop by duration.
-         * @description Of a range of more than 20,000 iterations, 256 blocks of 64 are measured, evenly distributed over the range; `is_complete`
-         *     is then false. Reads at most 50,000 rows of the log.
-         */
-        get: {
-            parameters: {
-                query?: {
-                    /** @description Run of the step, from 1. Default: the latest. */
-                    run?: number;
-                    /** @description The first iteration. */
-                    from?: number;
-                    /** @description Maximum number of iterations. Default: 10,000,000. */
-                    limit?: number;
-                };
-                header?: never;
-                path: {
-                    id: string;
-                    step: string;
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description the histogram */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["LoopDurations"];
                     };
                 };
                 /** @description What went wrong. */
@@ -1792,113 +1780,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/executions/{id}/state": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Read the state of a run at one event: variables with the events that wrote them, steps, pipelines and branches.
-         * @description The server replays the events up to that one, which takes time in proportion to their number. Up to event 1,000,000 it
-         *     replays from the start. After it, the server replays at most 1,000,000 events from the latest snapshot; for earlier
-         *     events the error is `REPLAY_TOO_LONG`.
-         */
-        get: {
-            parameters: {
-                query?: {
-                    /** @description `seq` of the last event to include. Default, and maximum: the newest. */
-                    at?: number;
-                    /** @description `seq` of another event, to compare the states at both. */
-                    compare?: number;
-                };
-                header?: never;
-                path: {
-                    id: string;
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description the state */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["StateResponse"];
-                    };
-                };
-                /** @description What went wrong. */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/executions/{id}/state/check": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Check that the state replayed from the log equals the state with which the server works.
-         * @description The server replays the log from its start, at most 1,000,000 events; for a longer log the error is `REPLAY_TOO_LONG`.
-         */
-        get: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    id: string;
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description the result of the check */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["StateCheckResponse"];
-                    };
-                };
-                /** @description What went wrong. */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/executions/{id}/status": {
         parameters: {
             query?: never;
@@ -1977,57 +1858,6 @@ export interface paths {
                     };
                     content: {
                         "text/event-stream": string;
-                    };
-                };
-                /** @description What went wrong. */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/executions/{id}/timeline": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Read when the steps, tasks and attempts of a run ran.
-         * @description Loops have a band instead of rows: how many iterations ended over time, and at most 50 failed and slow ones. The cost
-         *     does not depend on the number of iterations: at most 20,000 of all loops together are measured.
-         */
-        get: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    id: string;
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description the timeline */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["ExecutionTimeline"];
                     };
                 };
                 /** @description What went wrong. */
@@ -2396,8 +2226,6 @@ export interface paths {
                     attempt?: number;
                     /** @description Only results of events after this `seq`. */
                     after_seq?: number;
-                    /** @description Only results of events up to this `seq`. */
-                    until_seq?: number;
                     /** @description Maximum number of results. Default: 50. */
                     limit?: number;
                 };
@@ -3350,29 +3178,84 @@ export interface components {
             /** @description Commands with their leases and the data needed to run them. */
             commands: Record<string, never>[];
         };
-        /** @description One value for each status of iterations. */
-        ByIterationStatus_Vec_u64: {
-            cancelled: number[];
-            error: number[];
-            retrying: number[];
-            running: number[];
-            success: number[];
-            waiting: number[];
+        /**
+         * @description What is done with each run.
+         * @enum {string}
+         */
+        BulkAction: "retry" | "rerun" | "cancel";
+        /**
+         * @description Whether an action was applied to a run.
+         * @enum {string}
+         */
+        BulkOutcome: "done" | "refused" | "pending";
+        /** @description What an action would do now. */
+        BulkPreview: {
+            /** @description The action. */
+            action: components["schemas"]["BulkAction"];
+            /** @description The runs to which the action applies, newest first. Send these: runs that start later are then not included. */
+            execution_ids: string[];
+            /** @description Whether all selected runs are counted; false if there are more than 10,000. Older runs are then left out. */
+            is_complete: boolean;
+            /** @description Selected runs to which the action does not apply, by error code. */
+            refusals: components["schemas"]["BulkRefusal"][];
+            /** @description Selected runs by status, most frequent first. */
+            statuses: components["schemas"]["FacetCount"][];
+            /**
+             * Format: int64
+             * @description Number of selected runs.
+             */
+            total: number;
         };
-        /** @description One value for each status of iterations. */
-        ByIterationStatus_u64: {
-            /** Format: int64 */
-            cancelled: number;
-            /** Format: int64 */
-            error: number;
-            /** Format: int64 */
-            retrying: number;
-            /** Format: int64 */
-            running: number;
-            /** Format: int64 */
-            success: number;
-            /** Format: int64 */
-            waiting: number;
+        /** @description Request to preview an action on the runs that the query parameters select, or on the given runs. */
+        BulkPreviewRequest: {
+            /** @description The action. */
+            action: components["schemas"]["BulkAction"];
+            /** @description Only these of the selected runs. Empty: all selected runs. */
+            execution_ids?: string[];
+        };
+        /** @description Runs to which an action does not apply for the same reason. */
+        BulkRefusal: {
+            /** @description Error code. */
+            code: string;
+            /**
+             * Format: int64
+             * @description Number of runs.
+             */
+            count: number;
+            /** @description The reason. */
+            detail: string;
+        };
+        /** @description Request to apply an action to runs. */
+        BulkRequest: {
+            /** @description The action. */
+            action: components["schemas"]["BulkAction"];
+            /** @description The runs. */
+            execution_ids: string[];
+            /**
+             * @description Deduplication key: a repeated request with the same key does nothing to the runs that the first one has changed.
+             *     Use one key for all requests of an action.
+             */
+            key: string;
+            /** @description Reason of a cancellation, recorded in the logs. */
+            reason?: string | null;
+        };
+        /** @description The result for each run. */
+        BulkResponse: {
+            /** @description Results, in the order of the request. */
+            results: components["schemas"]["BulkResult"][];
+        };
+        /** @description What happened to a run. */
+        BulkResult: {
+            /** @description Error code, if the action was refused. */
+            code?: string | null;
+            /** @description Why the action was refused. */
+            detail?: string | null;
+            /** @description Run ID. */
+            execution_id: string;
+            /** @description The new run of a rerun. */
+            new_execution_id?: string | null;
+            /** @description Whether the action was applied. */
+            outcome: components["schemas"]["BulkOutcome"];
         };
         /** @description Whether access tokens are required, and who is signed in. */
         CallerSession: {
@@ -3512,29 +3395,6 @@ export interface components {
             /** @description Credentials, sorted by name. */
             credentials: components["schemas"]["CredentialEntry"][];
         };
-        /** @description Number of iterations whose durations are in a range. */
-        DurationBin: {
-            /**
-             * Format: int64
-             * @description Number of iterations.
-             */
-            count: number;
-            /**
-             * Format: int64
-             * @description Number of failed ones among them.
-             */
-            failed: number;
-            /**
-             * Format: int64
-             * @description The shortest duration of the bin, in microseconds.
-             */
-            from_us: number;
-            /**
-             * Format: int64
-             * @description One past the longest duration of the bin, in microseconds.
-             */
-            to_us: number;
-        };
         /** @description A page of an event log. */
         EventPage: {
             /** @description Events, in order. */
@@ -3565,6 +3425,13 @@ export interface components {
             catalog_id?: string | null;
             /** @description Deduplication key: requests with the same key start only one run. */
             dedup?: string | null;
+            /**
+             * @description Labels, which replace those of the playbook with the same keys. At most 32 with those of the playbook. A key has up to
+             *     63 letters, digits, `_`, `-`, `.` or `/`; a value has up to 200 bytes.
+             */
+            labels?: {
+                [key: string]: string;
+            };
             /** @description Parent run. */
             parent_execution_id?: string | null;
             /** @description Catalog path of the playbook. */
@@ -3617,6 +3484,8 @@ export interface components {
             histogram: components["schemas"]["ExecutionHistogram"];
             /** @description Whether all matching runs are counted; false if there are more than 20,000. */
             is_complete: boolean;
+            /** @description Runs by label, most frequent first; at most 20 labels. Counts at most the newest 5,000 runs. */
+            labels: components["schemas"]["LabelFacet"][];
             /** @description Runs by catalog path, most frequent first; at most 20. */
             paths: components["schemas"]["FacetCount"][];
             /** @description Runs by status, most frequent first. */
@@ -3696,6 +3565,10 @@ export interface components {
             generation: number;
             /** @description SHA-256 of the playbook's text. */
             hash: string;
+            /** @description Labels of the playbook, and those given at the start. */
+            labels?: {
+                [key: string]: string;
+            };
             /** @description Name of the playbook. */
             name: string;
             /** @description Run that started it. */
@@ -3719,40 +3592,6 @@ export interface components {
              * @description Catalog version of the playbook.
              */
             version: number;
-        };
-        /** @description The runs of steps in the order of their start, with their tasks and attempts. */
-        ExecutionTimeline: {
-            /**
-             * Format: date-time
-             * @description End of the run.
-             */
-            ended_at?: string | null;
-            /** @description Run ID. */
-            execution_id: string;
-            /**
-             * @description Whether the timeline has every step run, task and attempt. It has at most 5,000 of them, from at most 50,000 events
-             *     of steps, and the bands of at most 20 loops.
-             */
-            is_complete: boolean;
-            /**
-             * Format: date-time
-             * @description The time of the response; what has not ended lasts until then.
-             */
-            now: string;
-            /**
-             * Format: int64
-             * @description The last event of the run that the timeline includes.
-             */
-            seq: number;
-            /**
-             * Format: date-time
-             * @description Start of the run.
-             */
-            started_at: string;
-            /** @description Status of the run. */
-            status: string;
-            /** @description Step runs. */
-            steps: components["schemas"]["TimelineStep"][];
         };
         /** @description How many runs have a value. */
         FacetCount: {
@@ -3792,8 +3631,6 @@ export interface components {
             line?: number | null;
             /** @description The message of the first failure; the messages of the others may differ in numbers. */
             message: string;
-            /** @description The events that recorded the first 100 failures. */
-            seqs: number[];
             /** @description The step. */
             step: string;
             /** @description The task that failed, if known. */
@@ -3884,23 +3721,6 @@ export interface components {
              */
             total?: number | null;
         };
-        /** @description A rule of the policy of a task. */
-        GraphPolicyRule: {
-            /** @description What it does: `continue`, `retry`, `jump`, `break` or `fail`. */
-            action: string;
-            /**
-             * Format: int32
-             * @description Its column in the playbook.
-             */
-            column: number;
-            /**
-             * Format: int32
-             * @description Its line in the playbook.
-             */
-            line: number;
-            /** @description Its condition as written; null for `else`. */
-            when?: string | null;
-        };
         /**
          * @description Progress of a step or a task.
          * @enum {string}
@@ -3975,8 +3795,6 @@ export interface components {
              * @description Its line in the playbook.
              */
             line: number;
-            /** @description The rules of its policy in order; `matched_rule_index` of an event is an index of this list. */
-            rules: components["schemas"]["GraphPolicyRule"][];
             /** @description Progress in the latest run of the step. */
             status: components["schemas"]["GraphStatus"];
         };
@@ -4014,11 +3832,6 @@ export interface components {
          * @enum {string}
          */
         IngestStatus: "recorded" | "duplicate" | "known" | "acknowledged";
-        /**
-         * @description The status of an iteration.
-         * @enum {string}
-         */
-        IterationStatus: "success" | "waiting" | "running" | "retrying" | "cancelled" | "error";
         /** @description Status of a keychain entry that all runs of a playbook share. */
         KeychainEntryStatus: {
             /**
@@ -4036,6 +3849,18 @@ export interface components {
              */
             resolved_at?: string | null;
         };
+        /** @description How many runs have a label. */
+        LabelFacet: {
+            /**
+             * Format: int64
+             * @description The number of runs.
+             */
+            count: number;
+            /** @description The key. */
+            key: string;
+            /** @description The value. */
+            value: string;
+        };
         /** @description Events that a pipeline needs again. */
         LoadEventsRequest: {
             /** @description Run ID. */
@@ -4050,113 +3875,13 @@ export interface components {
         };
         /** @description Lines that the tasks of a run printed. */
         LogsResponse: {
-            /** @description Whether other lines that match may precede these. */
-            has_earlier?: boolean;
-            /** @description Lines with `level` and `position`, in the order in which they were stored. */
+            /** @description Lines, in the order in which they were stored. */
             lines: Record<string, never>[];
             /**
              * Format: int64
              * @description Value for `after` to get the following lines.
              */
             next_after: number;
-        };
-        /** @description The iterations of a run of a loop. Columns have one entry for each cell; cells are in index order. */
-        LoopCells: {
-            /** @description Most attempts of a task in each cell; null where none was measured. Absent for `by=status`. */
-            attempts?: (number | null)[] | null;
-            /**
-             * Format: int64
-             * @description Number of iterations that a cell covers; the last cell may cover fewer.
-             */
-            cell_size: number;
-            /**
-             * @description Number of iterations of each cell with a status. A column without any is empty, and so are all columns if a cell
-             *     is one iteration.
-             */
-            counts: components["schemas"]["ByIterationStatus_Vec_u64"];
-            /** @description The longest duration in each cell, in microseconds; null where none was measured. Absent for `by=status`. */
-            durations_us?: (number | null)[] | null;
-            /** @description Run ID. */
-            execution_id: string;
-            /**
-             * Format: int64
-             * @description The first iteration of the cells.
-             */
-            from: number;
-            /**
-             * @description Whether the status of every iteration is exact. It is not if more than 3,000,000 rows would have to be read, or if
-             *     a loop stopped early: then iterations that were stopped between two tasks may count as succeeded.
-             */
-            is_complete: boolean;
-            /** @description Whether `durations_us` and `attempts` come from a sample: 64 iterations of each cell. */
-            is_sampled: boolean;
-            /** @description Whether `total` can still grow. */
-            may_grow: boolean;
-            /**
-             * Format: int32
-             * @description The run of the step, from 1.
-             */
-            run: number;
-            /** @description The runs of the step that are loops, ascending; of more than 100 only the latest. */
-            runs: number[];
-            /**
-             * @description The worst status of each cell, as one letter: `e` error, `c` cancelled, `t` retrying, `r` running, `w` waiting,
-             *     `s` success, from the worst to the best.
-             */
-            statuses: string;
-            /** @description The step. */
-            step: string;
-            /**
-             * Format: int64
-             * @description One past the last iteration of the cells.
-             */
-            to: number;
-            /**
-             * Format: int64
-             * @description Number of items; a cursor loop may claim more.
-             */
-            total: number;
-            /** @description Number of iterations of all cells with a status. */
-            totals: components["schemas"]["ByIterationStatus_u64"];
-        };
-        /** @description How long the iterations of a run of a loop took. */
-        LoopDurations: {
-            /** @description Adjacent bins, from the shortest to the longest measured duration. */
-            bins: components["schemas"]["DurationBin"][];
-            /** @description Run ID. */
-            execution_id: string;
-            /**
-             * @description Whether every iteration that ended was measured. Of a range of more than 20,000 iterations, 256 blocks of 64
-             *     iterations are measured, evenly distributed over the range.
-             */
-            is_complete: boolean;
-            /**
-             * Format: int64
-             * @description The longest duration, in microseconds.
-             */
-            max_us?: number | null;
-            /**
-             * Format: int64
-             * @description Number of iterations that were measured.
-             */
-            measured: number;
-            /**
-             * Format: int64
-             * @description The median, in microseconds.
-             */
-            median_us?: number | null;
-            /**
-             * Format: int64
-             * @description The duration that 95 of 100 iterations do not exceed, in microseconds.
-             */
-            p95_us?: number | null;
-            /**
-             * Format: int32
-             * @description The run of the step, from 1.
-             */
-            run: number;
-            /** @description The step. */
-            step: string;
         };
         /** @description One run of a loop in an outline. */
         LoopEntry: {
@@ -4494,189 +4219,6 @@ export interface components {
             /** @description An access token. */
             token: string;
         };
-        /** @description A key whose value differs between two states. */
-        StateChange: {
-            after?: components["schemas"]["StateEntry"] | null;
-            before?: components["schemas"]["StateEntry"] | null;
-            /** @description The key. */
-            key: string;
-            /** @description How it differs, from the earlier to the later state. */
-            kind: components["schemas"]["StateChangeKind"];
-        };
-        /**
-         * @description How a key differs between two states.
-         * @enum {string}
-         */
-        StateChangeKind: "added" | "removed" | "changed";
-        /** @description Whether the state computed from the log equals the state with which the server works. */
-        StateCheckResponse: {
-            /** @description Run ID. */
-            execution_id: string;
-            /** @description Whether both are equal. */
-            is_equal: boolean;
-            /** @description SHA-256 of what it was compared with. */
-            live: string;
-            /** @description SHA-256 of what was replayed. */
-            replayed: string;
-            /**
-             * Format: int64
-             * @description The event at which both states were compared.
-             */
-            seq: number;
-            /** @description What the replayed state was compared with. */
-            source: components["schemas"]["StateCheckSource"];
-        };
-        /**
-         * @description What a replayed state is compared with.
-         * @enum {string}
-         */
-        StateCheckSource: "memory" | "snapshot" | "summary";
-        /** @description The difference of two states. */
-        StateComparison: {
-            /** @description Keys of `ctx` that differ. */
-            ctx: components["schemas"]["StateChange"][];
-            /**
-             * Format: int64
-             * @description The last event of the other state.
-             */
-            seq: number;
-            /** @description Status of the run at that event. */
-            status: string;
-            /** @description Steps whose status or number of runs differs. */
-            steps: components["schemas"]["StateStepChange"][];
-            /** @description Inputs that differ. */
-            workload: components["schemas"]["StateChange"][];
-        };
-        /** @description A value of the state. */
-        StateEntry: {
-            /**
-             * Format: int64
-             * @description Size of its JSON text in bytes.
-             */
-            bytes: number;
-            /** @description Whether the value is larger than 16 KiB, so that only the beginning of its JSON text is included. */
-            is_preview: boolean;
-            /** @description Its key. */
-            key: string;
-            /** @description The value; the beginning of its JSON text, as a string, if `is_preview` is true. */
-            value: unknown;
-            writer?: components["schemas"]["StateWriter"] | null;
-        };
-        /** @description A pipeline in progress. */
-        StatePipeline: {
-            /** @description The values of `iter` that its tasks wrote, by key. */
-            iter: components["schemas"]["StateEntry"][];
-            /**
-             * Format: int64
-             * @description The iteration of a loop.
-             */
-            iteration?: number | null;
-            /**
-             * Format: int32
-             * @description Number of the step run, from 1.
-             */
-            run: number;
-            /** @description Its progress. */
-            status: components["schemas"]["GraphStatus"];
-            /** @description The step. */
-            step: string;
-            /** @description The task that runs now or ran last. */
-            task?: string | null;
-        };
-        /** @description State of a run at one event of its log, with the events that wrote its values. */
-        StateResponse: {
-            comparison?: components["schemas"]["StateComparison"] | null;
-            /** @description The values of `ctx`, by key. */
-            ctx: components["schemas"]["StateEntry"][];
-            /** @description Run ID. */
-            execution_id: string;
-            /** @description Whether every key, pipeline and token is listed. */
-            is_complete: boolean;
-            /**
-             * Format: int64
-             * @description The newest event of the run.
-             */
-            newest_seq: number;
-            /** @description Active pipelines with their `iter` values, at most 100. */
-            pipelines: components["schemas"]["StatePipeline"][];
-            /**
-             * Format: date-time
-             * @description When the last included event was recorded.
-             */
-            recorded_at: string;
-            /**
-             * Format: int64
-             * @description The last event that the state includes.
-             */
-            seq: number;
-            /** @description Status of the run at this event. */
-            status: string;
-            /** @description All steps of the playbook. */
-            steps: components["schemas"]["StateStep"][];
-            /** @description Branches that wait at a step, at most 1,000. */
-            tokens: components["schemas"]["StateToken"][];
-            /** @description The inputs of the run, by key. */
-            workload: components["schemas"]["StateEntry"][];
-            /**
-             * Format: int64
-             * @description The event after which the writers of `ctx` are known. It is 0 unless the state was computed from a snapshot.
-             */
-            writers_since: number;
-        };
-        /** @description A step at one event. */
-        StateStep: {
-            /**
-             * Format: int64
-             * @description The event that ended its latest run, if it has ended.
-             */
-            ended_seq?: number | null;
-            /**
-             * Format: int32
-             * @description How often it was scheduled.
-             */
-            runs: number;
-            /** @description Progress of its latest run. */
-            status: components["schemas"]["GraphStatus"];
-            /** @description The step. */
-            step: string;
-        };
-        /** @description A step that differs between two states. */
-        StateStepChange: {
-            /** @description The step in the later state. */
-            after: components["schemas"]["StateStep"];
-            /** @description The step in the earlier state. */
-            before: components["schemas"]["StateStep"];
-            /** @description The step. */
-            step: string;
-        };
-        /** @description A branch that waits at a step. */
-        StateToken: {
-            /** @description The step that the branch comes from; null at the start of the run. */
-            from?: string | null;
-            /** @description Whether it waits for admission. */
-            is_parked: boolean;
-            /** @description The step. */
-            step: string;
-        };
-        /** @description The event that wrote a value. */
-        StateWriter: {
-            /**
-             * Format: int64
-             * @description The iteration that wrote the value.
-             */
-            iteration?: number | null;
-            /**
-             * Format: int64
-             * @description The event.
-             */
-            seq: number;
-            /** @description The step that wrote the value; null for inputs and values that a client set. */
-            step?: string | null;
-            /** @description The task that wrote the value. */
-            task?: string | null;
-            /** @description Its type. */
-            type: string;
-        };
         /** @description A stored body. */
         StoreBodyResponse: {
             /**
@@ -4690,154 +4232,6 @@ export interface components {
             sha256: string;
             /** @description Kind of the result store. */
             store: string;
-        };
-        /** @description An attempt of a task. */
-        TimelineAttempt: {
-            /**
-             * Format: int32
-             * @description Its number, from 1.
-             */
-            attempt: number;
-            /**
-             * Format: date-time
-             * @description When it ended.
-             */
-            ended_at?: string | null;
-            /**
-             * Format: date-time
-             * @description When it started.
-             */
-            started_at?: string | null;
-            /** @description Its status. */
-            status: components["schemas"]["GraphStatus"];
-        };
-        /** @description An iteration of a loop. */
-        TimelineIteration: {
-            /**
-             * Format: int32
-             * @description Most attempts of one of its tasks.
-             */
-            attempts: number;
-            /**
-             * Format: date-time
-             * @description When it ended.
-             */
-            ended_at?: string | null;
-            /**
-             * Format: int64
-             * @description Its index.
-             */
-            iteration: number;
-            /**
-             * Format: date-time
-             * @description When it started.
-             */
-            started_at?: string | null;
-            /** @description Its status. */
-            status: components["schemas"]["IterationStatus"];
-        };
-        /** @description The iterations of a loop over time. */
-        TimelineLoop: {
-            /** @description Number of measured iterations that ended in each bin, by status; an empty column has none. */
-            band: components["schemas"]["ByIterationStatus_Vec_u64"];
-            /**
-             * Format: int64
-             * @description Length of a bin, in microseconds.
-             */
-            bin_us: number;
-            /**
-             * Format: int64
-             * @description Number of iterations that failed.
-             */
-            failed: number;
-            /**
-             * Format: date-time
-             * @description Start of the first bin of `band`.
-             */
-            from: string;
-            /**
-             * @description Whether every iteration that ended was measured; otherwise a sample of the loop was, evenly distributed over its
-             *     indices.
-             */
-            is_complete: boolean;
-            /** @description The slowest of the measured iterations and the first failed ones, at most 50 together, in the order of their start. */
-            iterations: components["schemas"]["TimelineIteration"][];
-            /**
-             * Format: int64
-             * @description Number of measured iterations.
-             */
-            measured: number;
-            /**
-             * Format: int64
-             * @description Number of iterations that succeeded.
-             */
-            succeeded: number;
-            /**
-             * Format: int64
-             * @description Number of items.
-             */
-            total: number;
-        };
-        /** @description A run of a step. */
-        TimelineStep: {
-            /**
-             * Format: date-time
-             * @description When it ended.
-             */
-            ended_at?: string | null;
-            /**
-             * @description Whether it is on the critical path: the step runs that the end of the run waited for, each because it was the last
-             *     to release the next one.
-             */
-            is_critical: boolean;
-            /** @description Whether its result was reused from an earlier run. */
-            is_reused: boolean;
-            loop?: components["schemas"]["TimelineLoop"] | null;
-            /**
-             * Format: date-time
-             * @description When it was scheduled; it is queued from then until its start.
-             */
-            queued_at?: string | null;
-            /**
-             * Format: int32
-             * @description The run of the step, from 1.
-             */
-            run: number;
-            /**
-             * Format: date-time
-             * @description When its work started.
-             */
-            started_at?: string | null;
-            /** @description Its status. */
-            status: components["schemas"]["GraphStatus"];
-            /** @description The step. */
-            step: string;
-            /** @description Its tasks in the order of their start; those of iterations are not listed. */
-            tasks: components["schemas"]["TimelineTask"][];
-        };
-        /** @description A run of a task. */
-        TimelineTask: {
-            /** @description Its attempts in order. */
-            attempts: components["schemas"]["TimelineAttempt"][];
-            /**
-             * Format: date-time
-             * @description When it ended.
-             */
-            ended_at?: string | null;
-            /**
-             * Format: date-time
-             * @description When it started.
-             */
-            started_at?: string | null;
-            /** @description Its status. */
-            status: components["schemas"]["GraphStatus"];
-            /** @description Its label. */
-            task: string;
-            /**
-             * Format: int32
-             * @description Counts its runs in the step run from 1.
-             */
-            visit: number;
         };
         /** @description A playbook to validate. */
         ValidateRequest: {

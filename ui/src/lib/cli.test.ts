@@ -21,5 +21,8 @@ describe("CLI commands", () => {
     );
     expect(startRunCommand("demo/x", 2, '{"n":1}')).toBe(`noetl run demo/x@2 --input '{"n":1}'`);
     expect(startRunCommand("demo/x", 2, "{}")).toBe("noetl run demo/x@2");
+    expect(listRunsCommand({ label: "team:x,env:a b", q: "load", code: "HTTP_STATUS" })).toBe(
+      "noetl runs --label team=x --label 'env=a b' --search load --error-code HTTP_STATUS",
+    );
   });
 });

@@ -1,5 +1,6 @@
 // Commands of the CLI that do what a view shows.
 import type { RunFilter } from "./filter";
+import { splitLabels } from "./labels";
 
 /** An argument, quoted for a shell if it has to be. */
 export function quoteArgument(text: string): string {
@@ -11,7 +12,12 @@ export function listRunsCommand(filter: RunFilter): string {
   const words = ["noetl runs"];
   if (filter.status) words.push("--status", quoteArgument(filter.status.toLowerCase()));
   if (filter.playbook) words.push("--path", quoteArgument(filter.playbook));
-  if (filter.since) words.push("--since", quoteArgument(filter.since));
+  if (filter.since && !/^\d{4}-/.test(filter.since)) words.push("--since", quoteArgument(filter.since));
+  for (const pair of splitLabels(filter.label ?? "")) words.push("--label", quoteArgument(pair.replace(":", "=")));
+  if (filter.q) words.push("--search", quoteArgument(filter.q));
+  if (filter.code) words.push("--error-code", quoteArgument(filter.code));
+  if (filter.longer) words.push("--min-duration", quoteArgument(filter.longer));
+  if (filter.shorter) words.push("--max-duration", quoteArgument(filter.shorter));
   return words.join(" ");
 }
 

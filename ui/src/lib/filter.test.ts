@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { listChips, parseFilterText, readRunFilter, removeKey, toApiParams, toggleStatus } from "./filter";
+import { listChips, parseFilterText, readRunFilter, removeChip, removeKey, toApiParams, toggleStatus } from "./filter";
 
 describe("filter of runs", () => {
   it("reads the search parameters that it knows", () => {
@@ -33,6 +33,15 @@ describe("filter of runs", () => {
       { key: "since", value: "24h" },
     ]);
     expect(removeKey(filter, "since")).toEqual({ status: "FAILED", q: "x" });
+  });
+
+  it("has a chip for each label", () => {
+    const { filter, rest } = parseFilterText("label.env=prod label:owner:a:b late", { label: "team:x" });
+    expect({ filter, rest }).toEqual({ filter: { label: "team:x,env:prod,owner:a:b" }, rest: "late" });
+    const chips = listChips(filter);
+    expect(chips.map(({ value }) => value)).toEqual(["team:x", "env:prod", "owner:a:b"]);
+    expect(removeChip(filter, { key: "label", value: "env:prod" })).toEqual({ label: "team:x,owner:a:b" });
+    expect(removeChip({ label: "team:x", q: "y" }, { key: "label", value: "team:x" })).toEqual({ q: "y" });
   });
 
   it("toggles statuses", () => {

@@ -4,6 +4,7 @@ import { Link } from "@tanstack/react-router";
 import type { TaskError } from "../api/types";
 import { facetsQuery } from "../api/queries";
 import { showRunCommand } from "../lib/cli";
+import { addLabel } from "../lib/labels";
 import { CopyButton, CopyIcon } from "../parts/copy";
 import { MarkIcon, StatusMark } from "../parts/StatusMark";
 import { Age, RunTook } from "../parts/Time";
@@ -68,6 +69,11 @@ export function RunHeader() {
           </span>
         )}
         <ChildLink id={run.execution_id} />
+        {Object.entries(run.labels ?? {}).map(([key, value]) => (
+          <Link key={key} to="/runs" search={{ label: addLabel("", key, value) }} className="tag run-label">
+            {key}={value}
+          </Link>
+        ))}
         <CopyButton text={command} what="the command">
           Copy CLI
         </CopyButton>

@@ -1,6 +1,7 @@
-// A menu of filters that are often wanted: times, durations, and the playbooks and errors of the runs in the list.
+// A menu of filters that are often wanted: times, durations, and the playbooks, labels and errors of the runs in the list.
 import type { Facets } from "../api/types";
 import type { FilterKey, RunFilter } from "../lib/filter";
+import { addLabel } from "../lib/labels";
 import { Button } from "../parts/Button";
 import { Icon } from "../parts/Icon";
 import { Menu, MenuGroup, MenuItem } from "../parts/Menu";
@@ -16,6 +17,7 @@ const valuesMax = 8;
 export function FilterMenu({ filter, facets, onChange }: FilterMenuProps) {
   const groups: { title: string; key: FilterKey; values: { value: string; count?: number }[] }[] = [
     { title: "Started within", key: "since", values: ["1h", "24h", "7d", "30d"].map((value) => ({ value })) },
+    { title: "Started before", key: "until", values: ["1h", "24h", "7d", "30d"].map((value) => ({ value })) },
     { title: "Took longer than", key: "longer", values: ["10s", "1m", "10m", "1h"].map((value) => ({ value })) },
     { title: "Playbook", key: "playbook", values: facets?.paths.slice(0, valuesMax) ?? [] },
     { title: "Error code", key: "code", values: facets?.error_codes.slice(0, valuesMax) ?? [] },
@@ -40,6 +42,21 @@ export function FilterMenu({ filter, facets, onChange }: FilterMenuProps) {
             ))}
           </MenuGroup>
         ))}
+      {facets && facets.labels.length > 0 && (
+        <MenuGroup title="Label">
+          {facets.labels.slice(0, valuesMax).map(({ key, value, count }) => (
+            <MenuItem
+              key={`${key}:${value}`}
+              onSelect={() => onChange({ ...filter, label: addLabel(filter.label, key, value) })}
+            >
+              <span className="grow">
+                {key}={value}
+              </span>
+              <span className="muted">{count}</span>
+            </MenuItem>
+          ))}
+        </MenuGroup>
+      )}
     </Menu>
   );
 }

@@ -6,6 +6,7 @@ import type { Run } from "../api/types";
 import { StatusMark } from "../parts/StatusMark";
 import { Age, RunTook } from "../parts/Time";
 import { useIsNarrow } from "../parts/useMedia";
+import { areAllSelected, isSelected as isInSelection, type Selection } from "../lib/selection";
 import { useRowHeight } from "../shell/preferences";
 import "./runs.css";
 
@@ -16,11 +17,16 @@ interface RunTableProps {
   /** Called when the end of the list comes into view. */
   onEnd?: () => void;
   foot?: React.ReactNode;
+  /** The rows that are selected for an action; without it, rows have no checkbox. */
+  selection?: Selection | undefined;
+  onToggle?: (id: string, isRange: boolean) => void;
+  onToggleAll?: () => void;
 }
 
 const narrowHeight = 56;
 
-export function RunTable({ runs, selectedId, onSelect, onEnd, foot }: RunTableProps) {
+export function RunTable({ runs, selectedId, onSelect, onEnd, foot, ...checks }: RunTableProps) {
+  const { selection, onToggle, onToggleAll } = checks;
   const scrollRef = useRef<HTMLDivElement>(null);
   const rowHeight = useRowHeight();
   const isNarrow = useIsNarrow();
@@ -54,16 +60,43 @@ export function RunTable({ runs, selectedId, onSelect, onEnd, foot }: RunTablePr
   }, [selected, selectedId, virtual]);
 
   return (
-    <div className="run-table panel" role="table" aria-label="Runs" aria-rowcount={runs.length + 1}>
+    <div
+      className={`run-table panel ${selection ? "run-table-checks" : ""}`}
+      role="table"
+      aria-label="Runs"
+      aria-rowcount={runs.length + 1}
+    >
       <div className="run-scroll" ref={scrollRef} role="presentation">
         <div role="rowgroup" className="run-head-group">
           <div className="run-row run-head" role="row" aria-rowindex={1}>
+            {selection && (
+              <span role="columnheader" className="run-check">
+                <input
+                  type="checkbox"
+                  aria-label="Select all runs that are loaded"
+                  checked={areAllSelected(
+                    selection,
+                    runs.map((run) => run.execution_id),
+                  )}
+                  onChange={() => onToggleAll?.()}
+                />
+              </span>
+            )}
             <span role="columnheader">Status</span>
             <span role="columnheader">Playbook</span>
-            <span role="columnheader">Run</span>
+            <span role="columnheader" className="run-id">
+              Run
+            </span>
             <span role="columnheader">Started</span>
-            <span role="columnheader">Took</span>
-            <span role="columnheader">Step or error</span>
+            <span role="columnheader" className="run-took">
+              Took
+            </span>
+            <span role="columnheader" className="run-where">
+              Step or error
+            </span>
+            <span role="columnheader" className="run-labels">
+              Labels
+            </span>
           </div>
         </div>
         <div className="run-space" style={{ height: virtual.getTotalSize() }} role="rowgroup">
@@ -78,6 +111,8 @@ export function RunTable({ runs, selectedId, onSelect, onEnd, foot }: RunTablePr
                   style={{ height: item.size, transform: `translateY(${item.start - headHeight}px)` }}
                   isSelected={run.execution_id === selectedId}
                   onSelect={onSelect}
+                  isChecked={selection ? isInSelection(selection, run.execution_id) : undefined}
+                  onToggle={onToggle}
                 />
               )
             );
@@ -95,9 +130,12 @@ interface RunRowProps {
   style: React.CSSProperties;
   isSelected: boolean;
   onSelect: ((id: string) => void) | undefined;
+  isChecked: boolean | undefined;
+  onToggle: ((id: string, isRange: boolean) => void) | undefined;
 }
 
-function RunRow({ run, index, style, isSelected, onSelect }: RunRowProps) {
+function RunRow({ run, index, style, isSelected, onSelect, isChecked, onToggle }: RunRowProps) {
+  const labels = Object.entries(run.labels ?? {}).map(([key, value]) => `${key}=${value}`);
   return (
     <div
       className="run-row run-body-row"
@@ -107,6 +145,18 @@ function RunRow({ run, index, style, isSelected, onSelect }: RunRowProps) {
       data-status={run.status}
       style={style}
     >
+      {isChecked !== undefined && (
+        <span role="cell" className="run-check">
+          <input
+            type="checkbox"
+            aria-label={`Select run ${run.execution_id}`}
+            checked={isChecked}
+            onChange={(event) =>
+              onToggle?.(run.execution_id, event.nativeEvent instanceof MouseEvent && event.nativeEvent.shiftKey)
+            }
+          />
+        </span>
+      )}
       <span role="cell" className="run-status">
         <StatusMark status={run.cancelling && run.status === "RUNNING" ? "cancelling" : run.status} />
       </span>
@@ -137,6 +187,9 @@ function RunRow({ run, index, style, isSelected, onSelect }: RunRowProps) {
         title={run.error ?? undefined}
       >
         {run.error ?? run.current_step ?? ""}
+      </span>
+      <span role="cell" className="run-labels muted truncate" title={labels.join("\n") || undefined}>
+        {labels.join(" ")}
       </span>
     </div>
   );

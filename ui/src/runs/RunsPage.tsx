@@ -1,16 +1,21 @@
 // The list of runs. The filter and the selected row are in the URL.
 import { useInfiniteQuery, useQuery, useQueryClient } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
-import { useCallback, useMemo, useRef } from "react";
+import { useCallback, useMemo, useRef, useState } from "react";
+import type { BulkAction } from "../api/types";
 import { facetsQuery, runsQuery } from "../api/queries";
 import { listRunsCommand } from "../lib/cli";
 import { toApiParams, type RunFilter } from "../lib/filter";
+import { emptySelection, toggleAllRows, toggleRow } from "../lib/selection";
 import { Button } from "../parts/Button";
 import { CopyButton } from "../parts/copy";
 import { Histogram } from "../parts/Histogram";
 import { ProblemNote } from "../parts/ProblemNote";
 import { useKeys } from "../shell/keyboard";
 import { Page } from "../shell/Page";
+import { useMay } from "../shell/role";
+import { BulkBar } from "./BulkBar";
+import { BulkDialog } from "./BulkDialog";
 import { EmptyRuns } from "./EmptyRuns";
 import { FilterBar } from "./FilterBar";
 import { useLiveRuns } from "./liveRuns";
@@ -30,7 +35,17 @@ export function RunsPage() {
   const refreshFacets = useRefreshFacets();
   const { freshCount, showFresh } = useLiveRuns(params, list.isSuccess, refreshFacets);
 
-  const setFilter = (next: RunFilter) => void navigate({ search: next });
+  const mayOperate = useMay("operator");
+  const [selection, setSelection] = useState(emptySelection);
+  const [action, setAction] = useState<BulkAction>();
+  const ids = useMemo(() => runs.map((run) => run.execution_id), [runs]);
+  const toggle = (id: string, isRange: boolean) => setSelection((known) => toggleRow(known, ids, id, isRange));
+  const hasSelection = selection.isAll || selection.ids.size > 0;
+
+  const setFilter = (next: RunFilter) => {
+    setSelection(emptySelection);
+    void navigate({ search: next });
+  };
   const select = useCallback(
     (id: string) => void navigate({ search: (search) => ({ ...search, row: id }), replace: true }),
     [navigate],
@@ -49,6 +64,7 @@ export function RunsPage() {
     { keys: "k", label: "Previous run", run: () => move(-1) },
     { keys: "enter", label: "Open the run", run: () => row && void navigate({ to: "/runs/$id", params: { id: row } }) },
     { keys: "n", label: "Show new runs", run: showFresh },
+    ...(mayOperate ? [{ keys: "x", label: "Select the run", run: () => row && toggle(row, false) }] : []),
   ]);
 
   return (
@@ -75,6 +91,24 @@ export function RunsPage() {
             )}
           </>
         )}
+        {hasSelection && mayOperate && (
+          <BulkBar
+            count={selection.ids.size}
+            isAll={selection.isAll}
+            matching={facets.data?.is_complete ? facets.data.total : null}
+            onSelectAll={() => setSelection({ ids: new Set(), isAll: true })}
+            onClear={() => setSelection(emptySelection)}
+            onAction={setAction}
+          />
+        )}
+        {action && (
+          <BulkDialog
+            action={action}
+            params={params}
+            ids={selection.isAll ? null : [...selection.ids]}
+            onClose={() => setAction(undefined)}
+          />
+        )}
         {list.error ? (
           <ProblemNote error={list.error} onRetry={() => void list.refetch()} />
         ) : list.isSuccess && runs.length === 0 ? (
@@ -86,6 +120,9 @@ export function RunsPage() {
               selectedId={row}
               onSelect={select}
               onEnd={loadMore}
+              selection={mayOperate ? selection : undefined}
+              onToggle={toggle}
+              onToggleAll={() => setSelection((known) => toggleAllRows(known, ids))}
               foot={isFetchingNextPage && <p className="list-foot muted">Loading more…</p>}
             />
             {freshCount > 0 && (

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use clap::Args;
+use model::labels::Labels;
 use model::status::RunStatus;
 
 use super::parse_duration;
+use crate::cli_error::CliError;
 
 #[derive(Debug, Args)]
 pub(crate) struct RunsArgs {
@@ -18,6 +20,9 @@ pub(crate) struct RunsArgs {
     /// Only runs of this playbook path
     #[arg(long)]
     pub(crate) path: Option<String>,
+    /// Only runs with this label (repeatable: all must match)
+    #[arg(long = "label", value_name = "KEY=VALUE")]
+    pub(crate) labels: Vec<String>,
     /// Only runs with this text at the start of their ID, or in their path, name, current step or error
     #[arg(long, value_name = "TEXT")]
     pub(crate) search: Option<String>,
@@ -43,6 +48,20 @@ pub(crate) struct OpenArgs {
     /// Only print the URL
     #[arg(long)]
     pub(crate) print: bool,
+}
+
+/// Parses labels, each `KEY=VALUE`.
+pub(crate) fn parse_labels(texts: &[String]) -> Result<Labels, CliError> {
+    let mut labels = Labels::default();
+    for text in texts {
+        let Some((key, value)) = text.split_once('=') else {
+            return Err(CliError::usage(format!("invalid label `{text}`: expected KEY=VALUE")));
+        };
+        labels
+            .insert(key, value)
+            .map_err(|error| CliError::usage(error.to_string()))?;
+    }
+    Ok(labels)
 }
 
 fn parse_status(text: &str) -> Result<RunStatus, String> {

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use model::id::{ExecutionId, Name, Seq};
+use model::labels::Labels;
 use server::{ResultAddress, ResultSelector};
 use store::ExecutionFilter;
 
@@ -41,9 +42,22 @@ pub(super) fn list_path(filter: &ExecutionFilter) -> String {
     put("max_duration", duration(search.max_duration));
     put("since", filter.since.map(|time| time.to_string()));
     put("until", filter.until.map(|time| time.to_string()));
+    put(
+        "label",
+        (!filter.labels.is_empty()).then(|| label_parameter(&filter.labels)),
+    );
     put("parent", filter.parent.map(|id| id.to_string()));
     put("cursor", filter.before.map(|id| id.to_string()));
     path
+}
+
+/// Returns labels as `key:value`, separated by commas.
+fn label_parameter(labels: &Labels) -> String {
+    let pairs = labels.iter().map(|(key, value)| {
+        let value = value.as_str().replace('\\', r"\\").replace(',', r"\,");
+        format!("{key}:{value}")
+    });
+    pairs.collect::<Vec<_>>().join(",")
 }
 
 /// Returns the path of a result of a run.

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use engine::ControlRequest;
 use model::event::{Event, StopRequest};
 use model::id::{ExecutionId, Seq};
+use model::labels::Labels;
 use model::raw::RawJson;
 use model::status::RunStatus;
 use model::time::Time;
@@ -48,20 +49,30 @@ pub(super) struct RemoteRun<'a> {
 /// Starts or continues a run.
 pub(super) async fn start_run(client: &Client, start_request: StartRequest) -> Result<RemoteRun<'_>, CliError> {
     match start_request {
-        StartRequest::Text { name, text, payload } => {
+        StartRequest::Text {
+            name,
+            text,
+            payload,
+            labels,
+        } => {
             let request = ExecuteRequest {
                 playbook: Some(text.clone()),
-                ..execute_request(client, payload)
+                ..execute_request(client, payload, &labels)
             };
             let started = send_execute(client, &request).await;
             let id = started.map_err(|error| playbook_error::playbook_error(&error, &name, &text))?;
             Ok(RemoteRun::new(client, id))
         }
-        StartRequest::Catalog { path, version, payload } => {
+        StartRequest::Catalog {
+            path,
+            version,
+            payload,
+            labels,
+        } => {
             let request = ExecuteRequest {
                 path: Some(path),
                 version,
-                ..execute_request(client, payload)
+                ..execute_request(client, payload, &labels)
             };
             Ok(RemoteRun::new(client, send_execute(client, &request).await?))
         }
@@ -81,10 +92,14 @@ pub(super) async fn start_run(client: &Client, start_request: StartRequest) -> R
 }
 
 /// Builds the request for a run. With several servers it has a deduplication key, so that failover starts only one run.
-fn execute_request(client: &Client, payload: Option<RawJson>) -> ExecuteRequest {
+fn execute_request(client: &Client, payload: Option<RawJson>, labels: &Labels) -> ExecuteRequest {
     let random_key = || format!("cli-{:032x}", rand::random::<u128>());
     ExecuteRequest {
         payload,
+        labels: labels
+            .iter()
+            .map(|(key, value)| (key.to_string(), value.to_string()))
+            .collect(),
         dedup: (client.servers().len() > 1).then(random_key),
         ..ExecuteRequest::default()
     }

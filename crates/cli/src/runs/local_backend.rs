@@ -159,17 +159,33 @@ impl RunBackend for LocalBackend<'_> {
         let session = ControlPlane::start(self.reader.clone())?;
         session.allow_env(self.app, drive_args);
         let run = match start_request {
-            StartRequest::Text { name, text, payload } => {
-                let submission = SubmitRequest { name, text, payload };
+            StartRequest::Text {
+                name,
+                text,
+                payload,
+                labels,
+            } => {
+                let submission = SubmitRequest {
+                    name,
+                    text,
+                    payload,
+                    labels,
+                };
                 let id = session.server.submit(submission).await.map_err(submit_error)?;
                 LocalRun::new(self.app, session, id, drive_args)
             }
-            StartRequest::Catalog { path, version, payload } => {
+            StartRequest::Catalog {
+                path,
+                version,
+                payload,
+                labels,
+            } => {
                 let server = &session.server;
                 let id = server.new_execution_id();
                 let request = ExecutionOptions {
                     payload,
                     trace_id: None,
+                    labels,
                 };
                 let submitted = server.submit_from_catalog(id, &path, version, request);
                 submitted.await.map_err(submit_error)?;

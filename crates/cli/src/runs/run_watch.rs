@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use model::event::Event;
 use model::id::{ExecutionId, Seq};
+use model::labels::Labels;
 use model::raw::RawJson;
 use model::time::Time;
 use results::ByteStream;
@@ -24,6 +25,8 @@ pub(crate) enum StartRequest {
         text: String,
         /// Inputs that override its defaults.
         payload: Option<RawJson>,
+        /// Labels.
+        labels: Labels,
     },
     /// New run of a registered playbook.
     Catalog {
@@ -33,6 +36,8 @@ pub(crate) enum StartRequest {
         version: Option<u32>,
         /// Inputs that override its defaults.
         payload: Option<RawJson>,
+        /// Labels.
+        labels: Labels,
     },
     /// Resume a run that is paused or whose process exited.
     Resume(ExecutionRow),

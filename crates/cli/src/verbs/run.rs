@@ -8,7 +8,7 @@ use model::raw::RawJson;
 use serde_json::{Map, Value, json};
 
 use crate::app::{App, VerbResult};
-use crate::args::RunArgs;
+use crate::args::{self, RunArgs};
 use crate::cli_error::{CliError, Exit};
 use crate::external_kinds::{self, RunLocation};
 use crate::follow::{self, RunFollower};
@@ -41,6 +41,7 @@ pub(crate) async fn run(app: &App, args: &RunArgs) -> VerbResult {
         name,
         text: playbook.source.text.to_string(),
         payload: payload.map(|payload| RawJson::from_serializable(&payload)),
+        labels: args::parse_labels(&args.labels)?,
     };
     let backend = runs::open_or_create(app)?;
     start_and_follow(app, &*backend, request, app.playbooks.share(playbook), args).await
@@ -71,6 +72,7 @@ async fn run_from_catalog(app: &App, args: &RunArgs, payload: Option<Map<String,
         path: entry.path,
         version: Some(entry.version),
         payload: payload.map(|payload| RawJson::from_serializable(&payload)),
+        labels: args::parse_labels(&args.labels)?,
     };
     start_and_follow(app, &*backend, request, app.playbooks.share(playbook), args).await
 }

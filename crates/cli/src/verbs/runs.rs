@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use store::{ExecutionFilter, ExecutionRow, ExecutionSearch};
 
 use crate::app::{App, VerbResult};
-use crate::args::RunsArgs;
+use crate::args::{self, RunsArgs};
 use crate::cli_error::{CliError, Exit};
 use crate::clock;
 use crate::render::{human, table};
@@ -40,6 +40,7 @@ async fn find_runs(backend: &dyn RunBackend, args: &RunsArgs, now: Time) -> Resu
     let filter = ExecutionFilter {
         statuses: args.status.clone(),
         since,
+        labels: args::parse_labels(&args.labels)?,
         paths: args.path.as_deref().map(Name::from).into_iter().collect(),
         search: ExecutionSearch {
             text: args.search.clone(),

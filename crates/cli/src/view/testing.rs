@@ -94,6 +94,7 @@ impl EventLogFixture {
             depth: 0,
             trace_id: None,
             rerun: None,
+            labels: model::labels::Labels::default(),
         };
         log.push(
             EventLocation::default(),

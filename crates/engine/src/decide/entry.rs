@@ -49,6 +49,7 @@ impl<'n> DecisionBuilder<'n> {
             depth: submit.depth,
             trace_id: submit.trace_id,
             rerun: rerun.map(Box::new),
+            labels: submit.labels,
         };
         let root = Event {
             event_id: stamp.ids.next_event_id(),
@@ -154,6 +155,7 @@ mod tests {
             parent: None,
             depth: 0,
             trace_id: None,
+            labels: model::labels::Labels::default(),
             reuse: None,
             env: None,
         };

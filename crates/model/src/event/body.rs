@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::command::CommandWork;
 use crate::event::reuse::{InitialToken, RerunOrigin};
 use crate::id::{ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, TokenId, WorkerId};
+use crate::labels::Labels;
 use crate::number_range::NumberRange;
 use crate::outcome::TaskError;
 use crate::playbook::{Backoff, Directive, FailureMode, LoopMode, RouteMode};
@@ -49,6 +50,9 @@ payload!(
         /// The run that this one reruns, and its first step that runs again.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         rerun: Option<Box<RerunOrigin>>,
+        /// The labels of the playbook, with those of the request over them.
+        #[serde(default, skip_serializing_if = "Labels::is_empty")]
+        labels: Labels,
     }
 );
 payload!(

@@ -68,6 +68,16 @@ impl ApiError {
         self.status == StatusCode::UNAUTHORIZED
     }
 
+    /// The stable code.
+    pub(crate) fn code(&self) -> &str {
+        &self.code
+    }
+
+    /// What failed, and why.
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
+    }
+
     /// Adds a remedy.
     #[must_use]
     pub(crate) fn with_remedy(mut self, remedy: impl Into<String>) -> Self {

@@ -5,22 +5,25 @@ use std::time::Duration;
 
 use axum::extract::State;
 use model::id::{ExecutionId, Name};
+use model::labels::Labels;
 use model::status::RunStatus;
 use model::time::Time;
 use serde::Deserialize;
 use store::{ExecutionFilter, ExecutionSearch, FacetRow, error_code};
 use utoipa::IntoParams;
-use wire::api::{ExecutionFacets, ExecutionHistogram, ExecutionPage, FacetCount, HistogramBucket};
+use wire::api::{ExecutionFacets, ExecutionHistogram, ExecutionPage, FacetCount, HistogramBucket, LabelFacet};
 
 use crate::api::access::{Authorized, View};
 use crate::api::error::{ApiError, ErrorResponses};
-use crate::api::executions::{page_limit, to_summary};
+use crate::api::executions::{page_limit, to_summaries};
 use crate::api::extract::{QueryParams, parse_execution_id};
 use crate::api::state::ApiState;
 use crate::api::{ApiResult, Json};
 
 /// Maximum number of runs that are counted.
 const COUNTED_MAX: usize = 20_000;
+/// Maximum number of runs whose labels are counted.
+const LABELLED_MAX: usize = 5_000;
 /// Maximum number of values of a facet.
 const FACET_VALUES_MAX: usize = 20;
 /// Maximum number of buckets of a histogram.
@@ -35,7 +38,7 @@ const BUCKET_SECONDS: &[u64] = &[
 ];
 
 /// Filters of runs, as query parameters.
-#[derive(Debug, Default, Deserialize, IntoParams)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ExecutionParams {
@@ -55,6 +58,8 @@ pub(crate) struct ExecutionParams {
     since: Option<String>,
     /// Only runs started before this time, or longer ago than this duration.
     until: Option<String>,
+    /// Only runs with all of these labels: `key:value`, comma-separated. A backslash escapes a comma or a backslash.
+    label: Option<String>,
     /// Only child runs of this run.
     #[param(value_type = Option<String>)]
     parent: Option<ExecutionId>,
@@ -92,6 +97,7 @@ impl ExecutionParams {
                 .as_deref()
                 .map(|text| parse_time("until", text, now))
                 .transpose()?,
+            labels: parse_labels(self.label.as_deref().unwrap_or_default())?,
             parent: self.parent,
             before: self.cursor.as_deref().map(parse_execution_id).transpose()?,
             search: ExecutionSearch {
@@ -122,6 +128,36 @@ fn parse_statuses(text: &str) -> Result<Vec<RunStatus>, ApiError> {
         .map_err(|error| ApiError::invalid("PARAMETER_INVALID", format!("invalid `status`: {error}")))?;
     statuses.dedup();
     Ok(statuses)
+}
+
+/// Parses `key:value` pairs that are separated by commas.
+fn parse_labels(text: &str) -> Result<Labels, ApiError> {
+    let mut labels = Labels::default();
+    let invalid = |detail: String| ApiError::invalid("PARAMETER_INVALID", format!("invalid `label`: {detail}"));
+    for pair in split_escaped(text) {
+        let Some((key, value)) = pair.split_once(':') else {
+            return Err(invalid(format!("expected `key:value`, found `{pair}`")));
+        };
+        labels
+            .insert(key.trim(), value.trim())
+            .map_err(|error| invalid(error.to_string()))?;
+    }
+    Ok(labels)
+}
+
+/// The parts between commas, without the backslashes that escape characters; empty parts are left out.
+fn split_escaped(text: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            ',' => parts.push(String::new()),
+            '\\' => parts.last_mut().expect("there is a part").extend(characters.next()),
+            _ => parts.last_mut().expect("there is a part").push(character),
+        }
+    }
+    parts.retain(|part| !part.trim().is_empty());
+    parts
 }
 
 fn parse_search_text(text: &str) -> Result<String, ApiError> {
@@ -171,7 +207,9 @@ async fn paths_with_prefix(api: &ApiState, prefix: &str) -> Result<Vec<Name>, Ap
 
 /// List runs, newest first.
 ///
-/// `q`, `error_code`, `min_duration` and `max_duration` examine the newest 50,000 runs that the other filters select.
+/// Indexes provide runs by status and path, by one label, by error code, or by parent, and each by time. Of several such
+/// filters, the others are checked for the newest 20,000 runs that an index selects; `q`, `min_duration` and `max_duration` for
+/// the newest 50,000. Several statuses and paths share these numbers evenly. Older runs are then not listed.
 #[utoipa::path(get, path = "/api/executions", tag = "runs", params(ExecutionParams),
     responses((status = 200, description = "a page of runs", body = ExecutionPage), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
@@ -190,14 +228,15 @@ pub(crate) async fn list(
     rows.truncate(limit);
     let next_cursor = has_more.then(|| rows.last().map(|row| row.id.to_string())).flatten();
     Ok(Json(ExecutionPage {
-        executions: rows.into_iter().map(to_summary).collect(),
+        executions: to_summaries(&**api.store(), rows).await?,
         next_cursor,
     }))
 }
 
-/// Count the runs that match filters, by status, playbook and error code, and over time.
+/// Count the runs that match filters, by status, playbook, error code and label, and over time.
 ///
-/// Counts at most the newest 20,000 matching runs; `is_complete` is false if there are more.
+/// Counts at most the newest 20,000 matching runs, and the labels of the newest 5,000; `is_complete` is false if there are
+/// more than 20,000.
 #[utoipa::path(get, path = "/api/executions/facets", tag = "runs", params(ExecutionParams),
     responses((status = 200, description = "the counts", body = ExecutionFacets), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
@@ -222,6 +261,7 @@ pub(crate) async fn facets(
     };
     let is_complete = rows.len() <= COUNTED_MAX;
     rows.truncate(COUNTED_MAX);
+    let labels = count_labels(&api, &rows).await?;
     let (since, until) = filter.map_or((None, None), |filter| (filter.since, filter.until));
     Ok(Json(ExecutionFacets {
         total: rows.len() as u64,
@@ -229,8 +269,28 @@ pub(crate) async fn facets(
         statuses: count_values(rows.iter().map(|row| row.status.name())),
         paths: count_values(rows.iter().map(|row| row.path.as_str())),
         error_codes: count_values(rows.iter().filter_map(|row| row.error.as_deref()).map(error_code)),
+        labels,
         histogram: histogram(&rows, since.filter(|_| is_complete), until.unwrap_or(now)),
     }))
+}
+
+/// The most frequent labels of the newest runs.
+async fn count_labels(api: &ApiState, rows: &[FacetRow]) -> Result<Vec<LabelFacet>, ApiError> {
+    let ids: Vec<ExecutionId> = rows.iter().take(LABELLED_MAX).map(|row| row.id).collect();
+    let labels = api.store().labels(&ids).await?;
+    let mut counts: BTreeMap<(&Name, &Name), u64> = BTreeMap::new();
+    for label in labels.values().flat_map(Labels::iter) {
+        *counts.entry(label).or_default() += 1;
+    }
+    let counts = counts.into_iter().map(|((key, value), count)| LabelFacet {
+        key: key.to_string(),
+        value: value.to_string(),
+        count,
+    });
+    let mut counts: Vec<LabelFacet> = counts.collect();
+    counts.sort_by_key(|entry| std::cmp::Reverse(entry.count));
+    counts.truncate(FACET_VALUES_MAX);
+    Ok(counts)
 }
 
 /// The most frequent values with their counts.
@@ -294,6 +354,7 @@ mod tests {
 
     fn row(status: RunStatus, hours: i64) -> FacetRow {
         FacetRow {
+            id: ExecutionId(hours),
             status,
             path: "a".into(),
             started_at: Time(hours * HOUR + 1),
@@ -340,5 +401,17 @@ mod tests {
         assert!(parse_time("since", "yesterday", now).is_err());
         assert!(parse_statuses("FAILED,cancelled").is_ok_and(|statuses| statuses.len() == 2));
         assert!(parse_statuses("LOST").is_err());
+    }
+
+    #[test]
+    fn labels_are_pairs_and_commas_in_them_are_escaped() {
+        let labels = parse_labels(r"team:x, owner:a\,b:c,").unwrap();
+        let pairs: Vec<_> = labels
+            .iter()
+            .map(|(key, value)| (key.as_str(), value.as_str()))
+            .collect();
+        assert_eq!(pairs, [("owner", "a,b:c"), ("team", "x")]);
+        assert!(parse_labels("team").is_err());
+        assert!(parse_labels("a b:x").is_err());
     }
 }

@@ -4,9 +4,10 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use model::event::Event;
 use model::id::{ExecutionId, Name, Seq};
+use model::labels::Labels;
 use model::status::RunStatus;
 use serde::Deserialize;
-use store::ExecutionRow;
+use store::{ExecutionRow, Store};
 use utoipa::IntoParams;
 use wire::api::{
     CancellationStatus, ExecuteRequest, ExecuteResponse, ExecutionDetail, ExecutionGraph, ExecutionSummary,
@@ -92,6 +93,7 @@ async fn start_execution(
             "invalid `payload`: expected an object",
         ));
     }
+    let labels = parse_labels(&request)?;
     let (path, version) = resolve_playbook(api, &request).await?;
     let execution = match &request.dedup {
         Some(key) => find_or_create_id(api, key).await?,
@@ -108,10 +110,21 @@ async fn start_execution(
             ExecutionOptions {
                 payload: request.payload,
                 trace_id,
+                labels,
             },
         )
         .await?;
     Ok(execution)
+}
+
+/// The labels of a request.
+fn parse_labels(request: &ExecuteRequest) -> Result<Labels, ApiError> {
+    let mut labels = Labels::default();
+    for (key, value) in &request.labels {
+        let added = labels.insert(key, value);
+        added.map_err(|error| ApiError::invalid("LABEL_INVALID", error.to_string()))?;
+    }
+    Ok(labels)
 }
 
 /// Catalog path and version of the playbook that a request names; a text is registered first.
@@ -155,8 +168,29 @@ pub(crate) fn page_limit(limit: Option<usize>) -> Result<usize, ApiError> {
     }
 }
 
+/// Reads the labels of runs, and converts their rows for responses.
+pub(crate) async fn to_summaries(
+    store: &dyn Store,
+    rows: Vec<ExecutionRow>,
+) -> Result<Vec<ExecutionSummary>, store::Error> {
+    let ids: Vec<ExecutionId> = rows.iter().map(|row| row.id).collect();
+    let mut labels = store.labels(&ids).await?;
+    let summaries = rows.into_iter().map(|row| {
+        let labels = labels.remove(&row.id).unwrap_or_default();
+        to_summary(row, labels)
+    });
+    Ok(summaries.collect())
+}
+
+/// Reads a run, or returns a 404 error.
+pub(crate) async fn find_summary(api: &ApiState, id: ExecutionId) -> Result<ExecutionSummary, ApiError> {
+    let row = find_row(api, id).await?;
+    let mut labels = api.store().labels(&[id]).await?;
+    Ok(to_summary(row, labels.remove(&id).unwrap_or_default()))
+}
+
 /// Converts a row for responses.
-pub(crate) fn to_summary(row: ExecutionRow) -> ExecutionSummary {
+fn to_summary(row: ExecutionRow, labels: Labels) -> ExecutionSummary {
     ExecutionSummary {
         execution_id: row.id,
         status: row.status,
@@ -172,10 +206,11 @@ pub(crate) fn to_summary(row: ExecutionRow) -> ExecutionSummary {
         finished_at: row.finished_at,
         current_step: row.current,
         error: row.error,
+        labels,
     }
 }
 
-/// Reads a run, or returns a 404 error.
+/// Reads the row of a run, or returns a 404 error.
 pub(crate) async fn find_row(api: &ApiState, id: ExecutionId) -> Result<ExecutionRow, ApiError> {
     let row = api.store().execution(id).await?;
     row.ok_or_else(|| ApiError::not_found("EXECUTION_NOT_FOUND", format!("run {id} not found")))
@@ -193,7 +228,7 @@ pub(crate) async fn show(
     _caller: Authorized<View>,
     ExecutionPath(id): ExecutionPath,
 ) -> ApiResult<ExecutionDetail> {
-    let execution = to_summary(find_row(&api, id).await?);
+    let execution = find_summary(&api, id).await?;
     let run = api.server.small_result(id).await?;
     let omitted = run.omitted_step.as_ref();
     Ok(Json(ExecutionDetail {
@@ -215,7 +250,7 @@ pub(crate) async fn status(
     _caller: Authorized<View>,
     ExecutionPath(id): ExecutionPath,
 ) -> ApiResult<ExecutionSummary> {
-    Ok(Json(to_summary(find_row(&api, id).await?)))
+    Ok(Json(find_summary(&api, id).await?))
 }
 
 /// Check whether work for a run should stop.

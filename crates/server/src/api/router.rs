@@ -18,8 +18,8 @@ use crate::api::error::ApiError;
 use crate::api::operation_ids::set_operation_ids;
 use crate::api::state::ApiState;
 use crate::api::{
-    bodies, catalog, client_files, commands, control, credentials, event_pages, events, execution_lists, executions,
-    guard, logs, loops, playbooks, references, replay, sign_in, stream, system, tokens,
+    bodies, bulk, catalog, client_files, commands, control, credentials, event_pages, events, execution_lists,
+    executions, guard, logs, loops, playbooks, references, replay, run_list_stream, sign_in, stream, system, tokens,
 };
 
 /// Maximum size of the JSON body of an ordinary request.
@@ -110,6 +110,8 @@ fn fast_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(control::retry))
         .routes(routes!(control::rerun))
         .routes(routes!(control::preview_rerun))
+        .routes(routes!(bulk::preview))
+        .routes(routes!(bulk::apply))
         .routes(routes!(control::finalize))
         .routes(routes!(control::signal))
         .routes(routes!(control::variables, control::patch))
@@ -175,7 +177,7 @@ fn slow_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(commands::claim))
         .routes(routes!(commands::listen))
         .routes(routes!(stream::one))
-        .routes(routes!(stream::all))
+        .routes(routes!(run_list_stream::all))
         .routes(routes!(bodies::read))
         .routes(routes!(references::resolve))
         .routes(routes!(references::step_result))

@@ -10,6 +10,7 @@ use crate::Server;
 use crate::api::access::{AccessMode, AccessTokenCache, token_digest};
 use crate::api::guard::AllowedHosts;
 use crate::api::leases;
+use crate::api::run_lists::SharedRunLists;
 use crate::api::shared_key::SharedKey;
 use crate::api::web_session;
 use crate::api::workers::WorkerSessions;
@@ -55,6 +56,8 @@ pub(crate) struct ApiState {
     pub(crate) logs: Arc<dyn ::results::TaskLogs>,
     /// Limits the number of open streams.
     pub(crate) streams: Arc<Semaphore>,
+    /// Lists of runs that streams follow.
+    pub(crate) run_lists: Arc<SharedRunLists>,
 }
 
 impl ApiState {
@@ -72,6 +75,7 @@ impl ApiState {
             metrics: Arc::new(crate::metrics::MetricsRenderer::new()),
             logs: Arc::clone(&config.logs),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            run_lists: Arc::default(),
             server,
         }
     }

@@ -1,6 +1,7 @@
 //! Commits: collects decisions, passes them to the store, and sends the replies once they are durable.
 
 use std::collections::VecDeque;
+use std::sync::OnceLock;
 
 use engine::{Decision, Input};
 use model::command::Fence;
@@ -370,6 +371,7 @@ impl DriverMachine {
             execution,
             events,
             status,
+            frames: OnceLock::new(),
         }));
     }
 

@@ -1,8 +1,9 @@
 //! The interface of the driver for the rest of the server.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use bytes::Bytes;
 use engine::{ExecutionRequest, ExecutionState, Input, PlaybookNet, Refusal};
 use model::command::ClaimId;
 use model::event::Event;
@@ -27,6 +28,8 @@ pub struct CommitNotice {
     pub events: Vec<Event>,
     /// Status of the execution after the commit.
     pub status: RunStatus,
+    /// The events as messages of streams, rendered by the first stream that sends them and shared by all.
+    pub(crate) frames: OnceLock<Vec<Bytes>>,
 }
 
 /// Commands that the driver has assigned to workers.

@@ -97,6 +97,7 @@ impl TestDriver {
             parent: None,
             depth: 0,
             trace_id: None,
+            labels: model::labels::Labels::default(),
             reuse: None,
             env: None,
         });

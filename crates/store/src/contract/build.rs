@@ -6,6 +6,7 @@ use model::event::{
     ResultStored, StepDone, StepScheduled, TaskEnded,
 };
 use model::id::{CommandId, ExecutionId, Name, PlaybookHash, Seq, StepRunId, TokenId};
+use model::labels::Labels;
 use model::manifest::{CombineStrategy, ManifestRule};
 use model::outcome::{ErrorKind, TaskError};
 use model::playbook::Directive;
@@ -28,6 +29,7 @@ pub fn creation_commit(store: &dyn Store) -> Commit {
         depth: 0,
         trace_id: None,
         rerun: None,
+        labels: Labels::default(),
     };
     let mut events = commit_after(
         store,

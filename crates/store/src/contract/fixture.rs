@@ -33,6 +33,8 @@ macro_rules! contract_suite {
             snapshots_shorten_the_tail_and_other_versions_are_passed_over,
             lists_are_narrowed_and_newest_first,
             executions_are_searched_by_text_error_and_duration,
+            executions_are_listed_by_label,
+            labels_are_rebuilt_from_the_log,
             projections_rebuilt_are_the_same,
             iterations_are_found_by_their_index,
             iterations_are_counted_and_a_retry_counts_failures_anew,

@@ -1,6 +1,6 @@
 //! One process's handle to a store in memory.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::event::Event;
 use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId, WorkerId};
+use model::labels::Labels;
 use model::time::Time;
 use tokio::sync::Notify;
 
@@ -190,10 +191,20 @@ impl Store for MemoryStore {
         Ok(self.state().executions(filter, self.now()))
     }
 
+    async fn labels(&self, ids: &[ExecutionId]) -> Result<BTreeMap<ExecutionId, Labels>, Error> {
+        let state = self.state();
+        let labels = ids
+            .iter()
+            .filter_map(|id| Some((*id, state.executions.get(id)?.labels())));
+        let labels = labels.filter(|(_, labels)| !labels.is_empty());
+        Ok(labels.map(|(id, labels)| (id, labels.clone())).collect())
+    }
+
     async fn execution_facets(&self, filter: &ExecutionFilter) -> Result<Vec<FacetRow>, Error> {
         let rows = self.executions(filter).await?.into_iter();
         Ok(rows
             .map(|row| FacetRow {
+                id: row.id,
                 status: row.status,
                 path: row.path,
                 started_at: row.started_at,

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::command::{ClaimId, TimerChange, serves_kinds};
 use model::event::{Event, EventBody, EventStatus};
 use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, WorkerId};
+use model::labels::Labels;
 use model::raw::RawJson;
 use model::status::RunStatus;
 use model::time::Time;
@@ -64,6 +65,7 @@ pub(super) struct ExecutionRecord {
     pub(super) snapshot: Option<Snapshot>,
     pub(super) steps: BTreeMap<Name, StepState>,
     pub(super) results: Vec<ResultRow>,
+    labels: Labels,
     log: Vec<Event>,
     keys: BTreeMap<UniqueKey, Option<ExternalEventKey>>,
     commands: BTreeMap<Seq, CommandRecord>,
@@ -81,9 +83,10 @@ pub(super) struct CommandRecord {
 }
 
 impl ExecutionRecord {
-    fn new(row: ExecutionRow) -> Self {
+    fn new(row: ExecutionRow, labels: Labels) -> Self {
         Self {
             row,
+            labels,
             snapshot: None,
             steps: BTreeMap::new(),
             results: Vec::new(),
@@ -97,6 +100,11 @@ impl ExecutionRecord {
     pub(super) fn events_after(&self, seq: Seq, limit: usize) -> Vec<Event> {
         let from = usize::try_from(seq.0).unwrap_or(usize::MAX);
         self.log.iter().skip(from).take(limit).cloned().collect()
+    }
+
+    /// The labels that the request recorded.
+    pub(super) fn labels(&self) -> &Labels {
+        &self.labels
     }
 
     pub(super) fn event_at(&self, seq: Seq) -> Option<&Event> {
@@ -175,7 +183,8 @@ impl MemoryState {
                         "a log must start with one `execution.requested` event",
                     ));
                 };
-                let execution = ExecutionRecord::new(ExecutionRow::new(first, request, &commit.creation));
+                let row = ExecutionRow::new(first, request, &commit.creation);
+                let execution = ExecutionRecord::new(row, request.labels.clone());
                 execution.check_work_units(&commit)?;
                 self.executions.insert(commit.execution, execution);
             }
@@ -254,9 +263,9 @@ impl MemoryState {
     }
 
     pub(super) fn executions(&self, filter: &ExecutionFilter, now: Time) -> Vec<ExecutionRow> {
-        self.executions
-            .values()
-            .rev()
+        let executions = self.executions.values().rev();
+        executions
+            .filter(|execution| execution.labels.contains_all(&filter.labels))
             .map(|execution| &execution.row)
             .filter(|row| filter.before.is_none_or(|before| row.id < before))
             .filter(|row| filter.matches(row, now))

@@ -24,11 +24,11 @@ const APPEND: &str = "SELECT verdict, detail FROM noetl.append_batch(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25,
     $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47)";
 
-/// The same, with the changes to the tables of iterations.
+/// The same, with the changes to the tables of iterations and labels.
 const APPEND_WITH_ITERATIONS: &str = "WITH written AS MATERIALIZED (SELECT verdict, detail FROM noetl.append_batch(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25,
     $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47))
-    SELECT verdict, detail, noetl.write_iterations(verdict, $1, $48) FROM written";
+    SELECT verdict, detail, noetl.write_iterations_and_labels(verdict, $1, $48) FROM written";
 
 /// The append that starts after a version.
 const FIND_APPEND: &str = "SELECT body FROM noetl.log WHERE execution_id = $1 AND seq_first = $2 AND seq_last = $3";

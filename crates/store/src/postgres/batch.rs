@@ -125,6 +125,7 @@ impl AppendBatch {
         self.add_projections(member, &delta);
         self.iterations
             .add(member, &IterationDelta::from_events(&commit.events));
+        self.iterations.add_labels(member, &delta.labels);
         self.add_messages_and_timers(member, commit);
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use model::event::{Event, EventHead};
 use model::id::{ExecutionId, Name, Seq, StepRunId};
+use model::labels::Labels;
 use postgres::{QueryError, SqlValues};
 use serde::Serialize;
 use tokio_postgres::Transaction;
@@ -26,13 +27,14 @@ const PAGE: i64 = 100;
 /// Maximum number of appends with outcomes in memory at a time.
 const APPENDS_AT_ONCE: usize = 32;
 
-/// The changes of a batch's commits, as `noetl.write_iterations` reads them; `m` is the number of the member, from 1.
+/// The changes of a batch's commits, as `noetl.write_iterations_and_labels` reads them; `m` is the number of the member, from 1.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct IterationChanges {
     progress: Vec<ProgressJson>,
     tasks: Vec<TaskJson>,
     blocks: Vec<BlockJson>,
     spans: Vec<SpanJson>,
+    labels: Vec<LabelJson>,
 }
 
 /// A change to `loop_progress`; without a step, the start of a new generation.
@@ -78,9 +80,26 @@ struct SpanJson {
     seq_last: u64,
 }
 
+/// A label of a new execution.
+#[derive(Debug, Serialize)]
+struct LabelJson {
+    m: i32,
+    key: String,
+    value: String,
+}
+
 impl IterationChanges {
     pub(super) fn is_empty(&self) -> bool {
-        self.progress.is_empty() && self.blocks.is_empty() && self.spans.is_empty()
+        self.progress.is_empty() && self.blocks.is_empty() && self.spans.is_empty() && self.labels.is_empty()
+    }
+
+    /// Adds the labels of a new execution.
+    pub(super) fn add_labels(&mut self, member: i32, labels: &Labels) {
+        self.labels.extend(labels.iter().map(|(key, value)| LabelJson {
+            m: member,
+            key: key.to_string(),
+            value: value.to_string(),
+        }));
     }
 
     /// Adds the changes of a member's events.

@@ -1,21 +1,21 @@
 //! Queries. Each is one statement, and so sees one snapshot of the database.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::event::Event;
 use model::id::{CommandId, EventId, ExecutionId, PlaybookHash, Seq, WorkerId};
+use model::labels::Labels;
 use model::time::Time;
 use postgres::{QueryError, RetrySafety, SqlValues};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
-use crate::columns::{Columns as _, owner_name, snapshot_checksum};
+use crate::columns::{Columns as _, group_labels, owner_name, snapshot_checksum};
 use crate::commit::{ExternalEventKey, Message, MessageKey};
 use crate::damage::LogRowReader;
 use crate::error::Error;
-use crate::execution_filter::{
-    ExecutionFilter, FACET_COLUMNS, FacetRow, FilterValue, ListStatement, SqlDialect, list_statement,
-};
+use crate::execution_filter::{ExecutionFilter, FacetRow};
+use crate::list_statement::{FACET_COLUMNS, FilterValue, ListStatement, SqlDialect, list_statement};
 use crate::postgres::pool::SessionPool;
 use crate::postgres::query_error::IntoStoreError as _;
 use crate::postgres::rows::{self, read_all, read_row, to_i32, to_i64};
@@ -177,8 +177,10 @@ const EXECUTION_COLUMNS: &str = "execution_id, version, status, cancelling, gene
 /// How Postgres writes the statement of a list.
 const DIALECT: SqlDialect = SqlDialect {
     table: "noetl.execution",
-    columns: EXECUTION_COLUMNS,
+    label_table: "noetl.execution_label",
+    error_code: "left(split_part(e.error, ': ', 1), 200)",
     placeholder: '$',
+    limits_parts: true,
     like: "ILIKE",
 };
 
@@ -213,6 +215,17 @@ async fn query_list<T>(
     let values: Vec<_> = values.collect();
     let rows = pool.query_typed(&statement.sql, &values).await?;
     read_all(&rows, read).map_err(|error| error.into_store_error(pool.target()))
+}
+
+/// The labels of these executions.
+pub(super) async fn labels(pool: &SessionPool, ids: &[ExecutionId]) -> Result<BTreeMap<ExecutionId, Labels>, Error> {
+    const LABELS: &str = "SELECT l.execution_id, l.key, l.value FROM unnest($1::bigint[]) AS w (id)
+        CROSS JOIN LATERAL (
+            SELECT execution_id, key, value FROM noetl.execution_label WHERE execution_id = w.id OFFSET 0
+        ) AS l";
+    let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
+    let read = |row: &Row| Ok((row.execution_id(0)?, row.name(1)?, row.name(2)?));
+    Ok(group_labels(query_rows(pool, LABELS, &[&ids], read).await?))
 }
 
 pub(super) async fn steps(pool: &SessionPool, id: ExecutionId) -> Result<Vec<StepState>, Error> {

@@ -59,6 +59,7 @@ async fn rebuild_one(transaction: &Transaction<'_>, id: ExecutionId) -> Result<u
         "loop_task",
         "iteration_index",
         "iteration_span",
+        "execution_label",
     ] {
         let clear = format!("DELETE FROM noetl.{table} WHERE execution_id = $1");
         transaction.execute(&clear, &[&id.0]).await?;
@@ -126,6 +127,12 @@ async fn project(transaction: &Transaction<'_>, id: ExecutionId, delta: &Project
             &result.created_at.0,
         ];
         transaction.execute(index, &values).await?;
+    }
+    let label = "INSERT INTO noetl.execution_label (execution_id, key, value) VALUES ($1, $2, $3)";
+    for (key, value) in delta.labels.iter() {
+        transaction
+            .execute(label, &[&id.0, &key.as_str(), &value.as_str()])
+            .await?;
     }
     Ok(())
 }

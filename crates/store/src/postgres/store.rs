@@ -1,5 +1,6 @@
 //! One process's handle to a store in Postgres.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::event::Event;
 use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId, WorkerId};
+use model::labels::Labels;
 use model::time::Time;
 use postgres::{Connector, PlanMode};
 use tokio::sync::watch;
@@ -144,6 +146,13 @@ impl Store for PostgresStore {
 
     async fn execution_facets(&self, filter: &ExecutionFilter) -> Result<Vec<FacetRow>, Error> {
         queries::execution_facets(&self.list_pool, filter, self.now()).await
+    }
+
+    async fn labels(&self, ids: &[ExecutionId]) -> Result<BTreeMap<ExecutionId, Labels>, Error> {
+        if ids.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        queries::labels(&self.list_pool, ids).await
     }
 
     async fn steps(&self, id: ExecutionId) -> Result<Vec<StepState>, Error> {

@@ -1,20 +1,20 @@
 //! Queries. Each runs in a read transaction on its own connection and takes no lock.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::event::{Event, EventHead, UniqueKey};
 use model::id::{CommandId, EventId, ExecutionId, PlaybookHash, Seq, WorkerId};
+use model::labels::Labels;
 use model::time::Time;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, Row, params, params_from_iter};
 
-use crate::columns::{Columns as _, owner_name, snapshot_checksum};
+use crate::columns::{Columns as _, group_labels, owner_name, snapshot_checksum};
 use crate::commit::{ExternalEventKey, Message, MessageKey};
 use crate::damage::{DamagedRow, LogRowReader};
 use crate::error::BoxError;
-use crate::execution_filter::{
-    ExecutionFilter, FACET_COLUMNS, FacetRow, FilterValue, ListStatement, SqlDialect, list_statement,
-};
+use crate::execution_filter::{ExecutionFilter, FacetRow};
+use crate::list_statement::{FACET_COLUMNS, FilterValue, ListStatement, SqlDialect, list_statement};
 use crate::rows::{
     CatalogEntry, CatalogVersion, ExecutionRow, LostClaim, OpenCommand, OwnerId, ResultRow, Snapshot, StepState,
     StoredExecution, WorkerSession,
@@ -208,19 +208,26 @@ pub(super) fn external_events(
 /// How SQLite writes the statement of a list.
 const DIALECT: SqlDialect = SqlDialect {
     table: "execution",
-    columns: EXECUTION_COLUMNS,
+    label_table: "execution_label",
+    error_code: "substr(e.error, 1, instr(e.error || ': ', ': ') - 1)",
     placeholder: '?',
+    limits_parts: false,
     like: "LIKE",
 };
 
 pub(super) fn executions(db: &Connection, filter: &ExecutionFilter, now: Time) -> Result<Vec<ExecutionRow>, ReadError> {
-    let statement = list_statement(filter, EXECUTION_COLUMNS, &DIALECT, now);
+    let statement = executions_statement(filter, now);
     Ok(query_rows(
         db,
         &statement.sql,
         list_values(&statement),
         rows::read_execution,
     )?)
+}
+
+/// The statement of a list.
+pub(super) fn executions_statement(filter: &ExecutionFilter, now: Time) -> ListStatement {
+    list_statement(filter, EXECUTION_COLUMNS, &DIALECT, now)
 }
 
 pub(super) fn execution_facets(
@@ -232,12 +239,23 @@ pub(super) fn execution_facets(
     Ok(query_rows(db, &statement.sql, list_values(&statement), read_row)?)
 }
 
-fn list_values(statement: &ListStatement) -> impl rusqlite::Params {
+pub(super) fn list_values(statement: &ListStatement) -> impl rusqlite::Params {
     let values = statement.values.iter().map(|value| match value {
         FilterValue::Integer(number) => Value::Integer(*number),
         FilterValue::Text(text) => Value::Text(text.clone()),
     });
     params_from_iter(values.collect::<Vec<Value>>())
+}
+
+/// The labels of these executions.
+pub(super) fn labels(db: &Connection, ids: &[ExecutionId]) -> Result<BTreeMap<ExecutionId, Labels>, ReadError> {
+    const LABELS: &str = "SELECT l.execution_id, l.key, l.value FROM json_each(?1) AS wanted
+         CROSS JOIN execution_label l WHERE l.execution_id = wanted.value";
+    let ids: Vec<i64> = ids.iter().map(|id| id.0).collect();
+    let rows = query_rows(db, LABELS, [rows::to_json_text(&ids)], |row| {
+        Ok((row.execution_id(0)?, row.name(1)?, row.name(2)?))
+    })?;
+    Ok(group_labels(rows))
 }
 
 pub(super) fn steps(db: &Connection, id: ExecutionId) -> Result<Vec<StepState>, ReadError> {

@@ -146,7 +146,7 @@ fn write_execution(db: &Connection, sql: &str, row: &ExecutionRow) -> rusqlite::
     Ok(changed == 1)
 }
 
-/// Writes the changes to `step_state` and `result_index`.
+/// Writes the changes to `step_state`, `result_index` and `execution_label`.
 pub(super) fn write_projection(db: &Connection, id: ExecutionId, delta: &ProjectionDelta) -> rusqlite::Result<()> {
     for change in &delta.steps {
         db.prepare_cached(
@@ -168,6 +168,10 @@ pub(super) fn write_projection(db: &Connection, id: ExecutionId, delta: &Project
     }
     for result in &delta.results {
         insert_result(db, id, result)?;
+    }
+    for (key, value) in delta.labels.iter() {
+        db.prepare_cached("INSERT INTO execution_label (execution_id, key, value) VALUES (?1, ?2, ?3)")?
+            .execute(params![id.0, key.as_str(), value.as_str()])?;
     }
     Ok(())
 }

@@ -1,11 +1,13 @@
 //! The `Store` of a directory.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use model::event::Event;
 use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId, WorkerId};
+use model::labels::Labels;
 use model::time::Time;
 use tokio::sync::oneshot;
 
@@ -111,6 +113,14 @@ impl Store for SqliteStore {
     async fn execution_facets(&self, filter: &ExecutionFilter) -> Result<Vec<FacetRow>, Error> {
         let (filter, now) = (filter.clone(), self.now());
         self.read(move |db| queries::execution_facets(db, &filter, now)).await
+    }
+
+    async fn labels(&self, ids: &[ExecutionId]) -> Result<BTreeMap<ExecutionId, Labels>, Error> {
+        if ids.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let ids = ids.to_vec();
+        self.read(move |db| queries::labels(db, &ids)).await
     }
 
     async fn steps(&self, id: ExecutionId) -> Result<Vec<StepState>, Error> {

@@ -5,13 +5,16 @@ mod damage;
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::id::Seq;
+use model::id::{ExecutionId, Seq};
+use model::labels::Labels;
+use model::status::RunStatus;
+use model::time::Time;
 use rusqlite::Connection;
 use tempfile::TempDir;
 
 use super::SqliteStore;
 use crate::contract::{PlainStep, StoreFixture, creation_commit};
-use crate::{Adoption, Commit, CommitStatus, Error, OldRows, Priority, Store};
+use crate::{Adoption, Commit, CommitStatus, Error, ExecutionFilter, ExecutionSearch, OldRows, Priority, Store};
 
 struct DirectoryFixture(TempDir);
 
@@ -102,7 +105,8 @@ async fn a_store_of_the_first_schema_is_brought_up_to_date() {
             |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
         )
         .unwrap();
-    assert_eq!(migrated, (9, "[]".to_owned(), None));
+    let latest = i64::try_from(super::open::MIGRATIONS.len()).unwrap();
+    assert_eq!(migrated, (latest, "[]".to_owned(), None));
     assert!(store.setting("cluster_secret").await.unwrap().is_some());
     assert_eq!(store.commit(first).await.unwrap(), CommitStatus::Committed);
 }
@@ -133,7 +137,9 @@ async fn iterations_of_an_older_store_are_indexed() {
         for table in missing {
             db.execute_batch(&format!("DROP TABLE {table}")).unwrap();
         }
-        db.execute_batch("DROP INDEX keychain_expiry").unwrap();
+        let later = "DROP INDEX keychain_expiry; DROP INDEX execution_status_path; DROP INDEX execution_error_code;
+            DROP TABLE execution_label";
+        db.execute_batch(later).unwrap();
         db.pragma_update(None, "user_version", version).unwrap();
         drop(site.join());
         assert_eq!(rows(&site.connect_raw()), written, "{version}");
@@ -148,6 +154,88 @@ async fn expired_values_of_credentials_are_found_by_their_index() {
     let db = site.connect_raw();
     let plan: String = db.query_row(&explained, [7], |row| row.get("detail")).unwrap();
     assert!(plan.contains("keychain_expiry (expires_at<?)"), "{plan}");
+}
+
+/// The plan of a list, one line per step.
+fn list_plan(db: &Connection, filter: &ExecutionFilter) -> Vec<String> {
+    let statement = super::queries::executions_statement(filter, Time(0));
+    let explained = format!("EXPLAIN QUERY PLAN {}", statement.sql);
+    let mut prepared = db.prepare(&explained).unwrap();
+    let values = super::queries::list_values(&statement);
+    let steps = prepared.query_map(values, |row| row.get("detail")).unwrap();
+    steps.map(Result::unwrap).collect()
+}
+
+#[tokio::test]
+async fn a_list_reads_an_index_in_its_order() {
+    let site = fixture();
+    drop(site.join());
+    let db = site.connect_raw();
+    let all = ExecutionFilter::default;
+    let mut labels = Labels::default();
+    labels.insert("env", "prod").unwrap();
+    labels.insert("team", "x").unwrap();
+    let statuses = vec![RunStatus::Failed, RunStatus::Cancelled];
+    let paths = vec!["a".into(), "b".into()];
+    let error_code = Some("HTTP_STATUS".to_owned());
+    let search = ExecutionSearch {
+        error_code,
+        ..ExecutionSearch::default()
+    };
+    for (index, filter) in [
+        (
+            "execution_status (status=?)",
+            ExecutionFilter {
+                statuses: statuses.clone(),
+                ..all()
+            },
+        ),
+        (
+            "execution_path (path=?)",
+            ExecutionFilter {
+                paths: paths.clone(),
+                ..all()
+            },
+        ),
+        (
+            "execution_status_path (status=? AND path=?)",
+            ExecutionFilter {
+                statuses: statuses.clone(),
+                paths,
+                ..all()
+            },
+        ),
+        (
+            "execution_label_value (key=? AND value=?",
+            ExecutionFilter {
+                labels: labels.clone(),
+                ..all()
+            },
+        ),
+        (
+            "execution_label_value (key=? AND value=?",
+            ExecutionFilter {
+                labels,
+                statuses,
+                ..all()
+            },
+        ),
+        ("execution_error_code (<expr>=?)", ExecutionFilter { search, ..all() }),
+        (
+            "execution_parent (parent_id=?)",
+            ExecutionFilter {
+                parent: Some(ExecutionId(7)),
+                ..all()
+            },
+        ),
+    ] {
+        let plan = list_plan(&db, &filter);
+        assert!(plan.iter().any(|step| step.contains(index)), "{index}: {plan:?}");
+        let is_slow = |step: &String| step.starts_with("SCAN") || step.contains("TEMP B-TREE");
+        assert!(!plan.iter().any(is_slow), "{plan:?}");
+    }
+    // Without a filter, the table itself has the order of the list.
+    assert_eq!(list_plan(&db, &all()), ["SCAN e"]);
 }
 
 #[tokio::test]

@@ -151,7 +151,7 @@ pub(super) fn withdraw_message(db: &Connection, key: MessageKey, now: Time) -> r
 /// Drops the projections and rebuilds them from the whole log.
 pub(super) fn rebuild(db: &Connection) -> Result<RebuildStats, WriteError> {
     db.execute_batch(
-        "DELETE FROM step_state; DELETE FROM result_index; DELETE FROM loop_progress;
+        "DELETE FROM step_state; DELETE FROM result_index; DELETE FROM execution_label; DELETE FROM loop_progress;
          DELETE FROM loop_task; DELETE FROM iteration_index; DELETE FROM iteration_span;",
     )?;
     let mut rebuilt = RebuildStats::default();

@@ -1,7 +1,10 @@
 //! Runs: start, list, read and control them.
 
+use std::collections::BTreeMap;
+
 use model::event::EndStatus;
 use model::id::{ExecutionId, Name, Seq};
+use model::labels::Labels;
 use model::outcome::TaskError;
 use model::raw::RawJson;
 use model::status::RunStatus;
@@ -49,6 +52,10 @@ pub struct ExecuteRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 128)]
     pub trace_id: Option<String>,
+    /// Labels, which replace those of the playbook with the same keys. At most 32 with those of the playbook. A key has up to
+    /// 63 letters, digits, `_`, `-`, `.` or `/`; a value has up to 200 bytes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
 }
 
 /// A started run; the start is durable.
@@ -106,6 +113,10 @@ pub struct ExecutionSummary {
     /// Error code and message of a failed run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// Labels of the playbook, and those given at the start.
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    #[schema(value_type = BTreeMap<String, String>)]
+    pub labels: Labels,
 }
 
 /// A page of runs, newest first.

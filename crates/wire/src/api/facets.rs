@@ -19,6 +19,8 @@ pub struct ExecutionFacets {
     pub paths: Vec<FacetCount>,
     /// Failed runs by error code, most frequent first; at most 20.
     pub error_codes: Vec<FacetCount>,
+    /// Runs by label, most frequent first; at most 20 labels. Counts at most the newest 5,000 runs.
+    pub labels: Vec<LabelFacet>,
     /// Runs over time.
     pub histogram: ExecutionHistogram,
 }
@@ -26,6 +28,17 @@ pub struct ExecutionFacets {
 /// How many runs have a value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FacetCount {
+    /// The value.
+    pub value: String,
+    /// The number of runs.
+    pub count: u64,
+}
+
+/// How many runs have a label.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LabelFacet {
+    /// The key.
+    pub key: String,
     /// The value.
     pub value: String,
     /// The number of runs.

@@ -2,6 +2,7 @@
 
 mod batch;
 mod bodies;
+mod bulk;
 mod catalog;
 mod commands;
 mod credentials;
@@ -21,6 +22,9 @@ mod tokens;
 
 pub use batch::{BatchRequest, BatchResponse, BatchState, BatchStatusResponse, EventResponse, IngestStatus};
 pub use bodies::{ReferenceEntry, ReferenceList, ResultSelector, StoreBodyResponse};
+pub use bulk::{
+    BulkAction, BulkOutcome, BulkPreview, BulkPreviewRequest, BulkRefusal, BulkRequest, BulkResponse, BulkResult,
+};
 pub use catalog::{
     CatalogEntryRequest, CatalogList, PlaybookEntry, RegisterRequest, RegisterResponse, ValidateRequest,
     ValidateResponse,
@@ -39,7 +43,7 @@ pub use executions::{
     ExecutionSummary, FinalizeRequest, LoopEntry, OutlinePage, PatchCtxRequest, ReasonRequest, ReplayResponse,
     RerunRequest, RetryRequest,
 };
-pub use facets::{ExecutionFacets, ExecutionHistogram, FacetCount, HistogramBucket};
+pub use facets::{ExecutionFacets, ExecutionHistogram, FacetCount, HistogramBucket, LabelFacet};
 pub use failures::{FailureGroup, FailureList};
 pub use graph::{
     ExecutionGraph, GraphArc, GraphEvaluation, GraphLoop, GraphPolicyRule, GraphStatus, GraphStep, GraphStepKind,

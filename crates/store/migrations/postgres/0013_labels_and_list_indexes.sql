@@ -1,0 +1,34 @@
+-- The labels of executions, from the first event of each log.
+CREATE TABLE noetl.execution_label (
+    execution_id bigint NOT NULL,
+    key text NOT NULL,
+    value text NOT NULL,
+    PRIMARY KEY (execution_id, key)
+);
+
+-- Lists by label, newest first.
+CREATE INDEX execution_label_value ON noetl.execution_label (key, value, execution_id);
+
+-- Lists by status and playbook, newest first: neither index alone bounds a search for rare failures of a frequent playbook.
+CREATE INDEX execution_status_path ON noetl.execution (status, path, execution_id);
+
+-- Lists by error code, newest first. Only failed executions have an error. The length of an index entry is limited.
+CREATE INDEX execution_error_code ON noetl.execution (left(split_part(error, ': ', 1), 200), execution_id)
+    WHERE error IS NOT NULL;
+
+-- Children of an execution, newest first.
+DROP INDEX noetl.execution_parent;
+CREATE INDEX execution_parent ON noetl.execution (parent_id, execution_id) WHERE parent_id IS NOT NULL;
+
+-- Writes what the members of a batch that were written (verdict 0) change in the tables of iterations and labels. `changes`
+-- has the lists of `noetl.write_iterations`, and `labels`, whose entries name their member from 1 as `m`.
+CREATE FUNCTION noetl.write_iterations_and_labels(verdicts integer[], ids bigint[], changes json) RETURNS void
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+AS $$
+BEGIN
+    PERFORM noetl.write_iterations(verdicts, ids, changes);
+    INSERT INTO noetl.execution_label (execution_id, key, value)
+    SELECT ids[l.m], l.key, l.value FROM json_to_recordset(changes -> 'labels') AS l (m integer, key text, value text)
+    WHERE verdicts[l.m] = 0;
+END
+$$;
