@@ -440,7 +440,7 @@ fn open_starts_the_browser_at_the_page_of_a_run() {
     let made = Command::new("mkfifo").arg(&pipe).status().expect("`mkfifo` exists");
     assert!(made.success());
     sandbox.write("browser", "#!/bin/sh\nprintf %s \"$1\" > opened\n");
-    std::fs::set_permissions(sandbox.path("browser"), PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(sandbox.path("browser"), std::fs::Permissions::from_mode(0o755)).unwrap();
     let run = sandbox.run_json(&["run", "counting.yaml", "-j"]);
     let id = run["execution_id"].as_str().unwrap();
     let url = format!("{}/runs/{id}", server.url);
