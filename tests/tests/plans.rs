@@ -498,10 +498,10 @@ async fn iterations_of_an_older_store_are_indexed() {
     assert!(written.len() > 6, "{written:?}");
     let without_index = "DROP TABLE noetl.loop_progress, noetl.loop_task, noetl.iteration_index, noetl.iteration_span;
         DROP FUNCTION noetl.write_iterations; DROP INDEX noetl.keychain_expiry;
-        ALTER TABLE noetl.runtime DROP COLUMN publishes;
+        ALTER TABLE noetl.runtime DROP COLUMN publishes; ALTER TABLE noetl.session DROP COLUMN description;
         DELETE FROM noetl.migration WHERE version >= 9";
     let without_tasks = "DROP TABLE noetl.loop_task; DROP INDEX noetl.keychain_expiry;
-        ALTER TABLE noetl.runtime DROP COLUMN publishes;
+        ALTER TABLE noetl.runtime DROP COLUMN publishes; ALTER TABLE noetl.session DROP COLUMN description;
         DELETE FROM noetl.migration WHERE version >= 10";
     for older in [without_index, without_tasks] {
         raw.batch_execute(older).await.unwrap();

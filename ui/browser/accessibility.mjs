@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { start, waitForStatus } from "./api.mjs";
-import { division, greeting, loop, waiting } from "./playbooks.mjs";
+import { request, start, waitForStatus } from "./api.mjs";
+import { division, greeting, loop, waiting, wrongPool } from "./playbooks.mjs";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
@@ -33,6 +33,9 @@ export async function scenario({ openPage, url }) {
   const looped = await start(url, loop);
   await start(url, greeting);
   await start(url, waiting);
+  await start(url, wrongPool("shell", "gpu"));
+  const credential = { name: "demo", type: "bearer", data: { token: "secret" } };
+  await request(url, "api/credentials", { method: "POST", body: credential });
   await waitForStatus(url, failed, "FAILED");
   await waitForStatus(url, looped, "COMPLETED");
   const views = {
@@ -50,6 +53,14 @@ export async function scenario({ openPage, url }) {
     playbook: "playbooks/demo%2Fgreeting",
     "run form": "playbooks/demo%2Fgreeting?dialog=run",
     register: "playbooks?dialog=register",
+    credentials: "credentials",
+    "credential form": "credentials?dialog=set",
+    "credential history": "credentials?dialog=history&name=demo",
+    workers: "workers",
+    system: "system",
+    tokens: "system?tab=tokens",
+    "token form": "system?tab=tokens&dialog=create",
+    audit: "system?tab=audit",
     "not found": "nowhere",
   };
   for (const colorScheme of ["light", "dark"]) {

@@ -40,6 +40,12 @@ const views = {
   playbook: "playbooks/demo%2Fscore-orders",
   start: "playbooks/demo%2Fscore-orders?dialog=run",
   register: "playbooks?dialog=register",
+  credentials: "credentials",
+  "credential-form": "credentials?dialog=set",
+  workers: "workers",
+  system: "system",
+  tokens: "system?tab=tokens",
+  audit: "system?tab=audit",
   "not-found": "nowhere",
   "no-run": "runs/1",
 };

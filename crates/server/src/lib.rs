@@ -32,6 +32,8 @@ mod submit;
 mod sweep;
 mod tamper;
 mod transport;
+mod work_queue;
+mod worker_descriptions;
 
 pub use access_tokens::{AccessTokenError, Actor};
 pub use body_gc::{GcOptions, GcStats, collect_garbage};

@@ -19,6 +19,7 @@ mod ids;
 mod iterations;
 #[cfg(any(test, feature = "memory"))]
 mod memory;
+mod monitoring;
 mod outcomes;
 mod postgres;
 mod projections;
@@ -42,6 +43,7 @@ pub use error::{BoxError, Error};
 pub use execution_filter::{ExecutionFilter, ExecutionSearch, FacetRow, error_code};
 #[cfg(any(test, feature = "memory"))]
 pub use memory::MemoryStore;
+pub use monitoring::{ClaimedCommandRow, MonitoringStore, PendingCommand, PendingScope, StoreSize, WorkerSessionRow};
 pub use rows::{
     Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionRow, IterationOutcomes, LoopProgress, LoopTask,
     LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow, SessionHolder,

@@ -12,6 +12,7 @@ use crate::access::{AccessTokenId, AccessTokenRow, AuditEntry, AuditRow, OutboxR
 use crate::commit::{Commit, CommitStatus, ExternalEventKey, Message, MessageKey, Priority};
 use crate::error::Error;
 use crate::execution_filter::{ExecutionFilter, FacetRow};
+use crate::monitoring::MonitoringStore;
 use crate::rows::{
     Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionRow, IterationOutcomes, LoopProgress, LoopTask,
     LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow, SessionHolder,
@@ -246,6 +247,9 @@ pub trait Store: Send + Sync {
 
     /// The store for encrypted values.
     fn sealed_store(&self) -> &dyn SealedStore;
+
+    /// Reads for operators.
+    fn monitoring_store(&self) -> &dyn MonitoringStore;
 
     /// Stores a new or changed access token.
     async fn put_token(&self, token: AccessTokenRow) -> Result<(), Error>;

@@ -18,7 +18,7 @@ use crate::api::error::ApiError;
 use crate::api::state::ApiState;
 use crate::api::{
     bodies, catalog, client_files, commands, control, credentials, events, execution_lists, executions, guard, logs,
-    references, replay, sign_in, stream, system, tokens,
+    queue, references, replay, sign_in, stream, system, system_status, tokens,
 };
 
 /// Maximum size of the JSON body of an ordinary request.
@@ -97,6 +97,7 @@ fn fast_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(executions::loops))
         .routes(routes!(executions::graph))
         .routes(routes!(executions::failures))
+        .routes(routes!(queue::waiting))
         .routes(routes!(logs::read))
         .routes(routes!(references::list))
         .routes(routes!(control::cancel))
@@ -116,6 +117,7 @@ fn fast_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(tokens::create, tokens::list))
         .routes(routes!(tokens::revoke))
         .routes(routes!(credentials::set, credentials::list))
+        .routes(routes!(credentials::types))
         .routes(routes!(credentials::show, credentials::remove))
         .routes(routes!(
             credentials::keychain,
@@ -131,6 +133,8 @@ fn fast_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(commands::heartbeat))
         .routes(routes!(commands::deregister))
         .routes(routes!(commands::pools))
+        .routes(routes!(queue::workers))
+        .routes(routes!(queue::queue))
         .routes(routes!(commands::playbook))
         .routes(routes!(commands::events))
         .routes(routes!(commands::loop_results))
@@ -145,6 +149,7 @@ fn fast_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(system::readyz))
         .routes(routes!(system::metrics))
         .routes(routes!(system::stats))
+        .routes(routes!(system_status::show))
         .routes(routes!(system::health))
         .routes(routes!(system::api_health))
         .routes(routes!(system::document))

@@ -12,6 +12,7 @@ mod clock;
 mod iterations;
 mod json_params;
 mod migrate;
+mod monitoring;
 mod notifications;
 mod options;
 mod pool;

@@ -17,6 +17,7 @@ use crate::access::{AccessTokenId, AccessTokenRow, AuditEntry, AuditRow, OutboxR
 use crate::commit::{Commit, CommitStatus, ExternalEventKey, Message, MessageKey, Priority};
 use crate::error::Error;
 use crate::execution_filter::{ExecutionFilter, FacetRow};
+use crate::monitoring::MonitoringStore;
 use crate::postgres::notifications::{self, ChangeNotifier};
 use crate::postgres::options::PostgresOptions;
 use crate::postgres::pool::SessionPool;
@@ -81,6 +82,11 @@ impl PostgresStore {
     /// Connections for commits, leases and control requests.
     pub(super) fn work_pool(&self) -> &SessionPool {
         &self.work_pool
+    }
+
+    /// Connections for lists.
+    pub(super) fn list_pool(&self) -> &SessionPool {
+        &self.list_pool
     }
 
     /// Notifies the other processes if the write succeeded.
@@ -327,6 +333,10 @@ impl Store for PostgresStore {
     }
 
     fn sealed_store(&self) -> &dyn SealedStore {
+        self
+    }
+
+    fn monitoring_store(&self) -> &dyn MonitoringStore {
         self
     }
 

@@ -9,6 +9,7 @@ mod filesystem;
 mod function_job;
 mod handle;
 mod iterations;
+mod monitoring;
 mod open;
 mod owner_locks;
 mod private_files;

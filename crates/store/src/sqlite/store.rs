@@ -15,6 +15,7 @@ use crate::commit::{Commit, CommitStatus, ExternalEventKey, Message, MessageKey,
 use crate::error::Error;
 use crate::execution_filter::{ExecutionFilter, FacetRow};
 use crate::ids::IdGenerator;
+use crate::monitoring::MonitoringStore;
 use crate::rows::{
     Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionRow, IterationOutcomes, LoopProgress, LoopTask,
     LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow, SessionHolder,
@@ -334,6 +335,10 @@ impl Store for SqliteStore {
     }
 
     fn sealed_store(&self) -> &dyn SealedStore {
+        self
+    }
+
+    fn monitoring_store(&self) -> &dyn MonitoringStore {
         self
     }
 

@@ -11,7 +11,10 @@ mod failures;
 mod graph;
 mod logs;
 mod problem;
+mod queue;
+mod system;
 mod tokens;
+mod workers;
 
 pub use batch::{BatchRequest, BatchResponse, BatchState, BatchStatusResponse, EventResponse, IngestStatus};
 pub use bodies::{ReferenceEntry, ReferenceList, ResultSelector, StoreBodyResponse};
@@ -25,8 +28,9 @@ pub use commands::{
     WorkerEntry, WorkerRequest,
 };
 pub use credentials::{
-    CredentialEntry, CredentialList, KeychainEntryStatus, RotateKeyResponse, SecretEntry, SecretsRequest,
-    SecretsResponse, SetCredentialRequest, SetKeychainEntryRequest,
+    CredentialEntry, CredentialField, CredentialList, CredentialType, CredentialTypeList, CredentialUse,
+    KeychainEntryStatus, ListedCredential, RotateKeyResponse, SecretEntry, SecretsRequest, SecretsResponse,
+    SetCredentialRequest, SetKeychainEntryRequest,
 };
 pub use executions::{
     CancelRequest, CancellationStatus, EventPage, ExecuteRequest, ExecuteResponse, ExecutionDetail, ExecutionPage,
@@ -40,7 +44,10 @@ pub use graph::{
 };
 pub use logs::{AppendLogsRequest, AppendLogsResponse, LogEntry, LogsResponse};
 pub use problem::Problem;
+pub use queue::{QueueEntry, QueueOverview, WaitingCause, WaitingCommand, WaitingCommandList, WaitingReason};
+pub use system::{LimitEntry, LimitUnit, ResultStoreStatus, StoreBackend, StoreStatus, SystemStatus};
 pub use tokens::{
-    AccessTokenEntry, AccessTokenList, AuditPage, CallerSession, CreateAccessTokenRequest, CreateAccessTokenResponse,
-    Role, SignInMode, SignInRequest,
+    AccessTokenEntry, AccessTokenList, AccessTokenState, AuditLogEntry, AuditOutcome, AuditPage, CallerSession,
+    CreateAccessTokenRequest, CreateAccessTokenResponse, Role, SignInMode, SignInRequest,
 };
+pub use workers::{LeaseEntry, ServerEntry, WorkerDescription, WorkerOverview, WorkerPool, WorkerStatus};

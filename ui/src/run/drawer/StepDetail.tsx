@@ -13,6 +13,7 @@ import { LoopBar } from "../LoopBar";
 import type { Selection } from "../runView";
 import type { TaskRun } from "../taskRuns";
 import { Section } from "./Section";
+import { WaitingSection } from "./WaitingSection";
 
 interface StepDetailProps {
   step: GraphStep;
@@ -65,6 +66,7 @@ export function StepDetail({ step, selection, taskRuns, events }: StepDetailProp
         )}
       </dl>
       {step.description && <p>{step.description}</p>}
+      {!isIteration && <WaitingSection step={step} />}
       {step.loop && !isIteration && (
         <Section title="Iterations">
           <LoopBar loop={step.loop} />
