@@ -53,7 +53,10 @@ async fn guarded() -> (ApiFixture, String) {
 /// Registers a worker over HTTP, as `noetl worker` does.
 async fn register_worker(fixture: &ApiFixture, description: &Value) {
     let mut request = json!({"worker": "remote", "slots": 1, "version": "1.2.3"});
-    request.as_object_mut().unwrap().extend(description.as_object().unwrap().clone());
+    request
+        .as_object_mut()
+        .unwrap()
+        .extend(description.as_object().unwrap().clone());
     let registered = fixture.post("/api/worker/pool/register", &request).await;
     assert_eq!(registered.status, StatusCode::OK, "{:?}", registered.body);
 }
@@ -108,10 +111,17 @@ async fn a_credential_lists_its_playbooks_and_never_its_value() {
 async fn credential_types_tell_secret_fields_from_public_ones() {
     let (fixture, admin) = guarded().await;
     let types = get(&fixture, &admin, "/api/credential-types").await;
-    let postgres = types["types"].as_array().unwrap().iter().find(|credential| credential["name"] == "postgres");
+    let postgres = types["types"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|credential| credential["name"] == "postgres");
     let fields = postgres.unwrap()["fields"].as_array().unwrap();
     let is_secret = |name: &str| &fields.iter().find(|field| field["name"] == name).unwrap()["is_secret"];
-    assert_eq!((is_secret("db_password"), is_secret("db_host")), (&json!(true), &json!(false)));
+    assert_eq!(
+        (is_secret("db_password"), is_secret("db_host")),
+        (&json!(true), &json!(false))
+    );
     let viewer = fixture.create_token(&admin, "viewer").await;
     let refused = call(&fixture, &viewer, Method::GET, "/api/credential-types", None).await;
     assert_eq!(refused.status, StatusCode::FORBIDDEN);
@@ -122,7 +132,10 @@ async fn the_reason_follows_what_workers_serve() {
     let fixture = ApiFixture::open().await;
     let run = fixture.execute(TWO_POOLS).await;
     let (cause, detail) = waiting_reason(&fixture, &run, "special").await;
-    assert_eq!((cause.as_str(), detail.as_str()), ("no_worker_in_pool", "no worker serves the pool `gpu`"));
+    assert_eq!(
+        (cause.as_str(), detail.as_str()),
+        ("no_worker_in_pool", "no worker serves the pool `gpu`")
+    );
 
     register_worker(&fixture, &json!({"pool": "gpu", "kinds": ["http"]})).await;
     let (cause, detail) = waiting_reason(&fixture, &run, "special").await;
@@ -138,7 +151,10 @@ async fn the_reason_follows_what_workers_serve() {
     assert_eq!(pause.status, StatusCode::OK, "{:?}", pause.body);
     assert_eq!(waiting_reason(&fixture, &run, "special").await.0, "run_paused");
     let missing = fixture.get("/api/executions/1/waiting").await;
-    assert_eq!((missing.status, missing.error_code()), (StatusCode::NOT_FOUND, "EXECUTION_NOT_FOUND"));
+    assert_eq!(
+        (missing.status, missing.error_code()),
+        (StatusCode::NOT_FOUND, "EXECUTION_NOT_FOUND")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -149,7 +165,12 @@ async fn a_busy_worker_leaves_the_rest_of_the_queue_waiting_for_a_slot() {
     register_worker(&fixture, &json!({"pool": "gpu", "kinds": ["shell"]})).await;
     let claim = json!({"worker": "remote", "pool": "gpu", "kinds": ["shell"], "max": 1, "wait_ms": 20_000});
     let claimed = fixture.post("/api/commands/claim", &claim).await;
-    assert_eq!(claimed.body["commands"].as_array().unwrap().len(), 1, "{:?}", claimed.body);
+    assert_eq!(
+        claimed.body["commands"].as_array().unwrap().len(),
+        1,
+        "{:?}",
+        claimed.body
+    );
 
     let second = fixture.execute(TWO_POOLS).await;
     let (cause, detail) = waiting_reason(&fixture, &second, "special").await;
@@ -157,15 +178,34 @@ async fn a_busy_worker_leaves_the_rest_of_the_queue_waiting_for_a_slot() {
     assert!(detail.contains("all 1 slots of the 1 worker"), "{detail}");
 
     let overview = fixture.get("/api/workers").await.body;
-    assert_eq!(overview["pools"], json!([{"pool": "gpu", "workers": 1, "slots": 1, "leases": 1}]));
+    assert_eq!(
+        overview["pools"],
+        json!([{"pool": "gpu", "workers": 1, "slots": 1, "leases": 1}])
+    );
     let worker = &overview["workers"][0];
-    assert_eq!((&worker["worker"], &worker["version"]), (&json!("remote"), &json!("1.2.3")));
-    assert_eq!((&worker["kinds"], &worker["is_alive"]), (&json!(["shell"]), &json!(true)));
+    assert_eq!(
+        (&worker["worker"], &worker["version"]),
+        (&json!("remote"), &json!("1.2.3"))
+    );
+    assert_eq!(
+        (&worker["kinds"], &worker["is_alive"]),
+        (&json!(["shell"]), &json!(true))
+    );
     let lease = &overview["leases"][0];
-    assert_eq!((&lease["execution_id"], &lease["step"]), (&json!(first), &json!("special")));
-    assert_eq!((&lease["is_expired"], &lease["worker"]), (&json!(false), &json!("remote")));
+    assert_eq!(
+        (&lease["execution_id"], &lease["step"]),
+        (&json!(first), &json!("special"))
+    );
+    assert_eq!(
+        (&lease["is_expired"], &lease["worker"]),
+        (&json!(false), &json!("remote"))
+    );
     let servers = overview["servers"].as_array().unwrap();
-    assert_eq!(servers.iter().filter(|server| server["is_this"] == true).count(), 1, "{servers:?}");
+    assert_eq!(
+        servers.iter().filter(|server| server["is_this"] == true).count(),
+        1,
+        "{servers:?}"
+    );
 
     let queue = fixture.get("/api/queue").await.body;
     assert_eq!(queue["is_complete"], true);
@@ -176,7 +216,10 @@ async fn a_busy_worker_leaves_the_rest_of_the_queue_waiting_for_a_slot() {
         .map(|entry| (&entry["pool"], &entry["commands"], &entry["reason"]["cause"]))
         .collect();
     let (default, gpu) = (json!("default"), json!("gpu"));
-    let expected = [(&default, &json!(2), &json!("no_worker_in_pool")), (&gpu, &json!(1), &json!("no_free_slot"))];
+    let expected = [
+        (&default, &json!(2), &json!("no_worker_in_pool")),
+        (&gpu, &json!(1), &json!("no_free_slot")),
+    ];
     assert_eq!(queues, expected);
 }
 
@@ -189,10 +232,16 @@ async fn the_system_shows_locations_only_to_admins() {
     assert_eq!(for_admin["store"]["location"], "the test directory");
     assert_eq!(for_viewer["store"]["location"], Value::Null);
     assert_eq!(for_viewer["nats_address"], Value::Null);
-    assert_eq!((&for_viewer["publishes_events"], &for_viewer["requires_tokens"]), (&json!(true), &json!(true)));
+    assert_eq!(
+        (&for_viewer["publishes_events"], &for_viewer["requires_tokens"]),
+        (&json!(true), &json!(true))
+    );
     assert!(for_viewer["store"]["bytes"].as_u64().unwrap() > 0);
     let limits = for_viewer["limits"].as_array().unwrap();
-    assert!(limits.iter().any(|limit| limit["code"] == "LIMIT_STEP_RUNS"), "{limits:?}");
+    assert!(
+        limits.iter().any(|limit| limit["code"] == "LIMIT_STEP_RUNS"),
+        "{limits:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -203,7 +252,9 @@ async fn the_audit_log_is_filtered_from_its_end() {
     call(&fixture, &viewer, Method::GET, "/api/audit", None).await;
     let actions = |page: &Value| {
         let entries = page["entries"].as_array().unwrap().iter();
-        let actions: Vec<String> = entries.map(|entry| entry["action"].as_str().unwrap().to_owned()).collect();
+        let actions: Vec<String> = entries
+            .map(|entry| entry["action"].as_str().unwrap().to_owned())
+            .collect();
         actions
     };
     let newest = get(&fixture, &admin, "/api/audit?order=newest").await;
@@ -212,11 +263,19 @@ async fn the_audit_log_is_filtered_from_its_end() {
     let created = get(&fixture, &admin, "/api/audit?order=newest&action=token.&limit=1").await;
     assert_eq!(actions(&created), ["token.create"]);
     let next = created["next_before"].as_u64().unwrap();
-    let rest = get(&fixture, &admin, &format!("/api/audit?order=newest&action=token.&before={next}")).await;
+    let rest = get(
+        &fixture,
+        &admin,
+        &format!("/api/audit?order=newest&action=token.&before={next}"),
+    )
+    .await;
     assert_eq!(actions(&rest), ["token.create"]);
     let denied = get(&fixture, &admin, "/api/audit?order=newest&outcome=denied").await;
     assert_eq!(actions(&denied), ["api.call"]);
     let path = "/api/audit?actor=admin";
     let refused = call(&fixture, &admin, Method::GET, path, None).await;
-    assert_eq!((refused.status, refused.error_code()), (StatusCode::BAD_REQUEST, "PARAMETER_INVALID"));
+    assert_eq!(
+        (refused.status, refused.error_code()),
+        (StatusCode::BAD_REQUEST, "PARAMETER_INVALID")
+    );
 }

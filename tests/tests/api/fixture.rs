@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
-use server::{KeychainConfig, MasterKey, MasterKeys, Server};
 use server::api::{AccessMode, ApiConfig, BoundListener, SystemConfig};
+use server::{KeychainConfig, MasterKey, MasterKeys, Server};
 use tempfile::TempDir;
 use tests::stack::server_config;
 use tokio_util::sync::CancellationToken;

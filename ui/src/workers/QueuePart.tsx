@@ -20,13 +20,10 @@ export function QueuePart({ queue, pool }: { queue: QueueOverview; pool: string 
   return (
     <>
       <PagePart title="Queue">
-        <DataTable label="Queue" columns={["Pool", "Kinds", "Waiting", "Oldest", "Why the oldest waits"]}>
+        <DataTable label="Queue" columns={["Pool", "Waiting", "Oldest", "Why the oldest waits", "Kinds"]}>
           {queues.map((entry) => (
             <tr key={`${entry.pool} ${entry.kinds.join(" ")}`}>
               <td className="mono">{entry.pool}</td>
-              <td>
-                <KindTags kinds={entry.kinds} none="any" />
-              </td>
               <td>{entry.commands}</td>
               <td className="muted">
                 <Age at={entry.oldest_at} />
@@ -34,29 +31,32 @@ export function QueuePart({ queue, pool }: { queue: QueueOverview; pool: string 
               <td className="cell-wide">
                 <Reason reason={entry.reason} />
               </td>
+              <td>
+                <KindTags kinds={entry.kinds} none="any" />
+              </td>
             </tr>
           ))}
         </DataTable>
         {!queue.is_complete && <p className="muted">The queue is longer; only the oldest commands are counted.</p>}
       </PagePart>
       <PagePart title="Waiting tasks">
-        <DataTable label="Waiting tasks" columns={["Run", "Step", "Pool", "Waits since", "Why it is not running"]}>
+        <DataTable label="Waiting tasks" columns={["Run", "Step", "Why it is not running", "Waits since", "Pool"]}>
           {commands.map((command) => (
             <tr key={command.command_id}>
               <td>
                 <Link to="/runs/$id" params={{ id: command.execution_id }} search={{ step: command.step }}>
                   {command.name}
                 </Link>{" "}
-                <span className="mono muted">{command.execution_id}</span>
+                <span className="mono muted cell-extra">{command.execution_id}</span>
               </td>
               <td className="mono">{command.step}</td>
-              <td className="mono">{command.pool}</td>
-              <td className="muted">
-                <Age at={command.issued_at} />
-              </td>
               <td className="cell-wide">
                 <Reason reason={command.reason} />
               </td>
+              <td className="muted">
+                <Age at={command.issued_at} />
+              </td>
+              <td className="mono">{command.pool}</td>
             </tr>
           ))}
         </DataTable>

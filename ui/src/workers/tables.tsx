@@ -71,7 +71,7 @@ export function LeaseTable({ leases }: { leases: WorkerOverview["leases"] }) {
                 <Link to="/runs/$id" params={{ id: lease.execution_id }} search={{ step: lease.step }}>
                   {lease.name}
                 </Link>{" "}
-                <span className="mono muted">{lease.execution_id}</span>
+                <span className="mono muted cell-extra">{lease.execution_id}</span>
               </td>
               <td className="mono">{lease.step}</td>
               <td className="mono">{lease.worker}</td>

@@ -37,7 +37,10 @@ pub async fn pending_commands_are_listed_by_pool_and_by_execution(site: &dyn Sto
     let running = create_offered_command(&*store, &[]).await;
 
     let pool = Name::from("default");
-    assert_eq!(expect_ok(monitoring.pending_pools(9).await), [pool.clone()]);
+    assert_eq!(
+        expect_ok(monitoring.pending_pools(9).await),
+        std::slice::from_ref(&pool)
+    );
     assert!(expect_ok(monitoring.pending_pools(0).await).is_empty());
     let scope = PendingScope::Pool(pool);
     let pending = expect_ok(monitoring.pending_commands(&scope, 9).await);
