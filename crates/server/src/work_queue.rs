@@ -121,7 +121,7 @@ impl WorkerFleet {
                 "all {slots} slots of the {} that can run it are in use",
                 count_workers(matching.len())
             );
-            let remedy = format!("wait, or start another worker: `noetl worker --pool {pool}`");
+            let remedy = format!("wait, or start another worker: `noetl worker --server URL --pool {pool}`");
             return reason(WaitingCause::NoFreeSlot, detail, Some(remedy));
         }
         let detail = "a worker with a free slot is about to claim it";
@@ -141,7 +141,7 @@ impl WorkerFleet {
                 count_workers(older)
             );
         }
-        let remedy = format!("start one: `noetl worker --pool {pool}`");
+        let remedy = format!("start one: `noetl worker --server URL --pool {pool}`");
         reason(WaitingCause::NoWorkerInPool, detail, Some(remedy))
     }
 }
@@ -161,7 +161,7 @@ fn kinds_reason(pool: &Name, kinds: &[Name], in_pool: &[&LiveWorker]) -> Waiting
     };
     let names: Vec<&str> = kinds.iter().map(Name::as_str).collect();
     let remedy = format!(
-        "start a worker for these kinds: `noetl worker --pool {pool} --kinds {}`",
+        "start a worker for these kinds: `noetl worker --server URL --pool {pool} --kinds {}`",
         names.join(",")
     );
     reason(WaitingCause::NoWorkerForKinds, detail, Some(remedy))

@@ -4650,14 +4650,14 @@ export interface components {
             /** @description Commands that workers hold, by worker. */
             leases: components["schemas"]["LeaseEntry"][];
             /** @description Pools of live workers, by name. */
-            pools: components["schemas"]["WorkerPool"][];
+            pools: components["schemas"]["WorkerPoolStatus"][];
             /** @description Processes that use the store. */
             servers: components["schemas"]["ServerEntry"][];
             /** @description Live workers, and those whose session expired within the last 10 minutes, by pool and name. */
             workers: components["schemas"]["WorkerStatus"][];
         };
         /** @description A pool with its live workers. */
-        WorkerPool: {
+        WorkerPoolStatus: {
             /**
              * Format: int32
              * @description Number of commands that these workers hold.

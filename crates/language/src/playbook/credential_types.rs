@@ -6,18 +6,18 @@ use crate::playbook::credentials::is_public_field;
 
 /// A credential type.
 #[derive(Debug, Clone, Copy)]
-pub struct CredentialType {
+pub struct CredentialTypeSpec {
     /// The value of `type`.
     pub name: &'static str,
     /// What it is for.
     pub description: &'static str,
     /// Its usual fields.
-    pub fields: &'static [CredentialField],
+    pub fields: &'static [CredentialFieldSpec],
 }
 
 /// A field of a credential.
 #[derive(Debug, Clone, Copy)]
-pub struct CredentialField {
+pub struct CredentialFieldSpec {
     /// Its key in `data`.
     pub name: &'static str,
     /// What it contains.
@@ -28,15 +28,15 @@ pub struct CredentialField {
     pub is_multiline: bool,
 }
 
-impl CredentialField {
+impl CredentialFieldSpec {
     /// Whether its value is masked in the output of tasks.
     pub fn is_secret(&self) -> bool {
         !is_public_field(self.name)
     }
 }
 
-const fn required(name: &'static str, description: &'static str) -> CredentialField {
-    CredentialField {
+const fn required(name: &'static str, description: &'static str) -> CredentialFieldSpec {
+    CredentialFieldSpec {
         name,
         description,
         is_required: true,
@@ -44,8 +44,8 @@ const fn required(name: &'static str, description: &'static str) -> CredentialFi
     }
 }
 
-const fn optional(name: &'static str, description: &'static str) -> CredentialField {
-    CredentialField {
+const fn optional(name: &'static str, description: &'static str) -> CredentialFieldSpec {
+    CredentialFieldSpec {
         name,
         description,
         is_required: false,
@@ -53,31 +53,31 @@ const fn optional(name: &'static str, description: &'static str) -> CredentialFi
     }
 }
 
-const fn multiline(field: CredentialField) -> CredentialField {
-    CredentialField {
+const fn multiline(field: CredentialFieldSpec) -> CredentialFieldSpec {
+    CredentialFieldSpec {
         is_multiline: true,
         ..field
     }
 }
 
 /// The types, the most common first.
-pub const CREDENTIAL_TYPES: &[CredentialType] = &[
-    CredentialType {
+pub const CREDENTIAL_TYPES: &[CredentialTypeSpec] = &[
+    CredentialTypeSpec {
         name: "bearer",
         description: "A token in the Authorization header of http tasks",
         fields: &[required("token", "Token")],
     },
-    CredentialType {
+    CredentialTypeSpec {
         name: "basic",
         description: "User name and password of http tasks; use the type digest for HTTP Digest",
         fields: &[required("username", "User name"), required("password", "Password")],
     },
-    CredentialType {
+    CredentialTypeSpec {
         name: "digest",
         description: "User name and password of http tasks, for HTTP Digest",
         fields: &[required("username", "User name"), required("password", "Password")],
     },
-    CredentialType {
+    CredentialTypeSpec {
         name: "api_key",
         description: "A key in a header or query parameter of http tasks",
         fields: &[
@@ -89,7 +89,7 @@ pub const CREDENTIAL_TYPES: &[CredentialType] = &[
             optional("in", "Location: header or query. Default: header"),
         ],
     },
-    CredentialType {
+    CredentialTypeSpec {
         name: "oauth2",
         description: "An OAuth 2 token that http tasks request with client credentials",
         fields: &[
@@ -101,7 +101,7 @@ pub const CREDENTIAL_TYPES: &[CredentialType] = &[
             optional("refresh_token", "Refresh token"),
         ],
     },
-    CredentialType {
+    CredentialTypeSpec {
         name: "postgres",
         description: "A Postgres database",
         fields: &[
@@ -113,7 +113,7 @@ pub const CREDENTIAL_TYPES: &[CredentialType] = &[
             optional("sslmode", "TLS: disable, prefer, require, verify-ca or verify-full"),
         ],
     },
-    CredentialType {
+    CredentialTypeSpec {
         name: "s3",
         description: "A bucket in S3 or a compatible store",
         fields: &[
@@ -124,12 +124,12 @@ pub const CREDENTIAL_TYPES: &[CredentialType] = &[
             optional("session_token", "Session token"),
         ],
     },
-    CredentialType {
+    CredentialTypeSpec {
         name: "gcs",
         description: "A bucket in Google Cloud Storage",
         fields: &[multiline(required("service_account", "Service account key as JSON"))],
     },
-    CredentialType {
+    CredentialTypeSpec {
         name: "nats",
         description: "A NATS server; with a user and password, a token or a credentials file",
         fields: &[

@@ -41,7 +41,7 @@ pub(crate) async fn set(
     responses((status = 200, description = "the types", body = CredentialTypeList), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
 pub(crate) async fn types(_caller: Authorized<Administer>) -> ApiResult<CredentialTypeList> {
-    let to_field = |field: &credential_types::CredentialField| CredentialField {
+    let to_field = |field: &credential_types::CredentialFieldSpec| CredentialField {
         name: field.name.to_owned(),
         description: field.description.to_owned(),
         is_secret: field.is_secret(),

@@ -7,7 +7,9 @@ use axum::extract::State;
 use model::id::Name;
 use model::time::Time;
 use store::{ClaimedCommandRow, PendingScope, WorkerSessionRow};
-use wire::api::{LeaseEntry, QueueOverview, ServerEntry, WaitingCommandList, WorkerOverview, WorkerPool, WorkerStatus};
+use wire::api::{
+    LeaseEntry, QueueOverview, ServerEntry, WaitingCommandList, WorkerOverview, WorkerPoolStatus, WorkerStatus,
+};
 
 use crate::api::access::{Authorized, View};
 use crate::api::error::{ApiError, ErrorResponses};
@@ -106,10 +108,10 @@ fn list_workers(rows: &FleetRows, now: Time) -> Vec<WorkerStatus> {
     workers
 }
 
-fn list_pools(workers: &[WorkerStatus]) -> Vec<WorkerPool> {
-    let mut pools: BTreeMap<Option<&Name>, WorkerPool> = BTreeMap::new();
+fn list_pools(workers: &[WorkerStatus]) -> Vec<WorkerPoolStatus> {
+    let mut pools: BTreeMap<Option<&Name>, WorkerPoolStatus> = BTreeMap::new();
     for worker in workers.iter().filter(|worker| worker.is_alive) {
-        let pool = pools.entry(worker.pool.as_ref()).or_insert_with(|| WorkerPool {
+        let pool = pools.entry(worker.pool.as_ref()).or_insert_with(|| WorkerPoolStatus {
             pool: worker.pool.clone(),
             workers: 0,
             slots: 0,

@@ -54,7 +54,7 @@ impl CredentialUseIndex {
 
     /// Finds the uses of these credentials in the latest versions of playbooks.
     fn find(&self, credentials: &[CredentialEntry], catalog: &[CatalogEntry]) -> UsesByName {
-        let mut found = UsesByName {
+        let mut by_name = UsesByName {
             uses: BTreeMap::new(),
             is_complete: catalog.len() <= PLAYBOOKS_MAX,
         };
@@ -70,7 +70,7 @@ impl CredentialUseIndex {
             let names = match cached {
                 Some(names) => names,
                 None if parsed == PARSED_MAX => {
-                    found.is_complete = false;
+                    by_name.is_complete = false;
                     continue;
                 }
                 None => {
@@ -79,14 +79,14 @@ impl CredentialUseIndex {
                 }
             };
             for name in names.iter() {
-                let uses = found.uses.entry(name.clone()).or_default();
+                let uses = by_name.uses.entry(name.clone()).or_default();
                 uses.push(CredentialUse {
                     path: playbook.path.to_string(),
                     version: playbook.version,
                 });
             }
         }
-        found
+        by_name
     }
 
     fn parse(&self, entry: &CatalogEntry) -> Arc<BTreeSet<String>> {
@@ -138,14 +138,14 @@ impl Server {
         let shared = Arc::clone(&self.shared);
         // Parsing may take a second, which must not block other requests.
         let list = tokio::task::spawn_blocking(move || {
-            let mut found = shared.keychain.uses.find(&credentials, &catalog);
+            let mut by_name = shared.keychain.uses.find(&credentials, &catalog);
             let with_uses = |entry: CredentialEntry| ListedCredential {
-                used_by: found.uses.remove(&entry.name).unwrap_or_default(),
+                used_by: by_name.uses.remove(&entry.name).unwrap_or_default(),
                 entry,
             };
             CredentialList {
                 credentials: credentials.into_iter().map(with_uses).collect(),
-                is_used_by_complete: found.is_complete,
+                is_used_by_complete: by_name.is_complete,
             }
         });
         Ok(list.await.expect("parsing a playbook does not panic"))
@@ -228,8 +228,8 @@ workflow:
     #[test]
     fn a_playbook_that_contains_no_name_of_a_credential_is_not_parsed() {
         let index = CredentialUseIndex::default();
-        let found = index.find(&[credential("other")], &[catalog_entry("p", PLAYBOOK)]);
-        assert!(found.uses.is_empty() && found.is_complete);
+        let by_name = index.find(&[credential("other")], &[catalog_entry("p", PLAYBOOK)]);
+        assert!(by_name.uses.is_empty() && by_name.is_complete);
         assert!(index.entries().get(&PlaybookHash::from_text(PLAYBOOK)).is_none());
     }
 }

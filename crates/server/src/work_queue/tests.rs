@@ -72,9 +72,9 @@ fn a_command_of_a_pool_without_workers_waits_for_one() {
 
 #[test]
 fn an_expired_session_is_no_worker() {
-    let mut gone = session("a", PLAIN);
-    gone.is_alive = false;
-    let fleet = WorkerFleet::new(&[gone], &[], &[]);
+    let mut expired = session("a", PLAIN);
+    expired.is_alive = false;
+    let fleet = WorkerFleet::new(&[expired], &[], &[]);
     assert_eq!(cause(&fleet, &pending("default", &[])), WaitingCause::NoWorkerInPool);
 }
 

@@ -50,4 +50,4 @@ pub use tokens::{
     AccessTokenEntry, AccessTokenList, AccessTokenState, AuditLogEntry, AuditOutcome, AuditPage, CallerSession,
     CreateAccessTokenRequest, CreateAccessTokenResponse, Role, SignInMode, SignInRequest,
 };
-pub use workers::{LeaseEntry, ServerEntry, WorkerDescription, WorkerOverview, WorkerPool, WorkerStatus};
+pub use workers::{LeaseEntry, ServerEntry, WorkerDescription, WorkerOverview, WorkerPoolStatus, WorkerStatus};

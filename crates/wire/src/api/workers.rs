@@ -28,7 +28,7 @@ pub struct WorkerDescription {
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct WorkerOverview {
     /// Pools of live workers, by name.
-    pub pools: Vec<WorkerPool>,
+    pub pools: Vec<WorkerPoolStatus>,
     /// Live workers, and those whose session expired within the last 10 minutes, by pool and name.
     pub workers: Vec<WorkerStatus>,
     /// Commands that workers hold, by worker.
@@ -41,7 +41,7 @@ pub struct WorkerOverview {
 
 /// A pool with its live workers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct WorkerPool {
+pub struct WorkerPoolStatus {
     /// Name of the pool; null for workers of older versions, which do not report it.
     #[schema(value_type = Option<String>)]
     pub pool: Option<Name>,
