@@ -10,7 +10,7 @@ use store::{SessionHolder, Store};
 use wire::api::WorkerDescription;
 
 /// Maximum size of a stored description as JSON.
-pub(crate) const DESCRIPTION_BYTES_MAX: usize = 16 * 1024;
+const DESCRIPTION_BYTES_MAX: usize = 16 * 1024;
 /// Number of workers whose descriptions are cached; a worker without an entry is stored with each heartbeat.
 const WORKERS_MAX: u64 = 4_096;
 
@@ -42,7 +42,8 @@ impl WorkerDescriptions {
         }
         let text = serde_json::to_string(description).expect("plain data serializes to JSON");
         let current = (holder.clone(), text);
-        if text_exceeds_limit(&current.1) || self.entries().get(worker).as_ref() == Some(&current) {
+        // A worker whose description exceeds the limit is listed without it.
+        if current.1.len() > DESCRIPTION_BYTES_MAX || self.entries().get(worker).as_ref() == Some(&current) {
             return Ok(());
         }
         store
@@ -56,9 +57,4 @@ impl WorkerDescriptions {
     fn entries(&self) -> std::sync::MutexGuard<'_, BoundedCache<WorkerId, (SessionHolder, String)>> {
         self.stored.lock().expect("no holder of the descriptions lock panics")
     }
-}
-
-/// A worker with so many kinds is listed without a description.
-fn text_exceeds_limit(text: &str) -> bool {
-    text.len() > DESCRIPTION_BYTES_MAX
 }

@@ -263,19 +263,19 @@ async fn the_audit_log_is_filtered_from_its_end() {
     let created = get(&fixture, &admin, "/api/audit?order=newest&action=token.&limit=1").await;
     assert_eq!(actions(&created), ["token.create"]);
     let next = created["next_before"].as_u64().unwrap();
-    let rest = get(
+    let older = get(
         &fixture,
         &admin,
         &format!("/api/audit?order=newest&action=token.&before={next}"),
     )
     .await;
-    assert_eq!(actions(&rest), ["token.create"]);
+    assert_eq!(actions(&older), ["token.create"]);
     let denied = get(&fixture, &admin, "/api/audit?order=newest&outcome=denied").await;
     assert_eq!(actions(&denied), ["api.call"]);
     let path = "/api/audit?actor=admin";
     let refused = call(&fixture, &admin, Method::GET, path, None).await;
     assert_eq!(
         (refused.status, refused.error_code()),
-        (StatusCode::BAD_REQUEST, "PARAMETER_INVALID")
+        (StatusCode::UNPROCESSABLE_ENTITY, "PARAMETER_INVALID")
     );
 }

@@ -2767,7 +2767,7 @@ export interface paths {
         };
         /**
          * List the workers of the cluster, the commands that they hold, and the servers.
-         * @description Reads at most 1,000 sessions and 2,000 leases.
+         * @description Reads at most 1,000 sessions and 2,000 leases. The addresses of servers are only for admins.
          */
         get: {
             parameters: {
@@ -2830,6 +2830,51 @@ export interface paths {
                     };
                     content: {
                         "text/html": string;
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/docs/licenses.txt": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the libraries of the server with their licenses. */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description name, version and license of each library */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "text/plain": string;
                     };
                 };
                 /** @description What went wrong. */
@@ -4370,7 +4415,7 @@ export interface components {
         };
         /** @description A process that uses the store. */
         ServerEntry: {
-            /** @description URL at which other servers reach it; null on a local store. */
+            /** @description URL at which other servers reach it, only for admins; null on a local store. */
             address?: string | null;
             /**
              * Format: date-time

@@ -38,6 +38,7 @@ export function OverviewTab() {
           <a href={apiUrl("/docs").href}>API documentation</a>
           <a href={apiUrl("/openapi.json").href}>OpenAPI document</a>
           <a href={apiUrl("/metrics").href}>Metrics</a>
+          <a href={apiUrl("/docs/licenses.txt").href}>Licenses of the server</a>
           <a href={apiUrl("/licenses.txt").href}>Licenses of the web client</a>
           <a href={apiUrl("/licenses-fonts.txt").href}>Licenses of the fonts</a>
         </p>

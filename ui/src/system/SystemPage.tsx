@@ -1,6 +1,7 @@
 // The system: version, store and limits; for admins also access tokens and the audit log.
 import * as Tabs from "@radix-ui/react-tabs";
 import { getRouteApi } from "@tanstack/react-router";
+import { apiUrl } from "../api/client";
 import { CopyButton } from "../parts/copy";
 import { CopyLink } from "../parts/CopyLink";
 import { Page } from "../shell/Page";
@@ -17,7 +18,7 @@ const tabNames: Record<SystemTab, string> = { overview: "Overview", tokens: "Acc
 const commands: Record<SystemTab, string> = {
   overview: "noetl doctor",
   tokens: "noetl token list",
-  audit: "curl -H 'Authorization: Bearer TOKEN' 'SERVER/api/audit?order=newest'",
+  audit: `curl -H 'Authorization: Bearer TOKEN' '${apiUrl("/api/audit").href}?order=newest'`,
 };
 
 const route = getRouteApi("/system");

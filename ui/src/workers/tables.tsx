@@ -103,7 +103,7 @@ export function ServerTable({ servers }: { servers: WorkerOverview["servers"] })
             <td>
               <StatusMark status={server.is_alive ? "alive" : "gone"} />
             </td>
-            <td className="mono">{server.address ?? <span className="muted">local</span>}</td>
+            <td className="mono">{server.address ?? <span className="muted">none</span>}</td>
             <td className="muted">{server.heartbeat_at ? <Age at={server.heartbeat_at} /> : "holds a lock"}</td>
           </tr>
         ))}

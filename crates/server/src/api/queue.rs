@@ -11,7 +11,7 @@ use wire::api::{
     LeaseEntry, QueueOverview, ServerEntry, WaitingCommandList, WorkerOverview, WorkerPoolStatus, WorkerStatus,
 };
 
-use crate::api::access::{Authorized, View};
+use crate::api::access::{Administer, Authorized, View};
 use crate::api::error::{ApiError, ErrorResponses};
 use crate::api::executions::find_row;
 use crate::api::extract::ExecutionPath;
@@ -59,21 +59,22 @@ async fn load_fleet(api: &ApiState) -> Result<WorkerFleet, ApiError> {
 
 /// List the workers of the cluster, the commands that they hold, and the servers.
 ///
-/// Reads at most 1,000 sessions and 2,000 leases.
+/// Reads at most 1,000 sessions and 2,000 leases. The addresses of servers are only for admins.
 #[utoipa::path(get, path = "/api/workers", tag = "workers",
     responses((status = 200, description = "pools, workers, leases and servers", body = WorkerOverview), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
-pub(crate) async fn workers(State(api): State<ApiState>, _caller: Authorized<View>) -> ApiResult<WorkerOverview> {
+pub(crate) async fn workers(State(api): State<ApiState>, caller: Authorized<View>) -> ApiResult<WorkerOverview> {
     let rows = load_fleet_rows(&api).await?;
     let now = api.store().now();
     let is_complete = rows.sessions.len() < SESSIONS_MAX && rows.claimed.len() < LEASES_MAX;
     let workers = list_workers(&rows, now);
     let own = &api.server.shared.owner;
+    let is_admin = caller.check_also::<Administer>().is_ok();
     let processes = api.store().processes().await?.into_iter();
     let servers = processes.map(|process| ServerEntry {
         is_this: process.owner == *own,
         owner: process.owner.to_string(),
-        address: process.address,
+        address: process.address.filter(|_| is_admin),
         is_alive: process.is_alive,
         heartbeat_at: process.heartbeat_at,
     });

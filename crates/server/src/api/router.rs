@@ -114,19 +114,6 @@ fn fast_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(catalog::resource))
         .routes(routes!(catalog::validate))
         .routes(routes!(catalog::ui_schema))
-        .routes(routes!(tokens::create, tokens::list))
-        .routes(routes!(tokens::revoke))
-        .routes(routes!(credentials::set, credentials::list))
-        .routes(routes!(credentials::types))
-        .routes(routes!(credentials::show, credentials::remove))
-        .routes(routes!(
-            credentials::keychain,
-            credentials::set_keychain,
-            credentials::forget_keychain
-        ))
-        .routes(routes!(credentials::rotate))
-        .routes(routes!(credentials::secrets))
-        .routes(routes!(tokens::audit))
         .routes(routes!(commands::renew))
         .routes(routes!(commands::release))
         .routes(routes!(commands::register))
@@ -154,10 +141,30 @@ fn fast_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(system::api_health))
         .routes(routes!(system::document))
         .routes(routes!(system::docs))
+        .routes(routes!(system::licenses))
         .routes(routes!(system::docs_script))
         .routes(routes!(system::docs_style))
+        .merge(credential_routes())
         .layer(DefaultBodyLimit::max(BODY_MAX))
         .layer(from_fn(apply_deadline))
+}
+
+/// Routes of access tokens, the audit log and credentials.
+fn credential_routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new()
+        .routes(routes!(tokens::create, tokens::list))
+        .routes(routes!(tokens::revoke))
+        .routes(routes!(credentials::set, credentials::list))
+        .routes(routes!(credentials::types))
+        .routes(routes!(credentials::show, credentials::remove))
+        .routes(routes!(
+            credentials::keychain,
+            credentials::set_keychain,
+            credentials::forget_keychain
+        ))
+        .routes(routes!(credentials::rotate))
+        .routes(routes!(credentials::secrets))
+        .routes(routes!(tokens::audit))
 }
 
 /// Routes that wait, stream or accept large bodies.

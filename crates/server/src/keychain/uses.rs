@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     const PLAYBOOK: &str = "
-apiVersion: noetl/v2
+apiVersion: noetl.io/v2
 kind: Playbook
 metadata: { name: demo, path: demo/load }
 keychain:

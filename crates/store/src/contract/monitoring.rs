@@ -126,8 +126,8 @@ pub async fn the_audit_log_is_read_from_its_end(site: &dyn StoreFixture) {
     let newest = expect_ok(monitoring.audit_entries_before(u64::MAX, 2).await);
     let ids: Vec<u64> = newest.iter().map(|row| row.id).collect();
     assert_eq!(ids, [3, 2]);
-    let rest = expect_ok(monitoring.audit_entries_before(2, 9).await);
-    assert_eq!(rest.iter().map(|row| row.id).collect::<Vec<_>>(), [1]);
+    let older = expect_ok(monitoring.audit_entries_before(2, 9).await);
+    assert_eq!(older.iter().map(|row| row.id).collect::<Vec<_>>(), [1]);
 }
 
 /// Executions are counted up to a limit.

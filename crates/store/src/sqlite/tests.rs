@@ -102,7 +102,7 @@ async fn a_store_of_the_first_schema_is_brought_up_to_date() {
             |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
         )
         .unwrap();
-    assert_eq!(migrated, (9, "[]".to_owned(), None));
+    assert_eq!(migrated, (10, "[]".to_owned(), None));
     assert!(store.setting("cluster_secret").await.unwrap().is_some());
     assert_eq!(store.commit(first).await.unwrap(), CommitStatus::Committed);
 }
@@ -133,7 +133,8 @@ async fn iterations_of_an_older_store_are_indexed() {
         for table in missing {
             db.execute_batch(&format!("DROP TABLE {table}")).unwrap();
         }
-        db.execute_batch("DROP INDEX keychain_expiry").unwrap();
+        db.execute_batch("DROP INDEX keychain_expiry; ALTER TABLE session DROP COLUMN description")
+            .unwrap();
         db.pragma_update(None, "user_version", version).unwrap();
         drop(site.join());
         assert_eq!(rows(&site.connect_raw()), written, "{version}");

@@ -114,7 +114,7 @@ pub struct LeaseEntry {
 pub struct ServerEntry {
     /// ID of the process, which owns runs.
     pub owner: String,
-    /// URL at which other servers reach it; null on a local store.
+    /// URL at which other servers reach it, only for admins; null on a local store.
     pub address: Option<String>,
     /// Whether it is alive.
     pub is_alive: bool,
