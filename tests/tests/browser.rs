@@ -173,8 +173,8 @@ fn list_pictures(folder: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-#[test]
-fn a_viewer_signs_in_and_is_offered_no_action() {
+/// Runs a scenario with tokens of the roles admin, operator and viewer.
+fn run_on_guarded_server(scenario: &str) {
     let tools = BrowserTools::find();
     let sandbox = CliSandbox::new();
     let server = ServerProcess::start(&sandbox, &["--token-file", "admin.token"]);
@@ -190,7 +190,17 @@ fn a_viewer_signs_in_and_is_offered_no_action() {
         "viewer": create("viewer"),
         "operator": create("operator"),
     });
-    tools.run_scenario("sign_in", &server.url, &tokens.to_string());
+    tools.run_scenario(scenario, &server.url, &tokens.to_string());
+}
+
+#[test]
+fn a_viewer_signs_in_and_is_offered_no_action() {
+    run_on_guarded_server("sign_in");
+}
+
+#[test]
+fn an_admin_manages_credentials_and_tokens_and_sees_why_a_task_waits() {
+    run_on_guarded_server("administration");
 }
 
 #[test]

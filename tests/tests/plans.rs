@@ -588,12 +588,12 @@ async fn iterations_of_an_older_store_are_indexed() {
     let without_index = "DROP TABLE noetl.loop_progress, noetl.loop_task, noetl.iteration_index, noetl.iteration_span;
         DROP FUNCTION noetl.write_iterations, noetl.write_iterations_and_labels; DROP INDEX noetl.keychain_expiry;
         DROP INDEX noetl.execution_status_path, noetl.execution_error_code; DROP TABLE noetl.execution_label;
-        ALTER TABLE noetl.runtime DROP COLUMN publishes;
+        ALTER TABLE noetl.runtime DROP COLUMN publishes; ALTER TABLE noetl.session DROP COLUMN description;
         DELETE FROM noetl.migration WHERE version >= 9";
     let without_tasks = "DROP TABLE noetl.loop_task; DROP INDEX noetl.keychain_expiry;
         DROP FUNCTION noetl.write_iterations_and_labels;
         DROP INDEX noetl.execution_status_path, noetl.execution_error_code; DROP TABLE noetl.execution_label;
-        ALTER TABLE noetl.runtime DROP COLUMN publishes;
+        ALTER TABLE noetl.runtime DROP COLUMN publishes; ALTER TABLE noetl.session DROP COLUMN description;
         DELETE FROM noetl.migration WHERE version >= 10";
     for older in [without_index, without_tasks] {
         raw.batch_execute(older).await.unwrap();

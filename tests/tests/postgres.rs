@@ -121,7 +121,7 @@ const BEFORE_RETENTION: &str = "
     ALTER TABLE noetl.message DROP CONSTRAINT message_key, ADD CONSTRAINT message_key UNIQUE (from_id, seq, n),
         ADD PRIMARY KEY (ordinal);
     ALTER TABLE noetl.runtime DROP COLUMN clock_offset, DROP COLUMN publishes;
-    ALTER TABLE noetl.session DROP COLUMN holder;
+    ALTER TABLE noetl.session DROP COLUMN holder, DROP COLUMN description;
     DROP TABLE noetl.loop_progress, noetl.loop_task, noetl.iteration_index, noetl.iteration_span;
     DROP FUNCTION noetl.write_iterations, noetl.write_iterations_and_labels;
     DROP INDEX noetl.keychain_expiry, noetl.execution_status_path, noetl.execution_error_code;

@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { start, waitForStatus } from "./api.mjs";
-import { division, failingLoop, greeting, loop, waiting } from "./playbooks.mjs";
+import { request, start, waitForStatus } from "./api.mjs";
+import { division, failingLoop, greeting, loop, waiting, wrongPool } from "./playbooks.mjs";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
@@ -53,6 +53,9 @@ export async function scenario({ openPage, url }) {
   await start(url, greeting);
   await start(url, greeting.replace("times: 3", "times: 4"));
   await start(url, waiting);
+  await start(url, wrongPool("shell", "gpu"));
+  const credential = { name: "demo", type: "bearer", data: { token: "secret" } };
+  await request(url, "api/credentials", { method: "POST", body: credential });
   await waitForStatus(url, failed, "FAILED");
   await waitForStatus(url, looped, "COMPLETED");
   await waitForStatus(url, failing, "COMPLETED");
@@ -83,6 +86,14 @@ export async function scenario({ openPage, url }) {
     "playbook callers": "playbooks/demo%2Fgreeting?tab=callers",
     "run form": "playbooks/demo%2Fgreeting?dialog=run",
     register: "playbooks?dialog=register",
+    credentials: "credentials",
+    "credential form": "credentials?dialog=set",
+    "credential history": "credentials?dialog=history&name=demo",
+    workers: "workers",
+    system: "system",
+    tokens: "system?tab=tokens",
+    "token form": "system?tab=tokens&dialog=create",
+    audit: "system?tab=audit",
     "not found": "nowhere",
   };
   for (const colorScheme of ["light", "dark"]) {

@@ -123,3 +123,19 @@ workflow:
             time.sleep(0.05)
         result = {"lines": lines}
 `;
+
+export const usesCredential = `apiVersion: noetl.io/v2
+kind: Playbook
+metadata: { name: orders, path: demo/orders }
+workflow:
+  - step: load
+    tool: { kind: http, url: "https://example.com", auth: orders_api }
+`;
+
+export const wrongPool = (kind, pool) => `apiVersion: noetl.io/v2
+kind: Playbook
+metadata: { name: ${pool}, path: demo/${pool} }
+workflow:
+  - step: work
+    tool: { kind: ${kind}, command: echo done, spec: { pool: ${pool} } }
+`;

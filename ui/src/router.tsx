@@ -2,6 +2,7 @@
 import type { QueryClient } from "@tanstack/react-query";
 import { createRootRouteWithContext, createRoute, createRouter } from "@tanstack/react-router";
 import { baseUrl } from "./api/client";
+import { CredentialsPage } from "./credentials/CredentialsPage";
 import { HomePage } from "./home/HomePage";
 import { readRunFilter } from "./lib/filter";
 import { omitUndefined, parseSearch, readText, readWord, stringifySearch } from "./lib/search";
@@ -14,6 +15,8 @@ import { RunsPage } from "./runs/RunsPage";
 import { NotFound } from "./shell/NotFound";
 import { PageError } from "./shell/PageError";
 import { Shell } from "./shell/Shell";
+import { SystemPage, systemTabs } from "./system/SystemPage";
+import { WorkersPage } from "./workers/WorkersPage";
 
 const rootRoute = createRootRouteWithContext<{ client: QueryClient }>()({
   component: Shell,
@@ -55,9 +58,52 @@ const playbookRoute = createRoute({
   validateSearch: readPlaybookView,
 });
 
+const credentialsRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  path: "/credentials",
+  component: CredentialsPage,
+  validateSearch: (search: Record<string, unknown>) =>
+    omitUndefined({
+      dialog: readWord(search["dialog"], ["set", "delete", "history", "rotate"]),
+      name: readText(search["name"]),
+    }),
+});
+
+const workersRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  path: "/workers",
+  component: WorkersPage,
+  validateSearch: (search: Record<string, unknown>) => omitUndefined({ pool: readText(search["pool"]) }),
+});
+
+const systemRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  path: "/system",
+  component: SystemPage,
+  validateSearch: (search: Record<string, unknown>) =>
+    omitUndefined({
+      tab: readWord(search["tab"], systemTabs),
+      dialog: readWord(search["dialog"], ["create", "revoke"]),
+      token: readText(search["token"]),
+      actor: readText(search["actor"]),
+      action: readText(search["action"]),
+      resource: readText(search["resource"]),
+      outcome: readWord(search["outcome"], ["done", "denied", "failed"]),
+    }),
+});
+
 export function createAppRouter(client: QueryClient) {
   return createRouter({
-    routeTree: rootRoute.addChildren([homeRoute, runsRoute, runRoute, playbooksRoute, playbookRoute]),
+    routeTree: rootRoute.addChildren([
+      homeRoute,
+      runsRoute,
+      runRoute,
+      playbooksRoute,
+      playbookRoute,
+      credentialsRoute,
+      workersRoute,
+      systemRoute,
+    ]),
     basepath: baseUrl.pathname,
     context: { client },
     parseSearch,

@@ -1,4 +1,4 @@
-//! `docs`: rewrites the generated parts of `docs/reference` and `docs/decisions`.
+//! `docs`: rewrites the generated parts of `docs/reference` and `docs/decisions`, and the list of licenses.
 
 use crate::accept::ACCEPT;
 use crate::shell::{cargo_command, run_command};

@@ -25,6 +25,7 @@ mod run_reader;
 mod runs;
 mod secret_fetcher;
 mod signals;
+mod system_config;
 mod terminal_style;
 mod trace;
 mod verbs;

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use model::time::Time;
 use store::{AccessTokenId, AccessTokenRow, AuditEntry, AuditOutcome};
-use wire::api::{AccessTokenEntry, CreateAccessTokenRequest, CreateAccessTokenResponse, Role};
+use wire::api::{AccessTokenEntry, AccessTokenState, CreateAccessTokenRequest, CreateAccessTokenResponse, Role};
 
 use crate::Server;
 use crate::api::access::generate_access_token;
@@ -70,7 +71,8 @@ impl Server {
     /// Lists all tokens, oldest first, without their texts.
     pub async fn access_tokens(&self) -> Result<Vec<AccessTokenEntry>, AccessTokenError> {
         let rows = self.shared.store.tokens().await?;
-        Ok(rows.into_iter().filter_map(to_entry).collect())
+        let now = self.shared.store.now();
+        Ok(rows.into_iter().filter_map(|row| to_entry(row, now)).collect())
     }
 
     /// Revokes a token. Other servers on the same store apply it within two seconds.
@@ -85,17 +87,28 @@ impl Server {
     }
 }
 
-fn to_entry(row: AccessTokenRow) -> Option<AccessTokenEntry> {
+fn to_entry(row: AccessTokenRow, now: Time) -> Option<AccessTokenEntry> {
     let role: Role = row.role.as_str().parse().ok()?;
     Some(AccessTokenEntry {
         id: row.id.to_string(),
-        name: row.name,
         role,
+        state: token_state(&row, now),
+        name: row.name,
         created_at: row.created_at,
         expires_at: row.expires_at,
         last_used_at: row.last_used_at,
         revoked_at: row.revoked_at,
     })
+}
+
+fn token_state(row: &AccessTokenRow, now: Time) -> AccessTokenState {
+    if row.revoked_at.is_some() {
+        AccessTokenState::Revoked
+    } else if row.expires_at.is_some_and(|expires_at| expires_at <= now) {
+        AccessTokenState::Expired
+    } else {
+        AccessTokenState::Active
+    }
 }
 
 fn audit_entry(actor: Actor, action: &str, resource: &str) -> AuditEntry {

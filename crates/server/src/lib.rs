@@ -46,6 +46,8 @@ mod sweep;
 mod tamper;
 mod timeline;
 mod transport;
+mod work_queue;
+mod worker_descriptions;
 
 pub use access_tokens::{AccessTokenError, Actor};
 pub use body_gc::{GcOptions, GcStats, collect_garbage};

@@ -108,6 +108,11 @@ impl PlaybookCatalog {
         }
     }
 
+    /// Limits of the executions of this server.
+    pub(crate) fn limits(&self) -> ExecutionLimits {
+        self.limits
+    }
+
     /// Returns the net of a playbook in the catalog.
     pub(crate) async fn net(&self, hash: &PlaybookHash) -> Result<Arc<PlaybookNet>, Error> {
         if let Some(net) = self.cached_net(hash) {

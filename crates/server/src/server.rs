@@ -14,6 +14,7 @@ use crate::driver::{Assignments, CommitNotice};
 use crate::error::Error;
 use crate::keychain::{Keychain, KeychainConfig};
 use crate::result_reader::ResultReader;
+use crate::worker_descriptions::WorkerDescriptions;
 use crate::{body_gc, driver, peers, playbooks, sweep, transport};
 
 /// Configuration of a server.
@@ -55,6 +56,7 @@ pub(crate) struct ServerShared {
     pub(crate) keychain: Keychain,
     pub(crate) owner: store::OwnerId,
     pub(crate) driver: driver::DriverHandle,
+    pub(crate) worker_descriptions: WorkerDescriptions,
     pub(crate) sweep_signals: sweep::SweepSignals,
     pub(crate) peer_clients: Option<peers::PeerClients>,
     pub(crate) may_adopt: bool,
@@ -105,6 +107,7 @@ impl Server {
             bodies: config.bodies,
             owner,
             driver: drive,
+            worker_descriptions: WorkerDescriptions::default(),
             sweep_signals: sweep::SweepSignals::default(),
             peer_clients: config.cluster_secret.as_deref().map(peers::PeerClients::new),
             may_adopt: config.may_adopt,

@@ -232,6 +232,9 @@ impl Transport for InProcessTransport {
         if !renewed.map_err(|error| unavailable(error.into()))? {
             return Err(wire::Error::SessionReplaced(request.worker.clone()));
         }
+        let descriptions = &self.shared.worker_descriptions;
+        let recorded = descriptions.record(&*self.shared.store, &request.worker, &holder, &request.description);
+        recorded.await.map_err(|error| unavailable(error.into()))?;
         self.release_unacknowledged(request).await.map_err(unavailable)
     }
 

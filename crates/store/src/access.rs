@@ -129,6 +129,8 @@ pub struct StoreProcess {
     pub owner: OwnerId,
     /// The URL at which it is reachable.
     pub address: Option<String>,
+    /// When it last wrote to the store that it is alive; `None` for a process that holds a lock instead.
+    pub heartbeat_at: Option<Time>,
     /// Whether it is alive.
     pub is_alive: bool,
     /// Whether its commits go to the outbox, so that it can publish them.

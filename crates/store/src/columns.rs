@@ -18,6 +18,7 @@ use crate::error::BoxError;
 use crate::execution_filter::FacetRow;
 use crate::iteration_reads::IterationRow;
 use crate::iterations::IterationBlock;
+use crate::monitoring::{ClaimedCommandRow, PendingCommand, StoreSize, WorkerSessionRow};
 use crate::rows::{
     CatalogEntry, CatalogVersion, CommandClaim, ExecutionRow, LoopProgress, LoopTask, LostClaim, OpenCommand, OwnerId,
     ResultRow, SessionHolder, StepState, WorkerSession,
@@ -288,6 +289,52 @@ impl FromColumns for WorkerSession {
         Ok(Self {
             holder: row.optional_text(0)?.map(|holder| SessionHolder(holder.into())),
             is_alive: row.flag(1)?,
+        })
+    }
+}
+
+impl FromColumns for PendingCommand {
+    fn from_columns<C: Columns>(row: &C) -> Result<Self, C::Error> {
+        Ok(Self {
+            command: row.json(0)?,
+            kinds: row.json(1)?,
+            issued_at: row.time(2)?,
+            name: row.name(3)?,
+            status: row.run_status(4)?,
+            is_cancelling: row.flag(5)?,
+            owner: row.optional_text(6)?.map(|owner| OwnerId(owner.into())),
+        })
+    }
+}
+
+impl FromColumns for ClaimedCommandRow {
+    fn from_columns<C: Columns>(row: &C) -> Result<Self, C::Error> {
+        Ok(Self {
+            command: row.json(0)?,
+            worker: WorkerId(row.text(1)?.into()),
+            claimed_at: row.optional_time(2)?,
+            expires_at: row.optional_time(3)?,
+            name: row.name(4)?,
+        })
+    }
+}
+
+impl FromColumns for WorkerSessionRow {
+    fn from_columns<C: Columns>(row: &C) -> Result<Self, C::Error> {
+        Ok(Self {
+            worker: WorkerId(row.text(0)?.into()),
+            description: row.optional_text(1)?.map(str::to_owned),
+            expires_at: row.time(2)?,
+            is_alive: row.flag(3)?,
+        })
+    }
+}
+
+impl FromColumns for StoreSize {
+    fn from_columns<C: Columns>(row: &C) -> Result<Self, C::Error> {
+        Ok(Self {
+            bytes: row.unsigned(0)?,
+            executions: row.unsigned(1)?,
         })
     }
 }

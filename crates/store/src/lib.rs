@@ -21,6 +21,7 @@ mod iterations;
 mod list_statement;
 #[cfg(any(test, feature = "memory"))]
 mod memory;
+mod monitoring;
 mod outcomes;
 mod postgres;
 mod projections;
@@ -46,6 +47,7 @@ pub use iteration_reads::{IterationRow, IterationRowQuery, IterationTiming, Iter
 pub use iterations::ITERATION_BLOCK;
 #[cfg(any(test, feature = "memory"))]
 pub use memory::MemoryStore;
+pub use monitoring::{ClaimedCommandRow, MonitoringStore, PendingCommand, PendingScope, StoreSize, WorkerSessionRow};
 pub use rows::{
     Adoption, CatalogEntry, CatalogVersion, ClaimQuery, CommandClaim, ExecutionRow, IterationOutcomes, LoopProgress,
     LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow,

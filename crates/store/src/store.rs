@@ -15,6 +15,7 @@ use crate::commit::{Commit, CommitStatus, ExternalEventKey, Message, MessageKey,
 use crate::error::Error;
 use crate::execution_filter::{ExecutionFilter, FacetRow};
 use crate::iteration_reads::{IterationRow, IterationRowQuery, IterationTimings};
+use crate::monitoring::MonitoringStore;
 use crate::rows::{
     Adoption, CatalogEntry, CatalogVersion, ClaimQuery, CommandClaim, ExecutionRow, IterationOutcomes, LoopProgress,
     LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow,
@@ -277,6 +278,9 @@ pub trait Store: Send + Sync {
 
     /// The store for encrypted values.
     fn sealed_store(&self) -> &dyn SealedStore;
+
+    /// Reads for operators.
+    fn monitoring_store(&self) -> &dyn MonitoringStore;
 
     /// Stores a new or changed access token.
     async fn put_token(&self, token: AccessTokenRow) -> Result<(), Error>;

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use wire::api::HeartbeatRequest;
+use wire::api::{HeartbeatRequest, WorkerDescription};
 
 use crate::backoff::RetryBackoff;
 use crate::lease::LeaseState;
-use crate::worker::WorkerShared;
+use crate::worker::{Config, WorkerShared};
 
 /// After this time without a heartbeat response the worker stops its tasks, because the server may reassign its
 /// commands.
@@ -20,7 +20,10 @@ pub(crate) async fn send_heartbeats(shared: Arc<WorkerShared>, ended: Cancellati
     let mut last_contact = Instant::now();
     loop {
         let worker = shared.config.worker.clone();
-        let request = HeartbeatRequest::new(worker, shared.claim_ids());
+        let request = HeartbeatRequest {
+            description: describe(&shared.config),
+            ..HeartbeatRequest::new(worker, shared.claim_ids())
+        };
         let reply = tokio::select! {
             reply = shared.transport.heartbeat(&request) => reply,
             () = tokio::time::sleep_until(last_contact + HEARTBEAT_GAP_MAX) => {
@@ -50,6 +53,16 @@ pub(crate) async fn send_heartbeats(shared: Arc<WorkerShared>, ended: Cancellati
             abandon_all(&shared);
             last_contact = Instant::now();
         }
+    }
+}
+
+/// What the worker sends about itself.
+fn describe(config: &Config) -> WorkerDescription {
+    WorkerDescription {
+        pool: Some(config.pool.clone()),
+        slots: Some(config.slots),
+        kinds: config.kinds.clone(),
+        version: Some(env!("CARGO_PKG_VERSION").to_owned()),
     }
 }
 

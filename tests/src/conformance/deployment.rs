@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use server::Server;
-use server::api::{AccessMode, ApiConfig, BoundListener};
+use server::api::{AccessMode, ApiConfig, BoundListener, SystemConfig};
 use store::Store;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use wire::{Client, HttpTransport, Transport};
@@ -88,6 +88,7 @@ impl CaseDeployment {
             hosts: Vec::new(),
             logs: Arc::new(logs),
             cluster_secret: None,
+            system: SystemConfig::default(),
         };
         tokio::spawn(bound.serve(server.clone(), config, None, stop.clone()));
         *listening = Some((url, stop.drop_guard()));

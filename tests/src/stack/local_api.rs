@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use results::{BodyStore, FileLogs};
 use server::Server;
-use server::api::{AccessMode, ApiConfig, BoundListener};
+use server::api::{AccessMode, ApiConfig, BoundListener, SystemConfig};
 use store::Store;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -42,6 +42,7 @@ impl LocalApi {
             hosts: Vec::new(),
             cluster_secret: None,
             logs: Arc::new(logs),
+            system: SystemConfig::default(),
         };
         let stop = CancellationToken::new();
         tokio::spawn(listener.serve(server, config, None, stop.clone()));

@@ -361,6 +361,9 @@ impl<S: Store> Store for PausingStore<S> {
     fn sealed_store(&self) -> &dyn store::SealedStore {
         self.inner.sealed_store()
     }
+    fn monitoring_store(&self) -> &dyn store::MonitoringStore {
+        self.inner.monitoring_store()
+    }
     async fn put_token(&self, token: AccessTokenRow) -> Result<(), Error> {
         run_with_time_stopped(self.inner.put_token(token)).await
     }

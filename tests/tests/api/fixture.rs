@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
-use server::Server;
-use server::api::{AccessMode, ApiConfig, BoundListener};
+use server::api::{AccessMode, ApiConfig, BoundListener, SystemConfig};
+use server::{KeychainConfig, MasterKey, MasterKeys, Server};
 use tempfile::TempDir;
 use tests::stack::server_config;
 use tokio_util::sync::CancellationToken;
@@ -59,6 +59,13 @@ impl ApiFixture {
         let logs = results::FileLogs::open(dir.path().join("logs")).expect("the directory is empty");
         let server = Server::start(server::Config {
             may_adopt: true,
+            keychain: KeychainConfig {
+                keys: MasterKeys::Given {
+                    current: MasterKey::generate(),
+                    old: None,
+                },
+                ..KeychainConfig::default()
+            },
             ..server_config(Arc::new(store), Arc::new(bodies))
         })
         .expect("a server starts");
@@ -71,6 +78,11 @@ impl ApiFixture {
             hosts: Vec::new(),
             cluster_secret: None,
             logs: Arc::new(logs),
+            system: SystemConfig {
+                store_location: Some("the test directory".to_owned()),
+                nats_address: Some("nats://nats:4222".to_owned()),
+                ..SystemConfig::default()
+            },
         };
         tokio::spawn(listening.serve(server.clone(), config, None, stop.clone()));
         Self {

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed test panics")]
 
+mod administration;
 mod browsing;
 mod bulk;
 mod claims;

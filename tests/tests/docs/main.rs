@@ -5,6 +5,7 @@
 
 mod command_line;
 mod configuration;
+mod licenses;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -17,18 +18,25 @@ const BEGIN: &str = "<!-- generated: begin -->\n";
 const END: &str = "<!-- generated: end -->\n";
 
 /// Compares the generated parts of a page with the expected texts, or rewrites them.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "accepting is requested through the environment, because test runners pass no flags"
-)]
 fn assert_current(page: &str, expected: &[String]) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(page);
     let text = fs::read_to_string(&path).expect("the page exists");
     let current = with_generated(&text, expected).expect("the page marks its generated parts");
+    assert_file_is_current(page, &current);
+}
+
+/// Compares a generated file with the expected text, or rewrites it.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "accepting is requested through the environment, because test runners pass no flags"
+)]
+fn assert_file_is_current(file: &str, expected: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
     if std::env::var_os("NOETL_ACCEPT").is_some() {
-        fs::write(&path, current).expect("the page is writable");
+        fs::write(&path, expected).expect("the file is writable");
     } else {
-        assert_eq!(text, current, "{page} is stale; run `cargo xtask docs`");
+        let text = fs::read_to_string(&path).expect("the file exists");
+        assert_eq!(text, expected, "{file} is stale; run `cargo xtask docs`");
     }
 }
 

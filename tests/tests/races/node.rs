@@ -7,7 +7,7 @@ use std::time::Duration;
 use model::id::{ExecutionId, WorkerId};
 use serde_json::{Value, json};
 use server::Server;
-use server::api::{AccessMode, ApiConfig, BoundListener};
+use server::api::{AccessMode, ApiConfig, BoundListener, SystemConfig};
 use store::{PostgresOptions, PostgresStore, PostgresUrl, Store};
 use tempfile::TempDir;
 use tests::peers;
@@ -115,6 +115,7 @@ pub(crate) async fn start_node_behind(fixture: &SharedStoreFixture, port: Option
         hosts: Vec::new(),
         logs: Arc::new(logs.expect("the log directory can be created")),
         cluster_secret: secret,
+        system: SystemConfig::default(),
     };
     tokio::spawn(listening.serve(server.clone(), config, None, stop.clone()));
     ServerNode {

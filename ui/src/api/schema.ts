@@ -8,12 +8,28 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Read the audit log. Each entry is chained to the previous one by its hash. */
+        /**
+         * Read the audit log. Each entry is chained to the previous one by its hash.
+         * @description With `order=newest`, the log is read from its end and can be filtered. A request examines at most 5,000 entries, so
+         *     a page may be short or empty although `next_before` is present.
+         */
         get: {
             parameters: {
                 query?: {
-                    /** @description Only entries after this ID. */
+                    /** @description Order of the entries. Default: `oldest`. */
+                    order?: "oldest" | "newest";
+                    /** @description With `order=oldest`: only entries after this ID. */
                     after?: number;
+                    /** @description With `order=newest`: only entries before this ID. */
+                    before?: number;
+                    /** @description With `order=newest`: only entries whose actor contains this text. */
+                    actor?: string;
+                    /** @description With `order=newest`: only entries whose action starts with this text, such as `credential.`. */
+                    action?: string;
+                    /** @description With `order=newest`: only entries with this resource. */
+                    resource?: string;
+                    /** @description With `order=newest`: only entries with this outcome. */
+                    outcome?: components["schemas"]["AuditOutcome"];
                     /** @description Maximum number of entries. Default: 50. */
                     limit?: number;
                 };
@@ -339,6 +355,54 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/credential-types": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List credential types with their usual fields.
+         * @description The types are those of the built-in tasks; a credential may have any other type, with any fields.
+         */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description the types */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["CredentialTypeList"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/credentials": {
         parameters: {
             query?: never;
@@ -346,7 +410,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List credentials, without their values. */
+        /**
+         * List credentials with the playbooks that use them, without their values.
+         * @description Reads the latest version of each playbook, at most 10,000, and parses those that this server has not parsed for this
+         *     list before, at most 200 for each request.
+         */
         get: {
             parameters: {
                 query?: never;
@@ -424,7 +492,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Read a credential, without its values. */
+        /** Read a credential, without its values. `GET /api/credentials` also has the playbooks that use it. */
         get: {
             parameters: {
                 query?: never;
@@ -650,9 +718,7 @@ export interface paths {
         };
         /**
          * List runs, newest first.
-         * @description Indexes provide runs by status and path, by one label, by error code, or by parent, and each by time. Of several such
-         *     filters, the others are checked for the newest 20,000 runs that an index selects; `q`, `min_duration` and `max_duration` for
-         *     the newest 50,000. Several statuses and paths share these numbers evenly. Older runs are then not listed.
+         * @description `q`, `error_code`, `min_duration` and `max_duration` examine the newest 50,000 runs that the other filters select.
          */
         get: {
             parameters: {
@@ -673,8 +739,6 @@ export interface paths {
                     since?: string;
                     /** @description Only runs started before this time, or longer ago than this duration. */
                     until?: string;
-                    /** @description Only runs with all of these labels: `key:value`, comma-separated. A backslash escapes a comma or a backslash. */
-                    label?: string;
                     /** @description Only child runs of this run. */
                     parent?: string;
                     /** @description Maximum number of runs. Default: 50. Only for lists. */
@@ -716,138 +780,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/executions/bulk": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Apply an action to runs.
-         * @description Each run has its own result: the request succeeds even if the action is refused for some runs. A request that is
-         *     repeated with the same key does not repeat the action. Starts no action after 15 seconds; the remaining runs are
-         *     `pending` then.
-         */
-        post: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody: {
-                content: {
-                    "application/json": components["schemas"]["BulkRequest"];
-                };
-            };
-            responses: {
-                /** @description the result for each run */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["BulkResponse"];
-                    };
-                };
-                /** @description What went wrong. */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/executions/bulk/preview": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Preview an action on many runs.
-         * @description The query parameters select runs as in the list of runs; `execution_ids` selects from them. Counts at most the newest
-         *     10,000 runs; `is_complete` is false if there are more. Changes nothing.
-         */
-        post: {
-            parameters: {
-                query?: {
-                    /** @description Filter by status, comma-separated: RUNNING, PAUSED, COMPLETED, FAILED, CANCELLED. */
-                    status?: string;
-                    /** @description Filter by catalog path of the playbook. A `*` at the end selects all paths that start with the text before it. */
-                    path?: string;
-                    /** @description The start of the run ID, or a part of the path, name, current step or error, in upper or lower case. */
-                    q?: string;
-                    /** @description Only failed runs with this error code. */
-                    error_code?: string;
-                    /** @description Only runs that took, or have been active for, at least this long, for example `30s`. */
-                    min_duration?: string;
-                    /** @description Only runs that took, or have been active for, at most this long. */
-                    max_duration?: string;
-                    /** @description Only runs started at or after this time, or within this duration, for example `24h`. */
-                    since?: string;
-                    /** @description Only runs started before this time, or longer ago than this duration. */
-                    until?: string;
-                    /** @description Only runs with all of these labels: `key:value`, comma-separated. A backslash escapes a comma or a backslash. */
-                    label?: string;
-                    /** @description Only child runs of this run. */
-                    parent?: string;
-                    /** @description Maximum number of runs. Default: 50. Only for lists. */
-                    limit?: number;
-                    /** @description The `next_cursor` of the previous page. Only for lists. */
-                    cursor?: string;
-                };
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody: {
-                content: {
-                    "application/json": components["schemas"]["BulkPreviewRequest"];
-                };
-            };
-            responses: {
-                /** @description the runs to which the action applies */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["BulkPreview"];
-                    };
-                };
-                /** @description What went wrong. */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/executions/facets": {
         parameters: {
             query?: never;
@@ -856,9 +788,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Count the runs that match filters, by status, playbook, error code and label, and over time.
-         * @description Counts at most the newest 20,000 matching runs, and the labels of the newest 5,000; `is_complete` is false if there are
-         *     more than 20,000.
+         * Count the runs that match filters, by status, playbook and error code, and over time.
+         * @description Counts at most the newest 20,000 matching runs; `is_complete` is false if there are more.
          */
         get: {
             parameters: {
@@ -879,8 +810,6 @@ export interface paths {
                     since?: string;
                     /** @description Only runs started before this time, or longer ago than this duration. */
                     until?: string;
-                    /** @description Only runs with all of these labels: `key:value`, comma-separated. A backslash escapes a comma or a backslash. */
-                    label?: string;
                     /** @description Only child runs of this run. */
                     parent?: string;
                     /** @description Maximum number of runs. Default: 50. Only for lists. */
@@ -932,8 +861,7 @@ export interface paths {
         /**
          * Follow the runs that match filters.
          * @description Starts with the latest 200 of them. Sends an `execution` message for each that starts or changes, and a `gone` message
-         *     with its `execution_id` for each that does not match any more. All streams with the same filter share one query per
-         *     change, at most ten per second.
+         *     with its `execution_id` for each that does not match any more.
          */
         get: {
             parameters: {
@@ -954,8 +882,6 @@ export interface paths {
                     since?: string;
                     /** @description Only runs started before this time, or longer ago than this duration. */
                     until?: string;
-                    /** @description Only runs with all of these labels: `key:value`, comma-separated. A backslash escapes a comma or a backslash. */
-                    label?: string;
                     /** @description Only child runs of this run. */
                     parent?: string;
                     /** @description Maximum number of runs. Default: 50. Only for lists. */
@@ -1879,6 +1805,57 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/executions/{id}/waiting": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the commands of a run that wait for workers, with the reason why they wait.
+         * @description Costs a read of the run's open commands; if some wait, also of the workers and leases, independent of the length of
+         *     the run's log.
+         */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    id: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description the commands that wait */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["WaitingCommandList"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/health": {
         parameters: {
             query?: never;
@@ -2080,6 +2057,55 @@ export interface paths {
                 };
             };
         };
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/queue": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the commands that wait for workers, by pool and kinds, with the reason why they wait.
+         * @description Reads at most 5,000 waiting commands, 1,000 of each pool, however long the queue is. The reason is the first
+         *     condition of a claim that is not met: the state of the run, the pool, the kinds, or free slots.
+         */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description the queues and their oldest commands */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["QueueOverview"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -2432,6 +2458,54 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/system": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read the version, store, retention and limits of this server.
+         * @description Locations and addresses are only for admins; passwords are never returned. Counts at most 100,000 runs.
+         */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description state and settings of the server */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["SystemStatus"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/tokens": {
         parameters: {
             query?: never;
@@ -2684,6 +2758,54 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/workers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the workers of the cluster, the commands that they hold, and the servers.
+         * @description Reads at most 1,000 sessions and 2,000 leases. The addresses of servers are only for admins.
+         */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description pools, workers, leases and servers */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["WorkerOverview"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/docs": {
         parameters: {
             query?: never;
@@ -2708,6 +2830,51 @@ export interface paths {
                     };
                     content: {
                         "text/html": string;
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/docs/licenses.txt": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the libraries of the server with their licenses. */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description name, version and license of each library */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "text/plain": string;
                     };
                 };
                 /** @description What went wrong. */
@@ -3076,12 +3243,19 @@ export interface components {
             revoked_at?: string | null;
             /** @description Role of the token. */
             role: components["schemas"]["Role"];
+            /** @description Whether it can be used now. */
+            state: components["schemas"]["AccessTokenState"];
         };
         /** @description All access tokens. */
         AccessTokenList: {
             /** @description Tokens, oldest first. */
             tokens: components["schemas"]["AccessTokenEntry"][];
         };
+        /**
+         * @description Whether an access token can be used.
+         * @enum {string}
+         */
+        AccessTokenState: "active" | "expired" | "revoked";
         /** @description Lines that tasks printed, in order. */
         AppendLogsRequest: {
             /** @description Lines with their run, step and task. */
@@ -3095,15 +3269,53 @@ export interface components {
              */
             taken: number;
         };
-        /** @description A page of the audit log. */
-        AuditPage: {
-            /** @description Entries, oldest first. */
-            entries: Record<string, never>[];
+        /** @description An entry of the audit log. */
+        AuditLogEntry: {
+            /** @description What the request was for, such as `credential.set`. */
+            action: string;
+            /** @description Who sent the request. */
+            actor: string;
+            /**
+             * Format: date-time
+             * @description When it was recorded.
+             */
+            at: string;
+            /** @description Further details. */
+            detail?: Record<string, never> | null;
+            /** @description Hash of the previous entry's hash and this entry. */
+            hash: string;
             /**
              * Format: int64
-             * @description Value for `after` to get the next page; absent on the last page.
+             * @description Its position, from 1.
+             */
+            id: number;
+            /** @description How it ended. */
+            outcome: components["schemas"]["AuditOutcome"];
+            /** @description What it applied to. */
+            resource: string;
+            /** @description Network address of the sender. */
+            source?: string | null;
+        };
+        /**
+         * @description How an audited request ended.
+         * @enum {string}
+         */
+        AuditOutcome: "done" | "denied" | "failed";
+        /** @description A page of the audit log. */
+        AuditPage: {
+            /** @description Entries; oldest first, or newest first with `order=newest`. */
+            entries: components["schemas"]["AuditLogEntry"][];
+            /**
+             * Format: int64
+             * @description Value for `after` to get the next page; absent on the last page, and with `order=newest`.
              */
             next_after?: number | null;
+            /**
+             * Format: int64
+             * @description Value for `before` to get the next page with `order=newest`; absent on the last page. A page may have fewer entries
+             *     than requested: at most 5,000 are compared with the filters.
+             */
+            next_before?: number | null;
         };
         /** @description Events of one run, in order. With `command_id` the batch is a worker's report on a command that it holds. */
         BatchRequest: {
@@ -3177,85 +3389,6 @@ export interface components {
         BuildCommandsResponse: {
             /** @description Commands with their leases and the data needed to run them. */
             commands: Record<string, never>[];
-        };
-        /**
-         * @description What is done with each run.
-         * @enum {string}
-         */
-        BulkAction: "retry" | "rerun" | "cancel";
-        /**
-         * @description Whether an action was applied to a run.
-         * @enum {string}
-         */
-        BulkOutcome: "done" | "refused" | "pending";
-        /** @description What an action would do now. */
-        BulkPreview: {
-            /** @description The action. */
-            action: components["schemas"]["BulkAction"];
-            /** @description The runs to which the action applies, newest first. Send these: runs that start later are then not included. */
-            execution_ids: string[];
-            /** @description Whether all selected runs are counted; false if there are more than 10,000. Older runs are then left out. */
-            is_complete: boolean;
-            /** @description Selected runs to which the action does not apply, by error code. */
-            refusals: components["schemas"]["BulkRefusal"][];
-            /** @description Selected runs by status, most frequent first. */
-            statuses: components["schemas"]["FacetCount"][];
-            /**
-             * Format: int64
-             * @description Number of selected runs.
-             */
-            total: number;
-        };
-        /** @description Request to preview an action on the runs that the query parameters select, or on the given runs. */
-        BulkPreviewRequest: {
-            /** @description The action. */
-            action: components["schemas"]["BulkAction"];
-            /** @description Only these of the selected runs. Empty: all selected runs. */
-            execution_ids?: string[];
-        };
-        /** @description Runs to which an action does not apply for the same reason. */
-        BulkRefusal: {
-            /** @description Error code. */
-            code: string;
-            /**
-             * Format: int64
-             * @description Number of runs.
-             */
-            count: number;
-            /** @description The reason. */
-            detail: string;
-        };
-        /** @description Request to apply an action to runs. */
-        BulkRequest: {
-            /** @description The action. */
-            action: components["schemas"]["BulkAction"];
-            /** @description The runs. */
-            execution_ids: string[];
-            /**
-             * @description Deduplication key: a repeated request with the same key does nothing to the runs that the first one has changed.
-             *     Use one key for all requests of an action.
-             */
-            key: string;
-            /** @description Reason of a cancellation, recorded in the logs. */
-            reason?: string | null;
-        };
-        /** @description The result for each run. */
-        BulkResponse: {
-            /** @description Results, in the order of the request. */
-            results: components["schemas"]["BulkResult"][];
-        };
-        /** @description What happened to a run. */
-        BulkResult: {
-            /** @description Error code, if the action was refused. */
-            code?: string | null;
-            /** @description Why the action was refused. */
-            detail?: string | null;
-            /** @description Run ID. */
-            execution_id: string;
-            /** @description The new run of a rerun. */
-            new_execution_id?: string | null;
-            /** @description Whether the action was applied. */
-            outcome: components["schemas"]["BulkOutcome"];
         };
         /** @description Whether access tokens are required, and who is signed in. */
         CallerSession: {
@@ -3390,10 +3523,52 @@ export interface components {
              */
             version: number;
         };
+        /** @description A field of a credential. */
+        CredentialField: {
+            /** @description What it contains. */
+            description: string;
+            /** @description Whether its value usually has several lines. */
+            is_multiline: boolean;
+            /** @description Whether tasks need it. */
+            is_required: boolean;
+            /** @description Whether its value is masked in the output of tasks. No value is ever returned, secret or not. */
+            is_secret: boolean;
+            /** @description Key in `data`. */
+            name: string;
+        };
         /** @description All credentials. */
         CredentialList: {
             /** @description Credentials, sorted by name. */
-            credentials: components["schemas"]["CredentialEntry"][];
+            credentials: components["schemas"]["ListedCredential"][];
+            /**
+             * @description Whether `used_by` of every credential includes all playbooks. A request examines at most 10,000 playbooks and
+             *     parses at most 200 that this server has not parsed before; the next requests examine the others.
+             */
+            is_used_by_complete?: boolean;
+        };
+        /** @description A credential type with its fields. */
+        CredentialType: {
+            /** @description What it is for. */
+            description: string;
+            /** @description Its usual fields. */
+            fields: components["schemas"]["CredentialField"][];
+            /** @description Name of the type. */
+            name: string;
+        };
+        /** @description The credential types that tasks know. */
+        CredentialTypeList: {
+            /** @description Types, the most common first. A credential may have any other type, with any fields. */
+            types: components["schemas"]["CredentialType"][];
+        };
+        /** @description A playbook that names a credential. */
+        CredentialUse: {
+            /** @description Path in the catalog. */
+            path: string;
+            /**
+             * Format: int32
+             * @description Its latest version.
+             */
+            version: number;
         };
         /** @description A page of an event log. */
         EventPage: {
@@ -3425,13 +3600,6 @@ export interface components {
             catalog_id?: string | null;
             /** @description Deduplication key: requests with the same key start only one run. */
             dedup?: string | null;
-            /**
-             * @description Labels, which replace those of the playbook with the same keys. At most 32 with those of the playbook. A key has up to
-             *     63 letters, digits, `_`, `-`, `.` or `/`; a value has up to 200 bytes.
-             */
-            labels?: {
-                [key: string]: string;
-            };
             /** @description Parent run. */
             parent_execution_id?: string | null;
             /** @description Catalog path of the playbook. */
@@ -3484,8 +3652,6 @@ export interface components {
             histogram: components["schemas"]["ExecutionHistogram"];
             /** @description Whether all matching runs are counted; false if there are more than 20,000. */
             is_complete: boolean;
-            /** @description Runs by label, most frequent first; at most 20 labels. Counts at most the newest 5,000 runs. */
-            labels: components["schemas"]["LabelFacet"][];
             /** @description Runs by catalog path, most frequent first; at most 20. */
             paths: components["schemas"]["FacetCount"][];
             /** @description Runs by status, most frequent first. */
@@ -3565,10 +3731,6 @@ export interface components {
             generation: number;
             /** @description SHA-256 of the playbook's text. */
             hash: string;
-            /** @description Labels of the playbook, and those given at the start. */
-            labels?: {
-                [key: string]: string;
-            };
             /** @description Name of the playbook. */
             name: string;
             /** @description Run that started it. */
@@ -3802,16 +3964,9 @@ export interface components {
          * @description Heartbeat of a worker with its claims. If it omits a claim for too long, the server assumes that the worker never
          *     received the command, and offers it again.
          */
-        HeartbeatRequest: {
+        HeartbeatRequest: components["schemas"]["WorkerDescription"] & {
             /** @description Commands that the worker holds, with their lease epochs. */
             holds?: Record<string, never>[];
-            /** @description Pool that the worker serves. */
-            pool?: string | null;
-            /**
-             * Format: int32
-             * @description Maximum number of commands that the worker runs at once.
-             */
-            slots?: number | null;
             /** @description Worker session. */
             worker: string;
         };
@@ -3849,17 +4004,54 @@ export interface components {
              */
             resolved_at?: string | null;
         };
-        /** @description How many runs have a label. */
-        LabelFacet: {
+        /** @description A command that a worker holds. */
+        LeaseEntry: {
+            /**
+             * Format: date-time
+             * @description When it was claimed; null if the worker's session was replaced since.
+             */
+            claimed_at?: string | null;
+            /** @description ID of the command. */
+            command_id: string;
+            /** @description Run ID. */
+            execution_id: string;
+            /**
+             * Format: date-time
+             * @description When the lease expires unless the worker renews its session; null without a session.
+             */
+            expires_at?: string | null;
+            /** @description Whether the lease has expired; the command then returns to the queue. */
+            is_expired: boolean;
+            /** @description Name of the run. */
+            name: string;
+            /** @description Step that the command runs. */
+            step: string;
+            /** @description The worker that holds it. */
+            worker: string;
+        };
+        /** @description A limit in force. */
+        LimitEntry: {
+            /** @description Error code if the limit is exceeded. */
+            code?: string | null;
+            /** @description What is limited. */
+            name: string;
+            /** @description Unit of the limit. */
+            unit: components["schemas"]["LimitUnit"];
             /**
              * Format: int64
-             * @description The number of runs.
+             * @description The limit.
              */
-            count: number;
-            /** @description The key. */
-            key: string;
-            /** @description The value. */
-            value: string;
+            value: number;
+        };
+        /**
+         * @description Unit of a limit.
+         * @enum {string}
+         */
+        LimitUnit: "count" | "bytes" | "seconds";
+        /** @description A credential with the playbooks that use it. */
+        ListedCredential: components["schemas"]["CredentialEntry"] & {
+            /** @description Playbooks whose latest version names the credential, by path. Names that a template computes are not found. */
+            used_by?: components["schemas"]["CredentialUse"][];
         };
         /** @description Events that a pipeline needs again. */
         LoadEventsRequest: {
@@ -3989,6 +4181,37 @@ export interface components {
             title: string;
             /** @description Reference to the explanation of the code. */
             type: string;
+        };
+        /** @description Waiting commands that need the same pool and kinds. */
+        QueueEntry: {
+            /**
+             * Format: int32
+             * @description Number of commands.
+             */
+            commands: number;
+            /** @description Tool kinds that a worker needs. */
+            kinds: string[];
+            /**
+             * Format: date-time
+             * @description When the oldest one was offered.
+             */
+            oldest_at: string;
+            /** @description Pool whose workers may claim them. */
+            pool: string;
+            /** @description Why the oldest one waits. */
+            reason: components["schemas"]["WaitingReason"];
+        };
+        /** @description The commands that wait for workers, by pool and kinds. */
+        QueueOverview: {
+            /** @description The oldest 100 waiting commands of each pool. */
+            commands: components["schemas"]["WaitingCommand"][];
+            /**
+             * @description Whether every waiting command was read. At most 1,000 of each pool, 5,000 in all and 64 pools are read; the counts
+             *     do not include others.
+             */
+            is_complete: boolean;
+            /** @description Pools with waiting commands, by pool and kinds. */
+            queues: components["schemas"]["QueueEntry"][];
         };
         /** @description Reason to pause or resume a run. */
         ReasonRequest: {
@@ -4124,6 +4347,18 @@ export interface components {
          * @enum {string}
          */
         ResultKind: "data" | "ref" | "refs";
+        /** @description Where results are stored, and for how long. */
+        ResultStoreStatus: {
+            /** @description Result stores that are configured besides the store itself. */
+            configured: string[];
+            /** @description Where results over 64 KiB are stored by default; only for admins. */
+            location?: string | null;
+            /**
+             * Format: int64
+             * @description How long results are kept after the end of their run, in seconds; null if this server does not delete them.
+             */
+            retention_s?: number | null;
+        };
         /** @description Request to retry the failed steps of a run. */
         RetryRequest: {
             /**
@@ -4178,6 +4413,22 @@ export interface components {
             /** @description Secrets, in the order of the requested names. */
             secrets: components["schemas"]["SecretEntry"][];
         };
+        /** @description A process that uses the store. */
+        ServerEntry: {
+            /** @description URL at which other servers reach it, only for admins; null on a local store. */
+            address?: string | null;
+            /**
+             * Format: date-time
+             * @description Its last heartbeat; null on a local store, where a process holds a lock instead.
+             */
+            heartbeat_at?: string | null;
+            /** @description Whether it is alive. */
+            is_alive: boolean;
+            /** @description Whether it is the server that sent this response. */
+            is_this: boolean;
+            /** @description ID of the process, which owns runs. */
+            owner: string;
+        };
         /** @description Registration of a worker. */
         SessionRequest: components["schemas"]["HeartbeatRequest"] & {
             /** @description Whether to create a session secret. The worker then sends it with every request under its name. */
@@ -4219,6 +4470,11 @@ export interface components {
             /** @description An access token. */
             token: string;
         };
+        /**
+         * @description The database of a store.
+         * @enum {string}
+         */
+        StoreBackend: "sqlite" | "postgres";
         /** @description A stored body. */
         StoreBodyResponse: {
             /**
@@ -4233,6 +4489,52 @@ export interface components {
             /** @description Kind of the result store. */
             store: string;
         };
+        /** @description The store of runs. */
+        StoreStatus: {
+            /**
+             * Format: int64
+             * @description Bytes of the tables and their indexes, including free space. With Postgres, they contain the results in the
+             *     database.
+             */
+            bytes: number;
+            /** @description Whether `runs` includes all runs. */
+            is_runs_complete: boolean;
+            /** @description The database. */
+            kind: components["schemas"]["StoreBackend"];
+            /** @description Directory, or host, port and database; only for admins. */
+            location?: string | null;
+            /**
+             * Format: int64
+             * @description Number of runs; at most 100,000 are counted.
+             */
+            runs: number;
+        };
+        /** @description State and settings of the server that responds. Fields for admins are null for other callers. */
+        SystemStatus: {
+            /** @description Whether the server was built with optimizations. */
+            is_release_build: boolean;
+            /** @description Limits in force. */
+            limits: components["schemas"]["LimitEntry"][];
+            /** @description Address of the NATS server, without a password; only for admins. */
+            nats_address?: string | null;
+            /** @description Operating system and processor that the server was built for, such as `linux x86_64`. */
+            platform: string;
+            /** @description Whether events are published to NATS. */
+            publishes_events: boolean;
+            /** @description Whether access tokens are required. */
+            requires_tokens: boolean;
+            /** @description The result stores. */
+            results: components["schemas"]["ResultStoreStatus"];
+            /**
+             * Format: date-time
+             * @description When the server started.
+             */
+            started_at: string;
+            /** @description The store. */
+            store: components["schemas"]["StoreStatus"];
+            /** @description Version of the server. */
+            version: string;
+        };
         /** @description A playbook to validate. */
         ValidateRequest: {
             /** @description YAML text of the playbook. */
@@ -4244,6 +4546,49 @@ export interface components {
             diagnostics: Record<string, never>[];
             /** @description Whether the playbook can run. */
             valid: boolean;
+        };
+        /**
+         * @description The cause why a command waits. The first one that applies is reported.
+         * @enum {string}
+         */
+        WaitingCause: "run_paused" | "run_stopping" | "owner_gone" | "no_worker_in_pool" | "no_worker_for_kinds" | "no_free_slot" | "starting";
+        /** @description A command that waits for a worker. */
+        WaitingCommand: {
+            /** @description ID of the command. */
+            command_id: string;
+            /** @description Run ID. */
+            execution_id: string;
+            /**
+             * Format: date-time
+             * @description When it was offered.
+             */
+            issued_at: string;
+            /** @description Tool kinds that a worker needs. */
+            kinds: string[];
+            /** @description Name of the run. */
+            name: string;
+            /** @description Pool whose workers may claim it. */
+            pool: string;
+            /** @description Why it waits. */
+            reason: components["schemas"]["WaitingReason"];
+            /** @description Step that the command runs. */
+            step: string;
+        };
+        /** @description The commands of a run that wait for workers. */
+        WaitingCommandList: {
+            /** @description Commands in the order in which they were issued. */
+            commands: components["schemas"]["WaitingCommand"][];
+            /** @description Whether every waiting command is listed. At most 200 are read. */
+            is_complete: boolean;
+        };
+        /** @description Why a command waits. */
+        WaitingReason: {
+            /** @description The cause. */
+            cause: components["schemas"]["WaitingCause"];
+            /** @description The cause as a sentence that names the pool, kinds or numbers. */
+            detail: string;
+            /** @description What to do; null if nothing is needed. */
+            remedy?: string | null;
         };
         /** @description An event as a client sends it. */
         WireEvent: {
@@ -4312,6 +4657,20 @@ export interface components {
          * @enum {string}
          */
         WireStatus: "in_progress" | "success" | "error" | "skipped" | "paused" | "cancelled";
+        /** @description What a worker sends about itself with each heartbeat. */
+        WorkerDescription: {
+            /** @description Tool kinds that the worker can call. Default: every kind. */
+            kinds?: string[] | null;
+            /** @description Pool that the worker serves. */
+            pool?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum number of commands that the worker runs at once.
+             */
+            slots?: number | null;
+            /** @description Version of the worker. */
+            version?: string | null;
+        };
         /** @description A worker in a list. */
         WorkerEntry: {
             /**
@@ -4329,8 +4688,74 @@ export interface components {
             /** @description Worker session. */
             worker: string;
         };
+        /** @description The workers of all servers on the store, with their leases. */
+        WorkerOverview: {
+            /** @description Whether every worker and lease is listed. At most 1,000 workers and 2,000 leases are read. */
+            is_complete: boolean;
+            /** @description Commands that workers hold, by worker. */
+            leases: components["schemas"]["LeaseEntry"][];
+            /** @description Pools of live workers, by name. */
+            pools: components["schemas"]["WorkerPoolStatus"][];
+            /** @description Processes that use the store. */
+            servers: components["schemas"]["ServerEntry"][];
+            /** @description Live workers, and those whose session expired within the last 10 minutes, by pool and name. */
+            workers: components["schemas"]["WorkerStatus"][];
+        };
+        /** @description A pool with its live workers. */
+        WorkerPoolStatus: {
+            /**
+             * Format: int32
+             * @description Number of commands that these workers hold.
+             */
+            leases: number;
+            /** @description Name of the pool; null for workers of older versions, which do not report it. */
+            pool?: string | null;
+            /**
+             * Format: int32
+             * @description Number of slots of these workers.
+             */
+            slots: number;
+            /**
+             * Format: int32
+             * @description Number of live workers.
+             */
+            workers: number;
+        };
         /** @description Request that identifies a worker session, for deregistering and for long polls. */
         WorkerRequest: {
+            /** @description Worker session. */
+            worker: string;
+        };
+        /** @description A worker's session. */
+        WorkerStatus: {
+            /**
+             * Format: date-time
+             * @description When the session expires or expired.
+             */
+            expires_at: string;
+            /**
+             * Format: date-time
+             * @description Last heartbeat or claim; null if the session has expired.
+             */
+            heartbeat_at?: string | null;
+            /** @description Whether the session has not expired. */
+            is_alive: boolean;
+            /** @description Tool kinds that the worker can call; null for every kind. */
+            kinds?: string[] | null;
+            /**
+             * Format: int32
+             * @description Number of commands that the worker holds.
+             */
+            leases: number;
+            /** @description Pool that the worker serves; null if the worker does not report it. */
+            pool?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum number of commands that the worker runs at once; null if the worker does not report it.
+             */
+            slots?: number | null;
+            /** @description Version of the worker; null if the worker does not report it. */
+            version?: string | null;
             /** @description Worker session. */
             worker: string;
         };

@@ -147,3 +147,16 @@ export type PlaybookGraph = Omit<Schemas["PlaybookGraph"], "steps" | "arcs"> & {
 export type RecentRuns = Complete<Schemas["RecentRuns"]>;
 export type RunOutcome = Complete<Schemas["RunOutcome"]>;
 export type RerunPreview = Omit<Complete<Schemas["RerunPreview"]>, "difference"> & { difference: PlaybookDiff | null };
+export type ListedCredential = Schemas["ListedCredential"];
+export type CredentialType = Schemas["CredentialType"];
+export type WaitingReason = Schemas["WaitingReason"];
+export type QueueOverview = Schemas["QueueOverview"];
+export type WorkerOverview = Schemas["WorkerOverview"];
+export type SystemStatus = Complete<Schemas["SystemStatus"]>;
+export type LimitEntry = Complete<Schemas["LimitEntry"]>;
+export type AccessTokenEntry = Schemas["AccessTokenEntry"];
+export type AuditLogEntry = Schemas["AuditLogEntry"];
+export type AuditFilter = Pick<
+  NonNullable<paths["/api/audit"]["get"]["parameters"]["query"]>,
+  "actor" | "action" | "resource" | "outcome"
+>;

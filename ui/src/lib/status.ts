@@ -24,6 +24,14 @@ const looks: Record<string, StatusLook> = {
   skipped: { mark: "skipped", word: "skipped" },
   cancelled: { mark: "cancelled", word: "cancelled" },
   paused: { mark: "paused", word: "paused" },
+  alive: { mark: "done", word: "alive" },
+  gone: { mark: "failed", word: "gone" },
+  active: { mark: "done", word: "active" },
+  expired: { mark: "skipped", word: "expired" },
+  revoked: { mark: "cancelled", word: "revoked" },
+  done: { mark: "done", word: "done" },
+  denied: { mark: "cancelled", word: "denied" },
+  failed: { mark: "failed", word: "failed" },
 };
 
 /** How a status looks; a status that is new to the client shows its own word. */

@@ -39,6 +39,17 @@ export function Age({ at }: { at: string }) {
   );
 }
 
+/** How long until a time: `in 12s`. */
+export function TimeLeft({ until }: { until: string }) {
+  const current = useNow();
+  const ms = new Date(until).getTime() - current.getTime();
+  return (
+    <Tip text={formatUtc(until)}>
+      <time dateTime={until}>{ms < 1000 ? "now" : `in ${formatDuration(Math.floor(ms / 1000) * 1000)}`}</time>
+    </Tip>
+  );
+}
+
 export function RunTook({ run }: { run: { started_at: string; finished_at?: string | null } }) {
   return run.finished_at ? <>{formatDuration(runDuration(run, now))}</> : <GrowingDuration run={run} />;
 }

@@ -7,6 +7,7 @@ import { catalogQuery, newestRunsQuery } from "../api/queries";
 import { lookOf } from "../lib/status";
 import { usePaletteGroups } from "./paletteActions";
 import { setPreference, usePreferences } from "./preferences";
+import { useMay } from "./role";
 
 interface PaletteItem {
   group: string;
@@ -96,7 +97,9 @@ function useItems(): PaletteItem[] {
   const actions = usePaletteGroups().flatMap(({ title, entries }) =>
     entries.map((entry) => ({ group: title, label: entry.label, hint: entry.hint ?? "", run: entry.run })),
   );
-  const go = (to: "/" | "/runs" | "/playbooks") => () => void navigate({ to });
+  const isAdmin = useMay("admin");
+  const go = (to: "/" | "/runs" | "/playbooks" | "/credentials" | "/workers" | "/system") => () =>
+    void navigate({ to });
   const otherTheme = theme === "dark" ? "light" : "dark";
   const otherDensity = density === "compact" ? "normal" : "compact";
   return [
@@ -104,6 +107,9 @@ function useItems(): PaletteItem[] {
     { group: "Pages", label: "Home", hint: "g h", run: go("/") },
     { group: "Pages", label: "Runs", hint: "g r", run: go("/runs") },
     { group: "Pages", label: "Playbooks", hint: "g p", run: go("/playbooks") },
+    ...(isAdmin ? [{ group: "Pages", label: "Credentials", hint: "g c", run: go("/credentials") }] : []),
+    { group: "Pages", label: "Workers", hint: "g w", run: go("/workers") },
+    { group: "Pages", label: "System", hint: "g s", run: go("/system") },
     ...(runs?.executions ?? []).map((run) => ({
       group: "Recent runs",
       label: `${run.path} ${lookOf(run.status).word}`,

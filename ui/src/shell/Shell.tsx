@@ -31,6 +31,9 @@ function SignedIn() {
     { keys: "g h", label: "Go to home", run: () => void navigate({ to: "/" }) },
     { keys: "g r", label: "Go to runs", run: () => void navigate({ to: "/runs" }) },
     { keys: "g p", label: "Go to playbooks", run: () => void navigate({ to: "/playbooks" }) },
+    { keys: "g c", label: "Go to credentials", run: () => void navigate({ to: "/credentials" }) },
+    { keys: "g w", label: "Go to workers", run: () => void navigate({ to: "/workers" }) },
+    { keys: "g s", label: "Go to the system", run: () => void navigate({ to: "/system" }) },
   ]);
   return (
     <div className="shell">

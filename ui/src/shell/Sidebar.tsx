@@ -2,17 +2,24 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { signOut } from "../api/actions";
+import type { Role } from "../api/types";
 import { sessionQuery } from "../api/queries";
 import { IconButton } from "../parts/Button";
 import { Icon, type IconName } from "../parts/Icon";
 import { Menu, MenuChoices } from "../parts/Menu";
 import { showFailure } from "../parts/toasts";
 import { setPreference, usePreferences, type Preferences } from "./preferences";
+import { useMay } from "./role";
 
-const pages: { to: "/" | "/runs" | "/playbooks"; label: string; icon: IconName }[] = [
+type PagePath = "/" | "/runs" | "/playbooks" | "/credentials" | "/workers" | "/system";
+
+const pages: { to: PagePath; label: string; icon: IconName; role?: Role }[] = [
   { to: "/", label: "Home", icon: "home" },
   { to: "/runs", label: "Runs", icon: "runs" },
   { to: "/playbooks", label: "Playbooks", icon: "playbooks" },
+  { to: "/credentials", label: "Credentials", icon: "credentials", role: "admin" },
+  { to: "/workers", label: "Workers", icon: "workers" },
+  { to: "/system", label: "System", icon: "system" },
 ];
 
 interface SidebarProps {
@@ -22,6 +29,8 @@ interface SidebarProps {
 
 export function Sidebar({ onOpenPalette, onOpenKeys }: SidebarProps) {
   const { data: session } = useQuery(sessionQuery);
+  const isAdmin = useMay("admin");
+  const shownPages = pages.filter(({ role }) => role !== "admin" || isAdmin);
   return (
     <nav className="sidebar" aria-label="Main">
       <Link to="/" className="sidebar-brand" aria-label="NoETL, home">
@@ -36,7 +45,7 @@ export function Sidebar({ onOpenPalette, onOpenKeys }: SidebarProps) {
         </kbd>
       </button>
       <ul className="sidebar-pages">
-        {pages.map(({ to, label, icon }) => (
+        {shownPages.map(({ to, label, icon }) => (
           <li key={to}>
             <Link to={to} className="sidebar-link" activeOptions={{ exact: to === "/", includeSearch: false }}>
               <Icon name={icon} />

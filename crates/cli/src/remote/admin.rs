@@ -76,7 +76,7 @@ impl AdminBackend for RemoteBackend {
 
     async fn list_credentials(&self) -> Result<Vec<CredentialEntry>, CliError> {
         let list: CredentialList = self.get_json("/api/credentials").await?;
-        Ok(list.credentials)
+        Ok(list.credentials.into_iter().map(|listed| listed.entry).collect())
     }
 
     async fn remove_credential(&self, name: &str) -> Result<(), CliError> {

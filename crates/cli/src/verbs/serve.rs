@@ -15,6 +15,7 @@ use crate::cli_error::{CliError, Exit};
 use crate::control_plane::{self, ControlPlane, ControlPlaneOptions, StoreLocation};
 use crate::network_access::{NetworkAccess, resolve_addresses};
 use crate::signals;
+use crate::system_config::describe_system;
 use crate::worker_setup;
 
 /// Runs the server until a signal stops it.
@@ -39,6 +40,8 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> VerbResult {
     let cluster_secret = setup.cluster_secret.clone();
     let logs = store.logs.clone();
     let spills_to = worker_setup::describe_spill_location(&store.reader.bodies);
+    let result_location = store.reader.bodies.spill_location();
+    let system = describe_system(app, result_location, setup.retention, args.nats.as_deref());
     let mut session = ControlPlane::start_with(store.reader, setup)?;
     crate::memory::start_memory_trim();
     let slots = args
@@ -60,6 +63,7 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> VerbResult {
         hosts: args.host.clone(),
         cluster_secret,
         logs,
+        system,
     };
     let stop = signals::cancel_on_signal();
     let slots = slots_message(slots, &url);

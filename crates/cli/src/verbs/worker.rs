@@ -6,7 +6,7 @@ use std::time::Duration;
 use model::id::{Name, WorkerId};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use wire::api::{HeartbeatRequest, SessionRequest, SessionResponse};
+use wire::api::{HeartbeatRequest, SessionRequest, SessionResponse, WorkerDescription};
 use wire::{AccessToken, CallError, Client, HttpTransport};
 use worker::{HttpBodyStore, HttpTaskLogs, LogShipper, WorkEnd, Worker};
 
@@ -90,8 +90,11 @@ async fn register_worker(
         heartbeat: HeartbeatRequest {
             worker: worker.clone(),
             claims: Vec::new(),
-            pool: Some(Name::from(args.pool.as_str())),
-            slots: Some(args.slots.unwrap_or(app.settings.slots)),
+            description: WorkerDescription {
+                pool: Some(Name::from(args.pool.as_str())),
+                slots: Some(args.slots.unwrap_or(app.settings.slots)),
+                ..WorkerDescription::default()
+            },
         },
         session_secret: true,
     };

@@ -2,6 +2,7 @@
 
 mod catalog_id;
 mod check;
+pub mod credential_types;
 pub mod credentials;
 mod data;
 mod defaults;

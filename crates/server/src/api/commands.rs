@@ -193,6 +193,12 @@ pub(crate) async fn heartbeat(
 /// Applies a heartbeat after the session was renewed.
 async fn apply_heartbeat(api: &ApiState, caller: &WorkerCaller, request: HeartbeatRequest) -> Result<(), ApiError> {
     api.workers.record_heartbeat(&request);
+    let holder = api.session_holder(caller, &request.worker).await?;
+    let shared = &api.server.shared;
+    let descriptions = &shared.worker_descriptions;
+    descriptions
+        .record(&*shared.store, &request.worker, &holder, &request.description)
+        .await?;
     let mut claims = Vec::with_capacity(request.claims.len());
     for claim in request.claims {
         let opened = api.open_lease(&caller.principal, &request.worker, claim).await?;

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use axum::extract::State;
+use language::playbook::credential_types;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use wire::Transport as _;
 use wire::api::{
-    CredentialEntry, CredentialList, KeychainEntryStatus, RotateKeyResponse, SecretsRequest, SecretsResponse,
-    SetCredentialRequest, SetKeychainEntryRequest,
+    CredentialEntry, CredentialField, CredentialList, CredentialType, CredentialTypeList, KeychainEntryStatus,
+    RotateKeyResponse, SecretsRequest, SecretsResponse, SetCredentialRequest, SetKeychainEntryRequest,
 };
 
 use crate::api::access::{Administer, AuditedAdmin, Authorized, Work};
@@ -33,16 +34,42 @@ pub(crate) async fn set(
     Ok(Json(api.server.set_credential(&request, actor).await?))
 }
 
-/// List credentials, without their values.
+/// List credential types with their usual fields.
+///
+/// The types are those of the built-in tasks; a credential may have any other type, with any fields.
+#[utoipa::path(get, path = "/api/credential-types", tag = "credentials",
+    responses((status = 200, description = "the types", body = CredentialTypeList), ErrorResponses),
+    security(("token" = [])), extensions(("x-role" = json!("admin"))))]
+pub(crate) async fn types(_caller: Authorized<Administer>) -> ApiResult<CredentialTypeList> {
+    let to_field = |field: &credential_types::CredentialFieldSpec| CredentialField {
+        name: field.name.to_owned(),
+        description: field.description.to_owned(),
+        is_secret: field.is_secret(),
+        is_required: field.is_required,
+        is_multiline: field.is_multiline,
+    };
+    let types = credential_types::CREDENTIAL_TYPES
+        .iter()
+        .map(|credential| CredentialType {
+            name: credential.name.to_owned(),
+            description: credential.description.to_owned(),
+            fields: credential.fields.iter().map(to_field).collect(),
+        });
+    Ok(Json(CredentialTypeList { types: types.collect() }))
+}
+
+/// List credentials with the playbooks that use them, without their values.
+///
+/// Reads the latest version of each playbook, at most 10,000, and parses those that this server has not parsed for this
+/// list before, at most 200 for each request.
 #[utoipa::path(get, path = "/api/credentials", tag = "credentials",
     responses((status = 200, description = "the credentials", body = CredentialList), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]
 pub(crate) async fn list(State(api): State<ApiState>, _caller: Authorized<Administer>) -> ApiResult<CredentialList> {
-    let credentials = api.server.credentials().await?;
-    Ok(Json(CredentialList { credentials }))
+    Ok(Json(api.server.credentials_with_uses().await?))
 }
 
-/// Read a credential, without its values.
+/// Read a credential, without its values. `GET /api/credentials` also has the playbooks that use it.
 #[utoipa::path(get, path = "/api/credentials/{name}", tag = "credentials", params(("name" = String, Path)),
     responses((status = 200, description = "the credential", body = CredentialEntry), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("admin"))))]

@@ -19,7 +19,8 @@ use crate::api::operation_ids::set_operation_ids;
 use crate::api::state::ApiState;
 use crate::api::{
     bodies, bulk, catalog, client_files, commands, control, credentials, event_pages, events, execution_lists,
-    executions, guard, logs, loops, playbooks, references, replay, run_list_stream, sign_in, stream, system, tokens,
+    executions, guard, logs, loops, playbooks, queue, references, replay, run_list_stream, sign_in, stream, system,
+    system_status, tokens,
 };
 
 /// Maximum size of the JSON body of an ordinary request.
@@ -102,6 +103,7 @@ fn fast_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(executions::graph))
         .routes(routes!(loops::timeline))
         .routes(routes!(executions::failures))
+        .routes(routes!(queue::waiting))
         .routes(routes!(logs::read))
         .routes(routes!(references::list))
         .routes(routes!(control::cancel))
@@ -128,24 +130,14 @@ fn fast_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(playbooks::ui_schema))
         .routes(routes!(playbooks::graph))
         .routes(routes!(playbooks::callers))
-        .routes(routes!(tokens::create, tokens::list))
-        .routes(routes!(tokens::revoke))
-        .routes(routes!(credentials::set, credentials::list))
-        .routes(routes!(credentials::show, credentials::remove))
-        .routes(routes!(
-            credentials::keychain,
-            credentials::set_keychain,
-            credentials::forget_keychain
-        ))
-        .routes(routes!(credentials::rotate))
-        .routes(routes!(credentials::secrets))
-        .routes(routes!(tokens::audit))
         .routes(routes!(commands::renew))
         .routes(routes!(commands::release))
         .routes(routes!(commands::register))
         .routes(routes!(commands::heartbeat))
         .routes(routes!(commands::deregister))
         .routes(routes!(commands::pools))
+        .routes(routes!(queue::workers))
+        .routes(routes!(queue::queue))
         .routes(routes!(commands::playbook))
         .routes(routes!(commands::events))
         .routes(routes!(commands::loop_results))
@@ -160,14 +152,35 @@ fn fast_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(system::readyz))
         .routes(routes!(system::metrics))
         .routes(routes!(system::stats))
+        .routes(routes!(system_status::show))
         .routes(routes!(system::health))
         .routes(routes!(system::api_health))
         .routes(routes!(system::document))
         .routes(routes!(system::docs))
+        .routes(routes!(system::licenses))
         .routes(routes!(system::docs_script))
         .routes(routes!(system::docs_style))
+        .merge(credential_routes())
         .layer(DefaultBodyLimit::max(BODY_MAX))
         .layer(from_fn(apply_deadline))
+}
+
+/// Routes of access tokens, the audit log and credentials.
+fn credential_routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new()
+        .routes(routes!(tokens::create, tokens::list))
+        .routes(routes!(tokens::revoke))
+        .routes(routes!(credentials::set, credentials::list))
+        .routes(routes!(credentials::types))
+        .routes(routes!(credentials::show, credentials::remove))
+        .routes(routes!(
+            credentials::keychain,
+            credentials::set_keychain,
+            credentials::forget_keychain
+        ))
+        .routes(routes!(credentials::rotate))
+        .routes(routes!(credentials::secrets))
+        .routes(routes!(tokens::audit))
 }
 
 /// Routes that wait, stream or accept large bodies.

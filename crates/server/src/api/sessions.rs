@@ -173,7 +173,11 @@ impl ApiState {
     }
 
     /// The session holder that a caller proves to be.
-    async fn session_holder(&self, caller: &WorkerCaller, worker: &WorkerId) -> Result<SessionHolder, ApiError> {
+    pub(crate) async fn session_holder(
+        &self,
+        caller: &WorkerCaller,
+        worker: &WorkerId,
+    ) -> Result<SessionHolder, ApiError> {
         let principal = principal_text(&caller.principal);
         let Some(secret) = &caller.secret else {
             return Ok(sessions::client_holder(&principal, None));

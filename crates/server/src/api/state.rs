@@ -1,10 +1,13 @@
 //! State that every handler can use.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use model::time::Time;
 use store::Store;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+use wire::api::StoreBackend;
 
 use crate::Server;
 use crate::api::access::{AccessMode, AccessTokenCache, token_digest};
@@ -29,6 +32,39 @@ pub struct ApiConfig {
     pub cluster_secret: Option<String>,
     /// Output of tasks.
     pub logs: Arc<dyn ::results::TaskLogs>,
+    /// Settings of the process that the API shows.
+    pub system: SystemConfig,
+}
+
+/// Settings of the process that the API shows. Addresses contain no passwords.
+#[derive(Debug, Clone)]
+pub struct SystemConfig {
+    /// The database of the store.
+    pub backend: StoreBackend,
+    /// Directory, or host, port and database, of the store.
+    pub store_location: Option<String>,
+    /// Where results over 64 KiB are stored by default.
+    pub result_location: Option<String>,
+    /// Result stores that are configured besides the store itself.
+    pub result_stores: Vec<String>,
+    /// How long results are kept after the end of their run; `None` if this process does not delete them.
+    pub retention: Option<Duration>,
+    /// Address of the NATS server to which events are published.
+    pub nats_address: Option<String>,
+}
+
+impl Default for SystemConfig {
+    /// A store in a directory, without further settings.
+    fn default() -> Self {
+        Self {
+            backend: StoreBackend::Sqlite,
+            store_location: None,
+            result_location: None,
+            result_stores: Vec::new(),
+            retention: None,
+            nats_address: None,
+        }
+    }
 }
 
 /// Maximum number of open streams.
@@ -54,6 +90,9 @@ pub(crate) struct ApiState {
     /// Cancelled when the server shuts down: long polls then return what they have.
     pub(crate) closing: CancellationToken,
     pub(crate) logs: Arc<dyn ::results::TaskLogs>,
+    pub(crate) system: Arc<SystemConfig>,
+    /// When the API started.
+    pub(crate) started_at: Time,
     /// Limits the number of open streams.
     pub(crate) streams: Arc<Semaphore>,
     /// Lists of runs that streams follow.
@@ -74,6 +113,8 @@ impl ApiState {
             cluster_secret_hash: config.cluster_secret.as_deref().map(token_digest),
             metrics: Arc::new(crate::metrics::MetricsRenderer::new()),
             logs: Arc::clone(&config.logs),
+            system: Arc::new(config.system.clone()),
+            started_at: server.shared.store.now(),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             run_lists: Arc::default(),
             server,

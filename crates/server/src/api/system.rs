@@ -100,6 +100,15 @@ pub(crate) async fn docs(_caller: Authorized<View>) -> Response {
     ([(CONTENT_TYPE, "text/html; charset=utf-8")], page).into_response()
 }
 
+/// List the libraries of the server with their licenses.
+#[utoipa::path(get, path = "/docs/licenses.txt", tag = "system",
+    responses((status = 200, description = "name, version and license of each library", content_type = "text/plain", body = String), ErrorResponses),
+    security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
+pub(crate) async fn licenses(_caller: Authorized<View>) -> Response {
+    let licenses = include_str!("docs/licenses.txt");
+    ([(CONTENT_TYPE, "text/plain; charset=utf-8")], licenses).into_response()
+}
+
 /// Script of the API documentation page.
 #[utoipa::path(get, path = "/docs/page.js", tag = "system",
     responses((status = 200, description = "the script", content_type = "text/javascript", body = String), ErrorResponses),

@@ -38,10 +38,11 @@ impl WorkerSessions {
         let claim_count = u32::try_from(request.claims.len()).unwrap_or(u32::MAX);
         self.update(&request.worker, |entry| {
             entry.entry.claims = claim_count;
-            if request.pool.is_some() {
-                entry.entry.pool.clone_from(&request.pool);
+            let description = &request.description;
+            if description.pool.is_some() {
+                entry.entry.pool.clone_from(&description.pool);
             }
-            entry.entry.slots = request.slots.or(entry.entry.slots);
+            entry.entry.slots = description.slots.or(entry.entry.slots);
         });
     }
 

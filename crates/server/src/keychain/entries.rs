@@ -214,7 +214,7 @@ fn static_value(mut fields: Map<String, Value>) -> Value {
 }
 
 /// Entries and credentials that an entry's templates read.
-fn names_read_by(entry: &KeychainEntry) -> Vec<String> {
+pub(super) fn names_read_by(entry: &KeychainEntry) -> Vec<String> {
     let mut names = Vec::new();
     for tree in entry.fields.values() {
         tree.walk(&mut |template| {

@@ -15,6 +15,7 @@ mod rotate;
 mod seal;
 mod secrets;
 mod shared;
+mod uses;
 
 pub(crate) use cache::SharedEntry;
 pub(crate) use check::{StartingExecution, needs_network};

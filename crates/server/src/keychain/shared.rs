@@ -12,6 +12,7 @@ use crate::keychain::config::KeychainConfig;
 use crate::keychain::declared::DeclaredSecrets;
 use crate::keychain::error::Error;
 use crate::keychain::seal;
+use crate::keychain::uses::CredentialUseIndex;
 
 /// Number of playbooks whose declared secrets are cached.
 const DECLARED_MAX: u64 = 1_024;
@@ -34,6 +35,7 @@ pub(crate) struct Keychain {
     /// Held during a rotation of the master key.
     pub(super) rotation_lock: tokio::sync::Mutex<()>,
     declared_secrets: Mutex<BoundedCache<PlaybookHash, Arc<DeclaredSecrets>>>,
+    pub(super) uses: CredentialUseIndex,
 }
 
 impl Keychain {
@@ -44,6 +46,7 @@ impl Keychain {
             fetch_locks: Mutex::default(),
             rotation_lock: tokio::sync::Mutex::default(),
             declared_secrets: Mutex::new(BoundedCache::new(DECLARED_MAX)),
+            uses: CredentialUseIndex::default(),
         }
     }
 

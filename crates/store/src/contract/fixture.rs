@@ -81,7 +81,11 @@ macro_rules! contract_suite {
             a_store_that_works_is_healthy,
             a_credential_is_kept_version_by_version,
             a_resolved_entry_is_kept_by_scope_until_it_expires,
-            data_keys_are_wrapped_anew_one_by_one
+            data_keys_are_wrapped_anew_one_by_one,
+            pending_commands_are_listed_by_pool_and_by_execution,
+            claimed_commands_are_listed_with_their_sessions,
+            the_audit_log_is_read_from_its_end,
+            a_store_knows_its_size
         );
     };
     (@each $site:expr; $($fact:ident),*) => {

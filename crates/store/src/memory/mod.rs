@@ -5,6 +5,7 @@
 
 mod access;
 mod iterations;
+mod monitoring;
 mod process;
 mod removal;
 mod sealed;

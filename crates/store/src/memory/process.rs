@@ -19,6 +19,7 @@ use crate::execution_filter::{ExecutionFilter, FacetRow};
 use crate::ids::IdGenerator;
 use crate::iteration_reads::{IterationRow, IterationRowQuery, IterationTimings};
 use crate::memory::iterations;
+use crate::monitoring::MonitoringStore;
 use crate::rows::{
     Adoption, CatalogEntry, CatalogVersion, ClaimQuery, CommandClaim, ExecutionRow, IterationOutcomes, LoopProgress,
     LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow,
@@ -348,6 +349,7 @@ impl Store for MemoryStore {
         let row = SessionRow {
             holder: holder.clone(),
             expires_at: self.now().after(ttl),
+            description: None,
         };
         let is_replaced = self.state().replace_session(worker, replaced, row);
         self.notify_others();
@@ -491,6 +493,10 @@ impl Store for MemoryStore {
     }
 
     fn sealed_store(&self) -> &dyn SealedStore {
+        self
+    }
+
+    fn monitoring_store(&self) -> &dyn MonitoringStore {
         self
     }
 

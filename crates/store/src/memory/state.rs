@@ -1,5 +1,6 @@
 //! The data of a store in memory, and its operations as plain code.
 
+mod monitoring;
 mod sessions;
 
 use std::collections::btree_map::Entry;
@@ -366,6 +367,7 @@ impl MemoryState {
             is_alive: self.live_owners.contains(owner),
             publishes: self.publishers.contains(owner),
             address: None,
+            heartbeat_at: None,
             owner: owner.clone(),
         }
     }

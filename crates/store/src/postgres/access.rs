@@ -6,6 +6,7 @@ use postgres::{QueryError, RetrySafety, SqlValues};
 use tokio_postgres::Row;
 
 use crate::access::{AccessTokenId, AccessTokenRow, AuditEntry, AuditRow, OutboxRow, StoreProcess, WorkerClaim};
+use crate::columns::Columns as _;
 use crate::error::Error;
 use crate::postgres::pool::SessionPool;
 use crate::postgres::queries::{query_row, query_rows};
@@ -117,18 +118,19 @@ fn read_process(row: &Row) -> Result<StoreProcess, QueryError> {
         address: row.try_get(1)?,
         is_alive: row.try_get(2)?,
         publishes: row.try_get(3)?,
+        heartbeat_at: row.optional_time(4)?,
     })
 }
 
 pub(super) async fn processes(pool: &SessionPool, now: Time) -> Result<Vec<StoreProcess>, Error> {
-    const PEERS: &str = "SELECT owner, address, abs(heartbeat - $1) < 3000000, publishes
+    const PEERS: &str = "SELECT owner, address, abs(heartbeat - $1) < 3000000, publishes, heartbeat
         FROM noetl.runtime ORDER BY started_at, node";
     query_rows(pool, PEERS, &[&now.0], read_process).await
 }
 
 pub(super) async fn owner_of(pool: &SessionPool, id: ExecutionId, now: Time) -> Result<Option<StoreProcess>, Error> {
     const OWNER: &str = "SELECT e.owner, r.address, coalesce(abs(r.heartbeat - $2) < 3000000, false),
-            coalesce(r.publishes, false)
+            coalesce(r.publishes, false), r.heartbeat
         FROM noetl.execution e LEFT JOIN noetl.runtime r ON r.owner = e.owner
         WHERE e.execution_id = $1 AND e.owner IS NOT NULL";
     query_row(pool, OWNER, &[&id.0, &now.0], read_process).await

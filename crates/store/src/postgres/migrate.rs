@@ -11,7 +11,7 @@ use crate::postgres::pool::open_session;
 use crate::postgres::query_error::IntoStoreError as _;
 
 /// Numbered from 1; never edited.
-const MIGRATIONS: [&str; 12] = [
+const MIGRATIONS: [&str; 13] = [
     include_str!("../../migrations/postgres/0001_log_commands_projections.sql"),
     include_str!("../../migrations/postgres/0002_bodies_and_task_logs.sql"),
     include_str!("../../migrations/postgres/0003_credentials_keychain.sql"),
@@ -23,6 +23,7 @@ const MIGRATIONS: [&str; 12] = [
     include_str!("../../migrations/postgres/0009_iterations.sql"),
     include_str!("../../migrations/postgres/0010_loop_tasks_and_keychain.sql"),
     include_str!("../../migrations/postgres/0011_publishers.sql"),
+    include_str!("../../migrations/postgres/0012_worker_descriptions.sql"),
     include_str!("../../migrations/postgres/0013_labels_and_list_indexes.sql"),
 ];
 

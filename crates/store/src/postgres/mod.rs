@@ -13,6 +13,7 @@ mod iteration_reads;
 mod iterations;
 mod json_params;
 mod migrate;
+mod monitoring;
 mod notifications;
 mod options;
 mod pool;

@@ -20,6 +20,7 @@ use crate::commit::{Commit, CommitStatus, ExternalEventKey, Message, MessageKey,
 use crate::error::Error;
 use crate::execution_filter::{ExecutionFilter, FacetRow};
 use crate::iteration_reads::{IterationRow, IterationRowQuery, IterationTimings};
+use crate::monitoring::MonitoringStore;
 use crate::postgres::notifications::{self, ChangeNotifier};
 use crate::postgres::options::PostgresOptions;
 use crate::postgres::pool::SessionPool;
@@ -84,6 +85,11 @@ impl PostgresStore {
     /// Connections for commits, leases and control requests.
     pub(super) fn work_pool(&self) -> &SessionPool {
         &self.work_pool
+    }
+
+    /// Connections for lists.
+    pub(super) fn list_pool(&self) -> &SessionPool {
+        &self.list_pool
     }
 
     /// Notifies the other processes if the write succeeded.
@@ -365,6 +371,10 @@ impl Store for PostgresStore {
     }
 
     fn sealed_store(&self) -> &dyn SealedStore {
+        self
+    }
+
+    fn monitoring_store(&self) -> &dyn MonitoringStore {
         self
     }
 

@@ -10,6 +10,7 @@ mod function_job;
 mod handle;
 mod iteration_reads;
 mod iterations;
+mod monitoring;
 mod open;
 mod owner_locks;
 mod private_files;

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::sqlite::{filesystem, iterations, private_files, store_error};
 
 /// Numbered from 1; never edited.
-pub(super) const MIGRATIONS: [&str; 10] = [
+pub(super) const MIGRATIONS: [&str; 11] = [
     include_str!("../../migrations/sqlite/0001_log_commands_projections.sql"),
     include_str!("../../migrations/sqlite/0002_access_outbox_kinds.sql"),
     include_str!("../../migrations/sqlite/0003_credentials_keychain.sql"),
@@ -23,6 +23,7 @@ pub(super) const MIGRATIONS: [&str; 10] = [
     include_str!("../../migrations/sqlite/0007_session_holders.sql"),
     include_str!("../../migrations/sqlite/0008_iterations.sql"),
     include_str!("../../migrations/sqlite/0009_loop_tasks_and_keychain.sql"),
+    include_str!("../../migrations/sqlite/0010_worker_descriptions.sql"),
     include_str!("../../migrations/sqlite/0011_labels_and_list_indexes.sql"),
 ];
 

@@ -96,6 +96,7 @@ impl OwnerLocks {
             is_alive: self.is_alive(&owner),
             publishes: content.is_ok_and(|content| content == PUBLISHES),
             address: None,
+            heartbeat_at: None,
             owner,
         }
     }

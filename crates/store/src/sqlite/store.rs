@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::execution_filter::{ExecutionFilter, FacetRow};
 use crate::ids::IdGenerator;
 use crate::iteration_reads::{IterationRow, IterationRowQuery, IterationTimings};
+use crate::monitoring::MonitoringStore;
 use crate::rows::{
     Adoption, CatalogEntry, CatalogVersion, ClaimQuery, CommandClaim, ExecutionRow, IterationOutcomes, LoopProgress,
     LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow,
@@ -379,6 +380,10 @@ impl Store for SqliteStore {
     }
 
     fn sealed_store(&self) -> &dyn SealedStore {
+        self
+    }
+
+    fn monitoring_store(&self) -> &dyn MonitoringStore {
         self
     }
 

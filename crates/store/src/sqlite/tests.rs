@@ -138,7 +138,7 @@ async fn iterations_of_an_older_store_are_indexed() {
             db.execute_batch(&format!("DROP TABLE {table}")).unwrap();
         }
         let later = "DROP INDEX keychain_expiry; DROP INDEX execution_status_path; DROP INDEX execution_error_code;
-            DROP TABLE execution_label";
+            DROP TABLE execution_label; ALTER TABLE session DROP COLUMN description";
         db.execute_batch(later).unwrap();
         db.pragma_update(None, "user_version", version).unwrap();
         drop(site.join());

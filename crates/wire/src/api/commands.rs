@@ -9,6 +9,7 @@ use model::step_pointer::LoopPointer;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::api::workers::WorkerDescription;
 use crate::event::WireEvent;
 use crate::transport::{ClaimedCommand, CommandNotice};
 
@@ -71,23 +72,18 @@ pub struct HeartbeatRequest {
     #[schema(value_type = Vec<Object>)]
     #[serde(rename = "holds")]
     pub claims: Vec<ClaimId>,
-    /// Pool that the worker serves.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
-    pub pool: Option<Name>,
-    /// Maximum number of commands that the worker runs at once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub slots: Option<u32>,
+    /// What the worker sends about itself.
+    #[serde(flatten)]
+    pub description: WorkerDescription,
 }
 
 impl HeartbeatRequest {
-    /// A heartbeat of a worker with these claims.
+    /// A heartbeat of a worker with these claims, without a description.
     pub fn new(worker: WorkerId, claims: Vec<ClaimId>) -> Self {
         Self {
             worker,
             claims,
-            pool: None,
-            slots: None,
+            description: WorkerDescription::default(),
         }
     }
 }

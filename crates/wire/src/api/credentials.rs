@@ -61,7 +61,64 @@ pub struct CredentialEntry {
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct CredentialList {
     /// Credentials, sorted by name.
-    pub credentials: Vec<CredentialEntry>,
+    pub credentials: Vec<ListedCredential>,
+    /// Whether `used_by` of every credential includes all playbooks. A request examines at most 10,000 playbooks and
+    /// parses at most 200 that this server has not parsed before; the next requests examine the others.
+    #[serde(default)]
+    pub is_used_by_complete: bool,
+}
+
+/// A credential with the playbooks that use it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ListedCredential {
+    /// The credential.
+    #[serde(flatten)]
+    pub entry: CredentialEntry,
+    /// Playbooks whose latest version names the credential, by path. Names that a template computes are not found.
+    #[serde(default)]
+    pub used_by: Vec<CredentialUse>,
+}
+
+/// A playbook that names a credential.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CredentialUse {
+    /// Path in the catalog.
+    pub path: String,
+    /// Its latest version.
+    pub version: u32,
+}
+
+/// The credential types that tasks know.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct CredentialTypeList {
+    /// Types, the most common first. A credential may have any other type, with any fields.
+    pub types: Vec<CredentialType>,
+}
+
+/// A credential type with its fields.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CredentialType {
+    /// Name of the type.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// Its usual fields.
+    pub fields: Vec<CredentialField>,
+}
+
+/// A field of a credential.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CredentialField {
+    /// Key in `data`.
+    pub name: String,
+    /// What it contains.
+    pub description: String,
+    /// Whether its value is masked in the output of tasks. No value is ever returned, secret or not.
+    pub is_secret: bool,
+    /// Whether tasks need it.
+    pub is_required: bool,
+    /// Whether its value usually has several lines.
+    pub is_multiline: bool,
 }
 
 /// Result of a master key rotation.

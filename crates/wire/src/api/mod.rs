@@ -15,10 +15,13 @@ mod logs;
 mod loops;
 mod playbooks;
 mod problem;
+mod queue;
 mod rerun_preview;
 mod state;
+mod system;
 mod timeline;
 mod tokens;
+mod workers;
 
 pub use batch::{BatchRequest, BatchResponse, BatchState, BatchStatusResponse, EventResponse, IngestStatus};
 pub use bodies::{ReferenceEntry, ReferenceList, ResultSelector, StoreBodyResponse};
@@ -35,8 +38,9 @@ pub use commands::{
     WorkerEntry, WorkerRequest,
 };
 pub use credentials::{
-    CredentialEntry, CredentialList, KeychainEntryStatus, RotateKeyResponse, SecretEntry, SecretsRequest,
-    SecretsResponse, SetCredentialRequest, SetKeychainEntryRequest,
+    CredentialEntry, CredentialField, CredentialList, CredentialType, CredentialTypeList, CredentialUse,
+    KeychainEntryStatus, ListedCredential, RotateKeyResponse, SecretEntry, SecretsRequest, SecretsResponse,
+    SetCredentialRequest, SetKeychainEntryRequest,
 };
 pub use executions::{
     CancelRequest, CancellationStatus, EventPage, ExecuteRequest, ExecuteResponse, ExecutionDetail, ExecutionPage,
@@ -58,13 +62,16 @@ pub use playbooks::{
     RecentRuns, RecentRunsRequest, RecentRunsResponse, RunOutcome,
 };
 pub use problem::Problem;
+pub use queue::{QueueEntry, QueueOverview, WaitingCause, WaitingCommand, WaitingCommandList, WaitingReason};
 pub use rerun_preview::{RerunPreview, ReusedIterationCount, ReusedStepEntry};
 pub use state::{
     StateChange, StateChangeKind, StateCheckResponse, StateCheckSource, StateComparison, StateEntry, StatePipeline,
     StateResponse, StateStep, StateStepChange, StateToken, StateWriter,
 };
+pub use system::{LimitEntry, LimitUnit, ResultStoreStatus, StoreBackend, StoreStatus, SystemStatus};
 pub use timeline::{ExecutionTimeline, TimelineAttempt, TimelineIteration, TimelineLoop, TimelineStep, TimelineTask};
 pub use tokens::{
-    AccessTokenEntry, AccessTokenList, AuditPage, CallerSession, CreateAccessTokenRequest, CreateAccessTokenResponse,
-    Role, SignInMode, SignInRequest,
+    AccessTokenEntry, AccessTokenList, AccessTokenState, AuditLogEntry, AuditOutcome, AuditPage, CallerSession,
+    CreateAccessTokenRequest, CreateAccessTokenResponse, Role, SignInMode, SignInRequest,
 };
+pub use workers::{LeaseEntry, ServerEntry, WorkerDescription, WorkerOverview, WorkerPoolStatus, WorkerStatus};

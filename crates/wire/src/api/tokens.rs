@@ -1,5 +1,7 @@
 //! Access tokens, roles and the audit log.
 
+use model::id::Name;
+use model::raw::RawJson;
 use model::time::Time;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -90,6 +92,8 @@ pub struct AccessTokenEntry {
     pub name: String,
     /// Role of the token.
     pub role: Role,
+    /// Whether it can be used now.
+    pub state: AccessTokenState,
     /// When it was created.
     #[schema(value_type = String, format = DateTime)]
     pub created_at: Time,
@@ -107,6 +111,18 @@ pub struct AccessTokenEntry {
     pub revoked_at: Option<Time>,
 }
 
+/// Whether an access token can be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AccessTokenState {
+    /// It can be used.
+    Active,
+    /// Its lifetime has ended.
+    Expired,
+    /// An admin revoked it.
+    Revoked,
+}
+
 /// All access tokens.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct AccessTokenList {
@@ -117,12 +133,53 @@ pub struct AccessTokenList {
 /// A page of the audit log.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct AuditPage {
-    /// Entries, oldest first.
-    #[schema(value_type = Vec<Object>)]
-    pub entries: Vec<serde_json::Value>,
-    /// Value for `after` to get the next page; absent on the last page.
+    /// Entries; oldest first, or newest first with `order=newest`.
+    pub entries: Vec<AuditLogEntry>,
+    /// Value for `after` to get the next page; absent on the last page, and with `order=newest`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_after: Option<u64>,
+    /// Value for `before` to get the next page with `order=newest`; absent on the last page. A page may have fewer entries
+    /// than requested: at most 5,000 are compared with the filters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_before: Option<u64>,
+}
+
+/// An entry of the audit log.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct AuditLogEntry {
+    /// Its position, from 1.
+    pub id: u64,
+    /// When it was recorded.
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Time,
+    /// Who sent the request.
+    pub actor: String,
+    /// What the request was for, such as `credential.set`.
+    #[schema(value_type = String)]
+    pub action: Name,
+    /// What it applied to.
+    pub resource: String,
+    /// How it ended.
+    pub outcome: AuditOutcome,
+    /// Network address of the sender.
+    pub source: Option<String>,
+    /// Further details.
+    #[schema(value_type = Option<Object>)]
+    pub detail: Option<RawJson>,
+    /// Hash of the previous entry's hash and this entry.
+    pub hash: String,
+}
+
+/// How an audited request ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AuditOutcome {
+    /// The request succeeded.
+    Done,
+    /// The request was not permitted.
+    Denied,
+    /// The request was permitted and failed.
+    Failed,
 }
 
 /// A session of the web client to start.

@@ -14,6 +14,7 @@ import type { Selection } from "../runView";
 import type { TaskRun } from "../taskRuns";
 import { useCursor } from "../time/cursor";
 import { Section } from "./Section";
+import { WaitingSection } from "./WaitingSection";
 
 interface StepDetailProps {
   step: GraphStep;
@@ -66,6 +67,7 @@ export function StepDetail({ step, selection, taskRuns, events }: StepDetailProp
         )}
       </dl>
       {step.description && <p>{step.description}</p>}
+      {!isIteration && <WaitingSection step={step} />}
       {step.loop && !isIteration && (
         <Section title="Iterations">
           <LoopBar loop={step.loop} />

@@ -11,6 +11,7 @@ use crate::rows::SessionHolder;
 pub(in crate::memory) struct SessionRow {
     pub(in crate::memory) holder: SessionHolder,
     pub(in crate::memory) expires_at: Time,
+    pub(in crate::memory) description: Option<String>,
 }
 
 impl MemoryState {
@@ -23,6 +24,7 @@ impl MemoryState {
         let new_row = || SessionRow {
             holder: holder.clone(),
             expires_at,
+            description: None,
         };
         let session = self.sessions.entry(worker.clone()).or_insert_with(new_row);
         let is_theirs = session.holder == *holder;
