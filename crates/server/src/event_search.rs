@@ -27,9 +27,9 @@ pub(crate) struct EventFilter {
     pub(crate) iteration: Option<u64>,
 }
 
-/// The events that were found.
+/// A page of matching events.
 #[derive(Debug)]
-pub(crate) struct FoundEvents {
+pub(crate) struct EventSearchPage {
     pub(crate) events: Vec<Event>,
     /// Where the search continues, if it is not finished.
     pub(crate) next_after: Option<Seq>,
@@ -66,27 +66,24 @@ impl Server {
         filter: &EventFilter,
         range: SearchRange,
         limit: usize,
-    ) -> Result<FoundEvents, Error> {
+    ) -> Result<EventSearchPage, Error> {
         if let (Some(step), Some(iteration)) = (&filter.step, filter.iteration) {
             let ranges = iteration_ranges::find_ranges(self, id, step, iteration).await?;
-            let mut found = Vec::new();
+            let mut events = Vec::new();
             for part in ranges {
                 let part = SearchRange {
                     after: part.after.max(range.after),
                     until: part.until.min(range.until),
                 };
-                let events = self.scan_events(id, filter, part, limit - found.len()).await?;
-                found.extend(events.events);
-                if found.len() == limit {
-                    let next_after = found.last().map(|event: &Event| event.seq);
-                    return Ok(FoundEvents {
-                        events: found,
-                        next_after,
-                    });
+                let page = self.scan_events(id, filter, part, limit - events.len()).await?;
+                events.extend(page.events);
+                if events.len() == limit {
+                    let next_after = events.last().map(|event: &Event| event.seq);
+                    return Ok(EventSearchPage { events, next_after });
                 }
             }
-            return Ok(FoundEvents {
-                events: found,
+            return Ok(EventSearchPage {
+                events,
                 next_after: None,
             });
         }
@@ -99,7 +96,7 @@ impl Server {
         filter: &EventFilter,
         range: SearchRange,
         limit: usize,
-    ) -> Result<FoundEvents, Error> {
+    ) -> Result<EventSearchPage, Error> {
         let SearchRange { mut after, until } = range;
         let page_max = if filter.is_empty() { limit } else { PAGE };
         let mut scanned = 0;
@@ -116,12 +113,12 @@ impl Server {
                 events.push(event);
                 if events.len() == limit {
                     let next_after = (after < until).then_some(after);
-                    return Ok(FoundEvents { events, next_after });
+                    return Ok(EventSearchPage { events, next_after });
                 }
             }
             after = last;
         }
         let next_after = (after < until).then_some(after);
-        Ok(FoundEvents { events, next_after })
+        Ok(EventSearchPage { events, next_after })
     }
 }

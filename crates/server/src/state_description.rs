@@ -43,23 +43,23 @@ impl Server {
             Some(other) => Some(replay_state(store, id, at.max(other), Some(&first)).await?),
             None => None,
         };
-        let (shown, other) = match &second {
+        let (selected, compared) = match &second {
             Some(second) if first.state.seq == at => (&first, Some(second)),
             Some(second) => (second, Some(&first)),
             None => (&first, None),
         };
-        let net = self.shared.catalog.net(&shown.state.hash).await?;
+        let net = self.shared.catalog.net(&selected.state.hash).await?;
         let request = store.events_at(id, &[Seq(1)]).await?;
         let description = Description {
-            replayed: shown,
+            replayed: selected,
             playbook: &net.playbook,
             request: request.first().map(to_writer),
         };
         let mut response = description.to_response(row.version);
-        let listed = pipelines::list_pipelines(store, &shown.state).await?;
+        let listed = pipelines::list_pipelines(store, &selected.state).await?;
         response.is_complete &= listed.is_complete;
         response.pipelines = listed.pipelines;
-        if let Some(other) = other {
+        if let Some(other) = compared {
             let other_net = self.shared.catalog.net(&other.state.hash).await?;
             let other = Description {
                 replayed: other,

@@ -290,12 +290,12 @@ async fn events_are_filtered_by_type_step_task_and_position() {
     })
     .await;
     let first = get_ok(&fixture, &format!("{path}?type=step.done&limit=1")).await;
-    let rest = get_ok(
+    let remaining = get_ok(
         &fixture,
         &format!("{path}?type=step.done&after_seq={}", first["next_after_seq"]),
     )
     .await;
-    assert_eq!(rest["events"].as_array().unwrap().len(), 3);
+    assert_eq!(remaining["events"].as_array().unwrap().len(), 3);
     for query in ["iteration=4", "type=step.lost", "type=step.done,lost"] {
         let refused = fixture.get(&format!("{path}?{query}")).await;
         assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY, "{query}");
@@ -338,27 +338,18 @@ async fn a_log_is_read_from_its_end_and_up_to_a_time() {
         (texts, page)
     };
     let (tail, page) = read("tail=2").await;
-    assert_eq!(
-        (&tail[..], &page["has_earlier"]),
-        (&texts[3..].map(String::from)[..], &json!(true))
-    );
+    assert_eq!(tail, texts[3..]);
+    assert_eq!(page["has_earlier"], true);
     let (before, page) = read(&format!("before={}&limit=10", page["lines"][0]["position"])).await;
-    assert_eq!(
-        (&before[..], &page["has_earlier"]),
-        (&texts[..3].map(String::from)[..], &json!(false))
-    );
+    assert_eq!(before, texts[..3]);
+    assert_eq!(page["has_earlier"], false);
     let (first_error, page) = read("level=error&limit=1").await;
     assert_eq!(first_error, ["ERROR two"]);
     let (after, _) = read(&format!("after={}", page["lines"][0]["position"])).await;
-    assert_eq!(after, texts[2..].map(String::from));
-    assert_eq!(
-        read("until_time=2001-01-01T00:00:02Z").await.0,
-        texts[..2].map(String::from)
-    );
-    assert_eq!(
-        read("tail=9&until_time=2001-01-01T00:00:03Z&level=error").await.0,
-        ["ERROR two"]
-    );
+    assert_eq!(after, texts[2..]);
+    assert_eq!(read("until_time=2001-01-01T00:00:02Z").await.0, texts[..2]);
+    let errors = read("tail=9&until_time=2001-01-01T00:00:03Z&level=error").await.0;
+    assert_eq!(errors, ["ERROR two"]);
     for query in [
         "tail=2&after=1",
         "before=1&after=1",

@@ -78,9 +78,9 @@ pub(crate) async fn list(
         after: Seq(params.after_seq.unwrap_or(0)).min(newest),
         until: params.until_seq.map_or(newest, |until| newest.min(Seq(until))),
     };
-    let found = api.server.find_events(id, &filter, range, limit).await?;
+    let page = api.server.find_events(id, &filter, range, limit).await?;
     Ok(Json(EventPage {
-        events: found.events.iter().map(Event::to_raw).collect(),
-        next_after_seq: found.next_after,
+        events: page.events.iter().map(Event::to_raw).collect(),
+        next_after_seq: page.next_after,
     }))
 }

@@ -117,9 +117,7 @@ fn fast_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(control::finalize))
         .routes(routes!(control::signal))
         .routes(routes!(control::variables, control::patch))
-        .routes(routes!(replay::state))
-        .routes(routes!(replay::describe))
-        .routes(routes!(replay::check))
+        .merge(replay_routes())
         .routes(routes!(catalog::register))
         .routes(routes!(catalog::list))
         .routes(routes!(catalog::resource))
@@ -181,6 +179,14 @@ fn credential_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(credentials::rotate))
         .routes(routes!(credentials::secrets))
         .routes(routes!(tokens::audit))
+}
+
+/// Routes that replay the log of a run.
+fn replay_routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new()
+        .routes(routes!(replay::state))
+        .routes(routes!(replay::describe))
+        .routes(routes!(replay::check))
 }
 
 /// Routes that wait, stream or accept large bodies.

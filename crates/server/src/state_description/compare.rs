@@ -8,9 +8,9 @@ use wire::api::{StateChange, StateChangeKind, StateComparison, StateStepChange, 
 use super::{Description, LISTED_MAX, parse_map, to_entry};
 
 /// Compares a state with another one; the changes lead from the earlier to the later one.
-pub(super) fn compare_states(shown: &Description<'_>, other: &Description<'_>) -> StateComparison {
-    let is_later = other.replayed.state.seq > shown.replayed.state.seq;
-    let (earlier, later) = if is_later { (shown, other) } else { (other, shown) };
+pub(super) fn compare_states(selected: &Description<'_>, other: &Description<'_>) -> StateComparison {
+    let is_later = other.replayed.state.seq > selected.replayed.state.seq;
+    let (earlier, later) = if is_later { (selected, other) } else { (other, selected) };
     let (before, after) = (&earlier.replayed.state, &later.replayed.state);
     let ctx_writers = |description: &Description<'_>, key: &str| description.replayed.writers.by_key.get(key).cloned();
     let ctx = list_changes(&before.ctx, &after.ctx, |is_after, key| {
@@ -21,7 +21,7 @@ pub(super) fn compare_states(shown: &Description<'_>, other: &Description<'_>) -
         seq: other.replayed.state.seq,
         status: other.replayed.state.status(),
         ctx,
-        workload: list_changes(&inputs.0, &inputs.1, |_, _| shown.request.clone()),
+        workload: list_changes(&inputs.0, &inputs.1, |_, _| selected.request.clone()),
         steps: list_step_changes(earlier, later),
     }
 }

@@ -51,6 +51,12 @@ export function LogsTab() {
     if (index >= 0) virtual.scrollToIndex(index, { align: "center" });
     // Scrolls once the line is there, not whenever another arrives.
   }, [wanted, hasWanted, virtual]);
+  const isFilled = lines.length > 0;
+  useEffect(() => {
+    // The last lines of a long log are loaded, so its end is shown. A log that is loaded as a whole starts at the top.
+    if (isFilled && hasEarlier && wanted === undefined) virtual.scrollToIndex(lines.length - 1);
+    // Only when the first lines of a reader arrive.
+  }, [reader, isFilled, virtual]);
   const lastShown = virtual.getVirtualItems().at(-1)?.index ?? 0;
   useEffect(() => {
     if (hasLater && !isReading && lastShown >= lines.length - readAhead) void reader.readLater();
