@@ -67,6 +67,11 @@ fn every_view_is_accessible_in_both_themes_and_by_keyboard() {
 }
 
 #[test]
+fn a_waiting_run_is_answered_in_the_inbox() {
+    run_on_open_server("inbox");
+}
+
+#[test]
 fn the_client_works_behind_a_path_prefix() {
     run_on_open_server("prefix");
 }

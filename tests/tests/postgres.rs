@@ -124,6 +124,8 @@ const BEFORE_RETENTION: &str = "
     ALTER TABLE noetl.session DROP COLUMN holder;
     DROP TABLE noetl.loop_progress, noetl.loop_task, noetl.iteration_index, noetl.iteration_span;
     DROP FUNCTION noetl.write_iterations;
+    DROP TABLE noetl.pending_wait, noetl.early_signal;
+    DROP FUNCTION noetl.write_waits;
     DROP INDEX noetl.keychain_expiry;
     DELETE FROM noetl.migration WHERE version >= 7;
     INSERT INTO noetl.message (from_id, seq, n, to_id, body) VALUES (1, 2, 0, 7, NULL), (1, 2, 1, 7, '\"x\"');

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { start, waitForStatus } from "./api.mjs";
-import { division, greeting, loop, waiting } from "./playbooks.mjs";
+import { approval, division, greeting, loop, waiting } from "./playbooks.mjs";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
@@ -32,12 +32,17 @@ export async function scenario({ openPage, url }) {
   const failed = await start(url, division);
   const looped = await start(url, loop);
   await start(url, greeting);
-  await start(url, waiting);
+  const waits = await start(url, waiting);
+  await start(url, approval);
   await waitForStatus(url, failed, "FAILED");
   await waitForStatus(url, looped, "COMPLETED");
   const views = {
     home: "",
     runs: "runs",
+    inbox: "inbox",
+    "inbox, signal": `inbox?run=${waits}`,
+    "no waits": "inbox?signal=nobody-waits-for-this",
+    "waiting run": `runs/${waits}?step=approval&task=approval`,
     "no runs": "runs?q=nothing-matches-this",
     graph: `runs/${looped}`,
     failure: `runs/${failed}?step=divide&task=compute`,

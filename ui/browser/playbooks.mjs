@@ -60,3 +60,37 @@ workflow:
     loop: { in: "{{ range(workload.items) }}", iterator: n, spec: { mode: parallel, max_in_flight: 8 } }
     tool: { kind: noop }
 `;
+
+export const approval = `apiVersion: noetl.io/v2
+kind: Playbook
+metadata: { name: approval, path: demo/approval }
+workload: { change: nothing }
+workflow:
+  - step: ask
+    tool:
+      - decision:
+          kind: wait
+          approval:
+            title: "Raise {{ workload.change }}?"
+            description: The change takes effect at once.
+            form:
+              type: object
+              properties:
+                amount: { type: integer, description: the new limit, default: 200 }
+                urgent: { type: boolean }
+          timeout: 1h
+    next:
+      spec: { mode: exclusive }
+      arcs:
+        - { step: end, args: { verdict: applied }, when: "{{ ask.approved }}" }
+        - { step: end, args: { verdict: rejected } }
+  - step: end
+    tool:
+      - report:
+          kind: noop
+          result:
+            verdict: "{{ args.verdict }}"
+            amount: "{{ ask.amount }}"
+            urgent: "{{ ask.urgent }}"
+            comment: "{{ ask.comment | default('') }}"
+`;

@@ -3,6 +3,8 @@ import type { QueryClient } from "@tanstack/react-query";
 import { createRootRouteWithContext, createRoute, createRouter } from "@tanstack/react-router";
 import { baseUrl } from "./api/client";
 import { HomePage } from "./home/HomePage";
+import { InboxPage } from "./inbox/InboxPage";
+import { readInboxView } from "./inbox/waitView";
 import { readRunFilter } from "./lib/filter";
 import { omitUndefined, parseSearch, readNumber, readText, readWord, stringifySearch } from "./lib/search";
 import { PlaybookPage } from "./playbooks/PlaybookPage";
@@ -30,6 +32,13 @@ const runsRoute = createRoute({
     ...readRunFilter(search),
     ...omitUndefined({ row: readText(search["row"]) }),
   }),
+});
+
+const inboxRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  path: "/inbox",
+  component: InboxPage,
+  validateSearch: readInboxView,
 });
 
 const runRoute = createRoute({
@@ -61,7 +70,7 @@ const playbookRoute = createRoute({
 
 export function createAppRouter(client: QueryClient) {
   return createRouter({
-    routeTree: rootRoute.addChildren([homeRoute, runsRoute, runRoute, playbooksRoute, playbookRoute]),
+    routeTree: rootRoute.addChildren([homeRoute, runsRoute, inboxRoute, runRoute, playbooksRoute, playbookRoute]),
     basepath: baseUrl.pathname,
     context: { client },
     parseSearch,

@@ -15,8 +15,8 @@ use crate::error::BoxError;
 use crate::execution_filter::FacetRow;
 use crate::iterations::IterationBlock;
 use crate::rows::{
-    CatalogEntry, CommandClaim, ExecutionRow, LoopProgress, LoopTask, LostClaim, OpenCommand, OwnerId, ResultRow,
-    SessionHolder, StepState, WorkerSession,
+    CatalogEntry, CommandClaim, ExecutionRow, LoopProgress, LoopTask, LostClaim, OpenCommand, OwnerId,
+    PendingSignalWait, ResultRow, SessionHolder, StepState, WaitEntry, WorkerSession,
 };
 use crate::sealed::{CredentialRow, KeychainRow, SealedValue};
 
@@ -185,6 +185,31 @@ impl FromColumns for ResultRow {
             result_ref: row.json(8)?,
             status: row.event_status(9)?,
             created_at: row.time(10)?,
+        })
+    }
+}
+
+impl FromColumns for WaitEntry {
+    fn from_columns<C: Columns>(row: &C) -> Result<Self, C::Error> {
+        let iteration = row.optional_integer(5)?;
+        Ok(Self {
+            wait: PendingSignalWait {
+                execution: row.execution_id(0)?,
+                seq: row.seq(1)?,
+                run: StepRunId {
+                    step: row.name(2)?,
+                    run: row.count(3)?,
+                },
+                task: row.optional_name(4)?,
+                iteration: iteration.and_then(|index| u64::try_from(index).ok()),
+                signal: row.name(6)?,
+                since: row.time(7)?,
+                deadline: row.optional_time(8)?,
+                approval: row.optional_json(9)?,
+            },
+            path: row.name(10)?,
+            playbook_version: row.count(11)?,
+            is_next: row.flag(12)?,
         })
     }
 }

@@ -20,6 +20,7 @@ mod iterations;
 #[cfg(any(test, feature = "memory"))]
 mod memory;
 mod outcomes;
+mod pending_waits;
 mod postgres;
 mod projections;
 mod rows;
@@ -27,6 +28,7 @@ mod sealed;
 mod sqlite;
 mod store;
 mod verify;
+mod wait_filter;
 mod watch;
 
 pub use self::postgres::{PostgresOptions, PostgresStore};
@@ -44,11 +46,12 @@ pub use execution_filter::{ExecutionFilter, ExecutionSearch, FacetRow, error_cod
 pub use memory::MemoryStore;
 pub use rows::{
     Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionRow, IterationOutcomes, LoopProgress, LoopTask,
-    LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow, SessionHolder,
-    Snapshot, StepState, StoredExecution, WorkerSession,
+    LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, PendingSignalWait, RebuildStats, RemovedRows, ResultRow,
+    SessionHolder, Snapshot, StepState, StoredExecution, WaitEntry, WorkerSession,
 };
 pub use sealed::{CredentialRow, KeychainRow, SealedLocation, SealedStore, SealedValue};
 pub use sqlite::{ClockFn, SqliteStore};
 pub use store::{BATCH_END_PREFIX, BATCH_PREFIX, DEDUP_PREFIX, ENDED_SESSION_PREFIX, Store};
 pub use verify::{Damage, VerifyReport};
+pub use wait_filter::{WaitFilter, WaitPosition};
 pub use watch::ChangeWatch;

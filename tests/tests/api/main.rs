@@ -9,6 +9,7 @@ mod events;
 mod fairness;
 mod fixture;
 mod fuzz;
+mod inbox;
 mod older_workers;
 mod permissions;
 mod results;

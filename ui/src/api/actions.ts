@@ -18,6 +18,14 @@ export const pauseRun = (id: string) =>
 export const resumeRun = (id: string) =>
   readData(api.POST("/api/executions/{id}/resume", { params: { path: { id } }, body: {} }));
 
+export const sendSignal = (id: string, name: string, payload: JsonObject) =>
+  readData(
+    api.POST("/api/executions/{id}/signal/{name}", {
+      params: { path: { id, name } },
+      body: payload as Payload,
+    }),
+  );
+
 export const retryRun = (id: string, version: number | undefined) =>
   readData(
     api.POST("/api/executions/{id}/retry", {

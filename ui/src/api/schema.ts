@@ -712,6 +712,30 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/inbox": {
+        parameters: { query?: never; header?: never; path?: never; cookie?: never };
+        get: {
+            parameters: {
+                query?: { execution_id?: string; path?: string; signal?: string; order?: components["schemas"]["InboxOrder"]; limit?: number; cursor?: string };
+                header?: never; path?: never; cookie?: never;
+            };
+            requestBody?: never;
+            responses: { 200: { headers: { [name: string]: unknown }; content: { "application/json": components["schemas"]["InboxPage"] } } };
+        };
+        put?: never; post?: never; delete?: never; options?: never; head?: never; patch?: never; trace?: never;
+    };
+    "/api/inbox/count": {
+        parameters: { query?: never; header?: never; path?: never; cookie?: never };
+        get: {
+            parameters: {
+                query?: { execution_id?: string; path?: string; signal?: string; order?: components["schemas"]["InboxOrder"]; limit?: number; cursor?: string };
+                header?: never; path?: never; cookie?: never;
+            };
+            requestBody?: never;
+            responses: { 200: { headers: { [name: string]: unknown }; content: { "application/json": components["schemas"]["InboxCount"] } } };
+        };
+        put?: never; post?: never; delete?: never; options?: never; head?: never; patch?: never; trace?: never;
+    };
     "/api/executions/facets": {
         parameters: {
             query?: never;
@@ -3319,6 +3343,7 @@ export interface components {
             cancelling: boolean;
             /** @description Step that was scheduled last, while the run is active. */
             current_step?: string | null;
+            waits_for?: string | null;
             /** @description Error code and message of a failed run. */
             error?: string | null;
             /** @description Run ID. */
@@ -3370,6 +3395,12 @@ export interface components {
             value: string;
         };
         /** @description Failures of a step with the same error. */
+        InboxOrder: "newest" | "oldest";
+        InboxKind: "approval" | "signal";
+        InboxCount: { count: number; is_complete: boolean };
+        InboxPage: { waits: components["schemas"]["InboxEntry"][]; next_cursor?: string | null };
+        InboxAnswer: { label: string; payload: Record<string, never>; command: string };
+        InboxEntry: { execution_id: string; seq: number; path: string; version: number; step: string; run: number; task?: string | null; iteration?: number | null; kind: components["schemas"]["InboxKind"]; signal: string; title?: string | null; description?: string | null; since: string; deadline?: string | null; is_next: boolean; form?: Record<string, never> | null; href: string; answers: components["schemas"]["InboxAnswer"][] };
         FailureGroup: {
             /** @description The code of the error. */
             code: string;

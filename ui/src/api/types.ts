@@ -22,6 +22,12 @@ export type LogParams = NonNullable<paths["/api/executions/{id}/logs"]["get"]["p
 export type FacetValue = Schemas["FacetCount"];
 export type HistogramBucket = Schemas["HistogramBucket"];
 export type Facets = Schemas["ExecutionFacets"];
+export type InboxFilterParams = Omit<
+  NonNullable<paths["/api/inbox"]["get"]["parameters"]["query"]>,
+  "limit" | "cursor"
+>;
+export type InboxEntry = Complete<Schemas["InboxEntry"]>;
+export type InboxAnswer = Schemas["InboxAnswer"];
 export type FailureGroup = Complete<Schemas["FailureGroup"]>;
 export type StepStatus = Schemas["GraphStatus"];
 export type GraphTask = Schemas["GraphTask"];

@@ -34,6 +34,19 @@ export function showRunCommand(id: string, { tab, step, task, type, hasFailed }:
   return `noetl show ${id}${hasFailed ? " --failed" : ""}`;
 }
 
+/** The command that lists runs that may wait: those of a playbook, or all that are active. */
+export function listWaitingRunsCommand({ run, path }: { run?: string; path?: string }): string {
+  if (run) return showRunCommand(run);
+  return `noetl runs --status running,paused${path ? ` --path ${quoteArgument(path)}` : ""}`;
+}
+
+/** The command that sends a signal with a payload. */
+export function signalCommand(id: string, signal: string, payload: Record<string, unknown>): string {
+  const text = JSON.stringify(payload);
+  const input = text === "{}" ? "" : ` --input ${quoteArgument(text)}`;
+  return `noetl signal ${id} ${quoteArgument(signal)}${input}`;
+}
+
 export function startRunCommand(path: string, version: number, inputs: Record<string, unknown>): string {
   const text = JSON.stringify(inputs);
   const input = text === "{}" ? "" : ` --input ${quoteArgument(text)}`;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { draftText, listFields, readDraft } from "./inputs";
+import { draftText, listFields, readDraft, shownValues } from "./inputs";
 
 const schema = {
   type: "object",
@@ -43,5 +43,19 @@ describe("inputs of a playbook", () => {
     expect(problems["count"]).toBe("not a whole number");
     expect(problems["orders"]).toBeDefined();
     expect(readDraft(fields, { count: "" }).problems["count"]).toBe("not a number");
+  });
+});
+
+describe("the values that a form shows", () => {
+  it("are defaults, empty boxes and first choices", () => {
+    const form = {
+      properties: {
+        amount: { type: "number", default: 5 },
+        urgent: { type: "boolean" },
+        team: { enum: ["red", "blue"] },
+        comment: { type: "string" },
+      },
+    };
+    expect(shownValues(listFields(form))).toEqual({ amount: 5, urgent: false, team: "red" });
   });
 });

@@ -48,6 +48,16 @@ export function readField(field: InputField, text: string): { value: Json } | { 
   return readJson(text);
 }
 
+/** The values that fields show before a person changes them: defaults, an empty box as false, the first choice. */
+export function shownValues(fields: InputField[]): JsonObject {
+  const shown = fields.flatMap(({ name, kind, value, choices }): [string, Json][] => {
+    if (value !== undefined) return [[name, value]];
+    if (kind === "boolean") return [[name, false]];
+    return kind === "choice" && choices[0] !== undefined ? [[name, choices[0]]] : [];
+  });
+  return Object.fromEntries(shown);
+}
+
 export function readJson(text: string): { value: Json } | { problem: string } {
   try {
     return { value: JSON.parse(text) as Json };

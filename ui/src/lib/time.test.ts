@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { formatAge, formatDuration, formatUtc, millisecondsBetween, runDuration } from "./time";
+import { formatAge, formatDuration, formatRemaining, formatUtc, millisecondsBetween, runDuration } from "./time";
 
 describe("durations", () => {
   it.each([
@@ -22,6 +22,16 @@ describe("durations", () => {
   it("keeps microseconds", () => {
     expect(millisecondsBetween("2026-11-19T19:22:04.236560Z", "2026-11-19T19:22:04.237000Z")).toBeCloseTo(0.44, 3);
   });
+});
+
+describe("deadlines", () => {
+  const now = new Date("2026-11-19T19:00:00Z");
+  it.each([
+    [3_599_500, "59m 59s left"],
+    [400, "1.0s left"],
+    [0, "time is up"],
+    [-5000, "time is up"],
+  ])("%d ms before it is %s", (ms, text) => expect(formatRemaining(new Date(now.getTime() + ms), now)).toBe(text));
 });
 
 describe("ages", () => {

@@ -29,9 +29,19 @@ interface InputFormProps {
   values?: JsonObject;
   draft: InputDraft;
   onChange: (draft: InputDraft) => void;
+  title?: string;
+  /** What the form says if the schema has no fields. */
+  none?: string;
 }
 
-export function InputForm({ schema, values = {}, draft, onChange }: InputFormProps) {
+export function InputForm({
+  schema,
+  values = {},
+  draft,
+  onChange,
+  title = "Inputs",
+  none = "This playbook has no inputs.",
+}: InputFormProps) {
   const fields = listFields(schema, values);
   const { problems } = readDraft(fields, draft.texts);
   const switchMode = () => {
@@ -43,15 +53,15 @@ export function InputForm({ schema, values = {}, draft, onChange }: InputFormPro
   return (
     <fieldset className="inputs">
       <legend className="row">
-        <h3 className="grow">Inputs</h3>
+        <h3 className="grow">{title}</h3>
         <Button isSmall look="quiet" aria-pressed={draft.mode === "json"} onClick={switchMode}>
           JSON
         </Button>
       </legend>
       {draft.mode === "json" ? (
-        <JsonInputs text={draft.json} onChange={(json) => onChange({ ...draft, json })} />
+        <JsonInputs label={`${title} as JSON`} text={draft.json} onChange={(json) => onChange({ ...draft, json })} />
       ) : fields.length === 0 ? (
-        <p className="muted">This playbook has no inputs.</p>
+        <p className="muted">{none}</p>
       ) : (
         fields.map((field) => (
           <Field
@@ -67,7 +77,13 @@ export function InputForm({ schema, values = {}, draft, onChange }: InputFormPro
   );
 }
 
-function JsonInputs({ text, onChange }: { text: string; onChange: (text: string) => void }) {
+interface JsonInputsProps {
+  label: string;
+  text: string;
+  onChange: (text: string) => void;
+}
+
+function JsonInputs({ label, text, onChange }: JsonInputsProps) {
   const read = readJson(text || "{}");
   const problem = "problem" in read ? read.problem : null;
   return (
@@ -75,7 +91,7 @@ function JsonInputs({ text, onChange }: { text: string; onChange: (text: string)
       <textarea
         className="input"
         rows={12}
-        aria-label="Inputs as JSON"
+        aria-label={label}
         aria-invalid={problem !== null}
         spellCheck={false}
         value={text}

@@ -96,13 +96,14 @@ function useItems(): PaletteItem[] {
   const actions = usePaletteGroups().flatMap(({ title, entries }) =>
     entries.map((entry) => ({ group: title, label: entry.label, hint: entry.hint ?? "", run: entry.run })),
   );
-  const go = (to: "/" | "/runs" | "/playbooks") => () => void navigate({ to });
+  const go = (to: "/" | "/runs" | "/inbox" | "/playbooks") => () => void navigate({ to });
   const otherTheme = theme === "dark" ? "light" : "dark";
   const otherDensity = density === "compact" ? "normal" : "compact";
   return [
     ...actions,
     { group: "Pages", label: "Home", hint: "g h", run: go("/") },
     { group: "Pages", label: "Runs", hint: "g r", run: go("/runs") },
+    { group: "Pages", label: "Inbox", hint: "g i", run: go("/inbox") },
     { group: "Pages", label: "Playbooks", hint: "g p", run: go("/playbooks") },
     ...(runs?.executions ?? []).map((run) => ({
       group: "Recent runs",

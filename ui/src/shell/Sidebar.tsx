@@ -2,16 +2,17 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { signOut } from "../api/actions";
-import { sessionQuery } from "../api/queries";
+import { inboxCountQuery, sessionQuery } from "../api/queries";
 import { IconButton } from "../parts/Button";
 import { Icon, type IconName } from "../parts/Icon";
 import { Menu, MenuChoices } from "../parts/Menu";
 import { showFailure } from "../parts/toasts";
 import { setPreference, usePreferences, type Preferences } from "./preferences";
 
-const pages: { to: "/" | "/runs" | "/playbooks"; label: string; icon: IconName }[] = [
+const pages: { to: "/" | "/runs" | "/inbox" | "/playbooks"; label: string; icon: IconName }[] = [
   { to: "/", label: "Home", icon: "home" },
   { to: "/runs", label: "Runs", icon: "runs" },
+  { to: "/inbox", label: "Inbox", icon: "inbox" },
   { to: "/playbooks", label: "Playbooks", icon: "playbooks" },
 ];
 
@@ -40,7 +41,8 @@ export function Sidebar({ onOpenPalette, onOpenKeys }: SidebarProps) {
           <li key={to}>
             <Link to={to} className="sidebar-link" activeOptions={{ exact: to === "/", includeSearch: false }}>
               <Icon name={icon} />
-              <span className="sidebar-text">{label}</span>
+              <span className="sidebar-text grow">{label}</span>
+              {to === "/inbox" && <InboxBadge />}
             </Link>
           </li>
         ))}
@@ -53,6 +55,21 @@ export function Sidebar({ onOpenPalette, onOpenKeys }: SidebarProps) {
       </div>
       {session && <p className="sidebar-version muted sidebar-text">version {session.version}</p>}
     </nav>
+  );
+}
+
+const inboxRefreshMs = 5000;
+
+/** How many tasks wait for a decision. */
+function InboxBadge() {
+  const { data } = useQuery({ ...inboxCountQuery, refetchInterval: inboxRefreshMs });
+  if (!data || data.count === 0) return null;
+  const count = `${data.count.toLocaleString("en")}${data.is_complete ? "" : "+"}`;
+  return (
+    <span className="sidebar-badge">
+      {count}
+      <span className="visually-hidden"> waiting</span>
+    </span>
   );
 }
 

@@ -14,7 +14,7 @@ use wire::api::{
 
 use crate::api::access::{Authorized, Operate, View};
 use crate::api::error::{ApiError, ErrorResponses};
-use crate::api::executions::{find_row, to_summary};
+use crate::api::executions::{find_row, summarize};
 use crate::api::extract::{ExecutionPath, ExecutionSubPath, JsonBody, OptionalJsonBody};
 use crate::api::state::ApiState;
 use crate::api::{ApiResult, Json};
@@ -22,7 +22,8 @@ use crate::api::{ApiResult, Json};
 /// Sends a control request and returns the run afterwards.
 async fn apply_control(api: &ApiState, id: ExecutionId, control: ControlRequest) -> ApiResult<ExecutionSummary> {
     api.server.control(id, control).await?;
-    Ok(Json(to_summary(find_row(api, id).await?)))
+    let row = find_row(api, id).await?;
+    Ok(Json(summarize(&**api.store(), row).await?))
 }
 
 /// Cancel a run.

@@ -14,7 +14,7 @@ use wire::api::{ExecutionFacets, ExecutionHistogram, ExecutionPage, FacetCount, 
 
 use crate::api::access::{Authorized, View};
 use crate::api::error::{ApiError, ErrorResponses};
-use crate::api::executions::{page_limit, to_summary};
+use crate::api::executions::{page_limit, summarize_all};
 use crate::api::extract::{QueryParams, parse_execution_id};
 use crate::api::state::ApiState;
 use crate::api::{ApiResult, Json};
@@ -190,7 +190,7 @@ pub(crate) async fn list(
     rows.truncate(limit);
     let next_cursor = has_more.then(|| rows.last().map(|row| row.id.to_string())).flatten();
     Ok(Json(ExecutionPage {
-        executions: rows.into_iter().map(to_summary).collect(),
+        executions: summarize_all(&**api.store(), rows).await?,
         next_cursor,
     }))
 }

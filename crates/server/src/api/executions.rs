@@ -1,5 +1,7 @@
 //! Runs: start and read them.
 
+use std::collections::BTreeMap;
+
 use axum::extract::State;
 use axum::http::HeaderMap;
 use model::event::Event;
@@ -7,7 +9,7 @@ use model::id::{ExecutionId, Name, Seq};
 use model::status::RunStatus;
 use serde::Deserialize;
 use serde_json::Value;
-use store::ExecutionRow;
+use store::{ExecutionRow, Store};
 use utoipa::IntoParams;
 use wire::api::{
     CancellationStatus, EventPage, ExecuteRequest, ExecuteResponse, ExecutionDetail, ExecutionGraph, ExecutionSummary,
@@ -158,8 +160,31 @@ pub(crate) fn page_limit(limit: Option<usize>) -> Result<usize, ApiError> {
     }
 }
 
+/// Converts rows for responses. Looks up what the active ones wait for: one lookup by key each.
+pub(crate) async fn summarize_all(
+    store: &dyn Store,
+    rows: Vec<ExecutionRow>,
+) -> Result<Vec<ExecutionSummary>, store::Error> {
+    let active = rows.iter().filter(|row| !row.status.is_terminal());
+    let active: Vec<ExecutionId> = active.map(|row| row.id).collect();
+    let signals: BTreeMap<ExecutionId, Name> = match active[..] {
+        [] => BTreeMap::new(),
+        _ => store.awaited_signals(&active).await?.into_iter().collect(),
+    };
+    let summaries = rows.into_iter().map(|row| {
+        let waits_for = signals.get(&row.id).cloned();
+        to_summary(row, waits_for)
+    });
+    Ok(summaries.collect())
+}
+
 /// Converts a row for responses.
-pub(crate) fn to_summary(row: ExecutionRow) -> ExecutionSummary {
+pub(crate) async fn summarize(store: &dyn Store, row: ExecutionRow) -> Result<ExecutionSummary, store::Error> {
+    let mut summaries = summarize_all(store, vec![row]).await?;
+    Ok(summaries.pop().expect("each row has a summary"))
+}
+
+fn to_summary(row: ExecutionRow, waits_for: Option<Name>) -> ExecutionSummary {
     ExecutionSummary {
         execution_id: row.id,
         status: row.status,
@@ -174,6 +199,7 @@ pub(crate) fn to_summary(row: ExecutionRow) -> ExecutionSummary {
         started_at: row.started_at,
         finished_at: row.finished_at,
         current_step: row.current,
+        waits_for,
         error: row.error,
     }
 }
@@ -196,7 +222,8 @@ pub(crate) async fn show(
     _caller: Authorized<View>,
     ExecutionPath(id): ExecutionPath,
 ) -> ApiResult<ExecutionDetail> {
-    let execution = to_summary(find_row(&api, id).await?);
+    let row = find_row(&api, id).await?;
+    let execution = summarize(&**api.store(), row).await?;
     let run = api.server.small_result(id).await?;
     let omitted = run.omitted_step.as_ref();
     Ok(Json(ExecutionDetail {
@@ -218,7 +245,8 @@ pub(crate) async fn status(
     _caller: Authorized<View>,
     ExecutionPath(id): ExecutionPath,
 ) -> ApiResult<ExecutionSummary> {
-    Ok(Json(to_summary(find_row(&api, id).await?)))
+    let row = find_row(&api, id).await?;
+    Ok(Json(summarize(&**api.store(), row).await?))
 }
 
 /// Check whether work for a run should stop.

@@ -17,8 +17,8 @@ use utoipa_axum::routes;
 use crate::api::error::ApiError;
 use crate::api::state::ApiState;
 use crate::api::{
-    bodies, catalog, client_files, commands, control, credentials, events, execution_lists, executions, guard, logs,
-    references, replay, sign_in, stream, system, tokens,
+    bodies, catalog, client_files, commands, control, credentials, events, execution_lists, executions, guard, inbox,
+    logs, references, replay, sign_in, stream, system, tokens,
 };
 
 /// Maximum size of the JSON body of an ordinary request.
@@ -89,6 +89,8 @@ fn fast_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(executions::execute))
         .routes(routes!(execution_lists::list))
         .routes(routes!(execution_lists::facets))
+        .routes(routes!(inbox::list))
+        .routes(routes!(inbox::count))
         .routes(routes!(executions::show))
         .routes(routes!(executions::status))
         .routes(routes!(executions::cancellation))

@@ -27,7 +27,7 @@ use utoipa::IntoParams;
 use crate::api::access::{Authorized, View};
 use crate::api::error::{ApiError, ErrorResponses};
 use crate::api::execution_lists::ExecutionParams;
-use crate::api::executions::{find_row, to_summary};
+use crate::api::executions::{find_row, summarize_all};
 use crate::api::extract::{ExecutionPath, QueryParams};
 use crate::api::state::ApiState;
 use crate::{CommitNotice, Server};
@@ -401,11 +401,11 @@ impl AllExecutionsFollower {
         let now = u64::try_from(store.now().0).unwrap_or(0).max(self.last_event_id + 1);
         self.last_event_id = now;
         self.push_gone(&rows);
-        for row in rows.into_iter().rev() {
-            if self.sent_seqs.insert(row.id, row.version) == Some(row.version) {
-                continue;
-            }
-            let text = serde_json::to_string(&to_summary(row)).unwrap_or_default();
+        let changed = rows.into_iter().rev();
+        let changed = changed.filter(|row| self.sent_seqs.insert(row.id, row.version) != Some(row.version));
+        let changed: Vec<ExecutionRow> = changed.collect();
+        for summary in summarize_all(&*store, changed).await.ok()? {
+            let text = serde_json::to_string(&summary).unwrap_or_default();
             let event = SseEvent::default().id(now.to_string()).event("execution");
             self.ready_events.push_back(event.data(text));
         }

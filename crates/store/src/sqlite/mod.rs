@@ -22,6 +22,7 @@ mod store;
 mod store_error;
 #[cfg(test)]
 mod tests;
+mod waits;
 mod writer;
 mod writes;
 

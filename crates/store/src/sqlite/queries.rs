@@ -232,7 +232,7 @@ pub(super) fn execution_facets(
     Ok(query_rows(db, &statement.sql, list_values(&statement), read_row)?)
 }
 
-fn list_values(statement: &ListStatement) -> impl rusqlite::Params {
+pub(super) fn list_values(statement: &ListStatement) -> impl rusqlite::Params {
     let values = statement.values.iter().map(|value| match value {
         FilterValue::Integer(number) => Value::Integer(*number),
         FilterValue::Text(text) => Value::Text(text.clone()),

@@ -9,6 +9,7 @@ mod executions;
 mod facets;
 mod failures;
 mod graph;
+mod inbox;
 mod logs;
 mod problem;
 mod tokens;
@@ -38,6 +39,7 @@ pub use failures::{FailureGroup, FailureList};
 pub use graph::{
     ExecutionGraph, GraphArc, GraphEvaluation, GraphLoop, GraphStatus, GraphStep, GraphStepKind, GraphTask,
 };
+pub use inbox::{InboxAnswer, InboxCount, InboxEntry, InboxKind, InboxPage};
 pub use logs::{AppendLogsRequest, AppendLogsResponse, LogEntry, LogsResponse};
 pub use problem::Problem;
 pub use tokens::{
