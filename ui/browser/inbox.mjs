@@ -21,6 +21,7 @@ export async function scenario({ openPage, url }) {
 
 async function seeNothingWaits(page, url) {
   await page.goto(url);
+  await page.waitForSelector("main");
   await page.keyboard.press("g");
   await page.keyboard.press("i");
   await page.waitForSelector("text=Nothing waits for a decision");

@@ -38,6 +38,7 @@ export function AnswerForm({ wait }: { wait: InboxEntry }) {
             onChange={setDraft}
             title={wait.form ? "Decision" : "Payload"}
             none="This decision needs no values."
+            isJsonOnly={!wait.form}
           />
           {!wait.is_next && <LaterNote wait={wait} />}
           {send.error && <ProblemNote error={send.error} />}

@@ -42,6 +42,14 @@ export function InboxPage() {
       title="Inbox"
       actions={
         <>
+          <Button
+            isSmall
+            look="quiet"
+            aria-pressed={view.order === "oldest"}
+            onClick={() => setView(withOrder(view, view.order === "oldest" ? undefined : "oldest"))}
+          >
+            Oldest first
+          </Button>
           <CopyButton text={listWaitingRunsCommand(view)} what="the command">
             Copy CLI
           </CopyButton>
@@ -51,7 +59,7 @@ export function InboxPage() {
         </>
       }
     >
-      {(!isEmpty || hasFilter(view)) && <InboxBar view={view} onChange={setView} />}
+      {hasFilter(view) && <InboxBar view={view} onChange={setView} />}
       {list.error && <ProblemNote error={list.error} onRetry={() => void list.refetch()} />}
       {isEmpty && !view.wait ? (
         <div className="page-body">
@@ -73,6 +81,10 @@ export function InboxPage() {
   );
 }
 
+function withOrder({ order: _, ...view }: InboxView, order: "oldest" | undefined): InboxView {
+  return { ...view, ...(order && { order }) };
+}
+
 function withoutWait({ wait: _, ...view }: InboxView): InboxView {
   return view;
 }
@@ -83,7 +95,6 @@ interface InboxBarProps {
 }
 
 function InboxBar({ view, onChange }: InboxBarProps) {
-  const { order, ...rest } = withoutWait(view);
   const filters = [
     ["playbook", "path"],
     ["signal", "signal"],
@@ -98,20 +109,12 @@ function InboxBar({ view, onChange }: InboxBarProps) {
       {filters.map(
         ([word, name]) =>
           view[name] && (
-            <Button key={name} isSmall onClick={() => remove(name)} aria-label={`Remove the filter ${word}`}>
+            <Button key={name} isSmall onClick={() => remove(name)}>
+              <span className="visually-hidden">Remove the filter </span>
               {word}: <span className="mono">{view[name]}</span> ×
             </Button>
           ),
       )}
-      <span className="grow" />
-      <Button
-        isSmall
-        look="quiet"
-        aria-pressed={order === "oldest"}
-        onClick={() => onChange(order === "oldest" ? rest : { ...rest, order: "oldest" })}
-      >
-        Oldest first
-      </Button>
     </div>
   );
 }

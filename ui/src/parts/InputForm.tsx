@@ -32,6 +32,8 @@ interface InputFormProps {
   title?: string;
   /** What the form says if the schema has no fields. */
   none?: string;
+  /** Whether only JSON is offered, because there is no schema. */
+  isJsonOnly?: boolean;
 }
 
 export function InputForm({
@@ -41,6 +43,7 @@ export function InputForm({
   onChange,
   title = "Inputs",
   none = "This playbook has no inputs.",
+  isJsonOnly = false,
 }: InputFormProps) {
   const fields = listFields(schema, values);
   const { problems } = readDraft(fields, draft.texts);
@@ -54,12 +57,19 @@ export function InputForm({
     <fieldset className="inputs">
       <legend className="row">
         <h3 className="grow">{title}</h3>
-        <Button isSmall look="quiet" aria-pressed={draft.mode === "json"} onClick={switchMode}>
-          JSON
-        </Button>
+        {!isJsonOnly && (
+          <Button isSmall look="quiet" aria-pressed={draft.mode === "json"} onClick={switchMode}>
+            JSON
+          </Button>
+        )}
       </legend>
       {draft.mode === "json" ? (
-        <JsonInputs label={`${title} as JSON`} text={draft.json} onChange={(json) => onChange({ ...draft, json })} />
+        <JsonInputs
+          label={`${title} as JSON`}
+          rows={isJsonOnly ? 5 : 12}
+          text={draft.json}
+          onChange={(json) => onChange({ ...draft, json })}
+        />
       ) : fields.length === 0 ? (
         <p className="muted">{none}</p>
       ) : (
@@ -79,18 +89,20 @@ export function InputForm({
 
 interface JsonInputsProps {
   label: string;
+  rows: number;
   text: string;
   onChange: (text: string) => void;
 }
 
-function JsonInputs({ label, text, onChange }: JsonInputsProps) {
+function JsonInputs({ label, rows, text, onChange }: JsonInputsProps) {
   const read = readJson(text || "{}");
   const problem = "problem" in read ? read.problem : null;
   return (
     <div className="field">
       <textarea
         className="input"
-        rows={12}
+        rows={rows}
+        placeholder={'{"key": "value"}'}
         aria-label={label}
         aria-invalid={problem !== null}
         spellCheck={false}

@@ -104,8 +104,8 @@ function WaitSentence({ id }: { id: string }) {
     <>
       {waits.slice(0, shownWaitsMax).map((wait) => (
         <p key={wait.seq} className="run-wait">
-          <MarkIcon mark="waiting" />
           <span>
+            <MarkIcon mark="waiting" />{" "}
             <button
               type="button"
               className="link mono"
