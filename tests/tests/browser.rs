@@ -124,6 +124,11 @@ fn the_runs_with_a_label_are_cancelled_together() {
 }
 
 #[test]
+fn a_waiting_run_is_answered_in_the_inbox() {
+    run_on_open_server("inbox");
+}
+
+#[test]
 fn the_client_works_behind_a_path_prefix() {
     run_on_open_server("prefix");
 }

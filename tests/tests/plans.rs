@@ -14,7 +14,7 @@ use model::id::{EventId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
 use model::labels::Labels;
 use model::status::RunStatus;
 use model::time::Time;
-use store::contract::{FinishedLoop, LOOP_APPEND_ITERATIONS, PlainStep, creation_commit, finish_loop};
+use store::contract::{FinishedLoop, LOOP_APPEND_ITERATIONS, PlainStep, creation_commit, finish_loop, start_waiting};
 use store::{
     ClaimQuery, CommandChange, Commit, CommitStatus, ExecutionFilter, ExecutionSearch, KeychainRow, OldRows,
     OutcomeRange, PostgresOptions, PostgresStore, PostgresUrl, Priority, SealedValue, Store,
@@ -567,10 +567,17 @@ async fn reading_a_run_costs_the_same_at_any_number_of_iterations() {
     assert!(counts.iter().all(|rows| (7..100).contains(rows)), "{counts:?}");
 }
 
-/// The rows of iterations, as text.
-async fn rows_of_iterations(client: &Client) -> Vec<String> {
+/// The rows of iterations and of waits, as text.
+async fn indexed_rows(client: &Client) -> Vec<String> {
     let mut names = Vec::new();
-    for table in ["loop_progress", "loop_task", "iteration_index", "iteration_span"] {
+    for table in [
+        "loop_progress",
+        "loop_task",
+        "iteration_index",
+        "iteration_span",
+        "pending_wait",
+        "early_signal",
+    ] {
         let rows = format!("SELECT '{table} ' || r::text FROM noetl.{table} r ORDER BY r::text");
         let rows = client.query(&rows, &[]).await.expect("the rows are read");
         names.extend(rows.iter().map(|row| row.get::<_, String>(0)));
@@ -579,26 +586,31 @@ async fn rows_of_iterations(client: &Client) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn iterations_of_an_older_store_are_indexed() {
+async fn iterations_and_waits_of_an_older_store_are_indexed() {
     let fixture = QueryPlanFixture::new().await;
     let raw = &fixture.raw_client;
     finish_loop(&*fixture.store, 200).await;
-    let written = rows_of_iterations(raw).await;
-    assert!(written.len() > 6, "{written:?}");
+    start_waiting(&*fixture.store).await;
+    let written = indexed_rows(raw).await;
+    assert!(written.len() > 7, "{written:?}");
     let without_index = "DROP TABLE noetl.loop_progress, noetl.loop_task, noetl.iteration_index, noetl.iteration_span;
         DROP FUNCTION noetl.write_iterations, noetl.write_iterations_and_labels; DROP INDEX noetl.keychain_expiry;
         DROP INDEX noetl.execution_status_path, noetl.execution_error_code; DROP TABLE noetl.execution_label;
         ALTER TABLE noetl.runtime DROP COLUMN publishes; ALTER TABLE noetl.session DROP COLUMN description;
+        DROP TABLE noetl.pending_wait, noetl.early_signal; DROP FUNCTION noetl.write_waits;
         DELETE FROM noetl.migration WHERE version >= 9";
     let without_tasks = "DROP TABLE noetl.loop_task; DROP INDEX noetl.keychain_expiry;
         DROP FUNCTION noetl.write_iterations_and_labels;
         DROP INDEX noetl.execution_status_path, noetl.execution_error_code; DROP TABLE noetl.execution_label;
         ALTER TABLE noetl.runtime DROP COLUMN publishes; ALTER TABLE noetl.session DROP COLUMN description;
+        DROP TABLE noetl.pending_wait, noetl.early_signal; DROP FUNCTION noetl.write_waits;
         DELETE FROM noetl.migration WHERE version >= 10";
-    for older in [without_index, without_tasks] {
+    let without_waits = "DROP TABLE noetl.pending_wait, noetl.early_signal; DROP FUNCTION noetl.write_waits;
+        DELETE FROM noetl.migration WHERE version >= 14";
+    for older in [without_index, without_tasks, without_waits] {
         raw.batch_execute(older).await.unwrap();
         let options = PostgresOptions::new(PostgresUrl::new(fixture.database.url()));
         PostgresStore::open(options).await.expect("the schema is migrated");
-        assert_eq!(rows_of_iterations(raw).await, written);
+        assert_eq!(indexed_rows(raw).await, written);
     }
 }

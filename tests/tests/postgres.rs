@@ -126,6 +126,8 @@ const BEFORE_RETENTION: &str = "
     DROP FUNCTION noetl.write_iterations, noetl.write_iterations_and_labels;
     DROP INDEX noetl.keychain_expiry, noetl.execution_status_path, noetl.execution_error_code;
     DROP TABLE noetl.execution_label;
+    DROP TABLE noetl.pending_wait, noetl.early_signal;
+    DROP FUNCTION noetl.write_waits;
     DELETE FROM noetl.migration WHERE version >= 7;
     INSERT INTO noetl.message (from_id, seq, n, to_id, body) VALUES (1, 2, 0, 7, NULL), (1, 2, 1, 7, '\"x\"');
     INSERT INTO noetl.setting (key, value)

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { request, start, waitForStatus } from "./api.mjs";
-import { division, failingLoop, greeting, loop, waiting, wrongPool } from "./playbooks.mjs";
+import { approval, division, failingLoop, greeting, loop, waiting, wrongPool } from "./playbooks.mjs";
 
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
@@ -52,7 +52,8 @@ export async function scenario({ openPage, url }) {
   const failing = await start(url, failingLoop);
   await start(url, greeting);
   await start(url, greeting.replace("times: 3", "times: 4"));
-  await start(url, waiting);
+  const waits = await start(url, waiting);
+  await start(url, approval);
   await start(url, wrongPool("shell", "gpu"));
   const credential = { name: "demo", type: "bearer", data: { token: "secret" } };
   await request(url, "api/credentials", { method: "POST", body: credential });
@@ -62,6 +63,10 @@ export async function scenario({ openPage, url }) {
   const views = {
     home: "",
     runs: "runs",
+    inbox: "inbox",
+    "inbox, signal": `inbox?run=${waits}`,
+    "no waits": "inbox?signal=nobody-waits-for-this",
+    "waiting run": `runs/${waits}?step=approval&task=approval`,
     "no runs": "runs?q=nothing-matches-this",
     "labelled runs": "runs?label=team:x",
     graph: `runs/${looped}`,

@@ -139,3 +139,37 @@ workflow:
   - step: work
     tool: { kind: ${kind}, command: echo done, spec: { pool: ${pool} } }
 `;
+
+export const approval = `apiVersion: noetl.io/v2
+kind: Playbook
+metadata: { name: approval, path: demo/approval }
+workload: { change: nothing }
+workflow:
+  - step: ask
+    tool:
+      - decision:
+          kind: wait
+          approval:
+            title: "Raise {{ workload.change }}?"
+            description: The change takes effect at once.
+            form:
+              type: object
+              properties:
+                amount: { type: integer, description: the new limit, default: 200 }
+                urgent: { type: boolean }
+          timeout: 1h
+    next:
+      spec: { mode: exclusive }
+      arcs:
+        - { step: end, args: { verdict: applied }, when: "{{ ask.approved }}" }
+        - { step: end, args: { verdict: rejected } }
+  - step: end
+    tool:
+      - report:
+          kind: noop
+          result:
+            verdict: "{{ args.verdict }}"
+            amount: "{{ ask.amount }}"
+            urgent: "{{ ask.urgent }}"
+            comment: "{{ ask.comment | default('') }}"
+`;

@@ -1,7 +1,7 @@
 // Sign-in: a wrong token, a session, a viewer who is offered no action, and the end of the session.
 import assert from "node:assert/strict";
 import { start, waitForStatus } from "./api.mjs";
-import { division } from "./playbooks.mjs";
+import { division, waiting } from "./playbooks.mjs";
 
 async function signIn(page, url, token) {
   await page.goto(`${url}runs`);
@@ -11,6 +11,7 @@ async function signIn(page, url, token) {
 }
 
 export async function scenario({ openPage, url, tokens }) {
+  await start(url, waiting, {}, tokens.admin);
   const id = await start(url, division, {}, tokens.admin);
   await waitForStatus(url, id, "FAILED", tokens.admin);
 
@@ -34,6 +35,9 @@ export async function scenario({ openPage, url, tokens }) {
     return response.status;
   }, id);
   assert.equal(refused, 403, "the server enforces the role");
+  await page.goto(`${url}inbox`);
+  await page.waitForSelector(".inbox-detail >> text=you need the role operator");
+  assert.equal(await page.locator(".inbox-buttons").count(), 0, "a viewer is offered no answer");
   const cookies = await page.context().cookies();
   assert.ok(cookies.every((cookie) => cookie.httpOnly && cookie.sameSite === "Strict"));
   assert.equal(await page.evaluate(() => document.cookie), "", "scripts cannot read the session");

@@ -4,6 +4,8 @@ import { createRootRouteWithContext, createRoute, createRouter } from "@tanstack
 import { baseUrl } from "./api/client";
 import { CredentialsPage } from "./credentials/CredentialsPage";
 import { HomePage } from "./home/HomePage";
+import { InboxPage } from "./inbox/InboxPage";
+import { readInboxView } from "./inbox/waitView";
 import { readRunFilter } from "./lib/filter";
 import { omitUndefined, parseSearch, readText, readWord, stringifySearch } from "./lib/search";
 import { PlaybookPage } from "./playbooks/PlaybookPage";
@@ -34,6 +36,13 @@ const runsRoute = createRoute({
     ...readRunFilter(search),
     ...omitUndefined({ row: readText(search["row"]) }),
   }),
+});
+
+const inboxRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  path: "/inbox",
+  component: InboxPage,
+  validateSearch: readInboxView,
 });
 
 const runRoute = createRoute({
@@ -97,6 +106,7 @@ export function createAppRouter(client: QueryClient) {
     routeTree: rootRoute.addChildren([
       homeRoute,
       runsRoute,
+      inboxRoute,
       runRoute,
       playbooksRoute,
       playbookRoute,

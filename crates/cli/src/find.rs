@@ -29,10 +29,12 @@ pub(crate) async fn find_run(backend: &dyn RunBackend, text: &str) -> Result<Exe
         limit: RUNS_SEARCHED_MAX,
         ..ExecutionFilter::default()
     };
-    let rows = backend.list_runs(&filter).await?;
-    let id = match_id(rows.iter().map(|row| row.id), text)?;
-    let matching_row = rows.into_iter().find(|row| row.id == id);
-    Ok(matching_row.expect("`matching` returns the ID of one of these rows"))
+    let runs = backend.list_runs(&filter).await?;
+    let id = match_id(runs.iter().map(|run| run.row.id), text)?;
+    let matching_run = runs.into_iter().find(|run| run.row.id == id);
+    Ok(matching_run
+        .expect("`matching` returns the ID of one of these rows")
+        .row)
 }
 
 async fn find_latest_run(backend: &dyn RunBackend) -> Result<ExecutionRow, CliError> {
@@ -40,7 +42,8 @@ async fn find_latest_run(backend: &dyn RunBackend) -> Result<ExecutionRow, CliEr
         limit: 50,
         ..ExecutionFilter::default()
     };
-    let rows = backend.list_runs(&filter).await?;
+    let rows = backend.list_runs(&filter).await?.into_iter().map(|run| run.row);
+    let rows: Vec<ExecutionRow> = rows.collect();
     // The user means the run they started, not its child runs.
     let newest_own = rows.iter().position(|row| row.parent.is_none()).unwrap_or(0);
     rows.into_iter().nth(newest_own).ok_or_else(|| {

@@ -64,7 +64,12 @@ impl EventBody {
                     Some(AwaitTarget::Child(start)) => total(&[Some(&start.input), start.iter.as_ref()]),
                     _ => 0,
                 };
-                child + total(&[started.inputs.as_ref(), started.request.as_ref()])
+                child
+                    + total(&[
+                        started.inputs.as_ref(),
+                        started.request.as_ref(),
+                        started.approval.as_ref(),
+                    ])
             }
             Self::AttemptDone(ended) | Self::AttemptFailed(ended) => total(&[Some(&ended.outcome)]),
             Self::TaskDone(ended) | Self::TaskFailed(ended) => total(&[

@@ -23,5 +23,5 @@ pub use fold::fold;
 pub use labels::{expose_outcome, expose_recorded_outcomes};
 pub use next_action::{AttemptKind, NextAction, TaskAttempt, next_action};
 pub use policy::{ATTEMPTS_DEFAULT, ATTEMPTS_MAX, DELAY_MAX, SUSPEND_DELAY_MIN};
-pub use waiting_tasks::{RenderedTask, WaitAction, parse_child_task, parse_wait_task};
+pub use waiting_tasks::{RenderedTask, WaitAction, parse_approval, parse_child_task, parse_wait_task};
 pub use writes::{apply_writes, iteration_patch};

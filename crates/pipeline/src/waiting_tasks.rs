@@ -10,11 +10,14 @@ use model::event::{AwaitTarget, ChildStart, WaitFor};
 use model::id::Name;
 use model::outcome::{ErrorKind, TaskError};
 use model::raw::RawJson;
-use model::size::{EVENT_BYTES_MAX, size_error};
+use model::size::{EVENT_BYTES_MAX, json_bytes, size_error};
 use model::time::Time;
 use serde_json::{Map, Value};
 
 use crate::policy::SUSPEND_DELAY_MIN;
+
+/// Maximum size of an approval: a person reads it, and lists of approvals contain it.
+const APPROVAL_BYTES_MAX: usize = 8 * 1024;
 
 /// The parts of a rendered task that `child` and `wait` read.
 #[derive(Debug, Clone, Copy)]
@@ -126,6 +129,38 @@ pub fn parse_wait_task(task: &Task, rendered: RenderedTask<'_>, now: Time) -> Re
     })))
 }
 
+/// Returns the `approval` of a `wait` task as it is recorded: always a mapping. It may have texts `title` and
+/// `description`, and a JSON Schema `form`; other keys are recorded unchanged.
+pub fn parse_approval(task: &Task, approval: Value) -> Result<RawJson, Box<TaskError>> {
+    let approval = match approval {
+        Value::Object(approval) => approval,
+        name => Map::from_iter([("name".to_owned(), name)]),
+    };
+    for key in ["title", "description"] {
+        if approval
+            .get(key)
+            .is_some_and(|text| !text.is_string() && !text.is_null())
+        {
+            return Err(invalid_key_error(task, &format!("approval.{key}"), "text"));
+        }
+    }
+    if approval
+        .get("form")
+        .is_some_and(|form| !form.is_object() && !form.is_null())
+    {
+        return Err(invalid_key_error(
+            task,
+            "approval.form",
+            "a JSON Schema, which is a mapping",
+        ));
+    }
+    if json_bytes(&approval) > APPROVAL_BYTES_MAX {
+        let expected = format!("at most {APPROVAL_BYTES_MAX} bytes as JSON");
+        return Err(invalid_key_error(task, "approval", &expected));
+    }
+    Ok(RawJson::from_serializable(&approval))
+}
+
 fn wait_until(due: Time, now: Time) -> WaitAction {
     if due.since(now) <= SUSPEND_DELAY_MIN {
         return WaitAction::Sleep(due);
@@ -148,4 +183,40 @@ fn invalid_key_error(task: &Task, key: &str, expected: &str) -> Box<TaskError> {
         .with_detail("task", task.label.as_str())
         .with_detail("line", task.span.line);
     Box::new(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn approval(value: Value) -> Result<Value, String> {
+        let text = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: a, path: a}\nworkflow:\n- step: s\n  \
+                    tool: {kind: wait, approval: go}\n";
+        let parsed = language::playbook::parse("a.yaml", text.as_bytes());
+        let playbook = parsed.playbook.expect("the playbook is valid");
+        let parsed = parse_approval(&playbook.steps[0].tasks[0], value).map_err(|error| error.message.clone());
+        parsed.map(|raw| serde_json::from_str(raw.text()).expect("JSON"))
+    }
+
+    #[test]
+    fn an_approval_is_recorded_as_a_mapping() {
+        assert_eq!(approval(json!("go")), Ok(json!({"name": "go"})));
+        let form = json!({"title": "Ship?", "form": {"properties": {"amount": {"type": "number"}}}, "team": 7});
+        assert_eq!(approval(form.clone()), Ok(form));
+    }
+
+    #[test]
+    fn an_approval_of_another_form_is_an_error() {
+        let title = approval(json!({"title": 7})).unwrap_err();
+        assert_eq!(title, "`approval.title` of a `wait` task must be text");
+        assert!(
+            approval(json!({"form": ["approved"]}))
+                .unwrap_err()
+                .contains("JSON Schema")
+        );
+        let long = "x".repeat(APPROVAL_BYTES_MAX);
+        assert!(approval(json!({"title": long})).unwrap_err().contains("8192 bytes"));
+    }
 }

@@ -21,7 +21,7 @@ use crate::iterations::IterationBlock;
 use crate::monitoring::{ClaimedCommandRow, PendingCommand, StoreSize, WorkerSessionRow};
 use crate::rows::{
     CatalogEntry, CatalogVersion, CommandClaim, ExecutionRow, LoopProgress, LoopTask, LostClaim, OpenCommand, OwnerId,
-    ResultRow, SessionHolder, StepState, WorkerSession,
+    PendingSignalWait, ResultRow, SessionHolder, StepState, WaitEntry, WorkerSession,
 };
 use crate::sealed::{CredentialRow, KeychainRow, SealedValue};
 
@@ -210,6 +210,31 @@ impl FromColumns for CatalogVersion {
             version: row.count(0)?,
             hash: PlaybookHash(row.text(1)?.into()),
             registered_at: row.time(2)?,
+        })
+    }
+}
+
+impl FromColumns for WaitEntry {
+    fn from_columns<C: Columns>(row: &C) -> Result<Self, C::Error> {
+        let iteration = row.optional_integer(5)?;
+        Ok(Self {
+            wait: PendingSignalWait {
+                execution: row.execution_id(0)?,
+                seq: row.seq(1)?,
+                run: StepRunId {
+                    step: row.name(2)?,
+                    run: row.count(3)?,
+                },
+                task: row.optional_name(4)?,
+                iteration: iteration.and_then(|index| u64::try_from(index).ok()),
+                signal: row.name(6)?,
+                since: row.time(7)?,
+                deadline: row.optional_time(8)?,
+                approval: row.optional_json(9)?,
+            },
+            path: row.name(10)?,
+            playbook_version: row.count(11)?,
+            is_next: row.flag(12)?,
         })
     }
 }

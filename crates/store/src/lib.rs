@@ -23,6 +23,7 @@ mod list_statement;
 mod memory;
 mod monitoring;
 mod outcomes;
+mod pending_waits;
 mod postgres;
 mod projections;
 mod rows;
@@ -30,6 +31,7 @@ mod sealed;
 mod sqlite;
 mod store;
 mod verify;
+mod wait_filter;
 mod watch;
 
 pub use self::postgres::{PostgresOptions, PostgresStore};
@@ -50,11 +52,12 @@ pub use memory::MemoryStore;
 pub use monitoring::{ClaimedCommandRow, MonitoringStore, PendingCommand, PendingScope, StoreSize, WorkerSessionRow};
 pub use rows::{
     Adoption, CatalogEntry, CatalogVersion, ClaimQuery, CommandClaim, ExecutionRow, IterationOutcomes, LoopProgress,
-    LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow,
-    SessionHolder, Snapshot, StepState, StoredExecution, WorkerSession,
+    LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, PendingSignalWait, RebuildStats, RemovedRows,
+    ResultRow, SessionHolder, Snapshot, StepState, StoredExecution, WaitEntry, WorkerSession,
 };
 pub use sealed::{CredentialRow, KeychainRow, SealedLocation, SealedStore, SealedValue};
 pub use sqlite::{ClockFn, SqliteStore};
 pub use store::{BATCH_END_PREFIX, BATCH_PREFIX, DEDUP_PREFIX, ENDED_SESSION_PREFIX, Store};
 pub use verify::{Damage, VerifyReport};
+pub use wait_filter::{WaitFilter, WaitPosition};
 pub use watch::ChangeWatch;

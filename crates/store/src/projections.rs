@@ -11,6 +11,7 @@ use model::status::RunStatus;
 use model::time::Time;
 
 use crate::commit::ExecutionCreation;
+use crate::pending_waits::WaitChange;
 use crate::rows::{ExecutionRow, ResultRow};
 
 /// The changes that events make to the rows of one execution.
@@ -24,6 +25,8 @@ pub(crate) struct ProjectionDelta {
     pub(crate) steps: Vec<StepChange>,
     /// The labels of a new execution.
     pub(crate) labels: Labels,
+    /// Changes to `pending_wait` and `early_signal`, in order.
+    pub(crate) waits: Vec<WaitChange>,
 }
 
 /// Changes to an execution's row besides its version; `None` leaves a value unchanged. Each value is absolute, so a store applies
@@ -116,6 +119,7 @@ impl ProjectionDelta {
         let mut delta = Self::default();
         for event in events {
             delta.add(event);
+            delta.waits.extend(WaitChange::of_event(event));
         }
         delta
     }

@@ -297,6 +297,42 @@ pub struct IterationOutcomes {
     pub end: u64,
 }
 
+/// A task that waits for a signal: projection `pending_wait`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PendingSignalWait {
+    /// The execution.
+    pub execution: ExecutionId,
+    /// The event that began the wait.
+    pub seq: Seq,
+    /// The step run.
+    pub run: StepRunId,
+    /// The task.
+    pub task: Option<Name>,
+    /// The loop index.
+    pub iteration: Option<u64>,
+    /// The name of the signal.
+    pub signal: Name,
+    /// When the wait began.
+    pub since: Time,
+    /// When it fails if no signal arrives.
+    pub deadline: Option<Time>,
+    /// What a person decides, if the task waits for an approval.
+    pub approval: Option<RawJson>,
+}
+
+/// A pending wait with the playbook of its execution.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WaitEntry {
+    /// The wait.
+    pub wait: PendingSignalWait,
+    /// The playbook's path.
+    pub path: Name,
+    /// The playbook's catalog version.
+    pub playbook_version: u32,
+    /// Whether the next signal of its name ends it: no task of the execution has waited longer for the same name.
+    pub is_next: bool,
+}
+
 /// The status of a step: projection `step_state`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StepState {

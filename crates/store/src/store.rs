@@ -19,10 +19,11 @@ use crate::monitoring::MonitoringStore;
 use crate::rows::{
     Adoption, CatalogEntry, CatalogVersion, ClaimQuery, CommandClaim, ExecutionRow, IterationOutcomes, LoopProgress,
     LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow,
-    SessionHolder, StepState, StoredExecution, WorkerSession,
+    SessionHolder, StepState, StoredExecution, WaitEntry, WorkerSession,
 };
 use crate::sealed::SealedStore;
 use crate::verify::{self, Damage, VerifyReport};
+use crate::wait_filter::WaitFilter;
 
 /// The setting that contains the refusal of a message.
 pub(crate) fn refusal_key(key: MessageKey) -> String {
@@ -100,6 +101,15 @@ pub trait Store: Send + Sync {
 
     /// The steps of an execution, by name.
     async fn steps(&self, id: ExecutionId) -> Result<Vec<StepState>, Error>;
+
+    /// Tasks that wait for a signal, in the order of the filter.
+    async fn waits(&self, filter: &WaitFilter) -> Result<Vec<WaitEntry>, Error>;
+
+    /// The number of tasks that wait for a signal; counts at most `limit` of the filter.
+    async fn wait_count(&self, filter: &WaitFilter) -> Result<u64, Error>;
+
+    /// A signal that each of these executions waits for, if any: the first by name.
+    async fn awaited_signals(&self, ids: &[ExecutionId]) -> Result<Vec<(ExecutionId, Name)>, Error>;
 
     /// The bodies of an execution outside the log, by sequence number.
     async fn results(&self, id: ExecutionId) -> Result<Vec<ResultRow>, Error>;

@@ -228,6 +228,7 @@ impl<'h> PipelineRun<'h> {
                     inputs: None,
                     request: None,
                     awaits: None,
+                    approval: None,
                 };
                 self.record_start(attempt, &location, started);
                 return Ok(AttemptEnd::from_outcome(outcome));
@@ -259,10 +260,11 @@ impl<'h> PipelineRun<'h> {
         // attempt.
         let is_recorded =
             attempt.kind == AttemptKind::First || !matches!(plan.tasks[index].binding, ToolBinding::Tool(_));
-        let started = TaskStarted {
+        let mut started = TaskStarted {
             inputs: rendered_call.recorded_input.clone().filter(|_| is_recorded),
             request: is_recorded.then(|| self.rendered_request(&rendered_call)).flatten(),
             awaits: None,
+            approval: None,
         };
         match &plan.tasks[index].binding {
             ToolBinding::Tool(tool) => {
@@ -283,7 +285,14 @@ impl<'h> PipelineRun<'h> {
                         let fired = json!({"fired_at": self.context.now()});
                         Ok(AttemptEnd::from_outcome(Outcome::ok(fired)))
                     }
-                    Ok(WaitAction::Suspend(awaits)) => Ok(self.suspend(attempt, &location, started, Ok(awaits))),
+                    Ok(WaitAction::Suspend(awaits)) => {
+                        let approval = self.rendered_approval(attempt.task, &rendered_call);
+                        let awaits = approval.map(|approval| {
+                            started.approval = approval;
+                            awaits
+                        });
+                        Ok(self.suspend(attempt, &location, started, awaits))
+                    }
                     Err(error) => Ok(self.suspend(attempt, &location, started, Err(error))),
                 }
             }

@@ -1,9 +1,12 @@
-//! Builds `request` of `task.started`: what a call sends to which target, with `***` in place of secrets.
+//! Builds `request` and `approval` of `task.started`: what a call sends to which target, and what a person decides, with
+//! `***` in place of secrets.
 //!
-//! Input: a rendered call. Output: the keys that describe the request, masked and then truncated. Calls without such
-//! keys (`noop`, `python`) have no `request`.
+//! Input: a rendered call. Output: the keys that describe the request, masked and then truncated, or the approval,
+//! masked. Calls without such keys (`noop`, `python`) have no `request`.
 
+use language::playbook::Task;
 use language::template::Piece;
+use model::outcome::TaskError;
 use model::raw::RawJson;
 use serde_json::{Map, Value, json};
 
@@ -33,10 +36,7 @@ impl PipelineRun<'_> {
             return None;
         }
         let mut request = Value::Object(entries);
-        for masker in self.call_masker.iter().chain(&self.context.masker()) {
-            masker.mask_value(&mut request);
-        }
-        strip_value(&mut request);
+        self.mask_recorded_value(&mut request);
         truncate_texts(&mut request);
         let raw = RawJson::from_serializable(&request);
         let bytes = raw.text().len();
@@ -45,6 +45,26 @@ impl PipelineRun<'_> {
         } else {
             RawJson::from_serializable(&json!({"truncated": true, "bytes": bytes}))
         })
+    }
+
+    /// Returns the approval that a `wait` task requests; an error if it is too large or not well-formed.
+    pub(crate) fn rendered_approval(
+        &self,
+        task: &Task,
+        rendered_call: &RenderedCall,
+    ) -> Result<Option<RawJson>, Box<TaskError>> {
+        let Some(mut approval) = masked_value(rendered_call, "approval") else {
+            return Ok(None);
+        };
+        self.mask_recorded_value(&mut approval);
+        pipeline::parse_approval(task, approval).map(Some)
+    }
+
+    fn mask_recorded_value(&self, value: &mut Value) {
+        for masker in self.call_masker.iter().chain(&self.context.masker()) {
+            masker.mask_value(value);
+        }
+        strip_value(value);
     }
 }
 

@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use engine::{ExecutionState, Graph};
+use engine::{ExecutionState, Graph, PendingWait};
 use language::playbook::Playbook;
 use language::template::Tree;
-use model::event::{Event, EventBody, EventSource};
+use model::event::{AwaitTarget, Event, EventBody, EventSource};
 use model::id::{CommandId, ExecutionId, LeaseEpoch, PlaybookHash, Seq, WorkerId};
 use model::playbook::LoopMode;
 use model::time::Time;
 
-use store::{ExecutionRow, OpenCommand};
+use store::{ExecutionRow, OpenCommand, WaitEntry};
 use wire::ClaimedCommand;
 
 use crate::sim::log_checker::LogChecker;
@@ -46,6 +46,8 @@ pub(crate) struct StoredRows {
     pub(crate) open_commands: Vec<OpenCommand>,
     /// Due time of the earliest timer of all executions.
     pub(crate) next_timer: Option<Time>,
+    /// Its tasks that wait for signals.
+    pub(crate) waits: Vec<WaitEntry>,
 }
 
 /// The playbook parsed from its text, independent of the server.
@@ -155,6 +157,14 @@ impl ExecutionChecks {
             let stored = rows.next_timer;
             format!("the next timer is {earliest:?}, but {stored:?} in the store")
         })?;
+        let is_listed = |row: &ExecutionRow| !row.status.is_terminal() && !row.cancelling;
+        if rows.row.as_ref().is_some_and(is_listed) {
+            let listed: BTreeSet<Seq> = rows.waits.iter().map(|entry| entry.wait.seq).collect();
+            let pending = signal_waits(state);
+            check_invariant(12, listed == pending, || {
+                format!("{execution} waits for signals since {pending:?}, but {listed:?} is listed")
+            })?;
+        }
         c11_nothing_is_left_at_the_end(execution, state)
     }
 
@@ -301,4 +311,12 @@ fn c11_nothing_is_left_at_the_end(execution: ExecutionId, state: &ExecutionState
     check_invariant(11, !(state.is_ended() && is_under_way), || {
         format!("{execution} has ended, but has commands or timers")
     })
+}
+
+/// The events that began the waits of an execution for signals.
+fn signal_waits(state: &ExecutionState) -> BTreeSet<Seq> {
+    let waits = state.runs.values().flat_map(|run| run.waits.values());
+    let is_signal =
+        |waiting: &&PendingWait| matches!(&waiting.awaits, AwaitTarget::Wait(wait) if wait.signal.is_some());
+    waits.filter(is_signal).map(|waiting| waiting.since).collect()
 }

@@ -9,7 +9,7 @@ use model::event::{Event, EventBody};
 use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, PlaybookHash};
 use model::time::Time;
 use serde_json::Value;
-use store::{MemoryStore, Store};
+use store::{MemoryStore, Store, WaitFilter};
 use wire::ClaimedCommand;
 
 use crate::sim::checks::{CheckResult, ExecutionChecks, StoredRows};
@@ -148,7 +148,14 @@ impl SimObserver {
         let row = self.store.execution(execution).now_or_never();
         let open = self.store.open_commands(execution).now_or_never();
         let next_timer = self.store.next_timer(None, FAR_FUTURE).now_or_never();
+        let waits = self.store.waits(&WaitFilter {
+            execution: Some(execution),
+            limit: usize::MAX,
+            ..WaitFilter::default()
+        });
+        let waits = waits.now_or_never();
         StoredRows {
+            waits: waits.expect(READY).expect(READABLE),
             row: row.expect(READY).expect(READABLE),
             open_commands: open.expect(READY).expect(READABLE),
             next_timer: next_timer.expect(READY).expect(READABLE),

@@ -17,7 +17,8 @@ use store::{
     CommandClaim, Commit, CommitStatus, Error, ExecutionFilter, ExecutionRow, ExternalEventKey, FacetRow,
     IterationOutcomes, IterationRow, IterationRowQuery, IterationTimings, LoopProgress, LoopTask, LostClaim, Message,
     MessageKey, OldRows, OpenCommand, OutboxRow, OutcomeRange, OwnerId, Priority, RebuildStats, RemovedRows, ResultRow,
-    SessionHolder, SqliteStore, StepState, Store, StoreProcess, StoredExecution, WorkerClaim, WorkerSession,
+    SessionHolder, SqliteStore, StepState, Store, StoreProcess, StoredExecution, WaitEntry, WaitFilter, WorkerClaim,
+    WorkerSession,
 };
 
 use crate::sim::SeededRandom;
@@ -196,6 +197,15 @@ impl<S: Store> Store for PausingStore<S> {
     }
     async fn steps(&self, id: ExecutionId) -> Result<Vec<StepState>, Error> {
         self.inner.steps(id).await
+    }
+    async fn waits(&self, filter: &WaitFilter) -> Result<Vec<WaitEntry>, Error> {
+        self.inner.waits(filter).await
+    }
+    async fn wait_count(&self, filter: &WaitFilter) -> Result<u64, Error> {
+        self.inner.wait_count(filter).await
+    }
+    async fn awaited_signals(&self, ids: &[ExecutionId]) -> Result<Vec<(ExecutionId, Name)>, Error> {
+        self.inner.awaited_signals(ids).await
     }
     async fn loops(&self, id: ExecutionId) -> Result<Vec<LoopProgress>, Error> {
         self.inner.loops(id).await

@@ -11,6 +11,7 @@ mod events;
 mod fairness;
 mod fixture;
 mod fuzz;
+mod inbox;
 mod loops;
 mod older_workers;
 mod permissions;

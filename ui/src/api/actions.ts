@@ -16,6 +16,10 @@ export const pauseRun = (id: string) =>
 export const resumeRun = (id: string) =>
   readData(api.POST("/api/executions/{id}/resume", { params: { path: { id } }, body: {} }));
 
+/** Sends a signal; the payload is a JSON object. */
+export const sendSignal = (id: string, name: string, payload: string) =>
+  readData(api.POST("/api/executions/{id}/signal/{name}", { params: { path: { id, name } }, ...rawBody(payload) }));
+
 export const retryRun = (id: string, version: number | undefined) =>
   readData(
     api.POST("/api/executions/{id}/retry", {

@@ -8,6 +8,8 @@ import type {
   CellParams,
   DurationParams,
   FailureGroup,
+  InboxEntry,
+  InboxFilterParams,
   InputForm,
   Json,
   LogEvent,
@@ -54,6 +56,44 @@ export const facetsQuery = (filters: RunFilterParams) =>
   queryOptions({
     queryKey: ["facets", filters],
     queryFn: ({ signal }) => readData(api.GET("/api/executions/facets", { params: { query: filters }, signal })),
+  });
+
+export const inboxQuery = (filters: InboxFilterParams, limit = 100) =>
+  infiniteQueryOptions({
+    queryKey: ["inbox", "list", filters, limit],
+    queryFn: ({ pageParam, signal }) => {
+      const query = { ...filters, limit, ...(pageParam ? { cursor: pageParam } : {}) };
+      return readData(api.GET("/api/inbox", { params: { query }, signal }));
+    },
+    initialPageParam: "",
+    getNextPageParam: (page) => page.next_cursor ?? undefined,
+  });
+
+export const inboxCountQuery = queryOptions({
+  queryKey: ["inbox", "count"],
+  queryFn: ({ signal }) => readData(api.GET("/api/inbox/count", { signal })),
+});
+
+/** What has waited longest in all runs. */
+export const longestWaitsQuery = (limit: number) =>
+  queryOptions({
+    queryKey: ["inbox", "longest", limit],
+    queryFn: async ({ signal }) => {
+      const query = { order: "oldest", limit } as const;
+      const page = await readData(api.GET("/api/inbox", { params: { query }, signal }));
+      return page.waits as InboxEntry[];
+    },
+  });
+
+/** What a run waits for, the longest wait first. */
+export const waitsOfRunQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["inbox", "run", id],
+    queryFn: async ({ signal }) => {
+      const query = { execution_id: id, order: "oldest", limit: 1000 } as const;
+      const page = await readData(api.GET("/api/inbox", { params: { query }, signal }));
+      return page.waits as InboxEntry[];
+    },
   });
 
 export const runQuery = (id: string) =>

@@ -1901,6 +1901,129 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/inbox": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the tasks that wait for a signal or an approval, in all runs.
+         * @description Reads at most `limit` rows of a table of what waits now; with the filter `path` or `signal` it may examine all of them.
+         *     The cost does not depend on the runs. Runs that are being cancelled are omitted.
+         */
+        get: {
+            parameters: {
+                query?: {
+                    /** @description Filter by run. */
+                    execution_id?: string;
+                    /** @description Filter by catalog path of the playbook. */
+                    path?: string;
+                    /** @description Filter by name of the signal. */
+                    signal?: string;
+                    /** @description Order by start of the wait: `newest` or `oldest` first. Default: newest. Only for lists. */
+                    order?: "newest" | "oldest";
+                    /** @description Maximum number of waits. Default: 50. Only for lists. */
+                    limit?: number;
+                    /** @description The `next_cursor` of the previous page. Only for lists. */
+                    cursor?: string;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description a page of waiting tasks */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["InboxPage"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/inbox/count": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Count the tasks that wait for a signal or an approval.
+         * @description Counts at most 1,000; `is_complete` is false if there are more.
+         */
+        get: {
+            parameters: {
+                query?: {
+                    /** @description Filter by run. */
+                    execution_id?: string;
+                    /** @description Filter by catalog path of the playbook. */
+                    path?: string;
+                    /** @description Filter by name of the signal. */
+                    signal?: string;
+                    /** @description Order by start of the wait: `newest` or `oldest` first. Default: newest. Only for lists. */
+                    order?: "newest" | "oldest";
+                    /** @description Maximum number of waits. Default: 50. Only for lists. */
+                    limit?: number;
+                    /** @description The `next_cursor` of the previous page. Only for lists. */
+                    cursor?: string;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description the count */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["InboxCount"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/keychain/rotate-key": {
         parameters: {
             query?: never;
@@ -3754,6 +3877,8 @@ export interface components {
              * @description Catalog version of the playbook.
              */
             version: number;
+            /** @description Name of a signal that a task of the run waits for; the first by name, if there are several. */
+            waits_for?: string | null;
         };
         /** @description How many runs have a value. */
         FacetCount: {
@@ -3981,6 +4106,97 @@ export interface components {
             counts: {
                 [key: string]: number;
             };
+        };
+        /** @description An answer to a waiting task. */
+        InboxAnswer: {
+            /** @description The command that sends this payload. */
+            command: string;
+            /** @description What the answer does. */
+            label: string;
+            /** @description The payload; the values of the form are added to it. */
+            payload: Record<string, never>;
+        };
+        /** @description How many tasks wait for a signal. */
+        InboxCount: {
+            /**
+             * Format: int64
+             * @description The number of tasks, at most 1,000.
+             */
+            count: number;
+            /** @description Whether all are counted; false if there are more. */
+            is_complete: boolean;
+        };
+        /** @description A task that waits for a signal. */
+        InboxEntry: {
+            /** @description The possible answers. */
+            answers: components["schemas"]["InboxAnswer"][];
+            /**
+             * Format: date-time
+             * @description When the task fails if no signal arrives.
+             */
+            deadline?: string | null;
+            /** @description The rendered description of the approval. */
+            description?: string | null;
+            /** @description Run ID. */
+            execution_id: string;
+            /** @description JSON Schema of the values to send besides those of an answer; null if any object is accepted. */
+            form?: Record<string, never> | null;
+            /** @description The path to which an answer is sent with `POST`. */
+            href: string;
+            /**
+             * @description Whether the next signal of this name ends this wait. If not, a task of the same run has waited longer for the same
+             *     name, and gets the signal first.
+             */
+            is_next: boolean;
+            /**
+             * Format: int64
+             * @description The loop index.
+             */
+            iteration?: number | null;
+            /** @description What the task waits for. */
+            kind: components["schemas"]["InboxKind"];
+            /** @description Catalog path of the playbook. */
+            path: string;
+            /**
+             * Format: int32
+             * @description The run of the step.
+             */
+            run: number;
+            /**
+             * Format: int64
+             * @description The event of the run that began the wait.
+             */
+            seq: number;
+            /** @description Name of the signal that it waits for. */
+            signal: string;
+            /**
+             * Format: date-time
+             * @description When the wait began.
+             */
+            since: string;
+            /** @description The step. */
+            step: string;
+            /** @description The task. */
+            task?: string | null;
+            /** @description The rendered title of the approval. */
+            title?: string | null;
+            /**
+             * Format: int32
+             * @description Catalog version of the playbook.
+             */
+            version: number;
+        };
+        /**
+         * @description What a task waits for.
+         * @enum {string}
+         */
+        InboxKind: "approval" | "signal";
+        /** @description A page of tasks that wait for a signal. */
+        InboxPage: {
+            /** @description Cursor of the next page; absent on the last page. */
+            next_cursor?: string | null;
+            /** @description The waiting tasks. */
+            waits: components["schemas"]["InboxEntry"][];
         };
         /**
          * @description How an accepted event was recorded.

@@ -27,6 +27,12 @@ export type Facets = Schemas["ExecutionFacets"];
 export type BulkAction = Schemas["BulkAction"];
 export type BulkPreview = Schemas["BulkPreview"];
 export type BulkResult = Schemas["BulkResult"];
+export type InboxFilterParams = Omit<
+  NonNullable<paths["/api/inbox"]["get"]["parameters"]["query"]>,
+  "limit" | "cursor"
+>;
+export type InboxEntry = Complete<Schemas["InboxEntry"]>;
+export type InboxAnswer = Schemas["InboxAnswer"];
 export type FailureGroup = Complete<Schemas["FailureGroup"]>;
 export type StepStatus = Schemas["GraphStatus"];
 export type GraphTask = Omit<Schemas["GraphTask"], "rules"> & { rules: Complete<Schemas["GraphPolicyRule"]>[] };

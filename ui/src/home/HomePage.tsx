@@ -1,8 +1,8 @@
-// Home: what fails and runs now, the last 24 hours, and the newest runs.
+// Home: what fails, waits for a person and runs now, the last 24 hours, and the newest runs.
 import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import type { RunFilterParams } from "../api/types";
-import { facetsQuery, newestRunsQuery } from "../api/queries";
+import { facetsQuery, longestWaitsQuery, newestRunsQuery } from "../api/queries";
 import { toApiParams, type RunFilter } from "../lib/filter";
 import { lookOf } from "../lib/status";
 import { Histogram } from "../parts/Histogram";
@@ -12,6 +12,7 @@ import { EmptyRuns } from "../runs/EmptyRuns";
 import { Page } from "../shell/Page";
 import { groupByPlaybook } from "./failing";
 import { RunList } from "./RunList";
+import { WaitList } from "./WaitList";
 import "./home.css";
 
 const lastDay: RunFilterParams = { since: "24h" };
@@ -53,6 +54,7 @@ export function HomePage() {
           {facets.error && <ProblemNote error={facets.error} onRetry={() => void facets.refetch()} />}
         </section>
         <FailingSection />
+        <WaitingSection />
         <RunSection title="Running now" filter={{ status: "RUNNING,PAUSED" }} none="Nothing is running." />
         <RunSection title="Newest runs" filter={{}} none="" />
       </div>
@@ -79,6 +81,23 @@ function FailingSection() {
         counts={new Map(failing.map(({ newest, count }) => [newest.execution_id, count]))}
       />
     </Section>
+  );
+}
+
+/** The longest waits for a decision or a signal. */
+function WaitingSection() {
+  const { data, error, refetch } = useQuery({ ...longestWaitsQuery(rowsMax), refetchInterval: refreshMs });
+  return (
+    <section className="panel home-section">
+      <div className="home-head">
+        <h2 className="grow">Waiting for a person</h2>
+        <Link to="/inbox" aria-label="All: Waiting for a person">
+          All
+        </Link>
+      </div>
+      {error ? <ProblemNote error={error} onRetry={() => void refetch()} /> : <WaitList waits={data ?? []} />}
+      {data?.length === 0 && <p className="muted home-none">No task waits for a decision or a signal.</p>}
+    </section>
   );
 }
 

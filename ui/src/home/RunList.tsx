@@ -1,6 +1,7 @@
 // A short list of runs: status, playbook, step or error, age.
 import { Link } from "@tanstack/react-router";
 import type { Run } from "../api/types";
+import { describePlace } from "../lib/status";
 import { StatusMark } from "../parts/StatusMark";
 import { Age, RunTook } from "../parts/Time";
 
@@ -22,7 +23,7 @@ export function RunList({ runs, counts }: RunListProps) {
               <span className="muted">@{run.version}</span>
             </span>
             <span className={`truncate grow ${run.status === "FAILED" ? "tone-failed" : "muted"}`}>
-              {run.error ?? run.current_step ?? ""}
+              {describePlace(run)}
             </span>
             {(counts?.get(run.execution_id) ?? 1) > 1 && (
               <span className="tag">{counts?.get(run.execution_id)} times</span>

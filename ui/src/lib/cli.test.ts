@@ -1,5 +1,12 @@
 import { describe, expect, it } from "vitest";
-import { listRunsCommand, quoteArgument, showRunCommand, startRunCommand } from "./cli";
+import {
+  listRunsCommand,
+  listWaitingRunsCommand,
+  quoteArgument,
+  showRunCommand,
+  signalCommand,
+  startRunCommand,
+} from "./cli";
 
 describe("CLI commands", () => {
   it("quotes what a shell would change", () => {
@@ -13,6 +20,16 @@ describe("CLI commands", () => {
     expect(showRunCommand("7", { tab: "logs", step: "a", task: "b" })).toBe("noetl logs 7 --step a --task b");
     expect(showRunCommand("7", { tab: "events", type: "task.done" })).toBe("noetl events 7 --type task.done");
     expect(showRunCommand("7", { tab: "results", step: "a" })).toBe("noetl result 7 a");
+  });
+
+  it("answers what a run waits for", () => {
+    expect(signalCommand("7", "go", "{}")).toBe("noetl signal 7 go");
+    expect(signalCommand("7", "it's on", '{"approved":true}')).toBe(
+      `noetl signal 7 'it'\\''s on' --input '{"approved":true}'`,
+    );
+    expect(listWaitingRunsCommand({})).toBe("noetl runs --status running,paused");
+    expect(listWaitingRunsCommand({ path: "demo/a" })).toBe("noetl runs --status running,paused --path demo/a");
+    expect(listWaitingRunsCommand({ run: "7" })).toBe("noetl show 7");
   });
 
   it("lists runs and starts a run", () => {

@@ -40,6 +40,18 @@ export function showRunCommand(id: string, { tab, step, task, type, hasFailed }:
   return `noetl show ${id}${hasFailed ? " --failed" : ""}`;
 }
 
+/** The command that lists runs that may wait: those of a playbook, or all that are active. */
+export function listWaitingRunsCommand({ run, path }: { run?: string; path?: string }): string {
+  if (run) return showRunCommand(run);
+  return `noetl runs --status running,paused${path ? ` --path ${quoteArgument(path)}` : ""}`;
+}
+
+/** The command that sends a signal; the payload is a JSON object. */
+export function signalCommand(id: string, signal: string, payload: string): string {
+  const input = payload === "{}" ? "" : ` --input ${quoteArgument(payload)}`;
+  return `noetl signal ${id} ${quoteArgument(signal)}${input}`;
+}
+
 /** The command that starts a run; the inputs are a JSON object. */
 export function startRunCommand(path: string, version: number, inputs: string): string {
   const input = inputs === "{}" ? "" : ` --input ${quoteArgument(inputs)}`;

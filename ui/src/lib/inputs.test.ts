@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { listFields, readDraft, writeAll } from "./inputs";
+import { listFields, readDraft, writeAll, writeShown } from "./inputs";
 
 const schema = {
   type: "object",
@@ -79,5 +79,27 @@ describe("inputs of a playbook", () => {
   it("can be written as JSON", () => {
     const text = writeAll(fields, { [path("count")]: "9", [path("db", "host")]: "b" });
     expect(JSON.parse(text)).toMatchObject({ count: 9, orders: [3, 5], db: { host: "b", port: 1 } });
+  });
+});
+
+describe("the values that a form shows", () => {
+  const form = {
+    properties: {
+      amount: { type: "number", default: 5 },
+      urgent: { type: "boolean" },
+      team: { enum: ["red", "blue"] },
+      comment: { type: "string" },
+    },
+  };
+
+  it("are defaults, empty boxes and first choices", () => {
+    expect(writeShown(listFields(form), {})).toBe('{"amount":5,"urgent":false,"team":"red"}');
+  });
+
+  it("are what was changed", () => {
+    const texts = { '["amount"]': "9007199254740993", '["comment"]': "", '["urgent"]': "true" };
+    expect(writeShown(listFields(form), texts)).toBe(
+      '{"amount":9007199254740993,"urgent":true,"team":"red","comment":""}',
+    );
   });
 });

@@ -182,3 +182,21 @@ export function writeAll(fields: InputField[], texts: Record<string, string>): s
   };
   return writeExact(parseExact(read(fields)), 2);
 }
+
+/** The values that fields show, as a JSON object: an empty box is false, a choice is the first one; an empty text that was
+ * not changed is left out. */
+export function writeShown(fields: InputField[], texts: Record<string, string>): string {
+  const entries = fields.flatMap((field) => {
+    if (field.kind === "group") return [`${JSON.stringify(field.name)}:${writeShown(field.fields, texts)}`];
+    const text = texts[field.path] ?? (field.initial || unchangedText(field));
+    if (text === "" && !(field.path in texts)) return [];
+    const read = readField(field, text);
+    return "json" in read ? [`${JSON.stringify(field.name)}:${read.json}`] : [];
+  });
+  return `{${entries.join(",")}}`;
+}
+
+function unchangedText({ kind, choices }: InputField): string {
+  if (kind === "boolean") return "false";
+  return kind === "choice" && choices[0] !== undefined ? writeExact(choices[0]) : "";
+}

@@ -43,3 +43,15 @@ export function lookOf(status: string): StatusLook {
 export function isLive(status: string): boolean {
   return status === "RUNNING" || status === "PAUSED";
 }
+
+interface RunPlace {
+  error?: string | null;
+  current_step?: string | null;
+  waits_for?: string | null;
+}
+
+/** Where a run stands: its error, or its step and what the step waits for. */
+export function describePlace({ error, current_step: step, waits_for: signal }: RunPlace): string {
+  if (error) return error;
+  return [step, signal && `waiting for signal ${signal}`].filter(Boolean).join(", ");
+}

@@ -3,6 +3,7 @@ import {
   formatAge,
   formatDuration,
   formatMicroseconds,
+  formatRemaining,
   formatUtc,
   millisecondsBetween,
   readMicroseconds,
@@ -43,6 +44,16 @@ describe("durations", () => {
   it("keeps microseconds", () => {
     expect(millisecondsBetween("2026-11-19T19:22:04.236560Z", "2026-11-19T19:22:04.237000Z")).toBeCloseTo(0.44, 3);
   });
+});
+
+describe("deadlines", () => {
+  const now = new Date("2026-11-19T19:00:00Z");
+  it.each([
+    [3_599_500, "59m 59s left"],
+    [400, "1.0s left"],
+    [0, "time is up"],
+    [-5000, "time is up"],
+  ])("%d ms before it is %s", (ms, text) => expect(formatRemaining(new Date(now.getTime() + ms), now)).toBe(text));
 });
 
 describe("ages", () => {

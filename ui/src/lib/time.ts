@@ -49,6 +49,13 @@ export function formatAge(at: Date, now: Date): string {
   return formatDate(at);
 }
 
+/** How much time is left: `59m 3s left`, or how long ago the time was. */
+export function formatRemaining(at: Date, now: Date): string {
+  const ms = at.getTime() - now.getTime();
+  if (ms <= 0) return "time is up";
+  return `${formatDuration(Math.max(second, Math.floor(ms / second) * second))} left`;
+}
+
 /** `2026-11-19` in the zone of the reader. */
 export function formatDate(at: Date): string {
   return `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())}`;

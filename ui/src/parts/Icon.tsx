@@ -3,6 +3,7 @@
 const paths = {
   home: "M2.5 7.5 8 3l5.5 4.5M4 6.8V13h8V6.8",
   runs: "M2 4h2m2 0h8M2 8h2m2 0h8M2 12h2m2 0h8",
+  inbox: "M2.5 9.5 4.5 3h7l2 6.5V13h-11zM2.5 9.5H6a2 2 0 0 0 4 0h3.5",
   playbooks: "M3 2.5h8.5a1.5 1.5 0 0 1 1.5 1.5v9.5H4.5A1.5 1.5 0 0 1 3 12zM3 12a1.5 1.5 0 0 1 1.5-1.5H13",
   credentials: "M5.5 13a3 3 0 1 1 0-6 3 3 0 0 1 0 6zM7.6 7.9 13.5 2M11 4.5l2 2",
   workers: "M2.5 3h11v4h-11zM2.5 9h11v4h-11zM5 5h.01M5 11h.01M8 5h3M8 11h3",

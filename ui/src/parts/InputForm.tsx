@@ -33,9 +33,22 @@ interface InputFormProps {
   values?: ExactObject;
   draft: InputDraft;
   onChange: (draft: InputDraft) => void;
+  title?: string;
+  /** What the form says if the schema has no fields. */
+  none?: string;
+  /** Whether only JSON is offered, because there is no schema. */
+  isJsonOnly?: boolean;
 }
 
-export function InputForm({ schema, values = {}, draft, onChange }: InputFormProps) {
+export function InputForm({
+  schema,
+  values = {},
+  draft,
+  onChange,
+  title = "Inputs",
+  none = "This playbook has no inputs.",
+  isJsonOnly = false,
+}: InputFormProps) {
   const fields = listFields(schema, values);
   const { problems } = readDraft(fields, draft.texts);
   const switchMode = () => {
@@ -45,15 +58,22 @@ export function InputForm({ schema, values = {}, draft, onChange }: InputFormPro
   return (
     <fieldset className="inputs">
       <legend className="row">
-        <h3 className="grow">Inputs</h3>
-        <Button isSmall look="quiet" aria-pressed={draft.mode === "json"} onClick={switchMode}>
-          JSON
-        </Button>
+        <h3 className="grow">{title}</h3>
+        {!isJsonOnly && (
+          <Button isSmall look="quiet" aria-pressed={draft.mode === "json"} onClick={switchMode}>
+            JSON
+          </Button>
+        )}
       </legend>
       {draft.mode === "json" ? (
-        <JsonInputs text={draft.json} onChange={(json) => onChange({ ...draft, json })} />
+        <JsonInputs
+          label={`${title} as JSON`}
+          rows={isJsonOnly ? 5 : 12}
+          text={draft.json}
+          onChange={(json) => onChange({ ...draft, json })}
+        />
       ) : fields.length === 0 ? (
-        <p className="muted">This playbook has no inputs.</p>
+        <p className="muted">{none}</p>
       ) : (
         <FieldList
           fields={fields}
@@ -66,15 +86,23 @@ export function InputForm({ schema, values = {}, draft, onChange }: InputFormPro
   );
 }
 
-function JsonInputs({ text, onChange }: { text: string; onChange: (text: string) => void }) {
+interface JsonInputsProps {
+  label: string;
+  rows: number;
+  text: string;
+  onChange: (text: string) => void;
+}
+
+function JsonInputs({ label, rows, text, onChange }: JsonInputsProps) {
   const read = readJson(text || "{}");
   const problem = "problem" in read ? read.problem : isObject(parseExact(read.json)) ? null : "not an object";
   return (
     <div className="field">
       <textarea
         className="input"
-        rows={12}
-        aria-label="Inputs as JSON"
+        rows={rows}
+        placeholder={'{"key": "value"}'}
+        aria-label={label}
         aria-invalid={problem !== null}
         spellCheck={false}
         value={text}

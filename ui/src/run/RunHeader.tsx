@@ -2,7 +2,9 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import type { TaskError } from "../api/types";
-import { facetsQuery } from "../api/queries";
+import { facetsQuery, waitsOfRunQuery } from "../api/queries";
+import { Deadline } from "../inbox/Deadline";
+import { waitKey, waitPlace } from "../inbox/waitView";
 import { showRunCommand } from "../lib/cli";
 import { addLabel } from "../lib/labels";
 import { CopyButton, CopyIcon } from "../parts/copy";
@@ -11,6 +13,8 @@ import { Age, RunTook } from "../parts/Time";
 import { useRun } from "./context";
 import { RunActions } from "./RunActions";
 import { formatAddress, withSelection, type Selection } from "./runView";
+
+const waitRefreshMs = 5000;
 
 export function RunHeader() {
   const { detail, view } = useRun();
@@ -78,6 +82,7 @@ export function RunHeader() {
           Copy CLI
         </CopyButton>
       </p>
+      {run.waits_for && <WaitSentence id={run.execution_id} />}
       {detail.error && <ErrorSentence error={detail.error as TaskError} />}
     </header>
   );
@@ -90,6 +95,62 @@ function ChildLink({ id }: { id: string }) {
     <Link to="/runs" search={{ parent: id }}>
       {data.total.toLocaleString("en")} child {data.total === 1 ? "run" : "runs"}
     </Link>
+  );
+}
+
+const shownWaitsMax = 3;
+
+/** What the run waits for, with the link to answer it and the command that continues the run. */
+function WaitSentence({ id }: { id: string }) {
+  const { data } = useQuery({ ...waitsOfRunQuery(id), refetchInterval: waitRefreshMs });
+  const { select } = useRun();
+  const waits = data ?? [];
+  const rest = waits.length - shownWaitsMax;
+  return (
+    <>
+      {waits.slice(0, shownWaitsMax).map((wait) => (
+        <p key={wait.seq} className="run-wait">
+          <span>
+            <MarkIcon mark="waiting" />{" "}
+            <button
+              type="button"
+              className="link mono"
+              onClick={() =>
+                select({
+                  step: wait.step,
+                  ...(wait.task ? { task: wait.task } : {}),
+                  ...(wait.iteration == null ? {} : { iteration: wait.iteration }),
+                })
+              }
+            >
+              {waitPlace(wait)}
+            </button>{" "}
+            waits for {wait.kind === "approval" ? "the approval" : "the signal"}{" "}
+            <span className="mono">{wait.signal}</span>
+            {wait.deadline && (
+              <span className="muted">
+                , <Deadline at={wait.deadline} />
+              </span>
+            )}
+          </span>
+          <Link to="/inbox" search={{ run: id, wait: waitKey(wait) }}>
+            Answer in the inbox
+          </Link>
+          {wait.answers[0] && (
+            <CopyButton text={wait.answers[0].command} what="the command">
+              Copy CLI: {wait.answers[0].label}
+            </CopyButton>
+          )}
+        </p>
+      ))}
+      {rest > 0 && (
+        <p className="run-wait">
+          <Link to="/inbox" search={{ run: id }}>
+            {rest.toLocaleString("en")} more {rest === 1 ? "wait" : "waits"}
+          </Link>
+        </p>
+      )}
+    </>
   );
 }
 

@@ -3,6 +3,7 @@ import { Link } from "@tanstack/react-router";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useEffect, useRef } from "react";
 import type { Run } from "../api/types";
+import { describePlace } from "../lib/status";
 import { StatusMark } from "../parts/StatusMark";
 import { Age, RunTook } from "../parts/Time";
 import { useIsNarrow } from "../parts/useMedia";
@@ -186,7 +187,7 @@ function RunRow({ run, index, style, isSelected, onSelect, isChecked, onToggle }
         className={`run-where truncate ${run.status === "FAILED" ? "tone-failed" : "muted"}`}
         title={run.error ?? undefined}
       >
-        {run.error ?? run.current_step ?? ""}
+        {describePlace(run)}
       </span>
       <span role="cell" className="run-labels muted truncate" title={labels.join("\n") || undefined}>
         {labels.join(" ")}

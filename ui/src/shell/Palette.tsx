@@ -98,7 +98,7 @@ function useItems(): PaletteItem[] {
     entries.map((entry) => ({ group: title, label: entry.label, hint: entry.hint ?? "", run: entry.run })),
   );
   const isAdmin = useMay("admin");
-  const go = (to: "/" | "/runs" | "/playbooks" | "/credentials" | "/workers" | "/system") => () =>
+  const go = (to: "/" | "/runs" | "/inbox" | "/playbooks" | "/credentials" | "/workers" | "/system") => () =>
     void navigate({ to });
   const otherTheme = theme === "dark" ? "light" : "dark";
   const otherDensity = density === "compact" ? "normal" : "compact";
@@ -106,6 +106,7 @@ function useItems(): PaletteItem[] {
     ...actions,
     { group: "Pages", label: "Home", hint: "g h", run: go("/") },
     { group: "Pages", label: "Runs", hint: "g r", run: go("/runs") },
+    { group: "Pages", label: "Inbox", hint: "g i", run: go("/inbox") },
     { group: "Pages", label: "Playbooks", hint: "g p", run: go("/playbooks") },
     ...(isAdmin ? [{ group: "Pages", label: "Credentials", hint: "g c", run: go("/credentials") }] : []),
     { group: "Pages", label: "Workers", hint: "g w", run: go("/workers") },

@@ -30,6 +30,7 @@ function SignedIn() {
     { keys: "?", label: "This list", run: () => setOpened("keys") },
     { keys: "g h", label: "Go to home", run: () => void navigate({ to: "/" }) },
     { keys: "g r", label: "Go to runs", run: () => void navigate({ to: "/runs" }) },
+    { keys: "g i", label: "Go to the inbox", run: () => void navigate({ to: "/inbox" }) },
     { keys: "g p", label: "Go to playbooks", run: () => void navigate({ to: "/playbooks" }) },
     { keys: "g c", label: "Go to credentials", run: () => void navigate({ to: "/credentials" }) },
     { keys: "g w", label: "Go to workers", run: () => void navigate({ to: "/workers" }) },

@@ -3,7 +3,7 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { signOut } from "../api/actions";
 import type { Role } from "../api/types";
-import { sessionQuery } from "../api/queries";
+import { inboxCountQuery, sessionQuery } from "../api/queries";
 import { IconButton } from "../parts/Button";
 import { Icon, type IconName } from "../parts/Icon";
 import { Menu, MenuChoices } from "../parts/Menu";
@@ -11,11 +11,12 @@ import { showFailure } from "../parts/toasts";
 import { setPreference, usePreferences, type Preferences } from "./preferences";
 import { useMay } from "./role";
 
-type PagePath = "/" | "/runs" | "/playbooks" | "/credentials" | "/workers" | "/system";
+type PagePath = "/" | "/runs" | "/inbox" | "/playbooks" | "/credentials" | "/workers" | "/system";
 
 const pages: { to: PagePath; label: string; icon: IconName; role?: Role }[] = [
   { to: "/", label: "Home", icon: "home" },
   { to: "/runs", label: "Runs", icon: "runs" },
+  { to: "/inbox", label: "Inbox", icon: "inbox" },
   { to: "/playbooks", label: "Playbooks", icon: "playbooks" },
   { to: "/credentials", label: "Credentials", icon: "credentials", role: "admin" },
   { to: "/workers", label: "Workers", icon: "workers" },
@@ -49,7 +50,8 @@ export function Sidebar({ onOpenPalette, onOpenKeys }: SidebarProps) {
           <li key={to}>
             <Link to={to} className="sidebar-link" activeOptions={{ exact: to === "/", includeSearch: false }}>
               <Icon name={icon} />
-              <span className="sidebar-text">{label}</span>
+              <span className="sidebar-text grow">{label}</span>
+              {to === "/inbox" && <InboxBadge />}
             </Link>
           </li>
         ))}
@@ -62,6 +64,21 @@ export function Sidebar({ onOpenPalette, onOpenKeys }: SidebarProps) {
       </div>
       {session && <p className="sidebar-version muted sidebar-text">version {session.version}</p>}
     </nav>
+  );
+}
+
+const inboxRefreshMs = 5000;
+
+/** How many tasks wait for a decision. */
+function InboxBadge() {
+  const { data } = useQuery({ ...inboxCountQuery, refetchInterval: inboxRefreshMs });
+  if (!data || data.count === 0) return null;
+  const count = `${data.count.toLocaleString("en")}${data.is_complete ? "" : "+"}`;
+  return (
+    <span className="sidebar-badge">
+      {count}
+      <span className="visually-hidden"> waiting</span>
+    </span>
   );
 }
 

@@ -29,7 +29,9 @@ use crate::remote::remote_run;
 use crate::remote::result_unwrapper::unwrap_result;
 use crate::remote::sse_watcher::{SseWatcher, parse_event};
 use crate::remote::token::read_token;
-use crate::runs::{CatalogBackend, DrivenRun, FetchedLines, RunBackend, RunWatcher, StartRequest, StatusWait};
+use crate::runs::{
+    CatalogBackend, DrivenRun, FetchedLines, ListedRun, RunBackend, RunWatcher, StartRequest, StatusWait,
+};
 
 /// Maximum page size of the API.
 const PAGE_MAX: usize = 1_000;
@@ -128,20 +130,23 @@ impl RunBackend for RemoteBackend {
         Ok(summary.map(to_row))
     }
 
-    async fn list_runs(&self, filter: &ExecutionFilter) -> Result<Vec<ExecutionRow>, CliError> {
+    async fn list_runs(&self, filter: &ExecutionFilter) -> Result<Vec<ListedRun>, CliError> {
         let mut filter = filter.clone();
         let limit = filter.limit;
-        let mut rows = Vec::new();
-        while rows.len() < limit {
-            filter.limit = (limit - rows.len()).min(PAGE_MAX);
+        let mut runs = Vec::new();
+        while runs.len() < limit {
+            filter.limit = (limit - runs.len()).min(PAGE_MAX);
             let page: ExecutionPage = self.get_json(&paths::list_path(&filter)).await?;
-            rows.extend(page.executions.into_iter().map(to_row));
+            runs.extend(page.executions.into_iter().map(|run| ListedRun {
+                waits_for: run.waits_for.clone(),
+                row: to_row(run),
+            }));
             filter.before = page.next_cursor.and_then(|cursor| cursor.parse().ok());
             if filter.before.is_none() {
                 break;
             }
         }
-        Ok(rows)
+        Ok(runs)
     }
 
     async fn events(&self, id: ExecutionId, after: Seq) -> Result<Vec<Event>, CliError> {

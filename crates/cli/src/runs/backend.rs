@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use engine::ControlRequest;
 use language::playbook::Playbook;
 use model::event::Event;
-use model::id::{ExecutionId, Seq};
+use model::id::{ExecutionId, Name, Seq};
 use model::status::RunStatus;
 use model::time::Time;
 use results::ByteStream;
@@ -23,6 +23,14 @@ use crate::args::DriveArgs;
 use crate::cli_error::CliError;
 use crate::runs::run_watch::{DrivenRun, RunWatcher, StartRequest};
 
+/// A run in a list.
+pub(crate) struct ListedRun {
+    /// The run.
+    pub(crate) row: ExecutionRow,
+    /// A signal that it waits for.
+    pub(crate) waits_for: Option<Name>,
+}
+
 /// Reads, controls and starts runs.
 #[async_trait]
 pub(crate) trait RunBackend: CatalogBackend + AdminBackend + Send + Sync {
@@ -36,7 +44,7 @@ pub(crate) trait RunBackend: CatalogBackend + AdminBackend + Send + Sync {
     async fn find_row(&self, id: ExecutionId) -> Result<Option<ExecutionRow>, CliError>;
 
     /// Returns runs, newest first.
-    async fn list_runs(&self, filter: &ExecutionFilter) -> Result<Vec<ExecutionRow>, CliError>;
+    async fn list_runs(&self, filter: &ExecutionFilter) -> Result<Vec<ListedRun>, CliError>;
 
     /// Returns the next events of a log; empty at the end.
     async fn events(&self, id: ExecutionId, after: Seq) -> Result<Vec<Event>, CliError>;

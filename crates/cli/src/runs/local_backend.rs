@@ -1,5 +1,6 @@
 //! Runs in a local store.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use async_trait::async_trait;
 use engine::ControlRequest;
 use language::playbook::Playbook;
 use model::event::Event;
-use model::id::{ExecutionId, Seq};
+use model::id::{ExecutionId, Name, Seq};
 use model::status::RunStatus;
 use model::time::Time;
 use results::ByteStream;
@@ -20,7 +21,7 @@ use crate::args::DriveArgs;
 use crate::cli_error::{CliError, Exit, without_userinfo};
 use crate::control_plane::{self, ControlPlane};
 use crate::run_reader::{EVENTS_PAGE_MAX, RunReader};
-use crate::runs::backend::{FetchedLines, RunBackend, StatusWait};
+use crate::runs::backend::{FetchedLines, ListedRun, RunBackend, StatusWait};
 use crate::runs::local_run::LocalRun;
 use crate::runs::run_watch::{DrivenRun, RunUpdate, RunWatcher, StartRequest};
 
@@ -53,8 +54,17 @@ impl RunBackend for LocalBackend<'_> {
         Ok(self.reader.store.execution(id).await?)
     }
 
-    async fn list_runs(&self, filter: &ExecutionFilter) -> Result<Vec<ExecutionRow>, CliError> {
-        Ok(self.reader.store.executions(filter).await?)
+    async fn list_runs(&self, filter: &ExecutionFilter) -> Result<Vec<ListedRun>, CliError> {
+        let store = &self.reader.store;
+        let rows = store.executions(filter).await?;
+        let active = rows.iter().filter(|row| !row.status.is_terminal());
+        let active: Vec<ExecutionId> = active.map(|row| row.id).collect();
+        let signals: HashMap<ExecutionId, Name> = store.awaited_signals(&active).await?.into_iter().collect();
+        let runs = rows.into_iter().map(|row| ListedRun {
+            waits_for: signals.get(&row.id).cloned(),
+            row,
+        });
+        Ok(runs.collect())
     }
 
     async fn events(&self, id: ExecutionId, after: Seq) -> Result<Vec<Event>, CliError> {

@@ -7,6 +7,8 @@ mod local_run;
 mod open;
 mod run_watch;
 
-pub(crate) use backend::{AdminBackend, CatalogBackend, FetchedLines, RegisterOutput, RunBackend, StatusWait};
+pub(crate) use backend::{
+    AdminBackend, CatalogBackend, FetchedLines, ListedRun, RegisterOutput, RunBackend, StatusWait,
+};
 pub(crate) use open::{open_existing, open_or_create};
 pub(crate) use run_watch::{DrivenRun, RunUpdate, RunWatcher, StartRequest};

@@ -45,8 +45,8 @@ async fn find_unfinished(backend: &dyn RunBackend) -> Result<ExecutionRow, CliEr
             limit: 50,
             ..ExecutionFilter::default()
         };
-        let rows = backend.list_runs(&filter).await?;
-        unfinished.extend(rows.into_iter().find(|row| row.parent.is_none()));
+        let mut rows = backend.list_runs(&filter).await?.into_iter().map(|run| run.row);
+        unfinished.extend(rows.find(|row| row.parent.is_none()));
     }
     unfinished.into_iter().max_by_key(|row| row.id).ok_or_else(|| {
         CliError::new(Exit::NotFound, "RUN_NOT_FOUND", "no unfinished runs found")

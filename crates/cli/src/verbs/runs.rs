@@ -11,28 +11,28 @@ use crate::args::{self, RunsArgs};
 use crate::cli_error::{CliError, Exit};
 use crate::clock;
 use crate::render::{human, table};
-use crate::runs::{self, RunBackend};
+use crate::runs::{self, ListedRun, RunBackend};
 use crate::terminal_style::TerminalStyle;
 
 /// Lists runs.
 pub(crate) async fn runs(app: &App, args: &RunsArgs) -> VerbResult {
     let backend = runs::open_existing(app)?;
     let now = clock::now();
-    let rows = find_runs(&*backend, args, now).await?;
+    let listed = find_runs(&*backend, args, now).await?;
     let out = &app.output;
     if out.is_machine() {
-        out.print_records(&rows.iter().map(to_json).collect::<Vec<_>>());
-    } else if rows.is_empty() {
+        out.print_records(&listed.iter().map(to_json).collect::<Vec<_>>());
+    } else if listed.is_empty() {
         out.info("no runs found");
     } else {
         let headings = ["RUN", "PLAYBOOK", "VER", "STATUS", "STARTED", "TOOK", "STEP/ERROR"];
-        let lines = rows.iter().map(|row| run_row(row, now, out.stdout)).collect();
+        let lines = listed.iter().map(|run| run_row(run, now, out.stdout)).collect();
         out.print_data(&table::render_table(&headings, lines, out.stdout));
     }
     Ok(Exit::Done)
 }
 
-async fn find_runs(backend: &dyn RunBackend, args: &RunsArgs, now: Time) -> Result<Vec<ExecutionRow>, CliError> {
+async fn find_runs(backend: &dyn RunBackend, args: &RunsArgs, now: Time) -> Result<Vec<ListedRun>, CliError> {
     let since = args.since.map(|since| {
         let micros = i64::try_from(since.as_micros()).unwrap_or(i64::MAX);
         Time(now.0.saturating_sub(micros))
@@ -54,13 +54,15 @@ async fn find_runs(backend: &dyn RunBackend, args: &RunsArgs, now: Time) -> Resu
     backend.list_runs(&filter).await
 }
 
-fn run_row(row: &ExecutionRow, now: Time, style: TerminalStyle) -> Vec<String> {
+fn run_row(run: &ListedRun, now: Time, style: TerminalStyle) -> Vec<String> {
+    let row = &run.row;
     let took = row.finished_at.unwrap_or(now).since(row.started_at);
     let took = human::format_duration_ms(u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
-    let detail = match (&row.error, &row.current) {
-        (Some(error), _) => human::truncate(&human::escape_controls(error).replace('\n', " "), 60),
-        (None, Some(step)) => step.to_string(),
-        (None, None) => String::new(),
+    let detail = match (&row.error, &row.current, &run.waits_for) {
+        (Some(error), ..) => human::truncate(&human::escape_controls(error).replace('\n', " "), 60),
+        (None, Some(step), Some(signal)) => format!("{step}, waits for signal {signal}"),
+        (None, Some(step), None) => step.to_string(),
+        (None, None, _) => String::new(),
     };
     vec![
         row.id.to_string(),
@@ -85,7 +87,8 @@ pub(crate) fn status_text(row: &ExecutionRow, style: TerminalStyle) -> String {
     }
 }
 
-fn to_json(row: &ExecutionRow) -> Value {
+fn to_json(run: &ListedRun) -> Value {
+    let row = &run.row;
     json!({
         "execution_id": row.id,
         "name": row.name,
@@ -98,6 +101,7 @@ fn to_json(row: &ExecutionRow) -> Value {
         "started_at": row.started_at,
         "finished_at": row.finished_at,
         "step": row.current,
+        "waits_for": run.waits_for,
         "error": row.error,
         "events": row.version,
     })

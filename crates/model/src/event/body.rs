@@ -345,6 +345,9 @@ payload!(
         /// What a suspended task waits for; its slot is free meanwhile.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         awaits: Option<Box<AwaitTarget>>,
+        /// The rendered `approval` of a task that waits for one: what a person decides, with secrets masked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        approval: Option<RawJson>,
     }
 );
 /// The writes of a task event, by target.

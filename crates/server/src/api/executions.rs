@@ -1,5 +1,7 @@
 //! Runs: start and read them.
 
+use std::collections::BTreeMap;
+
 use axum::extract::State;
 use axum::http::HeaderMap;
 use model::event::Event;
@@ -168,16 +170,23 @@ pub(crate) fn page_limit(limit: Option<usize>) -> Result<usize, ApiError> {
     }
 }
 
-/// Reads the labels of runs, and converts their rows for responses.
+/// Reads the labels of runs and what the active ones wait for, and converts their rows for responses.
 pub(crate) async fn to_summaries(
     store: &dyn Store,
     rows: Vec<ExecutionRow>,
 ) -> Result<Vec<ExecutionSummary>, store::Error> {
     let ids: Vec<ExecutionId> = rows.iter().map(|row| row.id).collect();
     let mut labels = store.labels(&ids).await?;
+    let active = rows.iter().filter(|row| !row.status.is_terminal());
+    let active: Vec<ExecutionId> = active.map(|row| row.id).collect();
+    let mut signals: BTreeMap<ExecutionId, Name> = match active[..] {
+        [] => BTreeMap::new(),
+        _ => store.awaited_signals(&active).await?.into_iter().collect(),
+    };
     let summaries = rows.into_iter().map(|row| {
         let labels = labels.remove(&row.id).unwrap_or_default();
-        to_summary(row, labels)
+        let waits_for = signals.remove(&row.id);
+        to_summary(row, labels, waits_for)
     });
     Ok(summaries.collect())
 }
@@ -185,12 +194,12 @@ pub(crate) async fn to_summaries(
 /// Reads a run, or returns a 404 error.
 pub(crate) async fn find_summary(api: &ApiState, id: ExecutionId) -> Result<ExecutionSummary, ApiError> {
     let row = find_row(api, id).await?;
-    let mut labels = api.store().labels(&[id]).await?;
-    Ok(to_summary(row, labels.remove(&id).unwrap_or_default()))
+    let mut summaries = to_summaries(&**api.store(), vec![row]).await?;
+    Ok(summaries.pop().expect("each row has a summary"))
 }
 
 /// Converts a row for responses.
-fn to_summary(row: ExecutionRow, labels: Labels) -> ExecutionSummary {
+fn to_summary(row: ExecutionRow, labels: Labels, waits_for: Option<Name>) -> ExecutionSummary {
     ExecutionSummary {
         execution_id: row.id,
         status: row.status,
@@ -205,6 +214,7 @@ fn to_summary(row: ExecutionRow, labels: Labels) -> ExecutionSummary {
         started_at: row.started_at,
         finished_at: row.finished_at,
         current_step: row.current,
+        waits_for,
         error: row.error,
         labels,
     }

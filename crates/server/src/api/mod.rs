@@ -21,6 +21,7 @@ mod execution_lists;
 mod executions;
 mod extract;
 mod guard;
+mod inbox;
 mod leases;
 mod listen;
 mod logs;

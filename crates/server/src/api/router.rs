@@ -19,8 +19,8 @@ use crate::api::operation_ids::set_operation_ids;
 use crate::api::state::ApiState;
 use crate::api::{
     bodies, bulk, catalog, client_files, commands, control, credentials, event_pages, events, execution_lists,
-    executions, guard, logs, loops, playbooks, queue, references, replay, run_list_stream, sign_in, stream, system,
-    system_status, tokens,
+    executions, guard, inbox, logs, loops, playbooks, queue, references, replay, run_list_stream, sign_in, stream,
+    system, system_status, tokens,
 };
 
 /// Maximum size of the JSON body of an ordinary request.
@@ -92,6 +92,8 @@ fn fast_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(executions::execute))
         .routes(routes!(execution_lists::list))
         .routes(routes!(execution_lists::facets))
+        .routes(routes!(inbox::list))
+        .routes(routes!(inbox::count))
         .routes(routes!(executions::show))
         .routes(routes!(executions::status))
         .routes(routes!(executions::cancellation))

@@ -13,6 +13,7 @@ mod reads;
 mod retention;
 mod sealed;
 mod shared;
+mod waits;
 mod work;
 
 pub use access::*;
@@ -28,4 +29,5 @@ pub use reads::log_rows_read;
 pub use retention::*;
 pub use sealed::*;
 pub use shared::*;
+pub use waits::*;
 pub use work::*;

@@ -12,5 +12,6 @@ mod sealed;
 mod state;
 #[cfg(test)]
 mod tests;
+mod waits;
 
 pub use process::MemoryStore;

@@ -23,11 +23,12 @@ use crate::monitoring::MonitoringStore;
 use crate::rows::{
     Adoption, CatalogEntry, CatalogVersion, ClaimQuery, CommandClaim, ExecutionRow, IterationOutcomes, LoopProgress,
     LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow,
-    SessionHolder, StepState, StoredExecution, WorkerSession,
+    SessionHolder, StepState, StoredExecution, WaitEntry, WorkerSession,
 };
 use crate::sealed::SealedStore;
 use crate::sqlite::ClockFn;
 use crate::store::refusal_key;
+use crate::wait_filter::WaitFilter;
 use crate::{
     Store,
     memory::state::{MemoryState, SessionRow},
@@ -221,6 +222,18 @@ impl Store for MemoryStore {
             .get(&id)
             .map(|execution| execution.steps.values().cloned().collect())
             .unwrap_or_default())
+    }
+
+    async fn waits(&self, filter: &WaitFilter) -> Result<Vec<WaitEntry>, Error> {
+        Ok(self.state().waits(filter))
+    }
+
+    async fn wait_count(&self, filter: &WaitFilter) -> Result<u64, Error> {
+        Ok(self.state().waits(filter).len() as u64)
+    }
+
+    async fn awaited_signals(&self, ids: &[ExecutionId]) -> Result<Vec<(ExecutionId, Name)>, Error> {
+        Ok(self.state().awaited_signals(ids))
     }
 
     async fn results(&self, id: ExecutionId) -> Result<Vec<ResultRow>, Error> {

@@ -4,15 +4,24 @@ use model::id::{ExecutionId, WorkerId};
 use model::time::Time;
 
 use crate::commit::MessageKey;
-use crate::memory::state::{MemoryState, MessageState};
+use crate::memory::state::{ExecutionRecord, MemoryState, MessageState};
 use crate::rows::{OldRows, RemovedRows};
 use crate::store::DEDUP_PREFIX;
 
 impl MemoryState {
     pub(super) fn remove_old(&mut self, old: OldRows, now: Time) -> RemovedRows {
         let mut rows = self.remove_settings(old, now);
-        rows.removed += self.remove_sessions(old) + self.remove_messages(old);
+        rows.removed += self.remove_sessions(old) + self.remove_messages(old) + self.remove_waits(old);
         rows
+    }
+
+    fn remove_waits(&mut self, old: OldRows) -> u64 {
+        let has_ended = |record: &&mut ExecutionRecord| {
+            let finished_at = record.row.finished_at;
+            finished_at.is_some_and(|finished_at| finished_at < old.requests_before)
+        };
+        let ended = self.executions.values_mut().filter(has_ended);
+        ended.map(|record| record.waits.clear()).sum()
     }
 
     fn remove_sessions(&mut self, old: OldRows) -> u64 {

@@ -20,6 +20,7 @@ use crate::error::Error;
 use crate::execution_filter::ExecutionFilter;
 use crate::memory::access::AdminTables;
 use crate::memory::sealed::SealedTables;
+use crate::memory::waits::WaitTables;
 use crate::projections::{ProjectionDelta, StepChange};
 use crate::rows::{
     Adoption, CatalogEntry, ClaimQuery, CommandClaim, ExecutionRow, LostClaim, OpenCommand, OwnerId, RebuildStats,
@@ -67,6 +68,7 @@ pub(super) struct ExecutionRecord {
     pub(super) steps: BTreeMap<Name, StepState>,
     pub(super) results: Vec<ResultRow>,
     labels: Labels,
+    pub(super) waits: WaitTables,
     log: Vec<Event>,
     keys: BTreeMap<UniqueKey, Option<ExternalEventKey>>,
     commands: BTreeMap<Seq, CommandRecord>,
@@ -91,6 +93,7 @@ impl ExecutionRecord {
             snapshot: None,
             steps: BTreeMap::new(),
             results: Vec::new(),
+            waits: WaitTables::default(),
             log: Vec::new(),
             keys: BTreeMap::new(),
             commands: BTreeMap::new(),
@@ -125,6 +128,9 @@ impl ExecutionRecord {
             self.steps.insert(change.step.clone(), after);
         }
         self.results.extend(delta.results);
+        for change in delta.waits {
+            self.waits.apply(change);
+        }
     }
 
     fn check_commit(&self, commit: &Commit) -> Result<Option<CommitStatus>, Error> {
@@ -521,6 +527,7 @@ impl MemoryState {
             execution.row = ExecutionRow::new(&execution.log[0], request, &creation);
             execution.steps.clear();
             execution.results.clear();
+            execution.waits.clear();
             let log = std::mem::take(&mut execution.log);
             execution.apply_projection(&log, Seq(log.len() as u64));
             rebuilt.executions += 1;

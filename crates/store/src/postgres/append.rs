@@ -9,11 +9,11 @@ use model::event::unpack;
 use model::id::Seq;
 use postgres::{QueryError, RETRIES_DURATION_MAX, RETRY_WAITS};
 use tokio_postgres::Row;
-use tokio_postgres::types::Json;
+use tokio_postgres::types::{Json, ToSql};
 
 use crate::commit::{Commit, CommitStatus};
 use crate::error::Error;
-use crate::postgres::append_one::{APPEND_ONE, APPEND_ONE_WITH_ITERATIONS, is_written};
+use crate::postgres::append_one::{APPEND_ONE, APPEND_ONE_WITH_ITERATIONS, APPEND_ONE_WITH_WAITS, is_written};
 use crate::postgres::batch::AppendBatch;
 use crate::postgres::clock::monotonic_now;
 use crate::postgres::pool::SessionPool;
@@ -30,8 +30,66 @@ const APPEND_WITH_ITERATIONS: &str = "WITH written AS MATERIALIZED (SELECT verdi
     $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47))
     SELECT verdict, detail, noetl.write_iterations_and_labels(verdict, $1, $48) FROM written";
 
+/// The same, with the changes to the tables of iterations and of waits.
+const APPEND_WITH_WAITS: &str = "WITH written AS MATERIALIZED (SELECT verdict, detail FROM noetl.append_batch(
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25,
+    $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47))
+    SELECT verdict, detail, noetl.write_iterations_and_labels(verdict, $1, $48), noetl.write_waits(verdict, $1, $49) FROM written";
+
 /// The append that starts after a version.
 const FIND_APPEND: &str = "SELECT body FROM noetl.log WHERE execution_id = $1 AND seq_first = $2 AND seq_last = $3";
+
+/// The tables that few batches change besides those of every append. Only such batches pay for them.
+#[derive(Debug, Clone, Copy)]
+enum ExtraChanges {
+    /// None.
+    None,
+    /// Those of iterations.
+    Iterations,
+    /// Those of waits, and possibly those of iterations.
+    Waits,
+}
+
+impl ExtraChanges {
+    fn of_batch(batch: &AppendBatch) -> Self {
+        if !batch.waits.is_empty() {
+            Self::Waits
+        } else if !batch.iterations.is_empty() {
+            Self::Iterations
+        } else {
+            Self::None
+        }
+    }
+
+    /// The values of the statement after those of every append.
+    fn values<'v>(
+        self,
+        iterations: &'v (dyn ToSql + Sync),
+        waits: &'v (dyn ToSql + Sync),
+    ) -> Vec<&'v (dyn ToSql + Sync)> {
+        match self {
+            Self::None => Vec::new(),
+            Self::Iterations => vec![iterations],
+            Self::Waits => vec![iterations, waits],
+        }
+    }
+
+    fn batch_statement(self) -> &'static str {
+        match self {
+            Self::None => APPEND,
+            Self::Iterations => APPEND_WITH_ITERATIONS,
+            Self::Waits => APPEND_WITH_WAITS,
+        }
+    }
+
+    fn single_statement(self) -> &'static str {
+        match self {
+            Self::None => APPEND_ONE,
+            Self::Iterations => APPEND_ONE_WITH_ITERATIONS,
+            Self::Waits => APPEND_ONE_WITH_WAITS,
+        }
+    }
+}
 
 /// The result of each commit.
 type CommitStatuses = Vec<Result<CommitStatus, Error>>;
@@ -99,30 +157,23 @@ async fn write(
 ) -> Result<CommitStatuses, QueryError> {
     let rare = batch.json_params();
     let iterations = Json(&batch.iterations);
-    let has_iterations = !batch.iterations.is_empty();
+    let wait_changes = Json(&batch.waits);
+    let changes = ExtraChanges::of_batch(batch);
     let mut waits = RETRY_WAITS.iter();
     let mut is_unknown = false;
     if let Some(mut values) = batch.single_commit_values(&rare, &publishes) {
-        let mut statement = APPEND_ONE;
-        if has_iterations {
-            statement = APPEND_ONE_WITH_ITERATIONS;
-            values.push(&iterations);
-        }
-        match pool.query_once(statement, &values).await {
+        values.extend(changes.values(&iterations, &wait_changes));
+        match pool.query_once(changes.single_statement(), &values).await {
             Ok(rows) if is_written(&rows) => return Ok(vec![Ok(CommitStatus::Committed)]),
             Ok(_) => {}
             Err(error) => is_unknown = error.breaks_connection(),
         }
     }
     let mut values = batch.values(&rare, &publishes);
-    let mut statement = APPEND;
-    if has_iterations {
-        statement = APPEND_WITH_ITERATIONS;
-        values.push(&iterations);
-    }
+    values.extend(changes.values(&iterations, &wait_changes));
     let started_at = monotonic_now();
     loop {
-        let error = match pool.query_once(statement, &values).await {
+        let error = match pool.query_once(changes.batch_statement(), &values).await {
             Ok(rows) => {
                 let verdicts = read_statuses(&rows, batch)?;
                 if verdicts.len() != commits.len() {

@@ -19,6 +19,13 @@ pub(super) const APPEND_ONE_WITH_ITERATIONS: &str = "WITH written AS MATERIALIZE
     $26) AS is_written)
     SELECT is_written, noetl.write_iterations_and_labels(ARRAY[(NOT is_written)::integer], ARRAY[$1::bigint], $27) FROM written";
 
+/// The same, with the changes to the tables of iterations and of waits.
+pub(super) const APPEND_ONE_WITH_WAITS: &str = "WITH written AS MATERIALIZED (SELECT noetl.append_one(
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25,
+    $26) AS is_written)
+    SELECT is_written, noetl.write_iterations_and_labels(ARRAY[(NOT is_written)::integer], ARRAY[$1::bigint], $27),
+        noetl.write_waits(ARRAY[(NOT is_written)::integer], ARRAY[$1::bigint], $28) FROM written";
+
 /// Maximum number of keys and steps that are written one by one; more are faster in bulk.
 const SINGLE_ROWS_MAX: usize = 4;
 

@@ -18,6 +18,7 @@ use crate::iterations::IterationDelta;
 use crate::postgres::iterations::IterationChanges;
 use crate::postgres::json_params::{AssignRow, ConsumedRow, CreatedRow, IndexRow, MessageRow, PatchRow, TimerRow};
 use crate::postgres::rows::{to_i32, to_i64};
+use crate::postgres::waits::WaitJson;
 use crate::projections::{CurrentStep, ExecutionPatch, ProjectionDelta};
 use crate::rows::ExecutionRow;
 
@@ -41,6 +42,7 @@ pub(super) struct AppendBatch {
     results: Vec<IndexRow>,
     snapshots: SnapshotColumns,
     pub(super) iterations: IterationChanges,
+    pub(super) waits: Column<WaitJson>,
 }
 
 #[derive(Default)]
@@ -123,6 +125,9 @@ impl AppendBatch {
         self.add_commands(member, commit);
         self.add_keys(member, commit);
         self.add_projections(member, &delta);
+        let waits = delta.waits.iter();
+        self.waits
+            .extend(waits.map(|change| WaitJson::from_change(member, change)));
         self.iterations
             .add(member, &IterationDelta::from_events(&commit.events));
         self.iterations.add_labels(member, &delta.labels);

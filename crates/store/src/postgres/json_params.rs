@@ -98,7 +98,7 @@ pub(super) struct IndexRow {
 }
 
 /// Replaces NUL characters, which Postgres text cannot contain but messages of failed tools can.
-fn without_nul(text: Option<String>) -> Option<String> {
+pub(super) fn without_nul(text: Option<String>) -> Option<String> {
     text.map(|text| text.replace('\0', "\u{FFFD}"))
 }
 

@@ -9,9 +9,10 @@ use crate::error::Error;
 use crate::postgres::iterations;
 use crate::postgres::pool::open_session;
 use crate::postgres::query_error::IntoStoreError as _;
+use crate::postgres::waits;
 
 /// Numbered from 1; never edited.
-const MIGRATIONS: [&str; 13] = [
+const MIGRATIONS: [&str; 14] = [
     include_str!("../../migrations/postgres/0001_log_commands_projections.sql"),
     include_str!("../../migrations/postgres/0002_bodies_and_task_logs.sql"),
     include_str!("../../migrations/postgres/0003_credentials_keychain.sql"),
@@ -25,10 +26,14 @@ const MIGRATIONS: [&str; 13] = [
     include_str!("../../migrations/postgres/0011_publishers.sql"),
     include_str!("../../migrations/postgres/0012_worker_descriptions.sql"),
     include_str!("../../migrations/postgres/0013_labels_and_list_indexes.sql"),
+    include_str!("../../migrations/postgres/0014_pending_waits.sql"),
 ];
 
 /// Earlier schemas have no index of iterations, or only a part of it.
 const FIRST_WITH_ITERATIONS: u32 = 10;
+
+/// Earlier schemas do not list what waits for a signal.
+const FIRST_WITH_WAITS: u32 = 14;
 
 /// Lock of the process that migrates.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(5642813375)";
@@ -60,6 +65,10 @@ pub(super) async fn migrate(connector: &Connector) -> Result<(), Error> {
         if (1..FIRST_WITH_ITERATIONS).contains(&version) {
             let indexed = iterations::index_old_logs(&transaction).await;
             indexed.map_err(|query_error| query_error.into_store_error(target))?;
+        }
+        if (1..FIRST_WITH_WAITS).contains(&version) {
+            let listed = waits::list_old_waits(&transaction).await;
+            listed.map_err(|query_error| query_error.into_store_error(target))?;
         }
         transaction.commit().await.map_err(to_store_error)?;
     }

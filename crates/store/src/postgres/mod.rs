@@ -25,6 +25,7 @@ mod registration;
 mod rows;
 mod sealed;
 mod store;
+mod waits;
 mod writes;
 
 pub use options::PostgresOptions;

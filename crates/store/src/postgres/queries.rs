@@ -203,7 +203,7 @@ pub(super) async fn execution_facets(
 }
 
 /// Runs a statement that depends on the filter, so that it is not prepared.
-async fn query_list<T>(
+pub(super) async fn query_list<T>(
     pool: &SessionPool,
     statement: &ListStatement,
     read: impl FnMut(&Row) -> Result<T, QueryError>,

@@ -12,6 +12,7 @@ use crate::postgres::iterations;
 use crate::postgres::pool::SessionPool;
 use crate::postgres::query_error::IntoStoreError as _;
 use crate::postgres::rows::{self, to_i32, to_i64};
+use crate::postgres::waits;
 use crate::projections::ProjectionDelta;
 use crate::rows::{ExecutionRow, RebuildStats};
 
@@ -60,6 +61,8 @@ async fn rebuild_one(transaction: &Transaction<'_>, id: ExecutionId) -> Result<u
         "iteration_index",
         "iteration_span",
         "execution_label",
+        "pending_wait",
+        "early_signal",
     ] {
         let clear = format!("DELETE FROM noetl.{table} WHERE execution_id = $1");
         transaction.execute(&clear, &[&id.0]).await?;
@@ -134,7 +137,7 @@ async fn project(transaction: &Transaction<'_>, id: ExecutionId, delta: &Project
             .execute(label, &[&id.0, &key.as_str(), &value.as_str()])
             .await?;
     }
-    Ok(())
+    waits::write_waits(transaction, id, &delta.waits).await
 }
 
 async fn update(transaction: &Transaction<'_>, row: &ExecutionRow) -> Result<(), QueryError> {

@@ -25,13 +25,14 @@ use crate::postgres::notifications::{self, ChangeNotifier};
 use crate::postgres::options::PostgresOptions;
 use crate::postgres::pool::SessionPool;
 use crate::postgres::registration::ProcessRegistration;
-use crate::postgres::{access, append, iteration_reads, iterations, migrate, pooler, queries, rebuild, writes};
+use crate::postgres::{access, append, iteration_reads, iterations, migrate, pooler, queries, rebuild, waits, writes};
 use crate::rows::{
     Adoption, CatalogEntry, CatalogVersion, ClaimQuery, CommandClaim, ExecutionRow, IterationOutcomes, LoopProgress,
     LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow,
-    SessionHolder, StepState, StoredExecution, WorkerSession,
+    SessionHolder, StepState, StoredExecution, WaitEntry, WorkerSession,
 };
 use crate::sealed::SealedStore;
+use crate::wait_filter::WaitFilter;
 
 /// Maximum duration of a commit, a claim or a query for due work.
 const WORK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -163,6 +164,18 @@ impl Store for PostgresStore {
 
     async fn steps(&self, id: ExecutionId) -> Result<Vec<StepState>, Error> {
         queries::steps(&self.list_pool, id).await
+    }
+
+    async fn waits(&self, filter: &WaitFilter) -> Result<Vec<WaitEntry>, Error> {
+        waits::waits(&self.list_pool, filter).await
+    }
+
+    async fn wait_count(&self, filter: &WaitFilter) -> Result<u64, Error> {
+        waits::wait_count(&self.list_pool, filter).await
+    }
+
+    async fn awaited_signals(&self, ids: &[ExecutionId]) -> Result<Vec<(ExecutionId, Name)>, Error> {
+        waits::awaited_signals(&self.list_pool, ids).await
     }
 
     async fn results(&self, id: ExecutionId) -> Result<Vec<ResultRow>, Error> {

@@ -123,7 +123,29 @@ pub(super) async fn remove_old(pool: &SessionPool, old: OldRows) -> Result<Remov
         })
     };
     let counts = read_all(&rows, read).map_err(|error| error.into_store_error(pool.target()))?;
-    Ok(counts.into_iter().next().unwrap_or_default())
+    let mut removed = counts.into_iter().next().unwrap_or_default();
+    removed.removed += remove_old_waits(pool, old).await?;
+    Ok(removed)
+}
+
+/// Removes signals that no task took, and waits that a successful end left, of executions that ended long ago.
+async fn remove_old_waits(pool: &SessionPool, old: OldRows) -> Result<u64, Error> {
+    const REMOVE: &str = "WITH signals AS (
+            DELETE FROM noetl.early_signal WHERE execution_id IN (
+                SELECT DISTINCT s.execution_id FROM noetl.early_signal s JOIN noetl.execution e USING (execution_id)
+                WHERE e.finished_at < $1 LIMIT $2)
+            RETURNING 1
+        ), waits AS (
+            DELETE FROM noetl.pending_wait WHERE execution_id IN (
+                SELECT DISTINCT w.execution_id FROM noetl.pending_wait w JOIN noetl.execution e USING (execution_id)
+                WHERE e.finished_at < $1 LIMIT $2)
+            RETURNING 1
+        )
+        SELECT (SELECT count(*) FROM signals) + (SELECT count(*) FROM waits)";
+    let values: SqlValues<'_> = &[&old.requests_before.0, &i64::from(old.limit)];
+    let rows = query_idempotent(pool, REMOVE, values).await?;
+    let counts = read_all(&rows, |row| row.unsigned(0)).map_err(|error| error.into_store_error(pool.target()))?;
+    Ok(counts.into_iter().next().unwrap_or(0))
 }
 
 /// Maximum number of rounds that a process loses to others that register the same path concurrently. One of them

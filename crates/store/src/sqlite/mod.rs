@@ -24,6 +24,7 @@ mod store;
 mod store_error;
 #[cfg(test)]
 mod tests;
+mod waits;
 mod writer;
 mod writes;
 

@@ -10,10 +10,10 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, TransactionBehavior};
 
 use crate::error::Error;
-use crate::sqlite::{filesystem, iterations, private_files, store_error};
+use crate::sqlite::{filesystem, iterations, private_files, store_error, waits};
 
 /// Numbered from 1; never edited.
-pub(super) const MIGRATIONS: [&str; 11] = [
+pub(super) const MIGRATIONS: [&str; 12] = [
     include_str!("../../migrations/sqlite/0001_log_commands_projections.sql"),
     include_str!("../../migrations/sqlite/0002_access_outbox_kinds.sql"),
     include_str!("../../migrations/sqlite/0003_credentials_keychain.sql"),
@@ -25,10 +25,14 @@ pub(super) const MIGRATIONS: [&str; 11] = [
     include_str!("../../migrations/sqlite/0009_loop_tasks_and_keychain.sql"),
     include_str!("../../migrations/sqlite/0010_worker_descriptions.sql"),
     include_str!("../../migrations/sqlite/0011_labels_and_list_indexes.sql"),
+    include_str!("../../migrations/sqlite/0012_pending_waits.sql"),
 ];
 
 /// Earlier schemas have no index of iterations, or only a part of it.
 const FIRST_WITH_ITERATIONS: u32 = 9;
+
+/// Earlier schemas do not list what waits for a signal.
+const FIRST_WITH_WAITS: u32 = 12;
 
 /// Maximum time that a connection waits for another process's transaction.
 pub(super) const BUSY_MAX: Duration = Duration::from_secs(10);
@@ -150,6 +154,9 @@ pub(super) fn migrate(db: &mut Connection, file: &Path) -> Result<(), Error> {
         }
         if (1..FIRST_WITH_ITERATIONS).contains(&schema_version) {
             iterations::index_old_logs(&transaction).map_err(name)?;
+        }
+        if (1..FIRST_WITH_WAITS).contains(&schema_version) {
+            waits::list_old_waits(&transaction).map_err(name)?;
         }
         transaction
             .execute(RECORD_SCHEMA, [latest_version.to_string()])

@@ -36,8 +36,22 @@ pub(super) fn remove_old(db: &Connection, old: OldRows, now: Time) -> Result<Rem
         params![old.messages_before.0, old.limit],
     )?;
     let mut rows = remove_settings(db, old, now)?;
-    rows.removed += (sessions + from_outside + between_executions) as u64;
+    rows.removed += (sessions + from_outside + between_executions + remove_waits(db, old)?) as u64;
     Ok(rows)
+}
+
+/// Removes signals that no task took, and waits that a successful end left, of executions that ended long ago.
+fn remove_waits(db: &Connection, old: OldRows) -> rusqlite::Result<usize> {
+    let mut removed = 0;
+    for table in ["early_signal", "pending_wait"] {
+        let sql = format!(
+            "DELETE FROM {table} WHERE execution_id IN (
+                SELECT DISTINCT t.execution_id FROM {table} t JOIN execution e USING (execution_id)
+                WHERE e.finished_at < ?1 LIMIT ?2)"
+        );
+        removed += db.execute(&sql, params![old.requests_before.0, old.limit])?;
+    }
+    Ok(removed)
 }
 
 fn remove_settings(db: &Connection, old: OldRows, now: Time) -> Result<RemovedRows, WriteError> {

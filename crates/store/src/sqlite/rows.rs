@@ -12,6 +12,7 @@ use crate::columns::{Columns, FromColumns};
 use crate::error::BoxError;
 use crate::projections::ProjectionDelta;
 use crate::rows::{ExecutionRow, ResultRow};
+use crate::sqlite::waits;
 
 /// The columns of [`ExecutionRow`], in its order, and its checksum.
 pub(super) const EXECUTION_COLUMNS: &str = "execution_id, version, status, cancelling, generation, name, path, \
@@ -146,7 +147,7 @@ fn write_execution(db: &Connection, sql: &str, row: &ExecutionRow) -> rusqlite::
     Ok(changed == 1)
 }
 
-/// Writes the changes to `step_state`, `result_index` and `execution_label`.
+/// Writes the changes to `step_state`, `result_index`, `execution_label`, `pending_wait` and `early_signal`.
 pub(super) fn write_projection(db: &Connection, id: ExecutionId, delta: &ProjectionDelta) -> rusqlite::Result<()> {
     for change in &delta.steps {
         db.prepare_cached(
@@ -173,7 +174,7 @@ pub(super) fn write_projection(db: &Connection, id: ExecutionId, delta: &Project
         db.prepare_cached("INSERT INTO execution_label (execution_id, key, value) VALUES (?1, ?2, ?3)")?
             .execute(params![id.0, key.as_str(), value.as_str()])?;
     }
-    Ok(())
+    waits::write_waits(db, id, &delta.waits)
 }
 
 fn insert_result(db: &Connection, id: ExecutionId, result: &ResultRow) -> rusqlite::Result<()> {

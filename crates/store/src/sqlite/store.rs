@@ -22,7 +22,7 @@ use crate::monitoring::MonitoringStore;
 use crate::rows::{
     Adoption, CatalogEntry, CatalogVersion, ClaimQuery, CommandClaim, ExecutionRow, IterationOutcomes, LoopProgress,
     LoopTask, LostClaim, OldRows, OpenCommand, OutcomeRange, OwnerId, RebuildStats, RemovedRows, ResultRow,
-    SessionHolder, StepState, StoredExecution, WorkerSession,
+    SessionHolder, StepState, StoredExecution, WaitEntry, WorkerSession,
 };
 use crate::sealed::SealedStore;
 use crate::sqlite::append::CommitJob;
@@ -30,6 +30,7 @@ use crate::sqlite::handle::{SqliteStore, stopped_error};
 use crate::sqlite::writer::{WriteJob, WriterRequest};
 use crate::sqlite::{access, append, iteration_reads, iterations, queries, removal, writer, writes};
 use crate::verify::Damage;
+use crate::wait_filter::WaitFilter;
 
 /// Maximum time to wait for another process's commit; callers then check again.
 const CHANGED_WAIT_MAX: Duration = Duration::from_millis(200);
@@ -126,6 +127,21 @@ impl Store for SqliteStore {
 
     async fn steps(&self, id: ExecutionId) -> Result<Vec<StepState>, Error> {
         self.read(move |db| queries::steps(db, id)).await
+    }
+
+    async fn waits(&self, filter: &WaitFilter) -> Result<Vec<WaitEntry>, Error> {
+        let filter = filter.clone();
+        self.read(move |db| waits::waits(db, &filter)).await
+    }
+
+    async fn wait_count(&self, filter: &WaitFilter) -> Result<u64, Error> {
+        let filter = filter.clone();
+        self.read(move |db| waits::wait_count(db, &filter)).await
+    }
+
+    async fn awaited_signals(&self, ids: &[ExecutionId]) -> Result<Vec<(ExecutionId, Name)>, Error> {
+        let ids = ids.to_vec();
+        self.read(move |db| waits::awaited_signals(db, &ids)).await
     }
 
     async fn results(&self, id: ExecutionId) -> Result<Vec<ResultRow>, Error> {

@@ -112,9 +112,16 @@ async fn a_store_of_the_first_schema_is_brought_up_to_date() {
 }
 
 #[tokio::test]
-async fn iterations_of_an_older_store_are_indexed() {
+async fn iterations_and_waits_of_an_older_store_are_indexed() {
     let site = fixture();
-    let tables = ["loop_progress", "loop_task", "iteration_index", "iteration_span"];
+    let tables = [
+        "loop_progress",
+        "iteration_index",
+        "iteration_span",
+        "loop_task",
+        "pending_wait",
+        "early_signal",
+    ];
     let rows = |db: &rusqlite::Connection| -> Vec<String> {
         let each = tables.iter().flat_map(|table| {
             let sql = format!("SELECT * FROM {table} ORDER BY 1, 2, 3");
@@ -130,15 +137,19 @@ async fn iterations_of_an_older_store_are_indexed() {
     };
     crate::contract::iterations_are_counted_and_a_retry_counts_failures_anew(&site).await;
     crate::contract::the_latest_ends_of_a_loop_task_are_found(&site).await;
+    crate::contract::a_wait_lasts_until_its_signal(&site).await;
     let written = rows(&site.connect_raw());
-    assert!(written.len() > 6, "{written:?}");
-    for (version, missing) in [(7, &tables[..]), (8, &["loop_task"])] {
+    assert!(written.len() > 9, "{written:?}");
+    for (version, missing) in [(7, &tables[..]), (8, &tables[3..]), (9, &tables[4..])] {
         let db = site.connect_raw();
         for table in missing {
             db.execute_batch(&format!("DROP TABLE {table}")).unwrap();
         }
-        let later = "DROP INDEX keychain_expiry; DROP INDEX execution_status_path; DROP INDEX execution_error_code;
-            DROP TABLE execution_label; ALTER TABLE session DROP COLUMN description";
+        if version < 9 {
+            db.execute_batch("DROP INDEX keychain_expiry").unwrap();
+        }
+        let later = "DROP INDEX execution_status_path; DROP INDEX execution_error_code; DROP TABLE execution_label;
+            ALTER TABLE session DROP COLUMN description";
         db.execute_batch(later).unwrap();
         db.pragma_update(None, "user_version", version).unwrap();
         drop(site.join());

@@ -152,7 +152,8 @@ pub(super) fn withdraw_message(db: &Connection, key: MessageKey, now: Time) -> r
 pub(super) fn rebuild(db: &Connection) -> Result<RebuildStats, WriteError> {
     db.execute_batch(
         "DELETE FROM step_state; DELETE FROM result_index; DELETE FROM execution_label; DELETE FROM loop_progress;
-         DELETE FROM loop_task; DELETE FROM iteration_index; DELETE FROM iteration_span;",
+         DELETE FROM loop_task; DELETE FROM iteration_index; DELETE FROM iteration_span;
+         DELETE FROM pending_wait; DELETE FROM early_signal;",
     )?;
     let mut rebuilt = RebuildStats::default();
     let ids: Vec<i64> = db

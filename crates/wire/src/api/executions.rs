@@ -110,6 +110,10 @@ pub struct ExecutionSummary {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub current_step: Option<Name>,
+    /// Name of a signal that a task of the run waits for; the first by name, if there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub waits_for: Option<Name>,
     /// Error code and message of a failed run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,

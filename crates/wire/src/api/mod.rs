@@ -10,6 +10,7 @@ mod executions;
 mod facets;
 mod failures;
 mod graph;
+mod inbox;
 mod log_schemas;
 mod logs;
 mod loops;
@@ -53,6 +54,7 @@ pub use graph::{
     ExecutionGraph, GraphArc, GraphEvaluation, GraphLoop, GraphPolicyRule, GraphStatus, GraphStep, GraphStepKind,
     GraphTask,
 };
+pub use inbox::{InboxAnswer, InboxCount, InboxEntry, InboxKind, InboxPage};
 pub use log_schemas::{LogEventSchema, LogLineSchema, TaskErrorSchema};
 pub use logs::{AppendLogsRequest, AppendLogsResponse, LogEntry, LogsResponse};
 pub use loops::{ByIterationStatus, DurationBin, IterationStatus, LoopCells, LoopDurations};

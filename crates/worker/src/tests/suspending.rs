@@ -63,6 +63,7 @@ async fn the_awaited_event_is_the_outcome_of_the_waiting_task() {
             signal: Some("go".into()),
             times_out: true,
         }))),
+        approval: None,
     };
     fixture
         .server
@@ -120,4 +121,24 @@ async fn a_suspended_iteration_continues_as_its_own_command() {
     );
     let call = fixture.tool.calls.borrow()[0].clone();
     assert_eq!((call.attempt, &call.input["item"]), (3, &json!(30)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_approval_is_recorded_as_rendered() {
+    let steps = "- step: s\n  tool: {kind: wait, approval: {title: 'Ship {{ n }}?', form: {properties: {n: {default: '{{ n }}'}}}}}\n";
+    let fixture = start_worker(steps, |_| Behaviour::Panics);
+    let reports = fixture.run_pipeline().await;
+    let started = first_payload(&reports, EventKind::TaskStarted);
+    assert_eq!(started["awaits"]["wait"]["signal"], "s");
+    let form = json!({"properties": {"n": {"default": 3}}});
+    assert_eq!(started["approval"], json!({"title": "Ship 3?", "form": form}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_signal_without_an_approval_records_none() {
+    let fixture = start_worker("- step: s\n  tool: {kind: wait, signal: go}\n", |_| Behaviour::Panics);
+    let reports = fixture.run_pipeline().await;
+    let started = first_payload(&reports, EventKind::TaskStarted);
+    assert_eq!(started["awaits"]["wait"]["signal"], "go");
+    assert!(started["approval"].is_null());
 }

@@ -40,7 +40,10 @@ function WaitFacts({ wait, isOver }: { wait: JsonObject; isOver: boolean }) {
         )}
       </dl>
       {typeof signal === "string" && !isOver && (
-        <p>
+        <p className="row">
+          <Link to="/inbox" search={{ run: detail.execution_id, signal }}>
+            Answer in the inbox
+          </Link>
           <CopyButton text={`noetl signal ${detail.execution_id} ${quoteArgument(signal)}`} what="the command">
             Copy the command that sends it
           </CopyButton>
