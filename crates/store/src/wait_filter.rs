@@ -8,7 +8,7 @@ use model::id::{ExecutionId, Name, Seq};
 use model::time::Time;
 
 use crate::columns::to_i64;
-use crate::execution_filter::{FilterValue, ListStatement};
+use crate::list_statement::{FilterValue, ListStatement};
 use crate::rows::{PendingSignalWait, WaitEntry};
 
 /// Filters of a list of pending waits. Waits of executions that are being cancelled are never listed.

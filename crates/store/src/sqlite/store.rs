@@ -28,7 +28,7 @@ use crate::sealed::SealedStore;
 use crate::sqlite::append::CommitJob;
 use crate::sqlite::handle::{SqliteStore, stopped_error};
 use crate::sqlite::writer::{WriteJob, WriterRequest};
-use crate::sqlite::{access, append, iteration_reads, iterations, queries, removal, writer, writes};
+use crate::sqlite::{access, append, iteration_reads, iterations, queries, removal, waits, writer, writes};
 use crate::verify::Damage;
 use crate::wait_filter::WaitFilter;
 
