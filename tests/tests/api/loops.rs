@@ -18,7 +18,7 @@ workflow:
     tool: { kind: noop }
 ";
 
-/// Two loops: one goes on after failures, the other stops at one, and an arc handles that.
+/// Two loops: one continues after failures, the other stops at one, and an arc handles that.
 const FAILING: &str = "
 apiVersion: noetl.io/v2
 kind: Playbook
