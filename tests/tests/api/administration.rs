@@ -250,12 +250,11 @@ async fn the_audit_log_is_filtered_from_its_end() {
     let viewer = fixture.create_token(&admin, "viewer").await;
     fixture.create_token(&admin, "operator").await;
     call(&fixture, &viewer, Method::GET, "/api/audit", None).await;
-    let actions = |page: &Value| {
+    let actions = |page: &Value| -> Vec<String> {
         let entries = page["entries"].as_array().unwrap().iter();
-        let actions: Vec<String> = entries
+        entries
             .map(|entry| entry["action"].as_str().unwrap().to_owned())
-            .collect();
-        actions
+            .collect()
     };
     let newest = get(&fixture, &admin, "/api/audit?order=newest").await;
     assert_eq!(actions(&newest), ["api.call", "token.create", "token.create"]);
