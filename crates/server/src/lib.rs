@@ -19,6 +19,7 @@ mod ingest;
 mod keychain;
 mod loading;
 mod metrics;
+mod oidc;
 mod peers;
 mod playbooks;
 mod publish;
@@ -43,6 +44,7 @@ pub use keychain::{
     VaultConfig,
 };
 pub use loading::SNAPSHOT_VERSION;
+pub use oidc::{ClientAuth, ClientSecret, OidcConfig, OidcConfigError, SESSION_MAX, SingleSignOn};
 pub use result_reader::{
     ExecutionOutline, LocatedResult, LoopOutline, ReferencePage, ResultAddress, ResultReader, ResultSelector,
 };

@@ -88,6 +88,7 @@ impl CaseDeployment {
             hosts: Vec::new(),
             logs: Arc::new(logs),
             cluster_secret: None,
+            single_sign_on: None,
         };
         tokio::spawn(bound.serve(server.clone(), config, None, stop.clone()));
         *listening = Some((url, stop.drop_guard()));

@@ -42,6 +42,7 @@ impl LocalApi {
             hosts: Vec::new(),
             cluster_secret: None,
             logs: Arc::new(logs),
+            single_sign_on: None,
         };
         let stop = CancellationToken::new();
         tokio::spawn(listener.serve(server, config, None, stop.clone()));

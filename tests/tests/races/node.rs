@@ -115,6 +115,7 @@ pub(crate) async fn start_node_behind(fixture: &SharedStoreFixture, port: Option
         hosts: Vec::new(),
         logs: Arc::new(logs.expect("the log directory can be created")),
         cluster_secret: secret,
+        single_sign_on: None,
     };
     tokio::spawn(listening.serve(server.clone(), config, None, stop.clone()));
     ServerNode {

@@ -29,6 +29,7 @@ mod router;
 mod sessions;
 mod shared_key;
 mod sign_in;
+mod single_sign_on;
 mod state;
 mod stream;
 mod system;

@@ -18,7 +18,7 @@ use crate::api::error::ApiError;
 use crate::api::state::ApiState;
 use crate::api::{
     bodies, catalog, client_files, commands, control, credentials, events, execution_lists, executions, guard, logs,
-    references, replay, sign_in, stream, system, tokens,
+    references, replay, sign_in, single_sign_on, stream, system, tokens,
 };
 
 /// Maximum size of the JSON body of an ordinary request.
@@ -141,6 +141,9 @@ fn fast_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(events::one))
         .routes(routes!(events::batch_status))
         .routes(routes!(sign_in::show, sign_in::create, sign_in::end))
+        .routes(routes!(single_sign_on::start))
+        .routes(routes!(single_sign_on::complete))
+        .routes(routes!(single_sign_on::show_failure))
         .routes(routes!(system::healthz))
         .routes(routes!(system::readyz))
         .routes(routes!(system::metrics))

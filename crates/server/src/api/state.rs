@@ -13,6 +13,7 @@ use crate::api::leases;
 use crate::api::shared_key::SharedKey;
 use crate::api::web_session;
 use crate::api::workers::WorkerSessions;
+use crate::oidc::SingleSignOn;
 use crate::transport::InProcessTransport;
 
 /// Configuration of the API.
@@ -28,6 +29,8 @@ pub struct ApiConfig {
     pub cluster_secret: Option<String>,
     /// Output of tasks.
     pub logs: Arc<dyn ::results::TaskLogs>,
+    /// Single sign-on, if it is configured.
+    pub single_sign_on: Option<SingleSignOn>,
 }
 
 /// Maximum number of open streams.
@@ -53,6 +56,7 @@ pub(crate) struct ApiState {
     /// Cancelled when the server shuts down: long polls then return what they have.
     pub(crate) closing: CancellationToken,
     pub(crate) logs: Arc<dyn ::results::TaskLogs>,
+    pub(crate) single_sign_on: Option<SingleSignOn>,
     /// Limits the number of open streams.
     pub(crate) streams: Arc<Semaphore>,
 }
@@ -71,6 +75,7 @@ impl ApiState {
             cluster_secret_hash: config.cluster_secret.as_deref().map(token_digest),
             metrics: Arc::new(crate::metrics::MetricsRenderer::new()),
             logs: Arc::clone(&config.logs),
+            single_sign_on: config.single_sign_on.clone(),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             server,
         }

@@ -11,6 +11,7 @@ mod failures;
 mod graph;
 mod logs;
 mod problem;
+mod sign_in;
 mod tokens;
 
 pub use batch::{BatchRequest, BatchResponse, BatchState, BatchStatusResponse, EventResponse, IngestStatus};
@@ -40,7 +41,7 @@ pub use graph::{
 };
 pub use logs::{AppendLogsRequest, AppendLogsResponse, LogEntry, LogsResponse};
 pub use problem::Problem;
+pub use sign_in::{CallerSession, SignInFailure, SignInMode, SignInProvider, SignInRequest};
 pub use tokens::{
-    AccessTokenEntry, AccessTokenList, AuditPage, CallerSession, CreateAccessTokenRequest, CreateAccessTokenResponse,
-    Role, SignInMode, SignInRequest,
+    AccessTokenEntry, AccessTokenList, AuditPage, CreateAccessTokenRequest, CreateAccessTokenResponse, Role,
 };
