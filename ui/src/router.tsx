@@ -4,6 +4,7 @@ import { createRootRouteWithContext, createRoute, createRouter } from "@tanstack
 import { baseUrl } from "./api/client";
 import { HomePage } from "./home/HomePage";
 import { readRunFilter } from "./lib/filter";
+import { signInPath } from "./lib/signIn";
 import { omitUndefined, parseSearch, readNumber, readText, readWord, stringifySearch } from "./lib/search";
 import { PlaybookPage } from "./playbooks/PlaybookPage";
 import { PlaybooksPage } from "./playbooks/PlaybooksPage";
@@ -13,6 +14,7 @@ import { RunsPage } from "./runs/RunsPage";
 import { NotFound } from "./shell/NotFound";
 import { PageError } from "./shell/PageError";
 import { Shell } from "./shell/Shell";
+import { SignedInAlready } from "./shell/SignIn";
 
 const rootRoute = createRootRouteWithContext<{ client: QueryClient }>()({
   component: Shell,
@@ -59,9 +61,17 @@ const playbookRoute = createRoute({
     }),
 });
 
+const signInRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  path: signInPath,
+  component: SignedInAlready,
+  validateSearch: (search: Record<string, unknown>) =>
+    omitUndefined({ failure: readText(search["failure"]), return_to: readText(search["return_to"]) }),
+});
+
 export function createAppRouter(client: QueryClient) {
   return createRouter({
-    routeTree: rootRoute.addChildren([homeRoute, runsRoute, runRoute, playbooksRoute, playbookRoute]),
+    routeTree: rootRoute.addChildren([homeRoute, runsRoute, runRoute, playbooksRoute, playbookRoute, signInRoute]),
     basepath: baseUrl.pathname,
     context: { client },
     parseSearch,

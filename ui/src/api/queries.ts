@@ -20,6 +20,14 @@ export const sessionQuery = queryOptions({
   staleTime: 60_000,
 });
 
+export const signInFailureQuery = (code: string) =>
+  queryOptions({
+    queryKey: ["sign-in failure", code],
+    queryFn: ({ signal }) =>
+      readData(api.GET("/api/session/oidc/failures/{code}", { params: { path: { code } }, signal })),
+    staleTime: Infinity,
+  });
+
 export const runsQuery = (filters: RunFilterParams) =>
   infiniteQueryOptions({
     queryKey: ["runs", filters],

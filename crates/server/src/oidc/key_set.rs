@@ -32,7 +32,7 @@ impl SignatureAlgorithm {
             "PS256" => Some(Self::Ps256),
             "ES256" => Some(Self::Es256),
             "ES384" => Some(Self::Es384),
-            "EdDSA" => Some(Self::EdDsa),
+            "EdDSA" | "Ed25519" => Some(Self::EdDsa),
             _ => None,
         }
     }
