@@ -80,7 +80,7 @@ async function useAsViewer(openPage, url) {
   assert.equal(await requestStatus(page, "api/tokens", "GET"), 403);
   await page.goto(`${url}playbooks`);
   await page.waitForSelector(person);
-  assert.equal(await page.locator("text=Register").count(), 0, "a viewer is offered no action");
+  assert.equal(await page.locator("button >> text=Register").count(), 0, "a viewer is offered no action");
   return page;
 }
 
@@ -107,7 +107,7 @@ async function findForeignCallback(openPage, url) {
 /** The cookie expires, as it does at the end of a session. */
 async function endSession(page) {
   await page.context().clearCookies();
-  await page.click("nav >> text=Runs");
+  await page.click("nav >> text=Playbooks");
   await page.waitForSelector(providerLink);
 }
 

@@ -2192,7 +2192,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Read whether access tokens are required, and who is signed in. */
+        /** Read whether callers must sign in, and who is signed in. */
         get: {
             parameters: {
                 query?: never;
@@ -2285,6 +2285,147 @@ export interface paths {
                 };
             };
         };
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session/oidc/callback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Complete a sign-in, with what the identity provider adds to this address. The response sets the session cookie and
+         *     leads to the page at which the sign-in began; after a failure it leads to the sign-in page with the code of the
+         *     failure. Costs one request to the provider, and two more if its cached documents are older than an hour.
+         */
+        get: {
+            parameters: {
+                query?: {
+                    /** @description Code that the provider issued. */
+                    code?: string;
+                    /** @description Text that identifies the sign-in. */
+                    state?: string;
+                    /** @description Error of the provider. */
+                    error?: string;
+                    /** @description The provider, if it names itself. */
+                    iss?: string;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session/oidc/failures/{code}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Read the text of a sign-in failure, by the code that the sign-in page has in its address. */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    code: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description the failure */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["SignInFailure"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session/oidc/start": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Sign in at the identity provider. The browser goes there, and returns to `/api/session/oidc/callback` within 10
+         *     minutes. If the provider does not respond, the browser goes to the sign-in page of the client.
+         */
+        get: {
+            parameters: {
+                query?: {
+                    /**
+                     * @description Page to which the browser goes after the sign-in: a path below the root of the client. Default, also for any
+                     *     other text: `/`.
+                     */
+                    return_to?: string;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -3036,18 +3177,19 @@ export interface components {
             /** @description Commands with their leases and the data needed to run them. */
             commands: Record<string, never>[];
         };
-        /** @description Whether access tokens are required, and who is signed in. */
+        /** @description Whether callers must sign in, and who is signed in. */
         CallerSession: {
-            /** @description Whether access tokens are required. */
+            /** @description Whether callers must sign in. */
             auth: components["schemas"]["SignInMode"];
             /**
              * Format: date-time
              * @description When the session ends.
              */
             expires_at?: string | null;
-            /** @description Name of the access token. */
+            /** @description Name of the access token or of the person. */
             name?: string | null;
             role?: components["schemas"]["Role"] | null;
+            single_sign_on?: components["schemas"]["SignInProvider"] | null;
             /** @description Version of the server. */
             version: string;
         };
@@ -3963,11 +4105,25 @@ export interface components {
              */
             expires_in_s?: number | null;
         };
+        /** @description Why a sign-in at the identity provider failed. */
+        SignInFailure: {
+            /** @description Stable code. */
+            code: string;
+            /** @description What failed. */
+            detail: string;
+            /** @description What to do. */
+            remedy: string;
+        };
         /**
-         * @description Whether access tokens are required.
+         * @description Whether callers must sign in.
          * @enum {string}
          */
         SignInMode: "open" | "required";
+        /** @description An identity provider for single sign-on. */
+        SignInProvider: {
+            /** @description Its name. */
+            name: string;
+        };
         /** @description A session of the web client to start. */
         SignInRequest: {
             /** @description An access token. */

@@ -1,9 +1,9 @@
 // The sign-in page: an access token becomes a session cookie, or the identity provider signs the person in.
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { Navigate, useLocation } from "@tanstack/react-router";
-import { useId, useState } from "react";
+import { useLocation, useRouter } from "@tanstack/react-router";
+import { useEffect, useId, useState } from "react";
 import { signIn } from "../api/actions";
-import { apiUrl } from "../api/client";
+import { apiUrl, baseUrl } from "../api/client";
 import { ApiError } from "../api/problem";
 import { sessionQuery, signInFailureQuery } from "../api/queries";
 import { readText } from "../lib/search";
@@ -13,7 +13,10 @@ import { ProblemNote } from "../parts/ProblemNote";
 
 /** What is shown at the address of the sign-in page with a session: the page that the person wanted. */
 export function SignedInAlready() {
-  return <Navigate to={useReturnPath()} replace />;
+  const { history } = useRouter();
+  const path = useReturnPath();
+  useEffect(() => history.replace(baseUrl.pathname.replace(/\/$/, "") + path), [history, path]);
+  return null;
 }
 
 export function SignIn() {
