@@ -196,7 +196,7 @@ async fn a_sign_in_may_begin_on_one_server_and_end_on_another() {
         .unwrap();
     assert!(session.contains("Max-Age=3600; HttpOnly; SameSite=Strict"), "{session}");
     assert!(
-        cookies.iter().any(|cookie| cookie.starts_with("noetl_login=; ")),
+        cookies.iter().any(|cookie| cookie.starts_with("noetl_sign_in=; ")),
         "{cookies:?}"
     );
     assert!(browser.has_session());
@@ -372,9 +372,9 @@ async fn behind_a_proxy_the_public_url_decides() {
     let mut browser = Browser::new();
     let start = format!("{}/api/session/oidc/start?return_to=/runs", fixture.url);
     let (location, cookies) = browser.visit(&start).await;
-    let login = &cookies[0];
-    assert!(login.starts_with("__Host-noetl_login="), "{login}");
-    assert!(login.contains("; Path=/;") && login.ends_with("; Secure"), "{login}");
+    let cookie = &cookies[0];
+    assert!(cookie.starts_with("__Host-noetl_sign_in="), "{cookie}");
+    assert!(cookie.contains("; Path=/;") && cookie.ends_with("; Secure"), "{cookie}");
     let location = Url::parse(&location).unwrap();
     let pairs: std::collections::HashMap<_, _> = location.query_pairs().collect();
     assert_eq!(pairs["redirect_uri"], format!("{public_url}/api/session/oidc/callback"));
@@ -383,6 +383,12 @@ async fn behind_a_proxy_the_public_url_decides() {
         "{}/api/session/oidc/callback?code=good-code&state={}",
         fixture.url, pairs["state"]
     );
+    // Another host of the same domain could set a cookie with the name that is used without TLS.
+    let mut planted = Browser::new();
+    let text = browser.cookies[0].1.clone();
+    planted.cookies.push(("noetl_sign_in".to_owned(), text));
+    let (location, _) = planted.visit(&callback).await;
+    assert_eq!(location, format!("{public_url}/sign-in?failure=OIDC_STATE_INVALID"));
     let (location, cookies) = browser.visit(&callback).await;
     assert_eq!(location, format!("{public_url}/runs"));
     assert!(cookies[0].starts_with("__Host-noetl_session=2."), "{cookies:?}");

@@ -1,6 +1,7 @@
 // What the views read from the API, as options for TanStack Query.
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 import { api, apiUrl, readData, send } from "./client";
+import { sessionReadDelay } from "../lib/signIn";
 import type {
   FailureGroup,
   InputForm,
@@ -18,6 +19,7 @@ export const sessionQuery = queryOptions({
   queryKey: ["session"],
   queryFn: ({ signal }) => readData(api.GET("/api/session", { signal })),
   staleTime: 60_000,
+  refetchInterval: ({ state }) => sessionReadDelay(state.data?.expires_at, Date.now()),
 });
 
 export const signInFailureQuery = (code: string) =>

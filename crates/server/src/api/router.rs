@@ -140,10 +140,7 @@ fn fast_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(logs::append))
         .routes(routes!(events::one))
         .routes(routes!(events::batch_status))
-        .routes(routes!(sign_in::show, sign_in::create, sign_in::end))
-        .routes(routes!(single_sign_on::start))
-        .routes(routes!(single_sign_on::complete))
-        .routes(routes!(single_sign_on::show_failure))
+        .merge(session_routes())
         .routes(routes!(system::healthz))
         .routes(routes!(system::readyz))
         .routes(routes!(system::metrics))
@@ -156,6 +153,15 @@ fn fast_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(system::docs_style))
         .layer(DefaultBodyLimit::max(BODY_MAX))
         .layer(from_fn(apply_deadline))
+}
+
+/// Sign-in of the web client.
+fn session_routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new()
+        .routes(routes!(sign_in::show, sign_in::create, sign_in::end))
+        .routes(routes!(single_sign_on::start))
+        .routes(routes!(single_sign_on::complete))
+        .routes(routes!(single_sign_on::show_failure))
 }
 
 /// Routes that wait, stream or accept large bodies.

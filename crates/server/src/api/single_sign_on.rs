@@ -24,12 +24,14 @@ use crate::api::state::ApiState;
 use crate::api::web_session::{SessionUser, WebSession, WebSessionHolder, find_cookie, set_cookie};
 use crate::api::{ApiResult, Json};
 use crate::oidc::{
-    AuthorizationCode, LOGIN_DURATION, Login, ReturnPath, SignInError, SignInFailureKind, SignedInUser, SingleSignOn,
-    short_code,
+    AuthorizationCode, PendingSignIn, ReturnPath, SIGN_IN_DURATION, SignInError, SignInFailureKind, SignedInUser,
+    SingleSignOn, short_text,
 };
 
-/// Name of the cookie of a sign-in. Browsers accept the first name only over TLS, and only from this host.
-const LOGIN_COOKIES: [&str; 2] = ["__Host-noetl_login", "noetl_login"];
+/// Name of the cookie of a sign-in over TLS. Browsers accept it only from this host, not from a host of the same domain.
+const ENCRYPTED_COOKIE: &str = "__Host-noetl_sign_in";
+/// Its name without TLS.
+const PLAIN_COOKIE: &str = "noetl_sign_in";
 /// Action in the audit log.
 const AUDIT_ACTION: &str = "session.start";
 
@@ -54,16 +56,16 @@ pub(crate) async fn start(
 ) -> Result<Response, ApiError> {
     let sign_on = api.require_single_sign_on()?;
     let return_path = ReturnPath::new(params.return_to.as_deref().unwrap_or("/"));
-    let login = Login::start(return_path, api.store().now());
-    match sign_on.authorization_url(&login).await {
+    let sign_in = PendingSignIn::start(return_path, api.store().now());
+    match sign_on.authorization_url(&sign_in).await {
         Ok(url) => {
             let key = api.web_session_key.get(&**api.store()).await?;
-            let cookie = login_cookie(sign_on, &login.seal(key));
+            let cookie = sign_in_cookie(sign_on, &sign_in.seal(key));
             Ok(redirect(&url, [cookie]))
         }
         Err(error) => {
             let kind = audit_failure(&parts, &api, sign_on, &error).await;
-            Ok(redirect(&failure_page(sign_on, kind, &login.return_path), []))
+            Ok(redirect(&failure_page(sign_on, kind, &sign_in.return_path), []))
         }
     }
 }
@@ -92,9 +94,9 @@ pub(crate) async fn complete(
     QueryParams(params): QueryParams<CallbackParams>,
 ) -> Result<Response, ApiError> {
     let sign_on = api.require_single_sign_on()?;
-    let login = find_login(&api, &parts.headers).await?;
-    let login = login.filter(|login| params.state.as_deref() == Some(&*login.state));
-    let Some(login) = login else {
+    let sign_in = find_pending_sign_in(sign_on, &api, &parts.headers).await?;
+    let sign_in = sign_in.filter(|sign_in| params.state.as_deref() == Some(&*sign_in.state));
+    let Some(sign_in) = sign_in else {
         // The cookie stays: a page of another site must not end a sign-in that is under way.
         let error = SignInError::new(
             SignInFailureKind::StateInvalid,
@@ -103,12 +105,12 @@ pub(crate) async fn complete(
         let kind = audit_failure(&parts, &api, sign_on, &error).await;
         return Ok(redirect(&failure_page(sign_on, kind, &ReturnPath::new("/")), []));
     };
-    match redeem(sign_on, &api, &params, &login).await {
-        Ok(user) => start_session(&parts, &api, sign_on, user, &login.return_path).await,
+    match redeem(sign_on, &api, &params, &sign_in).await {
+        Ok(user) => start_session(&parts, &api, sign_on, user, &sign_in.return_path).await,
         Err(error) => {
             let kind = audit_failure(&parts, &api, sign_on, &error).await;
-            let page = failure_page(sign_on, kind, &login.return_path);
-            Ok(redirect(&page, [login_cookie(sign_on, "")]))
+            let page = failure_page(sign_on, kind, &sign_in.return_path);
+            Ok(redirect(&page, [sign_in_cookie(sign_on, "")]))
         }
     }
 }
@@ -132,12 +134,16 @@ impl ApiState {
     }
 }
 
-async fn find_login(api: &ApiState, headers: &HeaderMap) -> Result<Option<Login>, ApiError> {
-    let Some(text) = find_cookie(headers, &LOGIN_COOKIES) else {
+async fn find_pending_sign_in(
+    sign_on: &SingleSignOn,
+    api: &ApiState,
+    headers: &HeaderMap,
+) -> Result<Option<PendingSignIn>, ApiError> {
+    let Some(text) = find_cookie(headers, &[cookie_name(sign_on)]) else {
         return Ok(None);
     };
     let key = api.web_session_key.get(&**api.store()).await?;
-    Ok(Login::open(text, key, api.store().now()))
+    Ok(PendingSignIn::open(text, key, api.store().now()))
 }
 
 /// Checks what the browser brought back from the provider.
@@ -145,7 +151,7 @@ async fn redeem(
     sign_on: &SingleSignOn,
     api: &ApiState,
     params: &CallbackParams,
-    login: &Login,
+    sign_in: &PendingSignIn,
 ) -> Result<SignedInUser, SignInError> {
     if let Some(code) = &params.error {
         let kind = match code.as_str() {
@@ -153,7 +159,7 @@ async fn redeem(
             "temporarily_unavailable" | "server_error" => SignInFailureKind::Unreachable,
             _ => SignInFailureKind::ProviderError,
         };
-        let reason = format!("the provider returned the error {:?}", short_code(code));
+        let reason = format!("the provider returned the error {:?}", short_text(code));
         return Err(SignInError::new(kind, reason));
     }
     let missing = || SignInError::invalid_response("the provider returned neither a code nor an error");
@@ -161,7 +167,7 @@ async fn redeem(
         code: params.code.as_deref().ok_or_else(missing)?,
         issuer: params.iss.as_deref(),
     };
-    sign_on.redeem(code, login, api.store().now()).await
+    sign_on.redeem(code, sign_in, api.store().now()).await
 }
 
 async fn start_session(
@@ -191,7 +197,7 @@ async fn start_session(
     let is_encrypted = sign_on.is_encrypted() || is_encrypted(api, &parts.headers);
     let cookie = set_cookie(&session.seal(key), duration, is_encrypted);
     let page = sign_on.page_url(return_path.as_str());
-    Ok(redirect(&page, [cookie, login_cookie(sign_on, "")]))
+    Ok(redirect(&page, [cookie, sign_in_cookie(sign_on, "")]))
 }
 
 /// Records a failed sign-in, unless there were too many from this address. Returns the failure to show.
@@ -244,16 +250,24 @@ fn return_parameter(return_path: &ReturnPath) -> String {
 
 /// The `Set-Cookie` header that stores a started sign-in, or removes it if the text is empty. The browser must send it
 /// when it returns from the provider, which is another site.
-fn login_cookie(sign_on: &SingleSignOn, text: &str) -> String {
-    let max_age = if text.is_empty() { 0 } else { LOGIN_DURATION.as_secs() };
-    let [secure_name, plain_name] = LOGIN_COOKIES;
+fn sign_in_cookie(sign_on: &SingleSignOn, text: &str) -> String {
+    let max_age = if text.is_empty() { 0 } else { SIGN_IN_DURATION.as_secs() };
+    let name = cookie_name(sign_on);
     // The prefix `__Host-` demands the path `/`.
-    let (name, path, secure) = if sign_on.is_encrypted() {
-        (secure_name, "/".to_owned(), "; Secure")
+    let (path, secure) = if sign_on.is_encrypted() {
+        ("/".to_owned(), "; Secure")
     } else {
-        (plain_name, format!("{}/api/session/oidc", sign_on.public_path()), "")
+        (format!("{}/api/session/oidc", sign_on.public_path()), "")
     };
     format!("{name}={text}; Path={path}; Max-Age={max_age}; HttpOnly; SameSite=Lax{secure}")
+}
+
+fn cookie_name(sign_on: &SingleSignOn) -> &'static str {
+    if sign_on.is_encrypted() {
+        ENCRYPTED_COOKIE
+    } else {
+        PLAIN_COOKIE
+    }
 }
 
 fn redirect<const N: usize>(url: &str, cookies: [String; N]) -> Response {

@@ -2,6 +2,9 @@
 
 use wire::api::SignInFailure;
 
+/// Maximum length of a text of the provider in a reason.
+const TEXT_CHARS_MAX: usize = 100;
+
 /// The cause of a failed sign-in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SignInFailureKind {
@@ -156,6 +159,12 @@ impl SignInError {
     }
 }
 
+/// A text of the provider for a reason, without anything that could mislead a reader.
+pub(crate) fn short_text(text: &str) -> String {
+    let text = text.chars().filter(char::is_ascii_graphic);
+    text.take(TEXT_CHARS_MAX).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,5 +177,11 @@ mod tests {
             assert!(!text.detail.is_empty() && !text.remedy.is_empty());
         }
         assert_eq!(SignInFailureKind::find("<b>OIDC</b>"), None);
+    }
+
+    #[test]
+    fn a_text_of_the_provider_is_shortened() {
+        assert_eq!(short_text("access\n denied"), "accessdenied");
+        assert_eq!(short_text(&"x".repeat(500)).len(), TEXT_CHARS_MAX);
     }
 }

@@ -5,18 +5,19 @@
 
 mod cache;
 mod config;
+mod discovery;
 mod error;
 mod id_token;
 mod key_set;
-mod login;
+mod pending_sign_in;
 mod provider;
 mod signed_token;
 mod url;
 mod user;
 
 pub use config::{ClientAuth, ClientSecret, OidcConfig, OidcConfigError, SESSION_MAX, SingleSignOn};
-pub(crate) use error::{SignInError, SignInFailureKind};
-pub(crate) use login::{LOGIN_DURATION, Login, ReturnPath};
-pub(crate) use provider::{AuthorizationCode, short_code};
+pub(crate) use error::{SignInError, SignInFailureKind, short_text};
+pub(crate) use pending_sign_in::{PendingSignIn, ReturnPath, SIGN_IN_DURATION};
+pub(crate) use provider::AuthorizationCode;
 pub(crate) use url::encode_component;
 pub(crate) use user::SignedInUser;

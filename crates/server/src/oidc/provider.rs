@@ -14,31 +14,19 @@ use tokio::sync::Semaphore;
 use crate::keychain::{FetchRequest, FetchResponse};
 use crate::oidc::cache::DocumentCache;
 use crate::oidc::config::{ClientAuth, ClientSecret, OidcConfig, SingleSignOn};
-use crate::oidc::error::{SignInError, SignInFailureKind};
+use crate::oidc::discovery::Endpoints;
+use crate::oidc::error::{SignInError, SignInFailureKind, short_text};
 use crate::oidc::id_token::ExpectedClaims;
 use crate::oidc::key_set::{KeySet, SignatureVerdict};
-use crate::oidc::login::Login;
+use crate::oidc::pending_sign_in::PendingSignIn;
 use crate::oidc::signed_token::SignedToken;
-use crate::oidc::url::{HttpUrl, encode_component, with_parameters};
+use crate::oidc::url::{encode_component, with_parameters};
 use crate::oidc::user::SignedInUser;
 
 /// Timeout of a request; three of them fit into the timeout of a route.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(8);
 /// Maximum number of codes that are exchanged at the same time; further sign-ins fail with `OIDC_BUSY`.
 const EXCHANGES_MAX: usize = 16;
-/// Maximum length of an error code of the provider in messages.
-const ERROR_CODE_CHARS_MAX: usize = 64;
-
-/// What the provider supports, from its discovery document.
-#[derive(Debug)]
-struct Endpoints {
-    authorization: String,
-    token: String,
-    keys: String,
-    supports_basic: bool,
-    /// Whether it names itself when it sends the browser back.
-    names_issuer: bool,
-}
 
 /// The provider with its cached documents.
 pub(super) struct Provider {
@@ -58,7 +46,7 @@ pub(crate) struct AuthorizationCode<'c> {
 
 impl SingleSignOn {
     /// The URL of the provider to which the browser goes.
-    pub(crate) async fn authorization_url(&self, login: &Login) -> Result<String, SignInError> {
+    pub(crate) async fn authorization_url(&self, sign_in: &PendingSignIn) -> Result<String, SignInError> {
         let endpoints = self.provider.endpoints().await?;
         let config = &self.config;
         let scopes = config.scopes.iter().filter(|scope| *scope != "openid");
@@ -68,9 +56,9 @@ impl SingleSignOn {
             ("client_id", &config.client_id),
             ("redirect_uri", &config.redirect_url()),
             ("scope", &scopes),
-            ("state", &login.state),
-            ("nonce", &login.nonce),
-            ("code_challenge", &login.challenge()),
+            ("state", &sign_in.state),
+            ("nonce", &sign_in.nonce),
+            ("code_challenge", &sign_in.challenge()),
             ("code_challenge_method", "S256"),
         ];
         Ok(with_parameters(&endpoints.authorization, &parameters))
@@ -80,28 +68,28 @@ impl SingleSignOn {
     pub(crate) async fn redeem(
         &self,
         code: AuthorizationCode<'_>,
-        login: &Login,
+        sign_in: &PendingSignIn,
         now: Time,
     ) -> Result<SignedInUser, SignInError> {
         let provider = &self.provider;
         let endpoints = provider.endpoints().await?;
         let is_own = match code.issuer {
             Some(issuer) => issuer == self.config.issuer,
-            None => !endpoints.names_issuer,
+            None => !endpoints.has_issuer_parameter,
         };
         if !is_own {
             let reason = "the browser returned from another provider (`iss`)";
             return Err(SignInError::new(SignInFailureKind::StateInvalid, reason));
         }
-        let token = provider.exchange_code(&endpoints, code.code, login).await?;
+        let token = provider.exchange_code(&endpoints, code.code, sign_in).await?;
         let token = SignedToken::parse(&token)?;
         provider.check_signature(&endpoints, &token).await?;
         let claims = token.into_claims();
         let expected = ExpectedClaims {
             issuer: &self.config.issuer,
             client_id: &self.config.client_id,
-            nonce: &login.nonce,
-            started_at: login.started_at(),
+            nonce: &sign_in.nonce,
+            started_at: sign_in.started_at(),
             now,
         };
         expected.check(&claims)?;
@@ -157,18 +145,28 @@ impl Provider {
         KeySet::parse(&document).ok_or_else(|| SignInError::invalid_response("the key document has no list `keys`"))
     }
 
-    async fn exchange_code(&self, endpoints: &Endpoints, code: &str, login: &Login) -> Result<String, SignInError> {
+    async fn exchange_code(
+        &self,
+        endpoints: &Endpoints,
+        code: &str,
+        sign_in: &PendingSignIn,
+    ) -> Result<String, SignInError> {
         let permit = self.exchanges.try_acquire();
         let _permit = permit.map_err(|_| {
             let reason = format!("{EXCHANGES_MAX} codes are being exchanged");
             SignInError::new(SignInFailureKind::Busy, reason)
         })?;
+        let response = self.send(self.token_request(endpoints, code, sign_in));
+        read_id_token(&response.await?)
+    }
+
+    fn token_request(&self, endpoints: &Endpoints, code: &str, sign_in: &PendingSignIn) -> FetchRequest {
         let mut headers = Map::new();
         let mut form = Map::from_iter([
             ("grant_type".to_owned(), json!("authorization_code")),
             ("code".to_owned(), json!(code)),
             ("redirect_uri".to_owned(), json!(self.config.redirect_url())),
-            ("code_verifier".to_owned(), json!(login.verifier)),
+            ("code_verifier".to_owned(), json!(sign_in.verifier)),
         ]);
         match (&self.config.client_secret, self.client_auth(endpoints)) {
             (Some(secret), ClientAuth::Basic) => {
@@ -181,19 +179,18 @@ impl Provider {
                 form.extend(secret.map(|secret| ("client_secret".to_owned(), secret)));
             }
         }
-        let response = self.send(FetchRequest {
+        FetchRequest {
             method: "POST".to_owned(),
             url: endpoints.token.clone(),
             headers,
             form: Some(Value::Object(form)),
             json: None,
             is_operator_url: true,
-        });
-        read_id_token(&response.await?)
+        }
     }
 
     fn client_auth(&self, endpoints: &Endpoints) -> ClientAuth {
-        let supported = if endpoints.supports_basic {
+        let supported = if endpoints.has_basic_auth {
             ClientAuth::Basic
         } else {
             ClientAuth::Post
@@ -232,40 +229,6 @@ impl Provider {
     }
 }
 
-impl Endpoints {
-    /// Reads a discovery document.
-    fn parse(document: &Value, issuer: &str) -> Result<Self, SignInError> {
-        let text = |name: &str| document.get(name).and_then(Value::as_str);
-        if text("issuer") != Some(issuer) {
-            let found = text("issuer").unwrap_or("nothing");
-            let reason = format!("the discovery document has the issuer {found:?}, but `oidc_issuer` is {issuer:?}");
-            return Err(SignInError::invalid_response(reason));
-        }
-        let url = |name: &str| {
-            let url = text(name).filter(|url| HttpUrl::parse(url).is_some_and(|url| url.is_protected()));
-            let reason = || format!("the discovery document has no https URL `{name}`");
-            url.map(str::to_owned)
-                .ok_or_else(|| SignInError::invalid_response(reason()))
-        };
-        let lists = |name: &str, value: &str| {
-            let list = document.get(name).and_then(Value::as_array);
-            list.map(|list| list.iter().any(|entry| entry == value))
-        };
-        if lists("code_challenge_methods_supported", "S256") == Some(false) {
-            return Err(SignInError::invalid_response(
-                "the provider does not support PKCE with S256",
-            ));
-        }
-        Ok(Self {
-            authorization: url("authorization_endpoint")?,
-            token: url("token_endpoint")?,
-            keys: url("jwks_uri")?,
-            supports_basic: lists("token_endpoint_auth_methods_supported", "client_secret_basic").unwrap_or(true),
-            names_issuer: document.get("authorization_response_iss_parameter_supported") == Some(&Value::Bool(true)),
-        })
-    }
-}
-
 /// The ID token in the response of the token endpoint.
 fn read_id_token(response: &FetchResponse) -> Result<String, SignInError> {
     let FetchResponse { status, body } = response;
@@ -276,17 +239,11 @@ fn read_id_token(response: &FetchResponse) -> Result<String, SignInError> {
     }
     match body.get("error").and_then(Value::as_str) {
         Some(code) if (400..500).contains(status) => {
-            let reason = format!("the token endpoint returned the error {:?}", short_code(code));
+            let reason = format!("the token endpoint returned the error {:?}", short_text(code));
             Err(SignInError::new(SignInFailureKind::CodeRefused, reason))
         }
         _ => Err(unexpected_status("the token endpoint", *status)),
     }
-}
-
-/// An error code of the provider, without anything that could mislead a reader.
-pub(crate) fn short_code(code: &str) -> String {
-    let code = code.chars().filter(char::is_ascii_graphic);
-    code.take(ERROR_CODE_CHARS_MAX).collect()
 }
 
 fn unexpected_status(source: &str, status: u16) -> SignInError {
@@ -308,51 +265,6 @@ fn basic_credentials(client_id: &str, secret: &ClientSecret) -> String {
 mod tests {
     use super::*;
 
-    fn discovery(changes: &Value) -> Value {
-        let mut document = json!({
-            "issuer": "https://login.example",
-            "authorization_endpoint": "https://login.example/auth",
-            "token_endpoint": "https://login.example/token",
-            "jwks_uri": "https://login.example/keys",
-        });
-        let changes = changes.as_object().unwrap().clone();
-        document.as_object_mut().unwrap().extend(changes);
-        document
-    }
-
-    fn parse(changes: &Value) -> Result<Endpoints, SignInError> {
-        Endpoints::parse(&discovery(changes), "https://login.example")
-    }
-
-    #[test]
-    fn the_discovery_document_selects_how_the_client_authenticates() {
-        let supports_basic = |methods: Value| {
-            let methods = json!({"token_endpoint_auth_methods_supported": methods});
-            parse(&methods).unwrap().supports_basic
-        };
-        assert!(
-            parse(&json!({})).unwrap().supports_basic,
-            "the default of the specification"
-        );
-        assert!(supports_basic(json!(["client_secret_post", "client_secret_basic"])));
-        assert!(!supports_basic(json!(["client_secret_post"])));
-    }
-
-    #[test]
-    fn an_unusable_discovery_document_is_refused() {
-        for changes in [
-            json!({"issuer": "https://login.example/"}),
-            json!({"issuer": null}),
-            json!({"authorization_endpoint": "http://login.example/auth"}),
-            json!({"token_endpoint": null}),
-            json!({"jwks_uri": "file:///keys"}),
-            json!({"code_challenge_methods_supported": ["plain"]}),
-        ] {
-            let error = parse(&changes).unwrap_err();
-            assert_eq!(error.kind, SignInFailureKind::ResponseInvalid, "{changes}");
-        }
-    }
-
     #[test]
     fn the_response_of_the_token_endpoint_is_classified() {
         let read = |status, body| read_id_token(&FetchResponse { status, body }).map_err(|error| error.kind);
@@ -371,11 +283,5 @@ mod tests {
     fn special_characters_in_credentials_are_encoded() {
         let header = basic_credentials("a:b", &ClientSecret::new("c%d"));
         assert_eq!(header, format!("Basic {}", STANDARD.encode("a%3Ab:c%25d")));
-    }
-
-    #[test]
-    fn an_error_code_is_shortened() {
-        assert_eq!(short_code("access\n denied"), "accessdenied");
-        assert_eq!(short_code(&"x".repeat(500)).len(), ERROR_CODE_CHARS_MAX);
     }
 }

@@ -13,11 +13,11 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 /// How long a person has to sign in at the provider.
-pub(crate) const LOGIN_DURATION: Duration = Duration::from_secs(10 * 60);
+pub(crate) const SIGN_IN_DURATION: Duration = Duration::from_secs(10 * 60);
 /// Maximum length of a return path in bytes; longer ones lead to the home page.
 const RETURN_BYTES_MAX: usize = 1_024;
 /// Distinguishes the key from others that derive from the same key.
-const PURPOSE: &[u8] = b"oidc login";
+const PURPOSE: &[u8] = b"oidc sign-in";
 
 /// Where the browser goes after the sign-in: a page of the client, with its parameters.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,7 +53,7 @@ fn is_page_path(text: &str) -> bool {
 
 /// A started sign-in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Login {
+pub(crate) struct PendingSignIn {
     /// Random text that the provider returns with the code.
     pub(crate) state: String,
     /// Random text that the provider puts into the ID token.
@@ -66,7 +66,7 @@ pub(crate) struct Login {
     started_at_us: i64,
 }
 
-impl Login {
+impl PendingSignIn {
     /// Starts a sign-in.
     pub(crate) fn start(return_path: ReturnPath, now: Time) -> Self {
         Self {
@@ -107,8 +107,8 @@ impl Login {
         let opened = encryption_key(key)
             .open_in_place(nonce, Aad::from(PURPOSE), sealed)
             .ok()?;
-        let login: Self = serde_json::from_slice(opened).ok()?;
-        (now < login.started_at().after(LOGIN_DURATION)).then_some(login)
+        let sign_in: Self = serde_json::from_slice(opened).ok()?;
+        (now < sign_in.started_at().after(SIGN_IN_DURATION)).then_some(sign_in)
     }
 }
 
@@ -130,28 +130,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_login_opens_with_its_key_unchanged_and_in_time() {
-        let login = Login::start(ReturnPath::new("/runs/7"), Time(5));
-        let text = login.seal("key");
-        assert_eq!(Login::open(&text, "key", Time(6)), Some(login.clone()));
-        assert_eq!(Login::open(&text, "other", Time(6)), None);
-        assert_eq!(Login::open(&text, "key", Time(5).after(LOGIN_DURATION)), None);
+    fn a_sign_in_opens_with_its_key_unchanged_and_in_time() {
+        let sign_in = PendingSignIn::start(ReturnPath::new("/runs/7"), Time(5));
+        let text = sign_in.seal("key");
+        assert_eq!(PendingSignIn::open(&text, "key", Time(6)), Some(sign_in.clone()));
+        assert_eq!(PendingSignIn::open(&text, "other", Time(6)), None);
+        assert_eq!(PendingSignIn::open(&text, "key", Time(5).after(SIGN_IN_DURATION)), None);
         for position in 0..text.len() {
             let mut changed = text.clone().into_bytes();
             changed[position] = if changed[position] == b'A' { b'B' } else { b'A' };
             let changed = String::from_utf8(changed).unwrap();
-            assert_eq!(Login::open(&changed, "key", Time(6)), None, "{position}");
+            assert_eq!(PendingSignIn::open(&changed, "key", Time(6)), None, "{position}");
         }
-        assert_eq!(Login::open("", "key", Time(6)), None);
-        assert!(!text.contains(&login.verifier));
+        assert_eq!(PendingSignIn::open("", "key", Time(6)), None);
+        assert!(!text.contains(&sign_in.verifier));
     }
 
     #[test]
-    fn each_login_has_its_own_random_texts() {
-        let logins = [(); 2].map(|()| Login::start(ReturnPath::new("/"), Time(0)));
+    fn each_sign_in_has_its_own_random_texts() {
+        let sign_ins = [(); 2].map(|()| PendingSignIn::start(ReturnPath::new("/"), Time(0)));
         let mut texts = Vec::new();
-        for login in &logins {
-            texts.extend([&login.state, &login.nonce, &login.verifier]);
+        for sign_in in &sign_ins {
+            texts.extend([&sign_in.state, &sign_in.nonce, &sign_in.verifier]);
         }
         texts.sort();
         texts.dedup();
@@ -161,9 +161,9 @@ mod tests {
 
     #[test]
     fn the_challenge_is_the_hash_of_the_verifier() {
-        let mut login = Login::start(ReturnPath::new("/"), Time(0));
-        login.verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk".to_owned();
-        assert_eq!(login.challenge(), "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");
+        let mut sign_in = PendingSignIn::start(ReturnPath::new("/"), Time(0));
+        sign_in.verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk".to_owned();
+        assert_eq!(sign_in.challenge(), "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");
     }
 
     #[test]
