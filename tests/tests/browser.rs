@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -206,6 +207,31 @@ fn a_viewer_signs_in_and_is_offered_no_action() {
 #[test]
 fn an_admin_manages_credentials_and_tokens_and_sees_why_a_task_waits() {
     run_on_guarded_server("administration");
+}
+
+/// A port that is free now.
+fn find_free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("a bound address").port()
+}
+
+#[test]
+fn people_sign_in_at_an_identity_provider() {
+    let tools = BrowserTools::find();
+    let sandbox = CliSandbox::new();
+    // `localhost` is another site than `127.0.0.1`, as a provider usually is.
+    let issuer = format!("http://localhost:{}", find_free_port());
+    let address = format!("127.0.0.1:{}", find_free_port());
+    let settings = format!(
+        "public_url = \"http://{address}\"\noidc_issuer = \"{issuer}\"\noidc_client_id = \"noetl\"\n\
+         oidc_client_secret_file = \"client.secret\"\noidc_name = \"Example\"\n\
+         oidc_roles = {{ noetl-admins = \"admin\", staff = \"viewer\" }}\n"
+    );
+    sandbox.write("noetl.toml", &settings);
+    sandbox.write("client.secret", "a-secret-of-the-test\n");
+    let server = ServerProcess::start_on_address(&sandbox, &address, &[]);
+    let tokens = serde_json::json!({"issuer": issuer, "clientSecret": "a-secret-of-the-test"});
+    tools.run_scenario("oidc", &server.url, &tokens.to_string());
 }
 
 #[test]

@@ -8,7 +8,7 @@ import { approval, division, failingLoop, greeting, loop, waiting, wrongPool } f
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
 /** Runs axe-core in a world of its own, because the policy of the page allows no foreign scripts. */
-async function findViolations(page) {
+export async function findViolations(page) {
   const session = await page.context().newCDPSession(page);
   const { frameTree } = await session.send("Page.getFrameTree");
   const world = { frameId: frameTree.frame.id };

@@ -7,6 +7,7 @@ import { HomePage } from "./home/HomePage";
 import { InboxPage } from "./inbox/InboxPage";
 import { readInboxView } from "./inbox/waitView";
 import { readRunFilter } from "./lib/filter";
+import { signInPath } from "./lib/signIn";
 import { omitUndefined, parseSearch, readText, readWord, stringifySearch } from "./lib/search";
 import { PlaybookPage } from "./playbooks/PlaybookPage";
 import { PlaybooksPage } from "./playbooks/PlaybooksPage";
@@ -19,6 +20,7 @@ import { PageError } from "./shell/PageError";
 import { Shell } from "./shell/Shell";
 import { SystemPage, systemTabs } from "./system/SystemPage";
 import { WorkersPage } from "./workers/WorkersPage";
+import { SignedInAlready } from "./shell/SignIn";
 
 const rootRoute = createRootRouteWithContext<{ client: QueryClient }>()({
   component: Shell,
@@ -101,6 +103,14 @@ const systemRoute = createRoute({
     }),
 });
 
+const signInRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  path: signInPath,
+  component: SignedInAlready,
+  validateSearch: (search: Record<string, unknown>) =>
+    omitUndefined({ failure: readText(search["failure"]), return_to: readText(search["return_to"]) }),
+});
+
 export function createAppRouter(client: QueryClient) {
   return createRouter({
     routeTree: rootRoute.addChildren([
@@ -113,6 +123,7 @@ export function createAppRouter(client: QueryClient) {
       credentialsRoute,
       workersRoute,
       systemRoute,
+      signInRoute,
     ]),
     basepath: baseUrl.pathname,
     context: { client },

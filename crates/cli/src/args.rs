@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 pub(crate) use self::runs::{OpenArgs, RunsArgs, parse_labels};
 pub(crate) use self::secret::SecretVerb;
-pub(crate) use self::serve::{DEFAULT_LISTEN, DoctorArgs, GcArgs, ServeArgs, WorkerArgs};
+pub(crate) use self::serve::{DEFAULT_LISTEN, DoctorArgs, GcArgs, ServeArgs, SingleSignOnArgs, WorkerArgs};
 
 /// Run workflows written as YAML playbooks.
 #[derive(Debug, Parser)]

@@ -16,6 +16,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Sends requests with the http tool, which is created at first use.
 pub(crate) struct HttpToolFetcher {
     network: NetworkConfig,
+    /// Maximum size of a response; `None` selects the limit of the http tool.
+    response_bytes_max: Option<usize>,
     http: OnceLock<Arc<dyn Tool>>,
     /// For addresses that the operator configured.
     trusted_http: OnceLock<Arc<dyn Tool>>,
@@ -26,19 +28,29 @@ impl HttpToolFetcher {
     pub(crate) fn new(network: NetworkConfig) -> Self {
         Self {
             network,
+            response_bytes_max: None,
             http: OnceLock::new(),
             trusted_http: OnceLock::new(),
         }
     }
-}
 
-fn http_tool(network: NetworkConfig) -> Arc<dyn Tool> {
-    let config = tools::Config {
-        network,
-        ..tools::Config::default()
-    };
-    let registry = tools::Registry::builtin(config);
-    registry.get("http").expect("http is built in")
+    /// Returns the fetcher with a maximum size of responses.
+    pub(crate) fn with_response_limit(mut self, bytes_max: usize) -> Self {
+        self.response_bytes_max = Some(bytes_max);
+        self
+    }
+
+    fn http_tool(&self, network: NetworkConfig) -> Arc<dyn Tool> {
+        let mut config = tools::Config {
+            network,
+            ..tools::Config::default()
+        };
+        if let Some(bytes_max) = self.response_bytes_max {
+            config.http.memory_bytes_max = bytes_max;
+        }
+        let registry = tools::Registry::builtin(config);
+        registry.get("http").expect("http is built in")
+    }
 }
 
 #[async_trait]
@@ -46,14 +58,14 @@ impl SecretFetcher for HttpToolFetcher {
     async fn fetch(&self, request: FetchRequest) -> Result<FetchResponse, FetchError> {
         let tool = if request.is_operator_url {
             self.trusted_http.get_or_init(|| {
-                http_tool(NetworkConfig {
+                self.http_tool(NetworkConfig {
                     allow_private: true,
                     protected_addresses: Vec::new(),
                     ..self.network.clone()
                 })
             })
         } else {
-            self.http.get_or_init(|| http_tool(self.network.clone()))
+            self.http.get_or_init(|| self.http_tool(self.network.clone()))
         };
         let outcome = tool.call(to_call(request), CancellationToken::new(), &DiscardingLogSink);
         to_fetch_response(outcome.await)
@@ -88,12 +100,12 @@ fn to_fetch_response(outcome: Outcome) -> Result<FetchResponse, FetchError> {
             status: status(success.result.get("status_code")).unwrap_or_default(),
             body: success.result["data"].take(),
         }),
-        Outcome::Error(failure) => {
+        Outcome::Error(mut failure) => {
             let http = failure.facets.http.as_ref();
             match status(http.and_then(|http| http.get("status"))) {
                 Some(status) => Ok(FetchResponse {
                     status,
-                    body: Value::Null,
+                    body: failure.error.details.remove("data").unwrap_or_default(),
                 }),
                 None => Err(FetchError {
                     reason: format!("request to the endpoint failed ({})", failure.error.code),

@@ -23,6 +23,7 @@ mod keychain;
 mod loading;
 mod loop_cells;
 mod metrics;
+mod oidc;
 mod outline_walk;
 mod peers;
 mod playbook_callers;
@@ -59,6 +60,7 @@ pub use keychain::{
     VaultConfig,
 };
 pub use loading::SNAPSHOT_VERSION;
+pub use oidc::{ClientAuth, ClientSecret, OidcConfig, OidcConfigError, SESSION_MAX, SingleSignOn};
 pub use result_reader::{
     ExecutionOutline, LocatedResult, LoopOutline, ReferencePage, ResultAddress, ResultReader, ResultSelector,
 };

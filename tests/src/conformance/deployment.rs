@@ -89,6 +89,7 @@ impl CaseDeployment {
             logs: Arc::new(logs),
             cluster_secret: None,
             system: SystemConfig::default(),
+            single_sign_on: None,
         };
         tokio::spawn(bound.serve(server.clone(), config, None, stop.clone()));
         *listening = Some((url, stop.drop_guard()));

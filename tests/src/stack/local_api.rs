@@ -43,6 +43,7 @@ impl LocalApi {
             cluster_secret: None,
             logs: Arc::new(logs),
             system: SystemConfig::default(),
+            single_sign_on: None,
         };
         let stop = CancellationToken::new();
         tokio::spawn(listener.serve(server, config, None, stop.clone()));

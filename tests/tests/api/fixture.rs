@@ -6,7 +6,7 @@ use std::time::Duration;
 use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
 use server::api::{AccessMode, ApiConfig, BoundListener, SystemConfig};
-use server::{KeychainConfig, MasterKey, MasterKeys, Server};
+use server::{KeychainConfig, MasterKey, MasterKeys, Server, SingleSignOn};
 use tempfile::TempDir;
 use tests::stack::server_config;
 use tokio_util::sync::CancellationToken;
@@ -17,6 +17,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 pub(crate) struct ApiFixture {
     pub(crate) url: String,
     pub(crate) server: Server,
+    logs: Arc<dyn results::TaskLogs>,
     stop: CancellationToken,
     _dir: TempDir,
 }
@@ -44,15 +45,20 @@ impl ApiResponse {
 impl ApiFixture {
     /// A server without access control.
     pub(crate) async fn open() -> Self {
-        Self::start(AccessMode::Open).await
+        Self::start(AccessMode::Open, |_| None).await
     }
 
     /// A server that requires access tokens.
     pub(crate) async fn guarded() -> Self {
-        Self::start(AccessMode::Tokens).await
+        Self::start(AccessMode::Tokens, |_| None).await
     }
 
-    async fn start(access: AccessMode) -> Self {
+    /// A server with single sign-on, which depends on its URL.
+    pub(crate) async fn with_single_sign_on(build: impl FnOnce(&str) -> SingleSignOn) -> Self {
+        Self::start(AccessMode::Tokens, |url| Some(build(url))).await
+    }
+
+    async fn start(access: AccessMode, single_sign_on: impl FnOnce(&str) -> Option<SingleSignOn>) -> Self {
         let dir = tempfile::tempdir().expect("a temporary directory can be created");
         let store = store::SqliteStore::open(dir.path()).expect("a new store can be opened");
         let bodies = results::DirBodyStore::open(dir.path()).expect("the directory is empty");
@@ -69,28 +75,40 @@ impl ApiFixture {
             ..server_config(Arc::new(store), Arc::new(bodies))
         })
         .expect("a server starts");
+        let mut fixture = Self {
+            url: String::new(),
+            server,
+            logs: Arc::new(logs),
+            stop: CancellationToken::new(),
+            _dir: dir,
+        };
+        fixture.url = fixture.listen(access, single_sign_on).await;
+        fixture
+    }
+
+    /// Listens on another port, like another server on the same store. Returns its URL.
+    pub(crate) async fn listen(
+        &self,
+        access: AccessMode,
+        single_sign_on: impl FnOnce(&str) -> Option<SingleSignOn>,
+    ) -> String {
         let listening = BoundListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("http://{}", listening.address());
-        let stop = CancellationToken::new();
         let config = ApiConfig {
             access,
             is_loopback: true,
             hosts: Vec::new(),
             cluster_secret: None,
-            logs: Arc::new(logs),
+            logs: Arc::clone(&self.logs),
+            single_sign_on: single_sign_on(&url),
             system: SystemConfig {
                 store_location: Some("the test directory".to_owned()),
                 nats_address: Some("nats://nats:4222".to_owned()),
                 ..SystemConfig::default()
             },
         };
-        tokio::spawn(listening.serve(server.clone(), config, None, stop.clone()));
-        Self {
-            url,
-            server,
-            stop,
-            _dir: dir,
-        }
+        tokio::spawn(listening.serve(self.server.clone(), config, None, self.stop.clone()));
+        url
     }
 
     /// Sends a request unchanged.

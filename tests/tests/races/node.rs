@@ -116,6 +116,7 @@ pub(crate) async fn start_node_behind(fixture: &SharedStoreFixture, port: Option
         logs: Arc::new(logs.expect("the log directory can be created")),
         cluster_secret: secret,
         system: SystemConfig::default(),
+        single_sign_on: None,
     };
     tokio::spawn(listening.serve(server.clone(), config, None, stop.clone()));
     ServerNode {

@@ -2,6 +2,7 @@
 import { infiniteQueryOptions, queryOptions } from "@tanstack/react-query";
 import { isObject, parseExact, type ExactObject } from "../lib/exactJson";
 import { omitUndefined } from "../lib/search";
+import { sessionReadDelay } from "../lib/signIn";
 import { api, apiUrl, rawBody, readData, send } from "./client";
 import type {
   EventParams,
@@ -33,7 +34,16 @@ export const sessionQuery = queryOptions({
   queryKey: ["session"],
   queryFn: ({ signal }) => readData(api.GET("/api/session", { signal })),
   staleTime: 60_000,
+  refetchInterval: ({ state }) => sessionReadDelay(state.data?.expires_at, Date.now()),
 });
+
+export const signInFailureQuery = (code: string) =>
+  queryOptions({
+    queryKey: ["sign-in failure", code],
+    queryFn: ({ signal }) =>
+      readData(api.GET("/api/session/oidc/failures/{code}", { params: { path: { code } }, signal })),
+    staleTime: Infinity,
+  });
 
 export const runsQuery = (filters: RunFilterParams) =>
   infiniteQueryOptions({

@@ -8,28 +8,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * Read the audit log. Each entry is chained to the previous one by its hash.
-         * @description With `order=newest`, the log is read from its end and can be filtered. A request examines at most 5,000 entries, so
-         *     a page may be short or empty although `next_before` is present.
-         */
+        /** Read the audit log. Each entry is chained to the previous one by its hash. */
         get: {
             parameters: {
                 query?: {
-                    /** @description Order of the entries. Default: `oldest`. */
-                    order?: "oldest" | "newest";
-                    /** @description With `order=oldest`: only entries after this ID. */
+                    /** @description Only entries after this ID. */
                     after?: number;
-                    /** @description With `order=newest`: only entries before this ID. */
-                    before?: number;
-                    /** @description With `order=newest`: only entries whose actor contains this text. */
-                    actor?: string;
-                    /** @description With `order=newest`: only entries whose action starts with this text, such as `credential.`. */
-                    action?: string;
-                    /** @description With `order=newest`: only entries with this resource. */
-                    resource?: string;
-                    /** @description With `order=newest`: only entries with this outcome. */
-                    outcome?: components["schemas"]["AuditOutcome"];
                     /** @description Maximum number of entries. Default: 50. */
                     limit?: number;
                 };
@@ -355,54 +339,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/credential-types": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List credential types with their usual fields.
-         * @description The types are those of the built-in tasks; a credential may have any other type, with any fields.
-         */
-        get: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description the types */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["CredentialTypeList"];
-                    };
-                };
-                /** @description What went wrong. */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/credentials": {
         parameters: {
             query?: never;
@@ -410,11 +346,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * List credentials with the playbooks that use them, without their values.
-         * @description Reads the latest version of each playbook, at most 10,000, and parses those that this server has not parsed for this
-         *     list before, at most 200 for each request.
-         */
+        /** List credentials, without their values. */
         get: {
             parameters: {
                 query?: never;
@@ -492,7 +424,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Read a credential, without its values. `GET /api/credentials` also has the playbooks that use it. */
+        /** Read a credential, without its values. */
         get: {
             parameters: {
                 query?: never;
@@ -1805,57 +1737,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/executions/{id}/waiting": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List the commands of a run that wait for workers, with the reason why they wait.
-         * @description Costs a read of the run's open commands; if some wait, also of the workers and leases, independent of the length of
-         *     the run's log.
-         */
-        get: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    id: string;
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description the commands that wait */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["WaitingCommandList"];
-                    };
-                };
-                /** @description What went wrong. */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/api/health": {
         parameters: {
             query?: never;
@@ -1880,129 +1761,6 @@ export interface paths {
                     };
                     content: {
                         "application/json": Record<string, never>;
-                    };
-                };
-                /** @description What went wrong. */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/inbox": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List the tasks that wait for a signal or an approval, in all runs.
-         * @description Reads at most `limit` rows of a table of what waits now; with the filter `path` or `signal` it may examine all of them.
-         *     The cost does not depend on the runs. Runs that are being cancelled are omitted.
-         */
-        get: {
-            parameters: {
-                query?: {
-                    /** @description Filter by run. */
-                    execution_id?: string;
-                    /** @description Filter by catalog path of the playbook. */
-                    path?: string;
-                    /** @description Filter by name of the signal. */
-                    signal?: string;
-                    /** @description Order by start of the wait: `newest` or `oldest` first. Default: newest. Only for lists. */
-                    order?: "newest" | "oldest";
-                    /** @description Maximum number of waits. Default: 50. Only for lists. */
-                    limit?: number;
-                    /** @description The `next_cursor` of the previous page. Only for lists. */
-                    cursor?: string;
-                };
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description a page of waiting tasks */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["InboxPage"];
-                    };
-                };
-                /** @description What went wrong. */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/inbox/count": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Count the tasks that wait for a signal or an approval.
-         * @description Counts at most 1,000; `is_complete` is false if there are more.
-         */
-        get: {
-            parameters: {
-                query?: {
-                    /** @description Filter by run. */
-                    execution_id?: string;
-                    /** @description Filter by catalog path of the playbook. */
-                    path?: string;
-                    /** @description Filter by name of the signal. */
-                    signal?: string;
-                    /** @description Order by start of the wait: `newest` or `oldest` first. Default: newest. Only for lists. */
-                    order?: "newest" | "oldest";
-                    /** @description Maximum number of waits. Default: 50. Only for lists. */
-                    limit?: number;
-                    /** @description The `next_cursor` of the previous page. Only for lists. */
-                    cursor?: string;
-                };
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description the count */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["InboxCount"];
                     };
                 };
                 /** @description What went wrong. */
@@ -2180,55 +1938,6 @@ export interface paths {
                 };
             };
         };
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/queue": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List the commands that wait for workers, by pool and kinds, with the reason why they wait.
-         * @description Reads at most 5,000 waiting commands, 1,000 of each pool, however long the queue is. The reason is the first
-         *     condition of a claim that is not met: the state of the run, the pool, the kinds, or free slots.
-         */
-        get: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description the queues and their oldest commands */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["QueueOverview"];
-                    };
-                };
-                /** @description What went wrong. */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
-        put?: never;
-        post?: never;
-        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -2483,7 +2192,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Read whether access tokens are required, and who is signed in. */
+        /** Read whether callers must sign in, and who is signed in. */
         get: {
             parameters: {
                 query?: never;
@@ -2581,7 +2290,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/system": {
+    "/api/session/oidc/callback": {
         parameters: {
             query?: never;
             header?: never;
@@ -2589,27 +2298,120 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Read the version, store, retention and limits of this server.
-         * @description Locations and addresses are only for admins; passwords are never returned. Counts at most 100,000 runs.
+         * Complete a sign-in, with what the identity provider adds to this address. The response sets the session cookie and
+         *     leads to the page at which the sign-in began; after a failure it leads to the sign-in page with the code of the
+         *     failure. Costs one request to the provider, and two more if its cached documents are older than an hour.
          */
         get: {
             parameters: {
-                query?: never;
+                query?: {
+                    /** @description Code that the provider issued. */
+                    code?: string;
+                    /** @description Text that identifies the sign-in. */
+                    state?: string;
+                    /** @description Error of the provider. */
+                    error?: string;
+                    /** @description The provider, if it names itself. */
+                    iss?: string;
+                };
                 header?: never;
                 path?: never;
                 cookie?: never;
             };
             requestBody?: never;
             responses: {
-                /** @description state and settings of the server */
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session/oidc/failures/{code}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Read the text of a sign-in failure, by the code that the sign-in page has in its address. */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    code: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description the failure */
                 200: {
                     headers: {
                         [name: string]: unknown;
                     };
                     content: {
-                        "application/json": components["schemas"]["SystemStatus"];
+                        "application/json": components["schemas"]["SignInFailure"];
                     };
                 };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/session/oidc/start": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Sign in at the identity provider. The browser goes there, and returns to `/api/session/oidc/callback` within 10
+         *     minutes. If the provider does not respond, the browser goes to the sign-in page of the client.
+         */
+        get: {
+            parameters: {
+                query?: {
+                    /**
+                     * @description Page to which the browser goes after the sign-in: a path below the root of the client. Default, also for any
+                     *     other text: `/`.
+                     */
+                    return_to?: string;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
                 /** @description What went wrong. */
                 default: {
                     headers: {
@@ -2881,54 +2683,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/workers": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List the workers of the cluster, the commands that they hold, and the servers.
-         * @description Reads at most 1,000 sessions and 2,000 leases. The addresses of servers are only for admins.
-         */
-        get: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description pools, workers, leases and servers */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["WorkerOverview"];
-                    };
-                };
-                /** @description What went wrong. */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/docs": {
         parameters: {
             query?: never;
@@ -2953,51 +2707,6 @@ export interface paths {
                     };
                     content: {
                         "text/html": string;
-                    };
-                };
-                /** @description What went wrong. */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/docs/licenses.txt": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /** List the libraries of the server with their licenses. */
-        get: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description name, version and license of each library */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "text/plain": string;
                     };
                 };
                 /** @description What went wrong. */
@@ -3366,19 +3075,12 @@ export interface components {
             revoked_at?: string | null;
             /** @description Role of the token. */
             role: components["schemas"]["Role"];
-            /** @description Whether it can be used now. */
-            state: components["schemas"]["AccessTokenState"];
         };
         /** @description All access tokens. */
         AccessTokenList: {
             /** @description Tokens, oldest first. */
             tokens: components["schemas"]["AccessTokenEntry"][];
         };
-        /**
-         * @description Whether an access token can be used.
-         * @enum {string}
-         */
-        AccessTokenState: "active" | "expired" | "revoked";
         /** @description Lines that tasks printed, in order. */
         AppendLogsRequest: {
             /** @description Lines with their run, step and task. */
@@ -3392,53 +3094,15 @@ export interface components {
              */
             taken: number;
         };
-        /** @description An entry of the audit log. */
-        AuditLogEntry: {
-            /** @description What the request was for, such as `credential.set`. */
-            action: string;
-            /** @description Who sent the request. */
-            actor: string;
-            /**
-             * Format: date-time
-             * @description When it was recorded.
-             */
-            at: string;
-            /** @description Further details. */
-            detail?: Record<string, never> | null;
-            /** @description Hash of the previous entry's hash and this entry. */
-            hash: string;
-            /**
-             * Format: int64
-             * @description Its position, from 1.
-             */
-            id: number;
-            /** @description How it ended. */
-            outcome: components["schemas"]["AuditOutcome"];
-            /** @description What it applied to. */
-            resource: string;
-            /** @description Network address of the sender. */
-            source?: string | null;
-        };
-        /**
-         * @description How an audited request ended.
-         * @enum {string}
-         */
-        AuditOutcome: "done" | "denied" | "failed";
         /** @description A page of the audit log. */
         AuditPage: {
-            /** @description Entries; oldest first, or newest first with `order=newest`. */
-            entries: components["schemas"]["AuditLogEntry"][];
+            /** @description Entries, oldest first. */
+            entries: Record<string, never>[];
             /**
              * Format: int64
-             * @description Value for `after` to get the next page; absent on the last page, and with `order=newest`.
+             * @description Value for `after` to get the next page; absent on the last page.
              */
             next_after?: number | null;
-            /**
-             * Format: int64
-             * @description Value for `before` to get the next page with `order=newest`; absent on the last page. A page may have fewer entries
-             *     than requested: at most 5,000 are compared with the filters.
-             */
-            next_before?: number | null;
         };
         /** @description Events of one run, in order. With `command_id` the batch is a worker's report on a command that it holds. */
         BatchRequest: {
@@ -3513,18 +3177,19 @@ export interface components {
             /** @description Commands with their leases and the data needed to run them. */
             commands: Record<string, never>[];
         };
-        /** @description Whether access tokens are required, and who is signed in. */
+        /** @description Whether callers must sign in, and who is signed in. */
         CallerSession: {
-            /** @description Whether access tokens are required. */
+            /** @description Whether callers must sign in. */
             auth: components["schemas"]["SignInMode"];
             /**
              * Format: date-time
              * @description When the session ends.
              */
             expires_at?: string | null;
-            /** @description Name of the access token. */
+            /** @description Name of the access token or of the person. */
             name?: string | null;
             role?: components["schemas"]["Role"] | null;
+            single_sign_on?: components["schemas"]["SignInProvider"] | null;
             /** @description Version of the server. */
             version: string;
         };
@@ -3646,52 +3311,10 @@ export interface components {
              */
             version: number;
         };
-        /** @description A field of a credential. */
-        CredentialField: {
-            /** @description What it contains. */
-            description: string;
-            /** @description Whether its value usually has several lines. */
-            is_multiline: boolean;
-            /** @description Whether tasks need it. */
-            is_required: boolean;
-            /** @description Whether its value is masked in the output of tasks. No value is ever returned, secret or not. */
-            is_secret: boolean;
-            /** @description Key in `data`. */
-            name: string;
-        };
         /** @description All credentials. */
         CredentialList: {
             /** @description Credentials, sorted by name. */
-            credentials: components["schemas"]["ListedCredential"][];
-            /**
-             * @description Whether `used_by` of every credential includes all playbooks. A request examines at most 10,000 playbooks and
-             *     parses at most 200 that this server has not parsed before; the next requests examine the others.
-             */
-            is_used_by_complete?: boolean;
-        };
-        /** @description A credential type with its fields. */
-        CredentialType: {
-            /** @description What it is for. */
-            description: string;
-            /** @description Its usual fields. */
-            fields: components["schemas"]["CredentialField"][];
-            /** @description Name of the type. */
-            name: string;
-        };
-        /** @description The credential types that tasks know. */
-        CredentialTypeList: {
-            /** @description Types, the most common first. A credential may have any other type, with any fields. */
-            types: components["schemas"]["CredentialType"][];
-        };
-        /** @description A playbook that names a credential. */
-        CredentialUse: {
-            /** @description Path in the catalog. */
-            path: string;
-            /**
-             * Format: int32
-             * @description Its latest version.
-             */
-            version: number;
+            credentials: components["schemas"]["CredentialEntry"][];
         };
         /** @description A page of an event log. */
         EventPage: {
@@ -3877,8 +3500,6 @@ export interface components {
              * @description Catalog version of the playbook.
              */
             version: number;
-            /** @description Name of a signal that a task of the run waits for; the first by name, if there are several. */
-            waits_for?: string | null;
         };
         /** @description How many runs have a value. */
         FacetCount: {
@@ -4089,9 +3710,16 @@ export interface components {
          * @description Heartbeat of a worker with its claims. If it omits a claim for too long, the server assumes that the worker never
          *     received the command, and offers it again.
          */
-        HeartbeatRequest: components["schemas"]["WorkerDescription"] & {
+        HeartbeatRequest: {
             /** @description Commands that the worker holds, with their lease epochs. */
             holds?: Record<string, never>[];
+            /** @description Pool that the worker serves. */
+            pool?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum number of commands that the worker runs at once.
+             */
+            slots?: number | null;
             /** @description Worker session. */
             worker: string;
         };
@@ -4106,97 +3734,6 @@ export interface components {
             counts: {
                 [key: string]: number;
             };
-        };
-        /** @description An answer to a waiting task. */
-        InboxAnswer: {
-            /** @description The command that sends this payload. */
-            command: string;
-            /** @description What the answer does. */
-            label: string;
-            /** @description The payload; the values of the form are added to it. */
-            payload: Record<string, never>;
-        };
-        /** @description How many tasks wait for a signal. */
-        InboxCount: {
-            /**
-             * Format: int64
-             * @description The number of tasks, at most 1,000.
-             */
-            count: number;
-            /** @description Whether all are counted; false if there are more. */
-            is_complete: boolean;
-        };
-        /** @description A task that waits for a signal. */
-        InboxEntry: {
-            /** @description The possible answers. */
-            answers: components["schemas"]["InboxAnswer"][];
-            /**
-             * Format: date-time
-             * @description When the task fails if no signal arrives.
-             */
-            deadline?: string | null;
-            /** @description The rendered description of the approval. */
-            description?: string | null;
-            /** @description Run ID. */
-            execution_id: string;
-            /** @description JSON Schema of the values to send besides those of an answer; null if any object is accepted. */
-            form?: Record<string, never> | null;
-            /** @description The path to which an answer is sent with `POST`. */
-            href: string;
-            /**
-             * @description Whether the next signal of this name ends this wait. If not, a task of the same run has waited longer for the same
-             *     name, and gets the signal first.
-             */
-            is_next: boolean;
-            /**
-             * Format: int64
-             * @description The loop index.
-             */
-            iteration?: number | null;
-            /** @description What the task waits for. */
-            kind: components["schemas"]["InboxKind"];
-            /** @description Catalog path of the playbook. */
-            path: string;
-            /**
-             * Format: int32
-             * @description The run of the step.
-             */
-            run: number;
-            /**
-             * Format: int64
-             * @description The event of the run that began the wait.
-             */
-            seq: number;
-            /** @description Name of the signal that it waits for. */
-            signal: string;
-            /**
-             * Format: date-time
-             * @description When the wait began.
-             */
-            since: string;
-            /** @description The step. */
-            step: string;
-            /** @description The task. */
-            task?: string | null;
-            /** @description The rendered title of the approval. */
-            title?: string | null;
-            /**
-             * Format: int32
-             * @description Catalog version of the playbook.
-             */
-            version: number;
-        };
-        /**
-         * @description What a task waits for.
-         * @enum {string}
-         */
-        InboxKind: "approval" | "signal";
-        /** @description A page of tasks that wait for a signal. */
-        InboxPage: {
-            /** @description Cursor of the next page; absent on the last page. */
-            next_cursor?: string | null;
-            /** @description The waiting tasks. */
-            waits: components["schemas"]["InboxEntry"][];
         };
         /**
          * @description How an accepted event was recorded.
@@ -4219,55 +3756,6 @@ export interface components {
              * @description When the value was resolved or set.
              */
             resolved_at?: string | null;
-        };
-        /** @description A command that a worker holds. */
-        LeaseEntry: {
-            /**
-             * Format: date-time
-             * @description When it was claimed; null if the worker's session was replaced since.
-             */
-            claimed_at?: string | null;
-            /** @description ID of the command. */
-            command_id: string;
-            /** @description Run ID. */
-            execution_id: string;
-            /**
-             * Format: date-time
-             * @description When the lease expires unless the worker renews its session; null without a session.
-             */
-            expires_at?: string | null;
-            /** @description Whether the lease has expired; the command then returns to the queue. */
-            is_expired: boolean;
-            /** @description Name of the run. */
-            name: string;
-            /** @description Step that the command runs. */
-            step: string;
-            /** @description The worker that holds it. */
-            worker: string;
-        };
-        /** @description A limit in force. */
-        LimitEntry: {
-            /** @description Error code if the limit is exceeded. */
-            code?: string | null;
-            /** @description What is limited. */
-            name: string;
-            /** @description Unit of the limit. */
-            unit: components["schemas"]["LimitUnit"];
-            /**
-             * Format: int64
-             * @description The limit.
-             */
-            value: number;
-        };
-        /**
-         * @description Unit of a limit.
-         * @enum {string}
-         */
-        LimitUnit: "count" | "bytes" | "seconds";
-        /** @description A credential with the playbooks that use it. */
-        ListedCredential: components["schemas"]["CredentialEntry"] & {
-            /** @description Playbooks whose latest version names the credential, by path. Names that a template computes are not found. */
-            used_by?: components["schemas"]["CredentialUse"][];
         };
         /** @description Events that a pipeline needs again. */
         LoadEventsRequest: {
@@ -4397,37 +3885,6 @@ export interface components {
             title: string;
             /** @description Reference to the explanation of the code. */
             type: string;
-        };
-        /** @description Waiting commands that need the same pool and kinds. */
-        QueueEntry: {
-            /**
-             * Format: int32
-             * @description Number of commands.
-             */
-            commands: number;
-            /** @description Tool kinds that a worker needs. */
-            kinds: string[];
-            /**
-             * Format: date-time
-             * @description When the oldest one was offered.
-             */
-            oldest_at: string;
-            /** @description Pool whose workers may claim them. */
-            pool: string;
-            /** @description Why the oldest one waits. */
-            reason: components["schemas"]["WaitingReason"];
-        };
-        /** @description The commands that wait for workers, by pool and kinds. */
-        QueueOverview: {
-            /** @description The oldest 100 waiting commands of each pool. */
-            commands: components["schemas"]["WaitingCommand"][];
-            /**
-             * @description Whether every waiting command was read. At most 1,000 of each pool, 5,000 in all and 64 pools are read; the counts
-             *     do not include others.
-             */
-            is_complete: boolean;
-            /** @description Pools with waiting commands, by pool and kinds. */
-            queues: components["schemas"]["QueueEntry"][];
         };
         /** @description Reason to pause or resume a run. */
         ReasonRequest: {
@@ -4563,18 +4020,6 @@ export interface components {
          * @enum {string}
          */
         ResultKind: "data" | "ref" | "refs";
-        /** @description Where results are stored, and for how long. */
-        ResultStoreStatus: {
-            /** @description Result stores that are configured besides the store itself. */
-            configured: string[];
-            /** @description Where results over 64 KiB are stored by default; only for admins. */
-            location?: string | null;
-            /**
-             * Format: int64
-             * @description How long results are kept after the end of their run, in seconds; null if this server does not delete them.
-             */
-            retention_s?: number | null;
-        };
         /** @description Request to retry the failed steps of a run. */
         RetryRequest: {
             /**
@@ -4629,22 +4074,6 @@ export interface components {
             /** @description Secrets, in the order of the requested names. */
             secrets: components["schemas"]["SecretEntry"][];
         };
-        /** @description A process that uses the store. */
-        ServerEntry: {
-            /** @description URL at which other servers reach it, only for admins; null on a local store. */
-            address?: string | null;
-            /**
-             * Format: date-time
-             * @description Its last heartbeat; null on a local store, where a process holds a lock instead.
-             */
-            heartbeat_at?: string | null;
-            /** @description Whether it is alive. */
-            is_alive: boolean;
-            /** @description Whether it is the server that sent this response. */
-            is_this: boolean;
-            /** @description ID of the process, which owns runs. */
-            owner: string;
-        };
         /** @description Registration of a worker. */
         SessionRequest: components["schemas"]["HeartbeatRequest"] & {
             /** @description Whether to create a session secret. The worker then sends it with every request under its name. */
@@ -4676,21 +4105,30 @@ export interface components {
              */
             expires_in_s?: number | null;
         };
+        /** @description Why a sign-in at the identity provider failed. */
+        SignInFailure: {
+            /** @description Stable code. */
+            code: string;
+            /** @description What failed. */
+            detail: string;
+            /** @description What to do. */
+            remedy: string;
+        };
         /**
-         * @description Whether access tokens are required.
+         * @description Whether callers must sign in.
          * @enum {string}
          */
         SignInMode: "open" | "required";
+        /** @description An identity provider for single sign-on. */
+        SignInProvider: {
+            /** @description Its name. */
+            name: string;
+        };
         /** @description A session of the web client to start. */
         SignInRequest: {
             /** @description An access token. */
             token: string;
         };
-        /**
-         * @description The database of a store.
-         * @enum {string}
-         */
-        StoreBackend: "sqlite" | "postgres";
         /** @description A stored body. */
         StoreBodyResponse: {
             /**
@@ -4705,52 +4143,6 @@ export interface components {
             /** @description Kind of the result store. */
             store: string;
         };
-        /** @description The store of runs. */
-        StoreStatus: {
-            /**
-             * Format: int64
-             * @description Bytes of the tables and their indexes, including free space. With Postgres, they contain the results in the
-             *     database.
-             */
-            bytes: number;
-            /** @description Whether `runs` includes all runs. */
-            is_runs_complete: boolean;
-            /** @description The database. */
-            kind: components["schemas"]["StoreBackend"];
-            /** @description Directory, or host, port and database; only for admins. */
-            location?: string | null;
-            /**
-             * Format: int64
-             * @description Number of runs; at most 100,000 are counted.
-             */
-            runs: number;
-        };
-        /** @description State and settings of the server that responds. Fields for admins are null for other callers. */
-        SystemStatus: {
-            /** @description Whether the server was built with optimizations. */
-            is_release_build: boolean;
-            /** @description Limits in force. */
-            limits: components["schemas"]["LimitEntry"][];
-            /** @description Address of the NATS server, without a password; only for admins. */
-            nats_address?: string | null;
-            /** @description Operating system and processor that the server was built for, such as `linux x86_64`. */
-            platform: string;
-            /** @description Whether events are published to NATS. */
-            publishes_events: boolean;
-            /** @description Whether access tokens are required. */
-            requires_tokens: boolean;
-            /** @description The result stores. */
-            results: components["schemas"]["ResultStoreStatus"];
-            /**
-             * Format: date-time
-             * @description When the server started.
-             */
-            started_at: string;
-            /** @description The store. */
-            store: components["schemas"]["StoreStatus"];
-            /** @description Version of the server. */
-            version: string;
-        };
         /** @description A playbook to validate. */
         ValidateRequest: {
             /** @description YAML text of the playbook. */
@@ -4762,49 +4154,6 @@ export interface components {
             diagnostics: Record<string, never>[];
             /** @description Whether the playbook can run. */
             valid: boolean;
-        };
-        /**
-         * @description The cause why a command waits. The first one that applies is reported.
-         * @enum {string}
-         */
-        WaitingCause: "run_paused" | "run_stopping" | "owner_gone" | "no_worker_in_pool" | "no_worker_for_kinds" | "no_free_slot" | "starting";
-        /** @description A command that waits for a worker. */
-        WaitingCommand: {
-            /** @description ID of the command. */
-            command_id: string;
-            /** @description Run ID. */
-            execution_id: string;
-            /**
-             * Format: date-time
-             * @description When it was offered.
-             */
-            issued_at: string;
-            /** @description Tool kinds that a worker needs. */
-            kinds: string[];
-            /** @description Name of the run. */
-            name: string;
-            /** @description Pool whose workers may claim it. */
-            pool: string;
-            /** @description Why it waits. */
-            reason: components["schemas"]["WaitingReason"];
-            /** @description Step that the command runs. */
-            step: string;
-        };
-        /** @description The commands of a run that wait for workers. */
-        WaitingCommandList: {
-            /** @description Commands in the order in which they were issued. */
-            commands: components["schemas"]["WaitingCommand"][];
-            /** @description Whether every waiting command is listed. At most 200 are read. */
-            is_complete: boolean;
-        };
-        /** @description Why a command waits. */
-        WaitingReason: {
-            /** @description The cause. */
-            cause: components["schemas"]["WaitingCause"];
-            /** @description The cause as a sentence that names the pool, kinds or numbers. */
-            detail: string;
-            /** @description What to do; null if nothing is needed. */
-            remedy?: string | null;
         };
         /** @description An event as a client sends it. */
         WireEvent: {
@@ -4873,20 +4222,6 @@ export interface components {
          * @enum {string}
          */
         WireStatus: "in_progress" | "success" | "error" | "skipped" | "paused" | "cancelled";
-        /** @description What a worker sends about itself with each heartbeat. */
-        WorkerDescription: {
-            /** @description Tool kinds that the worker can call. Default: every kind. */
-            kinds?: string[] | null;
-            /** @description Pool that the worker serves. */
-            pool?: string | null;
-            /**
-             * Format: int32
-             * @description Maximum number of commands that the worker runs at once.
-             */
-            slots?: number | null;
-            /** @description Version of the worker. */
-            version?: string | null;
-        };
         /** @description A worker in a list. */
         WorkerEntry: {
             /**
@@ -4904,74 +4239,8 @@ export interface components {
             /** @description Worker session. */
             worker: string;
         };
-        /** @description The workers of all servers on the store, with their leases. */
-        WorkerOverview: {
-            /** @description Whether every worker and lease is listed. At most 1,000 workers and 2,000 leases are read. */
-            is_complete: boolean;
-            /** @description Commands that workers hold, by worker. */
-            leases: components["schemas"]["LeaseEntry"][];
-            /** @description Pools of live workers, by name. */
-            pools: components["schemas"]["WorkerPoolStatus"][];
-            /** @description Processes that use the store. */
-            servers: components["schemas"]["ServerEntry"][];
-            /** @description Live workers, and those whose session expired within the last 10 minutes, by pool and name. */
-            workers: components["schemas"]["WorkerStatus"][];
-        };
-        /** @description A pool with its live workers. */
-        WorkerPoolStatus: {
-            /**
-             * Format: int32
-             * @description Number of commands that these workers hold.
-             */
-            leases: number;
-            /** @description Name of the pool; null for workers of older versions, which do not report it. */
-            pool?: string | null;
-            /**
-             * Format: int32
-             * @description Number of slots of these workers.
-             */
-            slots: number;
-            /**
-             * Format: int32
-             * @description Number of live workers.
-             */
-            workers: number;
-        };
         /** @description Request that identifies a worker session, for deregistering and for long polls. */
         WorkerRequest: {
-            /** @description Worker session. */
-            worker: string;
-        };
-        /** @description A worker's session. */
-        WorkerStatus: {
-            /**
-             * Format: date-time
-             * @description When the session expires or expired.
-             */
-            expires_at: string;
-            /**
-             * Format: date-time
-             * @description Last heartbeat or claim; null if the session has expired.
-             */
-            heartbeat_at?: string | null;
-            /** @description Whether the session has not expired. */
-            is_alive: boolean;
-            /** @description Tool kinds that the worker can call; null for every kind. */
-            kinds?: string[] | null;
-            /**
-             * Format: int32
-             * @description Number of commands that the worker holds.
-             */
-            leases: number;
-            /** @description Pool that the worker serves; null if the worker does not report it. */
-            pool?: string | null;
-            /**
-             * Format: int32
-             * @description Maximum number of commands that the worker runs at once; null if the worker does not report it.
-             */
-            slots?: number | null;
-            /** @description Version of the worker; null if the worker does not report it. */
-            version?: string | null;
             /** @description Worker session. */
             worker: string;
         };

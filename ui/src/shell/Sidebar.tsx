@@ -62,6 +62,11 @@ export function Sidebar({ onOpenPalette, onOpenKeys }: SidebarProps) {
         <WidthButton />
         {session?.auth === "required" && <SignOutButton name={session.name ?? session.role ?? ""} />}
       </div>
+      {session?.auth === "required" && session.role && (
+        <p className="sidebar-person sidebar-text" title={`Signed in as ${session.name ?? "?"}`}>
+          {session.name} <span className="muted">{session.role}</span>
+        </p>
+      )}
       {session && <p className="sidebar-version muted sidebar-text">version {session.version}</p>}
     </nav>
   );

@@ -33,6 +33,8 @@ pub(crate) struct ServeArgs {
     /// Host names to accept in the Host header, comma-separated
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) host: Vec<String>,
+    #[command(flatten)]
+    pub(crate) single_sign_on: SingleSignOnArgs,
     /// URL at which other servers on the same Postgres can reach this one [default: the listen address]
     #[arg(long, value_name = "URL")]
     pub(crate) advertise: Option<String>,
@@ -42,6 +44,23 @@ pub(crate) struct ServeArgs {
     /// How long results are kept after the end of their run [default: 30d]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) retention: Option<Duration>,
+}
+
+/// Options of single sign-on.
+#[derive(Debug, Default, Args)]
+pub(crate) struct SingleSignOnArgs {
+    /// URL at which browsers reach this server; single sign-on needs it
+    #[arg(long, value_name = "URL")]
+    pub(crate) public_url: Option<String>,
+    /// URL of the identity provider for single sign-on
+    #[arg(long, value_name = "URL")]
+    pub(crate) oidc_issuer: Option<String>,
+    /// ID of NoETL at the identity provider
+    #[arg(long, value_name = "ID")]
+    pub(crate) oidc_client_id: Option<String>,
+    /// File with the client secret
+    #[arg(long, value_name = "FILE")]
+    pub(crate) oidc_client_secret_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

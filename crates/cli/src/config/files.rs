@@ -1,5 +1,6 @@
 //! Finds and parses configuration files.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
@@ -20,6 +21,16 @@ pub(crate) struct ConfigFile {
     pub(super) retention: Option<String>,
     pub(super) sandbox: Option<String>,
     pub(super) tools: Option<PathBuf>,
+    pub(super) oidc_issuer: Option<String>,
+    pub(super) oidc_client_id: Option<String>,
+    pub(super) oidc_client_secret_file: Option<PathBuf>,
+    pub(super) oidc_client_auth: Option<String>,
+    pub(super) oidc_roles: Option<BTreeMap<String, String>>,
+    pub(super) oidc_role_claim: Option<String>,
+    pub(super) oidc_scopes: Option<Vec<String>>,
+    pub(super) oidc_name: Option<String>,
+    pub(super) oidc_session: Option<String>,
+    pub(super) public_url: Option<String>,
 }
 
 impl ConfigFile {
@@ -38,6 +49,7 @@ impl ConfigFile {
             .store
             .map(|store| if is_store_url(&store) { store } else { base.join(store) });
         layer.tools = layer.tools.map(|tools| base.join(tools));
+        layer.oidc_client_secret_file = layer.oidc_client_secret_file.map(|file| base.join(file));
         Ok(layer)
     }
 
@@ -46,7 +58,8 @@ impl ConfigFile {
         toml::from_str(text).map_err(|error| {
             let message = format!("invalid configuration in `{name}`: {}", error.to_string().trim_end());
             CliError::new(Exit::Usage, "CONFIG_INVALID", message)
-                .help("valid keys: store, slots, color, python, server, retention, sandbox, tools")
+                .help("valid keys: store, slots, color, python, server, retention, sandbox, tools, public_url, oidc_issuer and \
+                       the other oidc_… keys; see docs/reference/configuration.md")
         })
     }
 }

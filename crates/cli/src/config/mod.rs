@@ -9,6 +9,7 @@ mod files;
 mod keychain;
 mod network;
 mod settings;
+mod single_sign_on;
 mod storage;
 mod store_url;
 pub(crate) mod variables;

@@ -11,6 +11,7 @@ use crate::config::environment::Environment;
 use crate::config::files::{ConfigFile, find_project_file};
 use crate::config::keychain::KeychainSettings;
 use crate::config::network::{NetworkSettings, read_network_settings};
+use crate::config::single_sign_on::{SingleSignOnSettings, parse_roles};
 use crate::config::storage::{scratch_dir, storage_config};
 use crate::config::store_url::check_store;
 use crate::config::variables;
@@ -53,6 +54,8 @@ pub(crate) struct Settings {
     pub(crate) network: NetworkSettings,
     /// How credentials are encrypted and resolved.
     pub(crate) keychain: KeychainSettings,
+    /// Single sign-on of a server.
+    pub(crate) single_sign_on: SingleSignOnSettings,
 }
 
 impl Settings {
@@ -112,6 +115,7 @@ impl Settings {
             has_server_flag: !flags.server.is_empty(),
             token_file: flags.token_file.clone(),
             postgres_allow: split_names(environment.get(variables::POSTGRES_ALLOW)),
+            single_sign_on: SingleSignOnSettings::from_layers(&layers, environment),
         };
         if !(1..=SLOTS_MAX).contains(&settings.slots) {
             return Err(setting_error(
@@ -130,7 +134,7 @@ fn split_names(text: Option<&str>) -> Vec<String> {
     names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
-fn first_setting<T>(layers: &[ConfigFile], read: impl Fn(&ConfigFile) -> Option<T>) -> Option<T> {
+pub(super) fn first_setting<T>(layers: &[ConfigFile], read: impl Fn(&ConfigFile) -> Option<T>) -> Option<T> {
     layers.iter().find_map(read)
 }
 
@@ -151,6 +155,7 @@ fn from_environment(environment: &Environment) -> Result<ConfigFile, CliError> {
         ConfigFile::parse(&format!("color = {text:?}"), "NOETL_COLOR")
             .map_err(|_| setting_error("NOETL_COLOR", text, "one of auto, always, never"))
     });
+    let text = |variable| environment.get(variable).map(ToOwned::to_owned);
     Ok(ConfigFile {
         store: environment.get(variables::STORE).map(PathBuf::from),
         slots: slots.transpose()?,
@@ -160,6 +165,18 @@ fn from_environment(environment: &Environment) -> Result<ConfigFile, CliError> {
         retention: environment.get(variables::RETENTION).map(ToOwned::to_owned),
         sandbox: environment.get(variables::SANDBOX).map(ToOwned::to_owned),
         tools: environment.get(variables::TOOLS_DIR).map(PathBuf::from),
+        oidc_roles: environment.get(variables::OIDC_ROLES).map(parse_roles).transpose()?,
+        oidc_scopes: environment
+            .get(variables::OIDC_SCOPES)
+            .map(|text| split_names(Some(text))),
+        oidc_client_secret_file: environment.get(variables::OIDC_CLIENT_SECRET_FILE).map(PathBuf::from),
+        oidc_issuer: text(variables::OIDC_ISSUER),
+        oidc_client_id: text(variables::OIDC_CLIENT_ID),
+        oidc_client_auth: text(variables::OIDC_CLIENT_AUTH),
+        oidc_role_claim: text(variables::OIDC_ROLE_CLAIM),
+        oidc_name: text(variables::OIDC_NAME),
+        oidc_session: text(variables::OIDC_SESSION),
+        public_url: text(variables::PUBLIC_URL),
     })
 }
 
@@ -176,7 +193,7 @@ fn load_external_manifests(dir: Option<PathBuf>) -> Result<Vec<tools::KindManife
     })
 }
 
-fn setting_error(name: &str, value: &str, expected: &str) -> CliError {
+pub(super) fn setting_error(name: &str, value: &str, expected: &str) -> CliError {
     let message = format!("invalid {name} `{value}`: expected {expected}");
     CliError::new(Exit::Usage, "CONFIG_INVALID", message)
 }

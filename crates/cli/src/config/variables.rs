@@ -43,6 +43,26 @@ pub(crate) const SANDBOX: Variable = Variable("NOETL_SANDBOX");
 pub(crate) const TOOLS_DIR: Variable = Variable("NOETL_TOOLS_DIR");
 /// Overrides `server`; overridden by `--server`.
 pub(crate) const SERVER: Variable = Variable("NOETL_SERVER");
+/// Overrides `oidc_issuer`; overridden by `--oidc-issuer` of `serve`.
+pub(crate) const OIDC_ISSUER: Variable = Variable("NOETL_OIDC_ISSUER");
+/// Overrides `oidc_client_id`; overridden by `--oidc-client-id` of `serve`.
+pub(crate) const OIDC_CLIENT_ID: Variable = Variable("NOETL_OIDC_CLIENT_ID");
+/// Overrides `oidc_client_secret_file`; overridden by `--oidc-client-secret-file` of `serve`.
+pub(crate) const OIDC_CLIENT_SECRET_FILE: Variable = Variable("NOETL_OIDC_CLIENT_SECRET_FILE");
+/// Overrides `oidc_client_auth`.
+pub(crate) const OIDC_CLIENT_AUTH: Variable = Variable("NOETL_OIDC_CLIENT_AUTH");
+/// Overrides `oidc_roles`.
+pub(crate) const OIDC_ROLES: Variable = Variable("NOETL_OIDC_ROLES");
+/// Overrides `oidc_role_claim`.
+pub(crate) const OIDC_ROLE_CLAIM: Variable = Variable("NOETL_OIDC_ROLE_CLAIM");
+/// Overrides `oidc_scopes`.
+pub(crate) const OIDC_SCOPES: Variable = Variable("NOETL_OIDC_SCOPES");
+/// Overrides `oidc_name`.
+pub(crate) const OIDC_NAME: Variable = Variable("NOETL_OIDC_NAME");
+/// Overrides `oidc_session`.
+pub(crate) const OIDC_SESSION: Variable = Variable("NOETL_OIDC_SESSION");
+/// Overrides `public_url`; overridden by `--public-url` of `serve`.
+pub(crate) const PUBLIC_URL: Variable = Variable("NOETL_PUBLIC_URL");
 
 // Section: commands.
 
@@ -115,6 +135,10 @@ pub(crate) const VAULT_TOKEN: Variable = Variable("NOETL_VAULT_TOKEN");
 /// If it is `allow`, a server can request tokens from endpoints at private addresses that its tasks cannot access.
 /// Default: not set.
 pub(crate) const TOKEN_ENDPOINTS_PRIVATE: Variable = Variable("NOETL_TOKEN_ENDPOINTS_PRIVATE");
+
+/// Client secret of single sign-on; it overrides `oidc_client_secret_file`.
+/// Default: none.
+pub(crate) const OIDC_CLIENT_SECRET: Variable = Variable("NOETL_OIDC_CLIENT_SECRET");
 
 // Section: network.
 

@@ -6,17 +6,21 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use server::Server;
 use server::api::{AccessMode, ApiConfig, BoundListener, ServerTls};
+use server::{Server, SingleSignOn};
 
 use crate::app::{App, VerbResult};
 use crate::args::{DriveArgs, ServeArgs};
 use crate::cli_error::{CliError, Exit};
 use crate::control_plane::{self, ControlPlane, ControlPlaneOptions, StoreLocation};
 use crate::network_access::{NetworkAccess, resolve_addresses};
+use crate::secret_fetcher::HttpToolFetcher;
 use crate::signals;
 use crate::system_config::describe_system;
 use crate::worker_setup;
+
+/// Maximum size of a response of the identity provider.
+const PROVIDER_RESPONSE_BYTES_MAX: usize = 1024 * 1024;
 
 /// Runs the server until a signal stops it.
 pub(crate) async fn serve(app: &App, args: &ServeArgs) -> VerbResult {
@@ -26,7 +30,8 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> VerbResult {
         .map_err(|error| listen_error(&error))?;
     let address = listener.address();
     let is_loopback = address.ip().is_loopback();
-    let access = access_mode(app, args, is_loopback, tls.is_some())?;
+    let single_sign_on = load_single_sign_on(app, args)?;
+    let access = access_mode(app, args, is_loopback, tls.is_some(), single_sign_on.is_some())?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let url = format!("{scheme}://{address}");
     let advertised = args.advertise.clone().unwrap_or_else(|| advertised_url(&url, address));
@@ -60,10 +65,11 @@ pub(crate) async fn serve(app: &App, args: &ServeArgs) -> VerbResult {
     let config = ApiConfig {
         access,
         is_loopback,
-        hosts: args.host.clone(),
+        hosts: accepted_hosts(args, is_loopback, single_sign_on.as_ref()),
         cluster_secret,
         logs,
         system,
+        single_sign_on,
     };
     let stop = signals::cancel_on_signal();
     let slots = slots_message(slots, &url);
@@ -140,11 +146,34 @@ fn advertised_url(url: &str, address: SocketAddr) -> String {
     format!("{scheme}://{host}:{}", address.port())
 }
 
-/// Selects how clients authenticate. On a non-loopback address, access tokens and TLS are required.
-fn access_mode(app: &App, args: &ServeArgs, is_loopback: bool, has_tls: bool) -> Result<AccessMode, CliError> {
+/// Builds single sign-on, if it is configured. The identity provider is contacted at the first sign-in.
+fn load_single_sign_on(app: &App, args: &ServeArgs) -> Result<Option<SingleSignOn>, CliError> {
+    let network = app.settings.network.network_config(true, Vec::new());
+    let fetcher = HttpToolFetcher::new(network).with_response_limit(PROVIDER_RESPONSE_BYTES_MAX);
+    app.settings
+        .single_sign_on
+        .build(&args.single_sign_on, Arc::new(fetcher))
+}
+
+/// Host names to accept besides the usual ones. Where names are restricted, the public name is accepted too.
+fn accepted_hosts(args: &ServeArgs, is_loopback: bool, single_sign_on: Option<&SingleSignOn>) -> Vec<String> {
+    let is_restricted = is_loopback || !args.host.is_empty();
+    let public = single_sign_on.filter(|_| is_restricted);
+    let public = public.map(|sign_on| sign_on.public_host().to_owned());
+    args.host.iter().cloned().chain(public).collect()
+}
+
+/// Selects how clients authenticate. On a non-loopback address, they must, and TLS is required.
+fn access_mode(
+    app: &App,
+    args: &ServeArgs,
+    is_loopback: bool,
+    has_tls: bool,
+    has_single_sign_on: bool,
+) -> Result<AccessMode, CliError> {
     if is_loopback {
-        let has_token_file = app.settings.token_file.is_some();
-        return Ok(if has_token_file {
+        let must_sign_in = app.settings.token_file.is_some() || has_single_sign_on;
+        return Ok(if must_sign_in {
             AccessMode::Tokens
         } else {
             AccessMode::Open

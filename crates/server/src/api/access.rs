@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use axum::extract::{ConnectInfo, FromRequestParts};
@@ -20,7 +20,7 @@ use crate::access_tokens::Actor;
 use crate::api::error::ApiError;
 use crate::api::listen::ClientPeer;
 use crate::api::state::ApiState;
-use crate::api::web_session::{CLIENT_HEADER, cookie_text};
+use crate::api::web_session::{CLIENT_HEADER, SessionUser, WebSessionHolder, cookie_text};
 
 /// Prefix of every access token.
 const TOKEN_PREFIX: &str = "noetl_pat_";
@@ -103,6 +103,8 @@ pub(crate) enum Principal {
         /// Role of the token.
         role: Role,
     },
+    /// A person whom the identity provider signed in.
+    User(Arc<SessionUser>),
     /// Another server on the same store.
     Server,
 }
@@ -113,6 +115,7 @@ impl Principal {
         match self {
             Self::Anyone => "anyone".to_owned(),
             Self::Token { id, name, .. } => format!("{name} ({id})"),
+            Self::User(user) => user.to_string(),
             Self::Server => "server".to_owned(),
         }
     }
@@ -122,6 +125,7 @@ impl Principal {
             Self::Anyone => true,
             Self::Server => A::IS_CLUSTER_ONLY || A::allows(Role::Worker),
             Self::Token { role, .. } => A::allows(*role),
+            Self::User(user) => A::allows(user.role),
         }
     }
 }
@@ -208,21 +212,22 @@ async fn identify_by_session(parts: &Parts, api: &ApiState) -> Result<Principal,
     }
     let ended = || unauthenticated("the session has expired or ended");
     let digest = token_digest(text);
-    let token_hash = if let Some(token_hash) = api.tokens.sessions.get(&digest) {
-        token_hash
+    let holder = if let Some(holder) = api.tokens.sessions.get(&digest) {
+        holder
     } else {
         let session = api.find_web_session(&parts.headers).await?.ok_or_else(ended)?;
-        api.tokens.sessions.insert(digest, session.token_hash);
-        session.token_hash
+        api.tokens.sessions.insert(digest, session.holder.clone());
+        session.holder
     };
-    let principal = api.tokens.find(&**api.store(), &token_hash).await?;
+    let principal = match holder {
+        WebSessionHolder::Token(hash) => api.tokens.find(&**api.store(), &hash).await?,
+        WebSessionHolder::User(user) => Some(Principal::User(user)),
+    };
     principal.ok_or_else(ended)
 }
 
 /// The holder of an access token. Counts and records failures.
 pub(crate) async fn check_token(parts: &Parts, api: &ApiState, token: &str) -> Result<Principal, ApiError> {
-    let address = parts.extensions.get::<ConnectInfo<ClientPeer>>();
-    let address = address.map(|ConnectInfo(peer)| peer.address.ip());
     if api
         .cluster_secret_hash
         .as_ref()
@@ -234,7 +239,7 @@ pub(crate) async fn check_token(parts: &Parts, api: &ApiState, token: &str) -> R
         Some(principal) => Ok(principal),
         None if api.access == AccessMode::Open => Ok(Principal::Anyone),
         // Only invalid tokens are rate limited: behind a proxy, holders of valid tokens have the same address.
-        None if address.is_some_and(|address| !api.tokens.record_failure(address)) => {
+        None if !record_failure(parts, api) => {
             let status = StatusCode::TOO_MANY_REQUESTS;
             let detail = "rate limited: too many failed authentication attempts from this address";
             Err(ApiError::new(status, "TOO_MANY_FAILURES", detail)
@@ -245,6 +250,12 @@ pub(crate) async fn check_token(parts: &Parts, api: &ApiState, token: &str) -> R
             Err(unauthenticated("the access token is unknown, expired or revoked"))
         }
     }
+}
+
+/// Counts a failed attempt to authenticate from the address of a request. Returns false if there were too many.
+pub(crate) fn record_failure(parts: &Parts, api: &ApiState) -> bool {
+    let peer = parts.extensions.get::<ConnectInfo<ClientPeer>>();
+    peer.is_none_or(|ConnectInfo(peer)| api.tokens.record_failure(peer.address.ip()))
 }
 
 fn bearer_token(header: &str) -> Option<&str> {
@@ -314,8 +325,8 @@ impl<V: Clone> LookupCache<V> {
 #[derive(Default)]
 pub(crate) struct AccessTokenCache {
     tokens: LookupCache<Principal>,
-    /// The token hash of each session, apart from the tokens: the text of a cookie must not work as a token.
-    sessions: LookupCache<[u8; 32]>,
+    /// The holder of each session, apart from the tokens: the text of a cookie must not work as a token.
+    sessions: LookupCache<WebSessionHolder>,
     failures: Mutex<HashMap<IpAddr, (Instant, u32)>>,
 }
 

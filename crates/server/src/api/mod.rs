@@ -39,6 +39,7 @@ mod run_lists;
 mod sessions;
 mod shared_key;
 mod sign_in;
+mod single_sign_on;
 mod sse;
 mod state;
 mod stream;

@@ -19,8 +19,8 @@ use crate::api::operation_ids::set_operation_ids;
 use crate::api::state::ApiState;
 use crate::api::{
     bodies, bulk, catalog, client_files, commands, control, credentials, event_pages, events, execution_lists,
-    executions, guard, inbox, logs, loops, playbooks, queue, references, replay, run_list_stream, sign_in, stream,
-    system, system_status, tokens,
+    executions, guard, inbox, logs, loops, playbooks, queue, references, replay, run_list_stream, sign_in,
+    single_sign_on, stream, system, system_status, tokens,
 };
 
 /// Maximum size of the JSON body of an ordinary request.
@@ -147,7 +147,7 @@ fn fast_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(logs::append))
         .routes(routes!(events::one))
         .routes(routes!(events::batch_status))
-        .routes(routes!(sign_in::show, sign_in::create, sign_in::end))
+        .merge(session_routes())
         .routes(routes!(system::healthz))
         .routes(routes!(system::readyz))
         .routes(routes!(system::metrics))
@@ -189,6 +189,15 @@ fn replay_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(replay::state))
         .routes(routes!(replay::describe))
         .routes(routes!(replay::check))
+}
+
+/// Sign-in of the web client.
+fn session_routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new()
+        .routes(routes!(sign_in::show, sign_in::create, sign_in::end))
+        .routes(routes!(single_sign_on::start))
+        .routes(routes!(single_sign_on::complete))
+        .routes(routes!(single_sign_on::show_failure))
 }
 
 /// Routes that wait, stream or accept large bodies.

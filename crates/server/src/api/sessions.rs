@@ -54,6 +54,7 @@ fn principal_text(principal: &Principal) -> String {
     match principal {
         Principal::Anyone => "anyone".to_owned(),
         Principal::Token { id, .. } => format!("token {id}"),
+        Principal::User(user) => format!("user {}", user.subject),
         Principal::Server => "server".to_owned(),
     }
 }

@@ -6,17 +6,17 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use model::time::Time;
-use wire::api::{CallerSession, Role, SignInMode, SignInRequest};
+use wire::api::{CallerSession, Role, SignInMode, SignInProvider, SignInRequest};
 
 use crate::api::access::{AccessMode, Principal, check_token, identify, token_digest, unauthenticated};
 use crate::api::error::{ApiError, ErrorResponses};
 use crate::api::extract::JsonBody;
 use crate::api::guard::is_encrypted;
 use crate::api::state::ApiState;
-use crate::api::web_session::{WebSession, cookie_text, set_cookie};
+use crate::api::web_session::{SESSION_DURATION, WebSession, WebSessionHolder, cookie_text, remove_cookie, set_cookie};
 use crate::api::{ApiResult, Json};
 
-/// Read whether access tokens are required, and who is signed in.
+/// Read whether callers must sign in, and who is signed in.
 #[utoipa::path(get, path = "/api/session", tag = "system",
     responses((status = 200, description = "the session", body = CallerSession), ErrorResponses))]
 pub(crate) async fn show(State(api): State<ApiState>, parts: Parts) -> ApiResult<CallerSession> {
@@ -49,9 +49,10 @@ pub(crate) async fn create(
     if principal == Principal::Anyone {
         return Ok(Json(caller_session(&api, Some(&principal), None)).into_response());
     }
-    let session = WebSession::start(token_digest(token), api.store().now());
+    let holder = WebSessionHolder::Token(token_digest(token));
+    let session = WebSession::start(holder, api.store().now(), SESSION_DURATION);
     let key = api.web_session_key.get(&**api.store()).await?;
-    let cookie = set_cookie(&session.seal(key), is_encrypted(&api, &parts.headers));
+    let cookie = set_cookie(&session.seal(key), SESSION_DURATION, is_encrypted(&api, &parts.headers));
     let session = caller_session(&api, Some(&principal), Some(session.expires_at));
     Ok(([(SET_COOKIE, cookie)], Json(session)).into_response())
 }
@@ -64,7 +65,7 @@ pub(crate) async fn end(State(api): State<ApiState>, headers: HeaderMap) -> Resu
         session.end(&**api.store()).await?;
         api.tokens.clear();
     }
-    let cookie = set_cookie("", is_encrypted(&api, &headers));
+    let cookie = remove_cookie(is_encrypted(&api, &headers));
     Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie)]).into_response())
 }
 
@@ -73,6 +74,7 @@ fn caller_session(api: &ApiState, principal: Option<&Principal>, expires_at: Opt
         None | Some(Principal::Server) => (None, None),
         Some(Principal::Anyone) => (Some(Role::Admin), None),
         Some(Principal::Token { name, role, .. }) => (Some(*role), Some(name.clone())),
+        Some(Principal::User(user)) => (Some(user.role), Some(user.name.clone())),
     };
     CallerSession {
         auth: match api.access {
@@ -83,6 +85,9 @@ fn caller_session(api: &ApiState, principal: Option<&Principal>, expires_at: Opt
         name,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         expires_at: expires_at.filter(|_| role.is_some()),
+        single_sign_on: api.single_sign_on.as_ref().map(|sign_on| SignInProvider {
+            name: sign_on.name().to_owned(),
+        }),
     }
 }
 
@@ -97,6 +102,14 @@ impl ApiState {
         let Some(session) = WebSession::open(text, key) else {
             return Ok(None);
         };
-        Ok((!session.has_ended(store).await?).then_some(session))
+        let is_current = match &session.holder {
+            WebSessionHolder::Token(_) => true,
+            // Another provider, or other rules for roles, may give the person another role.
+            WebSessionHolder::User(user) => {
+                let sign_on = self.single_sign_on.as_ref();
+                sign_on.is_some_and(|sign_on| *sign_on.fingerprint() == user.fingerprint)
+            }
+        };
+        Ok((is_current && !session.has_ended(store).await?).then_some(session))
     }
 }

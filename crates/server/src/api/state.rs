@@ -17,6 +17,7 @@ use crate::api::run_lists::SharedRunLists;
 use crate::api::shared_key::SharedKey;
 use crate::api::web_session;
 use crate::api::workers::WorkerSessions;
+use crate::oidc::SingleSignOn;
 use crate::transport::InProcessTransport;
 
 /// Configuration of the API.
@@ -34,6 +35,8 @@ pub struct ApiConfig {
     pub logs: Arc<dyn ::results::TaskLogs>,
     /// Settings of the process that the API shows.
     pub system: SystemConfig,
+    /// Single sign-on, if it is configured.
+    pub single_sign_on: Option<SingleSignOn>,
 }
 
 /// Settings of the process that the API shows. Addresses contain no passwords.
@@ -93,6 +96,7 @@ pub(crate) struct ApiState {
     pub(crate) system: Arc<SystemConfig>,
     /// When the API started.
     pub(crate) started_at: Time,
+    pub(crate) single_sign_on: Option<SingleSignOn>,
     /// Limits the number of open streams.
     pub(crate) streams: Arc<Semaphore>,
     /// Lists of runs that streams follow.
@@ -115,6 +119,7 @@ impl ApiState {
             logs: Arc::clone(&config.logs),
             system: Arc::new(config.system.clone()),
             started_at: server.shared.store.now(),
+            single_sign_on: config.single_sign_on.clone(),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             run_lists: Arc::default(),
             server,

@@ -33,7 +33,7 @@ pub struct VaultConfig {
     pub token: String,
 }
 
-/// A request for a secret.
+/// A request for a secret, or to the identity provider.
 pub struct FetchRequest {
     /// The method.
     pub method: String,
@@ -49,7 +49,7 @@ pub struct FetchRequest {
     pub is_operator_url: bool,
 }
 
-/// Response to a request for a secret.
+/// Response to such a request.
 pub struct FetchResponse {
     /// HTTP status.
     pub status: u16,

@@ -18,6 +18,7 @@ mod playbooks;
 mod problem;
 mod queue;
 mod rerun_preview;
+mod sign_in;
 mod state;
 mod system;
 mod timeline;
@@ -66,6 +67,7 @@ pub use playbooks::{
 pub use problem::Problem;
 pub use queue::{QueueEntry, QueueOverview, WaitingCause, WaitingCommand, WaitingCommandList, WaitingReason};
 pub use rerun_preview::{RerunPreview, ReusedIterationCount, ReusedStepEntry};
+pub use sign_in::{CallerSession, SignInFailure, SignInMode, SignInProvider, SignInRequest};
 pub use state::{
     StateChange, StateChangeKind, StateCheckResponse, StateCheckSource, StateComparison, StateEntry, StatePipeline,
     StateResponse, StateStep, StateStepChange, StateToken, StateWriter,
@@ -73,7 +75,7 @@ pub use state::{
 pub use system::{LimitEntry, LimitUnit, ResultStoreStatus, StoreBackend, StoreStatus, SystemStatus};
 pub use timeline::{ExecutionTimeline, TimelineAttempt, TimelineIteration, TimelineLoop, TimelineStep, TimelineTask};
 pub use tokens::{
-    AccessTokenEntry, AccessTokenList, AccessTokenState, AuditLogEntry, AuditOutcome, AuditPage, CallerSession,
-    CreateAccessTokenRequest, CreateAccessTokenResponse, Role, SignInMode, SignInRequest,
+    AccessTokenEntry, AccessTokenList, AccessTokenState, AuditLogEntry, AuditOutcome, AuditPage,
+    CreateAccessTokenRequest, CreateAccessTokenResponse, Role,
 };
 pub use workers::{LeaseEntry, ServerEntry, WorkerDescription, WorkerOverview, WorkerPoolStatus, WorkerStatus};

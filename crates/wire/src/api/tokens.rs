@@ -181,37 +181,3 @@ pub enum AuditOutcome {
     /// The request was permitted and failed.
     Failed,
 }
-
-/// A session of the web client to start.
-#[derive(Clone, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct SignInRequest {
-    /// An access token.
-    pub token: String,
-}
-
-/// Whether access tokens are required, and who is signed in.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct CallerSession {
-    /// Whether access tokens are required.
-    pub auth: SignInMode,
-    /// Role of the caller; null if the caller must sign in.
-    pub role: Option<Role>,
-    /// Name of the access token.
-    pub name: Option<String>,
-    /// Version of the server.
-    pub version: String,
-    /// When the session ends.
-    #[schema(value_type = Option<String>, format = DateTime)]
-    pub expires_at: Option<Time>,
-}
-
-/// Whether access tokens are required.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum SignInMode {
-    /// Everyone who can connect may do everything.
-    Open,
-    /// An access token is required.
-    Required,
-}
