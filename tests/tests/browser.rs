@@ -130,6 +130,11 @@ fn a_waiting_run_is_answered_in_the_inbox() {
 }
 
 #[test]
+fn a_playbook_is_written_repaired_saved_and_run_in_the_browser() {
+    run_on_open_server("editor");
+}
+
+#[test]
 fn the_client_works_behind_a_path_prefix() {
     run_on_open_server("prefix");
 }

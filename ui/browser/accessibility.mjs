@@ -99,6 +99,8 @@ export async function scenario({ openPage, url }) {
     tokens: "system?tab=tokens",
     "token form": "system?tab=tokens&dialog=create",
     audit: "system?tab=audit",
+    "new playbook": "playbooks/new",
+    editor: "playbooks/demo%2Fgreeting/edit?line=7",
     "not found": "nowhere",
   };
   for (const colorScheme of ["light", "dark"]) {

@@ -1,6 +1,6 @@
 // The pages and their validated search parameters. All state of a view is in the URL.
 import type { QueryClient } from "@tanstack/react-query";
-import { createRootRouteWithContext, createRoute, createRouter } from "@tanstack/react-router";
+import { createRootRouteWithContext, createRoute, createRouter, lazyRouteComponent } from "@tanstack/react-router";
 import { baseUrl } from "./api/client";
 import { CredentialsPage } from "./credentials/CredentialsPage";
 import { HomePage } from "./home/HomePage";
@@ -8,7 +8,7 @@ import { InboxPage } from "./inbox/InboxPage";
 import { readInboxView } from "./inbox/waitView";
 import { readRunFilter } from "./lib/filter";
 import { signInPath } from "./lib/signIn";
-import { omitUndefined, parseSearch, readText, readWord, stringifySearch } from "./lib/search";
+import { omitUndefined, parseSearch, readNumber, readText, readWord, stringifySearch } from "./lib/search";
 import { PlaybookPage } from "./playbooks/PlaybookPage";
 import { PlaybooksPage } from "./playbooks/PlaybooksPage";
 import { readPlaybookView } from "./playbooks/playbookView";
@@ -111,6 +111,31 @@ const signInRoute = createRoute({
     omitUndefined({ failure: readText(search["failure"]), return_to: readText(search["return_to"]) }),
 });
 
+const readPane = (search: Record<string, unknown>) => ({
+  line: readNumber(search["line"]),
+  pane: readWord(search["pane"], ["text", "graph"]),
+});
+
+const editRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  path: "/playbooks/$path/edit",
+  component: lazyRouteComponent(() => import("./editor/EditPage"), "EditPage"),
+  validateSearch: (search: Record<string, unknown>) =>
+    omitUndefined({
+      ...readPane(search),
+      version: readNumber(search["version"]),
+      run: readText(search["run"]),
+      dialog: readWord(search["dialog"], ["run"]),
+    }),
+});
+
+const newPlaybookRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  path: "/playbooks/new",
+  component: lazyRouteComponent(() => import("./editor/EditPage"), "NewPlaybookPage"),
+  validateSearch: (search: Record<string, unknown>) => omitUndefined(readPane(search)),
+});
+
 export function createAppRouter(client: QueryClient) {
   return createRouter({
     routeTree: rootRoute.addChildren([
@@ -119,7 +144,9 @@ export function createAppRouter(client: QueryClient) {
       inboxRoute,
       runRoute,
       playbooksRoute,
+      newPlaybookRoute,
       playbookRoute,
+      editRoute,
       credentialsRoute,
       workersRoute,
       systemRoute,

@@ -4,7 +4,9 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod completion;
 pub mod diagnostic;
 pub mod playbook;
+pub mod reference;
 pub mod template;
 pub mod yaml;

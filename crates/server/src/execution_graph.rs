@@ -8,18 +8,16 @@ mod loop_counts;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use language::playbook::{NetArc, Playbook, PolicyRule, Step, Task};
+use language::playbook::Playbook;
 use model::event::{EndStatus, Event, EventBody, NextEvaluated, ReusedPart};
 use model::id::{ExecutionId, Name, Seq};
 use model::playbook::Directive;
 use model::status::RunStatus;
-use wire::api::{
-    ExecutionGraph, GraphArc, GraphEvaluation, GraphLoop, GraphPolicyRule, GraphStatus, GraphStep, GraphStepKind,
-    GraphTask,
-};
+use wire::api::{ExecutionGraph, GraphArc, GraphEvaluation, GraphLoop, GraphStatus, GraphStep, PlaybookGraph};
 
 use crate::Server;
 use crate::error::Error;
+use crate::playbook_graph::build_playbook_graph;
 use crate::result_reader::LoopOutline;
 use crate::state_replay::REPLAYED_EVENTS_MAX;
 use loop_counts::LoopCounts;
@@ -85,11 +83,6 @@ impl Server {
     }
 }
 
-/// The steps and arcs of a playbook without a run.
-pub(crate) fn playbook_shape(playbook: &Playbook) -> (Vec<GraphStep>, Vec<GraphArc>) {
-    GraphBuilder::new(playbook).finish()
-}
-
 /// Collects the progress of steps and arcs.
 struct GraphBuilder {
     steps: Vec<GraphStep>,
@@ -107,17 +100,13 @@ struct GraphBuilder {
 
 impl GraphBuilder {
     fn new(playbook: &Playbook) -> Self {
-        let steps: Vec<GraphStep> = playbook.steps.iter().map(new_step).collect();
+        let PlaybookGraph { steps, arcs, .. } = build_playbook_graph(playbook);
         let indices = steps.iter().enumerate().map(|(index, step)| (step.step.clone(), index));
-        let arcs = playbook.steps.iter().flat_map(|step| {
-            let arcs = step.next.arcs.iter().zip(0..);
-            arcs.map(|(arc, index)| new_arc(step, index, arc))
-        });
         let cursor_loops = playbook.steps.iter().filter(|step| step.cursor_claim().is_some());
         Self {
             indices: indices.collect(),
             cursor_loops: cursor_loops.map(|step| step.name.clone()).collect(),
-            arcs: arcs.collect(),
+            arcs,
             steps,
             loops: BTreeMap::new(),
             latest_loops: BTreeMap::new(),
@@ -205,70 +194,11 @@ impl GraphBuilder {
     }
 }
 
-fn new_step(step: &Step) -> GraphStep {
-    let kind = match &step.tasks[..] {
-        _ if step.loop_.is_some() => GraphStepKind::Loop,
-        [] => GraphStepKind::Route,
-        [_] => GraphStepKind::Task,
-        _ => GraphStepKind::Pipeline,
-    };
-    GraphStep {
-        step: step.name.clone(),
-        description: step.desc.clone(),
-        kind,
-        line: step.span.line,
-        column: step.span.column,
-        runs: 0,
-        status: GraphStatus::NotReached,
-        is_reused: false,
-        started_at: None,
-        ended_at: None,
-        tasks: step.tasks.iter().map(new_task).collect(),
-        loop_: step.loop_.is_some().then(GraphLoop::default),
-        error: None,
-    }
-}
-
-fn new_task(task: &Task) -> GraphTask {
-    GraphTask {
-        label: task.label.clone(),
-        kind: task.kind.clone(),
-        line: task.span.line,
-        column: task.span.column,
-        status: GraphStatus::NotReached,
-        attempts: 0,
-        rules: task.policy.rules.iter().map(to_policy_rule).collect(),
-    }
-}
-
-fn to_policy_rule(rule: &PolicyRule) -> GraphPolicyRule {
-    GraphPolicyRule {
-        when: rule.when.as_ref().map(|when| when.source().to_owned()),
-        action: rule.action.directive,
-        line: rule.span.line,
-        column: rule.span.column,
-    }
-}
-
 fn end_status(ended: EndStatus) -> RunStatus {
     match ended {
         EndStatus::Success => RunStatus::Completed,
         EndStatus::Error => RunStatus::Failed,
         EndStatus::Cancelled => RunStatus::Cancelled,
-    }
-}
-
-fn new_arc(step: &Step, index: u32, arc: &NetArc) -> GraphArc {
-    GraphArc {
-        from: step.name.clone(),
-        to: arc.step.clone(),
-        index,
-        when: arc.when.as_ref().map(|when| when.source().to_owned()),
-        line: arc.span.line,
-        column: arc.span.column,
-        followed: 0,
-        refused: 0,
-        last: None,
     }
 }
 

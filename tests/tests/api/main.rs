@@ -12,6 +12,7 @@ mod fairness;
 mod fixture;
 mod fuzz;
 mod inbox;
+mod language;
 mod loops;
 mod oidc_provider;
 mod older_workers;

@@ -1,6 +1,6 @@
 // What a person can do to runs and playbooks.
 import { api, rawBody, readData } from "./client";
-import type { BulkAction, RunFilterParams } from "./types";
+import type { BulkAction, RunFilterParams, TextPosition, Validation } from "./types";
 
 export const cancelRun = (id: string, reason: string, cascade: boolean) =>
   readData(
@@ -65,10 +65,17 @@ export const previewBulkAction = (action: BulkAction, query: RunFilterParams, id
 export const applyBulkAction = (action: BulkAction, key: string, ids: string[]) =>
   readData(api.POST("/api/executions/bulk", { body: { action, key, execution_ids: ids } }));
 
-export const validatePlaybook = (content: string) =>
-  readData(api.POST("/api/catalog/playbooks/validate", { body: { content } }));
+/** Checks a text; with the graph of what could be read, if it is asked for. */
+export const validatePlaybook = async (content: string, graph: boolean) =>
+  (await readData(api.POST("/api/catalog/playbooks/validate", { body: { content, graph } }))) as Validation;
 
-export const registerPlaybook = (content: string) => readData(api.POST("/api/catalog/register", { body: { content } }));
+/** Registers a text, by default under the path in its metadata. */
+export const registerPlaybook = (content: string, path?: string) =>
+  readData(api.POST("/api/catalog/register", { body: { content, ...(path === undefined ? {} : { path }) } }));
+
+export const completeText = (body: TextPosition) => readData(api.POST("/api/language/complete", { body }));
+
+export const describeWord = (body: TextPosition) => readData(api.POST("/api/language/hover", { body }));
 
 export const signIn = (token: string) => readData(api.POST("/api/session", { body: { token } }));
 

@@ -20,7 +20,7 @@ import type {
   LoopDurations,
   OutlinePage,
   PlaybookDiff,
-  PlaybookGraph,
+  PlaybookVersionGraph,
   RecentRuns,
   ReferenceEntry,
   RerunPreview,
@@ -266,6 +266,13 @@ export const playbookQuery = (path: string, version?: number) =>
     ...(version === undefined ? {} : { staleTime: Infinity }),
   });
 
+/** The language of playbooks, which depends on the version of the server. */
+export const languageQuery = queryOptions({
+  queryKey: ["language"],
+  queryFn: ({ signal }) => readData(api.GET("/api/language", { signal })),
+  staleTime: Infinity,
+});
+
 /** The versions of a playbook, newest first, in pages. */
 export const versionsQuery = (path: string) =>
   infiniteQueryOptions({
@@ -293,7 +300,7 @@ export const playbookGraphQuery = (path: string, version: number) =>
     queryKey: ["playbook", path, "graph", version],
     queryFn: async ({ signal }) => {
       const params = { path: { path }, query: { version } };
-      return (await readData(api.GET("/api/catalog/{path}/graph", { params, signal }))) as PlaybookGraph;
+      return (await readData(api.GET("/api/catalog/{path}/graph", { params, signal }))) as PlaybookVersionGraph;
     },
     staleTime: Infinity,
   });

@@ -145,6 +145,150 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/language/complete": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Validate a playbook without registering it. Returns all errors and warnings with their positions. */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["LanguagePositionRequest"];
+                };
+            };
+            responses: {
+                /** @description the diagnostics */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["CompletionResponse"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/language/hover": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Validate a playbook without registering it. Returns all errors and warnings with their positions. */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["LanguagePositionRequest"];
+                };
+            };
+            responses: {
+                /** @description the diagnostics */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["HoverResponse"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/language": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        
+        put?: never;
+        /** Validate a playbook without registering it. Returns all errors and warnings with their positions. */
+        post?: never;
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description the diagnostics */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["LanguageReference"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/catalog/register": {
         parameters: {
             query?: never;
@@ -4144,15 +4288,23 @@ export interface components {
             store: string;
         };
         /** @description A playbook to validate. */
+        DiagnosticEntry: { severity: "error" | "warning" | "note"; code: string; message: string; file: string; line: number; column: number; label: string; help: string[] };
+        PlaybookGraph: { entry?: string | null; steps: components["schemas"]["GraphStep"][]; arcs: components["schemas"]["GraphArc"][] };
+        LanguagePositionRequest: { text: string; line: number; column: number };
+        CompletionEntry: { label: string; kind: "key" | "value" | "name" | "filter" | "test" | "function"; detail: string; documentation: string; insert: string };
+        CompletionResponse: { start_column: number; completions: components["schemas"]["CompletionEntry"][]; is_complete: boolean };
+        HoverEntry: { start_column: number; end_column: number; title: string; documentation: string; default?: string | null; values: string[] };
+        HoverResponse: { hover?: null | components["schemas"]["HoverEntry"] };
+        LanguageReference: { diagnostic_codes: { code: string; meaning: string; remedy: string }[] };
         ValidateRequest: {
-            /** @description YAML text of the playbook. */
             content: string;
+            graph?: boolean;
         };
         /** @description Result of a validation. */
         ValidateResponse: {
             /** @description Errors and warnings, in the order of the text. */
-            diagnostics: Record<string, never>[];
-            /** @description Whether the playbook can run. */
+            diagnostics: components["schemas"]["DiagnosticEntry"][];
+            graph?: null | components["schemas"]["PlaybookGraph"];
             valid: boolean;
         };
         /** @description An event as a client sends it. */

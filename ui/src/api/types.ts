@@ -80,6 +80,15 @@ export type RunState = Omit<Schemas["StateResponse"], "ctx" | "workload" | "pipe
   tokens: Complete<Schemas["StateToken"]>[];
   comparison: StateComparison | null;
 };
+export type PlaybookGraph = Omit<Complete<Schemas["PlaybookGraph"]>, "steps" | "arcs"> & {
+  steps: GraphStep[];
+  arcs: GraphArc[];
+};
+/** What a check of a text found. */
+export type Validation = Omit<Schemas["ValidateResponse"], "graph"> & { graph?: PlaybookGraph | null };
+export type TextPosition = Schemas["LanguagePositionRequest"];
+export type CompletionEntry = Schemas["CompletionEntry"];
+export type HoverText = Schemas["HoverEntry"];
 
 /** Why a task failed. */
 export interface TaskError {
@@ -146,7 +155,7 @@ export type DiffLine = Schemas["DiffTextLine"];
 export type DiffText = Schemas["DiffText"];
 export type DiffChange = Complete<Schemas["PlaybookDiffChange"]>;
 export type PlaybookDiff = Omit<Complete<Schemas["PlaybookDiff"]>, "changes"> & { changes: DiffChange[] };
-export type PlaybookGraph = Omit<Schemas["PlaybookGraph"], "steps" | "arcs"> & {
+export type PlaybookVersionGraph = Omit<Schemas["PlaybookVersionGraph"], "steps" | "arcs"> & {
   steps: GraphStep[];
   arcs: GraphArc[];
 };

@@ -3,6 +3,7 @@ import {
   listRunsCommand,
   listWaitingRunsCommand,
   quoteArgument,
+  registerCommand,
   showRunCommand,
   signalCommand,
   startRunCommand,
@@ -41,5 +42,10 @@ describe("CLI commands", () => {
     expect(listRunsCommand({ label: "team:x,env:a b", q: "load", code: "HTTP_STATUS" })).toBe(
       "noetl runs --label team=x --label 'env=a b' --search load --error-code HTTP_STATUS",
     );
+  });
+
+  it("registers a file named after the playbook", () => {
+    expect(registerCommand("demo/load")).toBe("noetl register load.yaml");
+    expect(registerCommand("")).toBe("noetl register playbook.yaml");
   });
 });

@@ -77,3 +77,9 @@ export function rerunCommand(id: string, options: RerunCommandOptions): string {
     .filter(Boolean)
     .join(" ");
 }
+
+/** The command that registers the text of a playbook, kept in a file. */
+export function registerCommand(path: string): string {
+  const name = path.split("/").at(-1) || "playbook";
+  return `noetl register ${quoteArgument(`${name}.yaml`)}`;
+}

@@ -21,9 +21,14 @@ interface CodeEditorProps {
   /** A line that is scrolled to and marked, from 1. */
   line?: number | undefined;
   diagnostics?: Diagnostic[];
+  /** What a view adds to the editor; read when the editor is made. */
+  extensions?: Extension;
+  /** Called with the editor once it is made. */
+  onReady?: (view: EditorView) => void;
 }
 
-export default function CodeEditor({ text, label, onChange, line, diagnostics }: CodeEditorProps) {
+export default function CodeEditor(props: CodeEditorProps) {
+  const { text, label, onChange, line, diagnostics, extensions, onReady } = props;
   const hostRef = useRef<HTMLDivElement>(null);
   const viewRef = useRef<EditorView>(null);
   const onChangeRef = useRef(onChange);
@@ -39,6 +44,7 @@ export default function CodeEditor({ text, label, onChange, line, diagnostics }:
       parent: root,
       doc: text,
       extensions: [
+        extensions ?? [],
         isEditable ? editing : [EditorState.readOnly.of(true), EditorView.editable.of(false)],
         basics,
         EditorView.contentAttributes.of({ "aria-label": label, tabindex: "0" }),
@@ -49,6 +55,7 @@ export default function CodeEditor({ text, label, onChange, line, diagnostics }:
     });
     viewRef.current = view;
     if (isEditable) view.focus();
+    onReady?.(view);
     return () => view.destroy();
     // The text is replaced below; a new editor is made only for another kind of it.
   }, [isEditable, label]);

@@ -38,6 +38,7 @@ export function PlaybookPage() {
   const { tab = "graph", version, line, dialog } = route.useSearch();
   const navigate = route.useNavigate();
   const mayOperate = useMay("operator");
+  const mayAuthor = useMay("author");
   const { data, error, refetch } = useQuery(playbookQuery(path, version));
   const { data: latest } = useQuery(playbookQuery(path));
   const openForm = () => void navigate({ search: (search) => ({ ...search, dialog: "run" as const }) });
@@ -59,6 +60,9 @@ export function PlaybookPage() {
           <CopyButton text={window.location.href} what="the link">
             Copy link
           </CopyButton>
+          <Link to="/playbooks/$path/edit" params={{ path }} search={version ? { version } : {}} className="button">
+            {mayAuthor ? "Edit" : "Open in the editor"}
+          </Link>
           {mayOperate && (
             <Button look="primary" onClick={openForm}>
               Run…

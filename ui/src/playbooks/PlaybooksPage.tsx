@@ -39,9 +39,12 @@ export function PlaybooksPage() {
       title="Playbooks"
       actions={
         mayAuthor && (
-          <Button look="primary" onClick={() => setSearch({ ...(q && { q }), dialog: "register" })}>
-            Register…
-          </Button>
+          <>
+            <Button onClick={() => setSearch({ ...(q && { q }), dialog: "register" })}>Register…</Button>
+            <Link to="/playbooks/new" className="button button-primary">
+              New playbook
+            </Link>
+          </>
         )
       }
     >

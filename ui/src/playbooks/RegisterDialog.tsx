@@ -1,16 +1,15 @@
 // Registers a playbook from pasted text or a dropped file. The server checks the text while it is typed.
-import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
+import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
-import { useRef, useState } from "react";
-import { registerPlaybook, validatePlaybook } from "../api/actions";
-import type { Diagnostic } from "../api/types";
+import { useMemo, useRef, useState } from "react";
+import { registerPlaybook } from "../api/actions";
+import { ProblemList } from "../editor/ProblemList";
+import { useValidation } from "../editor/useValidation";
 import { Button } from "../parts/Button";
 import { LazyCode } from "../parts/LazyCode";
 import { Modal } from "../parts/Modal";
 import { ProblemNote } from "../parts/ProblemNote";
-import { MarkIcon } from "../parts/StatusMark";
 import { showToast } from "../parts/toasts";
-import { useSettled } from "../parts/useSettled";
 
 export function RegisterDialog({ onClose }: { onClose: () => void }) {
   const navigate = useNavigate();
@@ -19,14 +18,9 @@ export function RegisterDialog({ onClose }: { onClose: () => void }) {
   const [text, setText] = useState("");
   const [line, setLine] = useState<number>();
   const [isDropTarget, setIsDropTarget] = useState(false);
-  const checked = useSettled(text);
-  const check = useQuery({
-    queryKey: ["validation", checked],
-    queryFn: () => validatePlaybook(checked),
-    enabled: checked.trim() !== "",
-  });
-  const isCurrent = checked === text && text.trim() !== "" && check.isSuccess;
-  const diagnostics = isCurrent ? (check.data.diagnostics as unknown as Diagnostic[]) : [];
+  const check = useValidation(text, false);
+  const checked = check.isCurrent && text.trim() !== "" ? check.result : null;
+  const diagnostics = useMemo(() => checked?.diagnostics ?? [], [checked]);
   const register = useMutation({
     mutationFn: () => registerPlaybook(text),
     onSuccess: ({ path, version }) => {
@@ -59,11 +53,7 @@ export function RegisterDialog({ onClose }: { onClose: () => void }) {
           />
           <span className="grow" />
           <Button onClick={onClose}>Close</Button>
-          <Button
-            look="primary"
-            disabled={!isCurrent || !check.data.valid || register.isPending}
-            onClick={() => register.mutate()}
-          >
+          <Button look="primary" disabled={!checked?.valid || register.isPending} onClick={() => register.mutate()}>
             Register
           </Button>
         </>
@@ -88,50 +78,8 @@ export function RegisterDialog({ onClose }: { onClose: () => void }) {
       >
         <LazyCode text={text} label="Playbook" onChange={setText} line={line} diagnostics={diagnostics} />
       </div>
-      <DiagnosticList
-        diagnostics={diagnostics}
-        isValid={isCurrent ? check.data.valid : null}
-        onPick={(picked) => setLine(picked)}
-      />
+      <ProblemList diagnostics={diagnostics} isValid={checked?.valid ?? null} onPick={(picked) => setLine(picked)} />
       {(check.error ?? register.error) && <ProblemNote error={check.error ?? register.error} />}
     </Modal>
-  );
-}
-
-interface DiagnosticListProps {
-  diagnostics: Diagnostic[];
-  /** Null while the text is not checked. */
-  isValid: boolean | null;
-  onPick: (line: number) => void;
-}
-
-function DiagnosticList({ diagnostics, isValid, onPick }: DiagnosticListProps) {
-  if (isValid === null) return null;
-  if (diagnostics.length === 0) {
-    return (
-      <p className="row tone-done" role="status">
-        <MarkIcon mark="done" /> No problems found
-      </p>
-    );
-  }
-  return (
-    <ul className="diagnostics" aria-label="Problems">
-      {diagnostics.map((diagnostic, index) => (
-        <li key={index}>
-          <button type="button" className="diagnostic" onClick={() => onPick(diagnostic.line ?? 1)}>
-            <MarkIcon mark={diagnostic.severity === "error" ? "failed" : "waiting"} />
-            <span className="visually-hidden">{diagnostic.severity}</span>
-            <span className="mono muted">
-              {diagnostic.line}:{diagnostic.column}
-            </span>
-            <span className="mono">{diagnostic.code}</span>
-            <span className="grow">
-              {diagnostic.message}
-              {diagnostic.label && <span className="muted"> {diagnostic.label}</span>}
-            </span>
-          </button>
-        </li>
-      ))}
-    </ul>
   );
 }

@@ -51,6 +51,25 @@ pub enum KeychainScope {
     Global,
 }
 
+/// The words of kinds that are not types of credentials.
+pub(crate) const KIND_WORDS: &[&str] = &[
+    "credential",
+    "static",
+    "env",
+    "file",
+    "oauth2",
+    "bearer",
+    "vault",
+    "secret_manager",
+];
+
+/// The words of scopes.
+pub(crate) const SCOPES: &[(&str, KeychainScope)] = &[
+    ("local", KeychainScope::Local),
+    ("shared", KeychainScope::Shared),
+    ("global", KeychainScope::Global),
+];
+
 impl KeychainKind {
     /// Determines the kind from its name and the entry's keys. Any other name is the type of a credential.
     pub(crate) fn parse(text: &str, fields: &BTreeMap<String, Tree>) -> Self {
@@ -70,11 +89,7 @@ impl KeychainKind {
 impl KeychainScope {
     /// Parses a scope; `None` for any other word.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        match text {
-            "local" => Some(Self::Local),
-            "shared" => Some(Self::Shared),
-            "global" => Some(Self::Global),
-            _ => None,
-        }
+        let scope = SCOPES.iter().find(|(name, _)| *name == text);
+        scope.map(|(_, scope)| *scope)
     }
 }

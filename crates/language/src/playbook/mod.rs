@@ -13,9 +13,10 @@ mod keychain;
 pub mod kinds;
 mod parse;
 mod policy;
-mod read;
+pub(crate) mod read;
 mod shared_playbooks;
 mod steps;
+pub(crate) mod words;
 
 pub use catalog_id::parse_catalog_id;
 pub use data::parse_data;
@@ -27,7 +28,7 @@ pub use difference::{
 pub use inputs::{InputField, InputKind, describe_inputs};
 pub use keychain::{KeychainEntry, KeychainKind, KeychainScope};
 pub use kinds::{CodeLanguage, FieldMode};
-pub use parse::{ParseResult, parse};
+pub use parse::{DraftResult, ParseResult, parse, parse_draft};
 
 pub use definition::{
     Admission, AdmitMode, AdmitRule, Collection, CursorClaim, Effect, Executor, Loop, NetArc, Playbook, Router, Step,

@@ -24,8 +24,35 @@ impl ParseResult {
     }
 }
 
+/// A document that may have errors.
+#[derive(Debug, Clone)]
+pub struct DraftResult {
+    /// What could be read, unless the text is no YAML or contains no playbook. With errors, parts are missing, names
+    /// may occur twice and arcs may name missing steps, so it must not run.
+    pub draft: Option<Playbook>,
+    /// Errors and warnings, in document order.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl DraftResult {
+    /// Whether the document cannot be used.
+    pub fn has_errors(&self) -> bool {
+        self.draft.is_none() || self.diagnostics.iter().any(Diagnostic::is_error)
+    }
+}
+
 /// Parses and checks the playbook in `bytes`; `name` is the file name for messages.
 pub fn parse(name: &str, bytes: &[u8]) -> ParseResult {
+    let draft = parse_draft(name, bytes);
+    let has_errors = draft.has_errors();
+    ParseResult {
+        playbook: draft.draft.filter(|_| !has_errors),
+        diagnostics: draft.diagnostics,
+    }
+}
+
+/// Parses and checks a document as [`parse`] does, and returns what could be read in spite of errors, for editors.
+pub fn parse_draft(name: &str, bytes: &[u8]) -> DraftResult {
     let YamlDocuments {
         source,
         roots,
@@ -39,9 +66,8 @@ pub fn parse(name: &str, bytes: &[u8]) -> ParseResult {
         playbook = Some(draft.playbook);
     }
     diagnostics.sort_by_key(|diagnostic| diagnostic.span.start);
-    let has_errors = diagnostics.iter().any(Diagnostic::is_error);
-    ParseResult {
-        playbook: playbook.filter(|_| !has_errors),
+    DraftResult {
+        draft: playbook,
         diagnostics,
     }
 }

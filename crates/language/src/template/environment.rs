@@ -137,6 +137,24 @@ const TESTS: &[&str] = &[
 static FILTERS: LazyLock<BTreeSet<&'static str>> =
     LazyLock::new(|| LIBRARY_FILTERS.iter().chain(filters::NAMES).copied().collect());
 
+/// The names of all filters.
+#[cfg(test)]
+pub(crate) fn list_filters() -> Vec<&'static str> {
+    FILTERS.iter().copied().collect()
+}
+
+/// The names of all tests.
+#[cfg(test)]
+pub(crate) fn list_tests() -> Vec<&'static str> {
+    TESTS.to_vec()
+}
+
+/// The names of all functions.
+#[cfg(test)]
+pub(crate) fn list_functions() -> Vec<&'static str> {
+    FUNCTIONS.to_vec()
+}
+
 fn build_environment() -> Environment<'static> {
     let mut env = Environment::new();
     env.set_undefined_behavior(UndefinedBehavior::Chainable);

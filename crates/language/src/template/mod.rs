@@ -29,6 +29,8 @@ mod tree;
 pub use accumulated::{AccumulatedPart, AccumulatedParts};
 pub use budget::{ALLOCATION_BYTES_MAX, FUEL_MAX, OUTPUT_BYTES_MAX, RESULT_BYTES_MAX, SOURCE_BYTES_MAX};
 pub(crate) use compile::is_syntax;
+#[cfg(test)]
+pub(crate) use environment::{list_filters, list_functions, list_tests};
 pub use lazy_value::LazyValue;
 pub use origin::{LineStart, PieceOrigin};
 pub use reference::{BodyPath, find_path};

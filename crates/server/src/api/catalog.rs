@@ -1,11 +1,12 @@
 //! The catalog: registers, lists, reads and validates playbooks.
 
 use axum::extract::State;
+use language::diagnostic::{Diagnostic, Severity};
 use language::playbook::Playbook;
 use store::CatalogEntry;
 use wire::api::{
-    CatalogEntryRequest, CatalogList, PlaybookEntry, RegisterRequest, RegisterResponse, ValidateRequest,
-    ValidateResponse,
+    CatalogEntryRequest, CatalogList, DiagnosticEntry, DiagnosticSeverity, PlaybookEntry, RegisterRequest,
+    RegisterResponse, ValidateRequest, ValidateResponse,
 };
 
 use crate::api::access::{Author, Authorized, View};
@@ -13,9 +14,14 @@ use crate::api::error::{self, ApiError, ErrorResponses};
 use crate::api::extract::JsonBody;
 use crate::api::state::ApiState;
 use crate::api::{ApiResult, Json};
+use crate::playbook_graph::build_playbook_graph;
 
 /// Maximum length of a path in bytes.
 const PATH_MAX: usize = 512;
+/// Maximum number of steps in the graph of a text; a larger text has no graph.
+const GRAPH_STEPS_MAX: usize = 2_000;
+/// Maximum number of arcs in the graph of a text; a text with more has no graph.
+const GRAPH_ARCS_MAX: usize = 10_000;
 
 /// Register a playbook. Registering the same text again does not create a new version.
 #[utoipa::path(post, path = "/api/catalog/register", tag = "catalog", request_body = RegisterRequest,
@@ -114,7 +120,8 @@ pub(crate) async fn resource(
     Ok(Json(to_entry(&entry, Some(entry.text.to_string()))))
 }
 
-/// Validate a playbook without registering it. Returns all errors and warnings with their positions.
+/// Validate a playbook without registering it. Returns all errors and warnings with their positions and, on request,
+/// the graph of the text.
 #[utoipa::path(post, path = "/api/catalog/playbooks/validate", tag = "catalog", request_body = ValidateRequest,
     responses((status = 200, description = "the diagnostics", body = ValidateResponse), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
@@ -123,11 +130,40 @@ pub(crate) async fn validate(
     _caller: Authorized<View>,
     JsonBody(request): JsonBody<ValidateRequest>,
 ) -> ApiResult<ValidateResponse> {
-    let parsed = language::playbook::parse("playbook.yaml", request.content.as_bytes());
-    let diagnostics = parsed.diagnostics.iter();
-    let diagnostics = diagnostics.filter_map(|diagnostic| serde_json::to_value(diagnostic).ok());
-    Ok(Json(ValidateResponse {
+    let check = tokio::task::spawn_blocking(move || check_playbook(&request));
+    Ok(Json(check.await.expect("checking a text does not panic")))
+}
+
+/// Checks a text. The cost is linear in its size, of which the parser accepts at most 1 MiB.
+fn check_playbook(request: &ValidateRequest) -> ValidateResponse {
+    let parsed = language::playbook::parse_draft("playbook.yaml", request.content.as_bytes());
+    let draft = parsed.draft.as_ref().filter(|_| request.graph);
+    ValidateResponse {
         valid: !parsed.has_errors(),
-        diagnostics: diagnostics.collect(),
-    }))
+        graph: draft.filter(|draft| is_drawable(draft)).map(build_playbook_graph),
+        diagnostics: parsed.diagnostics.iter().map(diagnostic_entry).collect(),
+    }
+}
+
+/// Whether the graph of a draft is small enough for a response.
+fn is_drawable(draft: &Playbook) -> bool {
+    let arcs: usize = draft.steps.iter().map(|step| step.next.arcs.len()).sum();
+    draft.steps.len() <= GRAPH_STEPS_MAX && arcs <= GRAPH_ARCS_MAX
+}
+
+fn diagnostic_entry(diagnostic: &Diagnostic) -> DiagnosticEntry {
+    DiagnosticEntry {
+        severity: match diagnostic.severity {
+            Severity::Error => DiagnosticSeverity::Error,
+            Severity::Warning => DiagnosticSeverity::Warning,
+            Severity::Note => DiagnosticSeverity::Note,
+        },
+        code: diagnostic.code.to_owned(),
+        message: diagnostic.message.clone(),
+        file: diagnostic.source.name.to_string(),
+        line: diagnostic.span.line,
+        column: diagnostic.span.column,
+        label: diagnostic.label.clone(),
+        help: diagnostic.help.clone(),
+    }
 }

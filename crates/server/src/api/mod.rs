@@ -22,6 +22,7 @@ mod executions;
 mod extract;
 mod guard;
 mod inbox;
+mod language;
 mod leases;
 mod listen;
 mod logs;

@@ -10,8 +10,8 @@ use serde_json::json;
 use store::ExecutionFilter;
 use utoipa::IntoParams;
 use wire::api::{
-    InputFormResponse, PlaybookCallerList, PlaybookDiff, PlaybookDiffRequest, PlaybookGraph, PlaybookVersionEntry,
-    PlaybookVersionPage, RecentRunsRequest, RecentRunsResponse,
+    InputFormResponse, PlaybookCallerList, PlaybookDiff, PlaybookDiffRequest, PlaybookVersionEntry,
+    PlaybookVersionGraph, PlaybookVersionPage, RecentRunsRequest, RecentRunsResponse,
 };
 
 use crate::api::access::{Authorized, View};
@@ -21,9 +21,9 @@ use crate::api::executions::page_limit;
 use crate::api::extract::{JsonBody, PathParam, QueryParams};
 use crate::api::state::ApiState;
 use crate::api::{ApiResult, Json};
-use crate::execution_graph::playbook_shape;
 use crate::input_form::build_schema;
 use crate::playbook_diff::{ComparedPlaybooks, diff_playbooks};
+use crate::playbook_graph::build_playbook_graph;
 use crate::playbooks::{PlaybookError, RegisteredPlaybook};
 use crate::submit::SubmitError;
 
@@ -186,23 +186,23 @@ pub(crate) async fn ui_schema(
 /// Read a version of a playbook as a graph: its steps and arcs, without a run.
 #[utoipa::path(get, path = "/api/catalog/{path}/graph", tag = "catalog",
     params(("path" = String, Path), VersionParams),
-    responses((status = 200, description = "steps and arcs", body = PlaybookGraph), ErrorResponses),
+    responses((status = 200, description = "steps and arcs", body = PlaybookVersionGraph), ErrorResponses),
     security(("token" = [])), extensions(("x-role" = json!("viewer"))))]
 pub(crate) async fn graph(
     State(api): State<ApiState>,
     _caller: Authorized<View>,
     PathParam(path): PathParam,
     QueryParams(params): QueryParams<VersionParams>,
-) -> ApiResult<PlaybookGraph> {
+) -> ApiResult<PlaybookVersionGraph> {
     let registered = find_playbook(&api, &path, params.version).await?;
     let playbook = &registered.net.playbook;
-    let (steps, arcs) = playbook_shape(playbook);
-    Ok(Json(PlaybookGraph {
+    let graph = build_playbook_graph(playbook);
+    Ok(Json(PlaybookVersionGraph {
         path,
         version: registered.entry.version,
         entry: playbook.entry().name.clone(),
-        steps,
-        arcs,
+        steps: graph.steps,
+        arcs: graph.arcs,
     }))
 }
 

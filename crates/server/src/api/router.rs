@@ -19,12 +19,14 @@ use crate::api::operation_ids::set_operation_ids;
 use crate::api::state::ApiState;
 use crate::api::{
     bodies, bulk, catalog, client_files, commands, control, credentials, event_pages, events, execution_lists,
-    executions, guard, inbox, logs, loops, playbooks, queue, references, replay, run_list_stream, sign_in,
+    executions, guard, inbox, language, logs, loops, playbooks, queue, references, replay, run_list_stream, sign_in,
     single_sign_on, stream, system, system_status, tokens,
 };
 
 /// Maximum size of the JSON body of an ordinary request.
 const BODY_MAX: usize = 1024 * 1024;
+/// Maximum size of the JSON body of a request with the text of a playbook.
+const TEXT_MAX: usize = 4 * 1024 * 1024;
 /// Maximum size of a batch of events.
 const BATCH_MAX: usize = 4 * 1024 * 1024;
 /// Timeout of requests other than long polls and streams.
@@ -72,6 +74,7 @@ pub(crate) fn document() -> &'static str {
 fn all_routes() -> OpenApiRouter<ApiState> {
     OpenApiRouter::with_openapi(Document::openapi())
         .merge(fast_routes())
+        .merge(text_routes())
         .merge(slow_routes())
 }
 
@@ -120,10 +123,9 @@ fn fast_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(control::signal))
         .routes(routes!(control::variables, control::patch))
         .merge(replay_routes())
-        .routes(routes!(catalog::register))
         .routes(routes!(catalog::list))
         .routes(routes!(catalog::resource))
-        .routes(routes!(catalog::validate))
+        .routes(routes!(language::reference))
         .routes(routes!(playbooks::recent_runs))
         .routes(routes!(playbooks::versions))
         .routes(routes!(playbooks::diff, playbooks::diff_text))
@@ -198,6 +200,17 @@ fn session_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(single_sign_on::start))
         .routes(routes!(single_sign_on::complete))
         .routes(routes!(single_sign_on::show_failure))
+}
+
+/// Routes with a timeout that accept a playbook of the maximum size, escaped as JSON.
+fn text_routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new()
+        .routes(routes!(catalog::register))
+        .routes(routes!(catalog::validate))
+        .routes(routes!(language::complete))
+        .routes(routes!(language::hover))
+        .layer(DefaultBodyLimit::max(TEXT_MAX))
+        .layer(from_fn(apply_deadline))
 }
 
 /// Routes that wait, stream or accept large bodies.

@@ -1,4 +1,4 @@
-//! The graph of a playbook, with the progress of a run.
+//! The graph of a playbook, alone or with the progress of a run.
 
 use model::id::{ExecutionId, Name, Seq};
 use model::outcome::TaskError;
@@ -27,6 +27,18 @@ pub struct ExecutionGraph {
     pub entry: Name,
     /// Whether all events of the run were read; a run with more than 50,000 events of steps shows only the first ones.
     pub is_complete: bool,
+    /// Steps in the order of the playbook.
+    pub steps: Vec<GraphStep>,
+    /// Arcs in the order of the playbook.
+    pub arcs: Vec<GraphArc>,
+}
+
+/// The steps and arcs of a playbook without a run. Nothing in it has been reached.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct PlaybookGraph {
+    /// The step where a run starts. A text without steps has none.
+    #[schema(value_type = Option<String>)]
+    pub entry: Option<Name>,
     /// Steps in the order of the playbook.
     pub steps: Vec<GraphStep>,
     /// Arcs in the order of the playbook.

@@ -11,6 +11,7 @@ mod facets;
 mod failures;
 mod graph;
 mod inbox;
+mod language;
 mod log_schemas;
 mod logs;
 mod loops;
@@ -31,8 +32,8 @@ pub use bulk::{
     BulkAction, BulkOutcome, BulkPreview, BulkPreviewRequest, BulkRefusal, BulkRequest, BulkResponse, BulkResult,
 };
 pub use catalog::{
-    CatalogEntryRequest, CatalogList, PlaybookEntry, RegisterRequest, RegisterResponse, ValidateRequest,
-    ValidateResponse,
+    CatalogEntryRequest, CatalogList, DiagnosticEntry, DiagnosticSeverity, PlaybookEntry, RegisterRequest,
+    RegisterResponse, ValidateRequest, ValidateResponse,
 };
 pub use commands::{
     BuildCommandsRequest, BuildCommandsResponse, ClaimRequest, ClaimResponse, HeartbeatRequest, LoadEventsRequest,
@@ -53,16 +54,21 @@ pub use facets::{ExecutionFacets, ExecutionHistogram, FacetCount, HistogramBucke
 pub use failures::{FailureGroup, FailureList};
 pub use graph::{
     ExecutionGraph, GraphArc, GraphEvaluation, GraphLoop, GraphPolicyRule, GraphStatus, GraphStep, GraphStepKind,
-    GraphTask,
+    GraphTask, PlaybookGraph,
 };
 pub use inbox::{InboxAnswer, InboxCount, InboxEntry, InboxKind, InboxPage};
+pub use language::{
+    CompletionEntry, CompletionEntryKind, CompletionResponse, DiagnosticCodeEntry, HoverEntry, HoverResponse,
+    LanguageKey, LanguagePositionRequest, LanguageReference, LanguageSection, LanguageWord, TemplateNameEntry,
+    ToolKindEntry,
+};
 pub use log_schemas::{LogEventSchema, LogLineSchema, TaskErrorSchema};
 pub use logs::{AppendLogsRequest, AppendLogsResponse, LogEntry, LogsResponse};
 pub use loops::{ByIterationStatus, DurationBin, IterationStatus, LoopCells, LoopDurations};
 pub use playbooks::{
     DiffKind, DiffLineKind, DiffSection, DiffText, DiffTextLine, InputFormResponse, PlaybookCaller, PlaybookCallerList,
-    PlaybookDiff, PlaybookDiffChange, PlaybookDiffRequest, PlaybookGraph, PlaybookVersionEntry, PlaybookVersionPage,
-    RecentRuns, RecentRunsRequest, RecentRunsResponse, RunOutcome,
+    PlaybookDiff, PlaybookDiffChange, PlaybookDiffRequest, PlaybookVersionEntry, PlaybookVersionGraph,
+    PlaybookVersionPage, RecentRuns, RecentRunsRequest, RecentRunsResponse, RunOutcome,
 };
 pub use problem::Problem;
 pub use queue::{QueueEntry, QueueOverview, WaitingCause, WaitingCommand, WaitingCommandList, WaitingReason};

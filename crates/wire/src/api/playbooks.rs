@@ -183,7 +183,7 @@ pub struct InputFormResponse {
 
 /// The steps and arcs of a version of a playbook. All progress is that of a run that has not started.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct PlaybookGraph {
+pub struct PlaybookVersionGraph {
     /// Catalog path.
     pub path: String,
     /// Version.

@@ -4,13 +4,18 @@ import type { GraphArc } from "../../api/types";
 import { Tip } from "../../parts/Tip";
 import { drawRoute, type Point } from "./layout";
 
-export type ArcEdgeData = { arc: GraphArc; points: Point[] };
+export interface ArcEdgeData extends Record<string, unknown> {
+  arc: GraphArc;
+  points: Point[];
+  /** Whether there is no run: the arc shows only whether it has a condition. */
+  isStatic?: boolean;
+}
 export type ArcFlowEdge = Edge<ArcEdgeData, "arc">;
 
 export function ArcEdge({ data }: EdgeProps<ArcFlowEdge>) {
   if (!data) return null;
-  const { arc, points } = data;
-  const state = arc.followed > 0 ? "taken" : arc.refused > 0 ? "refused" : "open";
+  const { arc, points, isStatic = false } = data;
+  const state = isStatic ? "static" : arc.followed > 0 ? "taken" : arc.refused > 0 ? "refused" : "open";
   const { path, end, angle, label } = drawRoute(points);
   const hasLabel = arc.when !== null || arc.followed > 1;
   return (
@@ -27,9 +32,21 @@ export function ArcEdge({ data }: EdgeProps<ArcFlowEdge>) {
             className="arc-label"
             style={{ transform: `translate(-50%, -50%) translate(${label.x}px, ${label.y}px)` }}
           >
-            <Tip text={<ArcFacts arc={arc} />}>
-              <button type="button" className={`arc-button arc-button-${state}`} aria-label={describeArc(arc)}>
-                {state === "refused" ? "✗" : state === "open" ? "?" : arc.followed > 1 ? `×${arc.followed}` : "✓"}
+            <Tip text={<ArcFacts arc={arc} isStatic={isStatic} />}>
+              <button
+                type="button"
+                className={`arc-button arc-button-${state}`}
+                aria-label={describeArc(arc, isStatic)}
+              >
+                {state === "static"
+                  ? "if"
+                  : state === "refused"
+                    ? "✗"
+                    : state === "open"
+                      ? "?"
+                      : arc.followed > 1
+                        ? `×${arc.followed}`
+                        : "✓"}
               </button>
             </Tip>
           </div>
@@ -39,21 +56,22 @@ export function ArcEdge({ data }: EdgeProps<ArcFlowEdge>) {
   );
 }
 
-function ArcFacts({ arc }: { arc: GraphArc }) {
+function ArcFacts({ arc, isStatic }: { arc: GraphArc; isStatic: boolean }) {
   return (
     <>
       <p>
         {arc.from} → {arc.to}
       </p>
       {arc.when !== null && <p className="mono">{arc.when}</p>}
-      <p>{describeCounts(arc)}</p>
+      {!isStatic && <p>{describeCounts(arc)}</p>}
     </>
   );
 }
 
-export function describeArc(arc: GraphArc): string {
+export function describeArc(arc: GraphArc, isStatic = false): string {
   const when = arc.when === null ? "without a condition" : `when ${arc.when}`;
-  return `Arc from ${arc.from} to ${arc.to} ${when}: ${describeCounts(arc)}`;
+  const name = `Arc from ${arc.from} to ${arc.to} ${when}`;
+  return isStatic ? name : `${name}: ${describeCounts(arc)}`;
 }
 
 function describeCounts({ followed, refused, last }: GraphArc): string {

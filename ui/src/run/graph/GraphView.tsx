@@ -37,6 +37,8 @@ interface GraphViewProps {
   graph: ShownGraph;
   selected: string | undefined;
   onSelect: (step: string) => void;
+  /** From left to right, or from top to bottom. By default it depends on the width of the window. */
+  direction?: "LR" | "TB";
   /** Whether the graph shows no run, only a playbook. */
   isStatic?: boolean;
   /** What the reader must know about the graph. */
@@ -51,11 +53,15 @@ export default function GraphView(props: GraphViewProps) {
   );
 }
 
-function GraphFlow({ graph, selected, onSelect, isStatic = false, note = null }: GraphViewProps) {
-  const direction = useIsNarrow() ? "TB" : "LR";
+function GraphFlow({ graph, selected, onSelect, isStatic = false, note = null, ...props }: GraphViewProps) {
+  const isNarrow = useIsNarrow();
+  const direction = props.direction ?? (isNarrow ? "TB" : "LR");
   const [focused, setFocused] = useState<string | null>(null);
   // The positions depend on the playbook, not on the state of the run.
-  const shape = JSON.stringify([graph.steps.map((step) => step.step), graph.arcs.map((arc) => [arc.from, arc.to])]);
+  const shape = JSON.stringify([
+    graph.steps.map((step) => [step.step, step.tasks.length > 0, step.loop !== null]),
+    graph.arcs.map((arc) => [arc.from, arc.to, arc.index]),
+  ]);
   const { boxes, routes } = useMemo(() => layoutGraph(graph.steps, graph.arcs, direction), [shape, direction]);
   const nodes = useMemo<StepFlowNode[]>(
     () =>
@@ -83,11 +89,11 @@ function GraphFlow({ graph, selected, onSelect, isStatic = false, note = null }:
           source: arc.from,
           target: arc.to,
           type: "arc",
-          data: { arc, points: routes.get(nameArc(arc)) ?? [] },
+          data: { arc, points: routes.get(nameArc(arc)) ?? [], isStatic },
           focusable: false,
-          ariaLabel: describeArc(arc),
+          ariaLabel: describeArc(arc, isStatic),
         })),
-    [graph.arcs, boxes, routes],
+    [graph.arcs, boxes, routes, isStatic],
   );
 
   return (

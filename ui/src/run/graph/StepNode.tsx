@@ -1,38 +1,34 @@
 // The node of a step: status, name, its tasks as dots with the current one named, and the progress of its loop.
 import { Handle, Position, type Node, type NodeProps } from "@xyflow/react";
 import type { GraphStep, GraphTask } from "../../api/types";
-import { lookOf } from "../../lib/status";
+import { lookOf, type Mark } from "../../lib/status";
 import { formatDuration, millisecondsBetween } from "../../lib/time";
 import { MarkIcon } from "../../parts/StatusMark";
 import { describeLoop, LoopBar } from "../LoopBar";
 
-export type StepNodeData = { step: GraphStep; isSelected: boolean; direction: "LR" | "TB"; isStatic: boolean };
+export interface StepNodeData extends Record<string, unknown> {
+  step: GraphStep;
+  isSelected: boolean;
+  direction: "LR" | "TB";
+  /** Whether there is no run: the node shows what the step does instead of a status. */
+  isStatic?: boolean;
+}
 export type StepFlowNode = Node<StepNodeData, "step">;
 
-export function StepNode({ data: { step, isSelected, direction, isStatic } }: NodeProps<StepFlowNode>) {
+export function StepNode({ data: { step, isSelected, direction, isStatic = false } }: NodeProps<StepFlowNode>) {
   const { mark, word } = lookOf(step.status);
   const [target, source] = direction === "LR" ? [Position.Left, Position.Right] : [Position.Top, Position.Bottom];
   return (
-    <div className="step-node" data-mark={mark} data-selected={isSelected || undefined}>
+    <div className="step-node" data-mark={isStatic ? "static" : mark} data-selected={isSelected || undefined}>
       <Handle type="target" position={target} isConnectable={false} />
       <p className="step-name truncate" title={step.description ?? step.step}>
         {step.step}
       </p>
-      <p className="step-state">
-        {isStatic ? (
-          <span className="muted">{kindWords[step.kind]}</span>
-        ) : (
-          <span className={`status tone-${mark}`}>
-            <MarkIcon mark={mark} />
-            {word}
-            {step.is_reused && ", reused"}
-          </span>
-        )}
-        <span className="muted">
-          {step.runs > 1 && `${step.runs} runs `}
-          {step.started_at && step.ended_at && formatDuration(millisecondsBetween(step.started_at, step.ended_at))}
-        </span>
-      </p>
+      {isStatic ? (
+        <p className="step-state muted">{describeKind(step)}</p>
+      ) : (
+        <StepState step={step} mark={mark} word={word} />
+      )}
       {step.tasks.length > 0 && <TaskDots tasks={step.tasks} />}
       {step.loop && <LoopBar loop={step.loop} />}
       <Handle type="source" position={source} isConnectable={false} />
@@ -40,7 +36,28 @@ export function StepNode({ data: { step, isSelected, direction, isStatic } }: No
   );
 }
 
-const kindWords = { route: "route", task: "one task", pipeline: "pipeline", loop: "loop" };
+function StepState({ step, mark, word }: { step: GraphStep; mark: Mark; word: string }) {
+  return (
+    <p className="step-state">
+      <span className={`status tone-${mark}`}>
+        <MarkIcon mark={mark} />
+        {word}
+        {step.is_reused && ", reused"}
+      </span>
+      <span className="muted">
+        {step.runs > 1 && `${step.runs} runs `}
+        {step.started_at && step.ended_at && formatDuration(millisecondsBetween(step.started_at, step.ended_at))}
+      </span>
+    </p>
+  );
+}
+
+const kinds = { route: "chooses arcs", task: "one task", pipeline: "tasks", loop: "loop" };
+
+/** What a step does, in a few words. */
+function describeKind({ kind, tasks }: GraphStep): string {
+  return kind === "pipeline" ? `${tasks.length} tasks` : kinds[kind];
+}
 
 const dotsMax = 12;
 
@@ -75,7 +92,7 @@ function findCurrent(tasks: GraphTask[]): GraphTask {
 
 /** What a screen reader says about a node. */
 export function describeStep(step: GraphStep, isStatic = false): string {
-  if (isStatic) return `Step ${step.step}, ${kindWords[step.kind]}`;
+  if (isStatic) return `Step ${step.step}, ${describeKind(step)}`;
   const loop = step.loop ? `, ${describeLoop(step.loop)}` : "";
   return `Step ${step.step}, ${lookOf(step.status).word}${loop}`;
 }

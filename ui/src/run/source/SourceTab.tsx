@@ -14,6 +14,7 @@ export function SourceTab() {
   const { path, version } = detail.execution;
   const { data, error, refetch } = useQuery(playbookQuery(path, version));
   const line = useMarkedLine();
+  const isFailed = detail.execution.status === "FAILED";
   if (error) return <ProblemNote error={error} onRetry={() => void refetch()} />;
   if (!data?.content) return null;
   return (
@@ -26,6 +27,18 @@ export function SourceTab() {
           <span className={view.line === undefined && detail.error ? "tone-failed" : "muted"}>line {line}</span>
         )}
         <span className="grow" />
+        <Link
+          to="/playbooks/$path/edit"
+          params={{ path }}
+          search={{
+            version,
+            ...(line === undefined ? {} : { line }),
+            ...(isFailed ? { run: detail.execution.execution_id } : {}),
+          }}
+          className="button button-small"
+        >
+          Edit source
+        </Link>
         <CopyButton text={data.content} what="the playbook">
           Copy
         </CopyButton>

@@ -6,7 +6,8 @@ use crate::playbook::read::template_uses::TemplateSite;
 use crate::playbook::{Admission, AdmitMode, AdmitRule};
 use crate::yaml::Node;
 
-const MODES: &[(&str, AdmitMode)] = &[("exclusive", AdmitMode::Exclusive), ("inclusive", AdmitMode::Inclusive)];
+pub(crate) const MODES: &[(&str, AdmitMode)] =
+    &[("exclusive", AdmitMode::Exclusive), ("inclusive", AdmitMode::Inclusive)];
 
 impl PlaybookReader {
     pub(crate) fn read_admission(&mut self, node: &Node) -> Admission {

@@ -8,7 +8,10 @@ use crate::playbook::read::layers::inheritable_part;
 use crate::playbook::read::reader::PlaybookReader;
 use crate::yaml::{Node, NodeValue};
 
-const FAILURE_MODES: &[(&str, FailureMode)] = &[
+/// Kinds of executors, which have no effect.
+pub(crate) const KINDS: &[(&str, ())] = &[("local", ()), ("distributed", ()), ("auto", ())];
+
+pub(crate) const FAILURE_MODES: &[(&str, FailureMode)] = &[
     ("fail_fast", FailureMode::FailFast),
     ("best_effort", FailureMode::BestEffort),
 ];
@@ -46,8 +49,7 @@ impl PlaybookReader {
     pub(crate) fn read_executor(&mut self, node: &Node) -> ExecutorSection {
         let fields = self.check_map(node, &EXECUTOR, "executor");
         if let Some(kind) = fields.get("kind") {
-            let kinds = [("local", ()), ("distributed", ()), ("auto", ())];
-            self.read_word(kind, "executor.kind", &kinds);
+            self.read_word(kind, "executor.kind", KINDS);
         }
         let mut section = ExecutorSection::default();
         if let Some(spec) = fields.get("spec") {

@@ -12,16 +12,22 @@ use crate::template::Tree;
 use crate::yaml::{Node, NodeValue};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum LoopKind {
+pub(crate) enum LoopKind {
     Plain(LoopMode),
     Cursor,
 }
 
-const MODES: &[(&str, LoopKind)] = &[
+pub(crate) const MODES: &[(&str, LoopKind)] = &[
     ("sequential", LoopKind::Plain(LoopMode::Sequential)),
     ("parallel", LoopKind::Plain(LoopMode::Parallel)),
     ("cursor", LoopKind::Cursor),
 ];
+
+/// How the rows of a frame are processed.
+pub(crate) const FRAME_PROCESSES: &[(&str, ())] = &[("row", ())];
+
+/// Where a loop runs, and whether that is one worker.
+pub(crate) const PLACEMENTS: &[(&str, bool)] = &[("distributed", false), ("local", true)];
 
 /// The settings in `loop.spec`.
 #[derive(Default)]
@@ -150,7 +156,7 @@ impl PlaybookReader {
     fn read_frame(&mut self, node: &Node) -> CursorFrame {
         let fields = self.check_map(node, &LOOP_FRAME, "loop.spec.frame");
         if let Some(process) = fields.get("process") {
-            self.read_word(process, "loop.spec.frame.process", &[("row", ())]);
+            self.read_word(process, "loop.spec.frame.process", FRAME_PROCESSES);
         }
         let mut count = |key: &str| self.read_count(fields.get(key)?, key);
         CursorFrame {
@@ -169,7 +175,7 @@ impl PlaybookReader {
             }
         }
         let exec = fields.get("exec");
-        exec.and_then(|exec| self.read_word(exec, "exec", &[("distributed", false), ("local", true)]))
+        exec.and_then(|exec| self.read_word(exec, "exec", PLACEMENTS))
             .unwrap_or(false)
     }
 }

@@ -3,25 +3,25 @@
 //! Each file reads one part of the document; `reader` has the shared state. All accepted spellings are normalized to
 //! `playbook::shape`. Nothing is ignored silently: unknown keys are reported.
 
-mod admission;
+pub(crate) mod admission;
 mod cursor;
 mod defaults;
-mod executor;
-mod key_tables;
+pub(crate) mod executor;
+pub(crate) mod key_tables;
 mod keychain;
 mod layers;
-mod looping;
+pub(crate) mod looping;
 mod metadata;
-mod next;
+pub(crate) mod next;
 mod placement;
 mod programs;
 mod reader;
-mod result;
-mod root;
-mod rules;
+pub(crate) mod result;
+pub(crate) mod root;
+pub(crate) mod rules;
 mod similar;
-mod step;
-mod task;
+pub(crate) mod step;
+pub(crate) mod task;
 mod template_uses;
 mod tool;
 mod values;

@@ -9,14 +9,14 @@ use crate::playbook::read::template_uses::TemplateSite;
 use crate::playbook::{NetArc, Router, WriteTarget};
 use crate::yaml::{Node, NodeValue};
 
-const MODES: &[(&str, RouteMode)] = &[
+pub(crate) const MODES: &[(&str, RouteMode)] = &[
     ("exclusive", RouteMode::Exclusive),
     ("inclusive", RouteMode::Inclusive),
     ("all", RouteMode::Inclusive),
     ("parallel", RouteMode::Inclusive),
 ];
 
-const NO_MATCH: &[(&str, bool)] = &[
+pub(crate) const NO_MATCH: &[(&str, bool)] = &[
     ("end", false),
     ("continue", false),
     ("complete", false),

@@ -10,7 +10,7 @@ use crate::playbook::read::key_tables::{ACCUMULATE, RESULT, RESULT_STORE, SELECT
 use crate::playbook::read::reader::{CheckedMap, PlaybookReader};
 use crate::yaml::{MapEntry, Node, NodeValue};
 
-const SCOPES: &[(&str, BodyScope)] = &[
+pub(crate) const SCOPES: &[(&str, BodyScope)] = &[
     ("step", BodyScope::Step),
     ("execution", BodyScope::Execution),
     ("workflow", BodyScope::Workflow),
@@ -18,7 +18,7 @@ const SCOPES: &[(&str, BodyScope)] = &[
 ];
 
 /// Names of stores, each with its canonical name.
-const STORES: &[(&str, &str)] = &[
+pub(crate) const STORES: &[(&str, &str)] = &[
     ("auto", "auto"),
     ("inline", "inline"),
     ("memory", "inline"),
@@ -36,13 +36,14 @@ const STORES: &[(&str, &str)] = &[
     ("object", "disk"),
 ];
 
-const STRATEGIES: &[(&str, CombineStrategy)] = &[
+pub(crate) const STRATEGIES: &[(&str, CombineStrategy)] = &[
     ("append", CombineStrategy::Append),
     ("merge", CombineStrategy::Merge),
     ("replace", CombineStrategy::Replace),
 ];
 
-const COMPRESSIONS: &[(&str, &str)] = &[("none", "none"), ("gzip", "gzip"), ("zstd", "zstd"), ("auto", "auto")];
+pub(crate) const COMPRESSIONS: &[(&str, &str)] =
+    &[("none", "none"), ("gzip", "gzip"), ("zstd", "zstd"), ("auto", "auto")];
 
 impl PlaybookReader {
     pub(crate) fn read_result(&mut self, node: &Node) -> ResultControl {

@@ -14,6 +14,9 @@ use crate::playbook::read::workbook::Workbook;
 use crate::playbook::{Playbook, Step};
 use crate::yaml::{Node, NodeValue};
 
+/// The version of the language.
+pub(crate) const VERSIONS: &[(&str, ())] = &[("noetl.io/v2", ())];
+
 /// A playbook, possibly incomplete, and its diagnostics.
 pub(crate) struct PlaybookDraft {
     pub(crate) playbook: Playbook,
@@ -87,7 +90,7 @@ impl PlaybookReader {
                 self.report(note.with_label("write `noetl.io/v2`"));
             }
             Some(version) => {
-                self.read_word(version, "apiVersion", &[("noetl.io/v2", ())]);
+                self.read_word(version, "apiVersion", VERSIONS);
             }
             None if root.as_map().is_some() => {
                 let example = "apiVersion: noetl.io/v2";

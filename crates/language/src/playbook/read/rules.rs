@@ -10,7 +10,7 @@ use crate::playbook::{JumpTarget, Policy, PolicyRule, RetryRule, RuleAction, Unm
 use crate::template::Tree;
 use crate::yaml::{Node, NodeValue};
 
-const DIRECTIVES: &[(&str, Directive)] = &[
+pub(crate) const DIRECTIVES: &[(&str, Directive)] = &[
     ("continue", Directive::Continue),
     ("retry", Directive::Retry),
     ("jump", Directive::Jump),
@@ -18,14 +18,14 @@ const DIRECTIVES: &[(&str, Directive)] = &[
     ("fail", Directive::Fail),
 ];
 
-const BACKOFFS: &[(&str, Backoff)] = &[
+pub(crate) const BACKOFFS: &[(&str, Backoff)] = &[
     ("none", Backoff::None),
     ("fixed", Backoff::None),
     ("linear", Backoff::Linear),
     ("exponential", Backoff::Exponential),
 ];
 
-const UNMATCHED: &[(&str, UnmatchedAction)] =
+pub(crate) const UNMATCHED: &[(&str, UnmatchedAction)] =
     &[("continue", UnmatchedAction::Continue), ("fail", UnmatchedAction::Fail)];
 
 impl PlaybookReader {

@@ -16,6 +16,9 @@ use crate::playbook::{Admission, SetEntry, Step, WriteTarget};
 use crate::template::Tree;
 use crate::yaml::{Node, overlay};
 
+/// How branches that meet are joined, and whether they are merged.
+pub(crate) const JOINS: &[(&str, bool)] = &[("each", false), ("merge", true)];
+
 /// The settings of the step itself in `step.spec`.
 struct StepSpec {
     admission: Admission,
@@ -143,8 +146,7 @@ impl PlaybookReader {
         };
         let fields = self.check_map(node, &STEP_SPEC, "the step's spec");
         if let Some(join) = fields.get("join") {
-            let words = [("each", false), ("merge", true)];
-            step_spec.joins = self.read_word(join, "join", &words).unwrap_or(true);
+            step_spec.joins = self.read_word(join, "join", JOINS).unwrap_or(true);
         }
         let timeout = fields.get("timeout");
         step_spec.timeout = timeout.and_then(|node| self.read_duration(node, "timeout"));

@@ -17,11 +17,14 @@ use crate::playbook::{Effect, FieldMode, Task, WriteTarget};
 use crate::template::Tree;
 use crate::yaml::{MapEntry, Node, NodeValue};
 
-const EFFECTS: &[(&str, Effect)] = &[
+pub(crate) const EFFECTS: &[(&str, Effect)] = &[
     ("at_least_once", Effect::AtLeastOnce),
     ("at_most_once", Effect::AtMostOnce),
     ("transactional", Effect::Transactional),
 ];
+
+/// Levels of the sandbox.
+pub(crate) const SANDBOX_LEVELS: &[(&str, ())] = &[("none", ()), ("basic", ()), ("strict", ())];
 
 /// What a task inherits.
 pub(crate) struct TaskInheritance<'a> {
@@ -224,8 +227,7 @@ impl PlaybookReader {
         let Some(level) = level.filter(|level| level.as_str().is_some_and(|text| !text.contains("{{"))) else {
             return;
         };
-        let names = [("none", ()), ("basic", ()), ("strict", ())];
-        self.read_word(level, "sandbox", &names);
+        self.read_word(level, "sandbox", SANDBOX_LEVELS);
     }
 
     fn read_effect(&mut self, spec_map: &CheckedMap<'_>) -> Effect {
