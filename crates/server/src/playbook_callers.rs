@@ -1,7 +1,7 @@
 //! The playbooks that call a playbook.
 //!
-//! Input: the latest version of every playbook. Output: the tasks of kind `playbook` that name the path. Only texts that
-//! contain the path are parsed. A path that a template computes is not found.
+//! Input: the latest version of every playbook. Output: the tasks of kind `playbook` that name the path. Only texts
+//! that contain the path are parsed. A path that a template computes is not found.
 
 use language::playbook::{Playbook, Step, Task, parse_catalog_id};
 use language::template::Tree;

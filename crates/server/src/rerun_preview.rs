@@ -140,8 +140,8 @@ impl RerunOutline {
 }
 
 fn unique_names(names: impl Iterator<Item = Name>) -> Vec<Name> {
-    let mut seen = BTreeSet::new();
-    names.filter(|name| seen.insert(name.clone())).collect()
+    let mut unique = BTreeSet::new();
+    names.filter(|name| unique.insert(name.clone())).collect()
 }
 
 /// The steps that arcs lead to, and the final step, without the first ones.

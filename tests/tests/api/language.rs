@@ -59,7 +59,8 @@ async fn a_graph_beyond_the_limit_is_left_out() {
         let steps: Vec<String> = (0..count)
             .map(|index| format!("  - step: s{index}\n    next: [{{step: s{}}}]\n", (index + 1) % count))
             .collect();
-        let text = format!("{}{}", BROKEN.split("  - step").next().unwrap(), steps.concat());
+        let head = BROKEN.split("  - step").next().unwrap();
+        let text = format!("{head}{}", steps.concat());
         let request = json!({"content": text, "graph": true});
         fixture.post("/api/catalog/playbooks/validate", &request).await.body
     };

@@ -145,7 +145,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/language/complete": {
+    "/api/catalog/recent_runs": {
         parameters: {
             query?: never;
             header?: never;
@@ -154,7 +154,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Validate a playbook without registering it. Returns all errors and warnings with their positions. */
+        /**
+         * Read the outcomes and durations of the recent runs of several playbooks.
+         * @description Costs one list of 50 runs for each path; a path without runs, or that is not in the catalog, has none.
+         */
         post: {
             parameters: {
                 query?: never;
@@ -164,112 +167,17 @@ export interface paths {
             };
             requestBody: {
                 content: {
-                    "application/json": components["schemas"]["LanguagePositionRequest"];
+                    "application/json": components["schemas"]["RecentRunsRequest"];
                 };
             };
             responses: {
-                /** @description the diagnostics */
+                /** @description the runs by playbook */
                 200: {
                     headers: {
                         [name: string]: unknown;
                     };
                     content: {
-                        "application/json": components["schemas"]["CompletionResponse"];
-                    };
-                };
-                /** @description What went wrong. */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/language/hover": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /** Validate a playbook without registering it. Returns all errors and warnings with their positions. */
-        post: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody: {
-                content: {
-                    "application/json": components["schemas"]["LanguagePositionRequest"];
-                };
-            };
-            responses: {
-                /** @description the diagnostics */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["HoverResponse"];
-                    };
-                };
-                /** @description What went wrong. */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/language": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        
-        put?: never;
-        /** Validate a playbook without registering it. Returns all errors and warnings with their positions. */
-        post?: never;
-        get: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description the diagnostics */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["LanguageReference"];
+                        "application/json": components["schemas"]["RecentRunsResponse"];
                     };
                 };
                 /** @description What went wrong. */
@@ -387,6 +295,198 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/catalog/{path}/callers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the tasks of other playbooks that call a playbook by its path.
+         * @description The latest version of every playbook is searched. Paths that a template computes are not found. At most 500
+         *     playbooks whose text contains the path are parsed, and at most 200 callers are returned.
+         */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    path: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description the callers */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["PlaybookCallerList"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/catalog/{path}/diff": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Compare two versions of a playbook.
+         * @description Returns what a run would do differently: comments, layout and other spellings are no difference. At most 500 changes
+         *     are returned, with at most 1 MiB of text; longer values are cut off.
+         */
+        get: {
+            parameters: {
+                query: {
+                    /** @description The first version. */
+                    from: number;
+                    /** @description The second version. Default: the latest. */
+                    to?: number;
+                };
+                header?: never;
+                path: {
+                    path: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description the changes */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["PlaybookDiff"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        /** Compare a version of a playbook with a text that is not registered. */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    path: string;
+                };
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["PlaybookDiffRequest"];
+                };
+            };
+            responses: {
+                /** @description the changes */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["PlaybookDiff"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/catalog/{path}/graph": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Read a version of a playbook as a graph: its steps and arcs, without a run. */
+        get: {
+            parameters: {
+                query?: {
+                    /** @description The version. Default: the latest. */
+                    version?: number;
+                };
+                header?: never;
+                path: {
+                    path: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description steps and arcs */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["PlaybookGraph"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/catalog/{path}/ui_schema": {
         parameters: {
             query?: never;
@@ -394,10 +494,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Read a JSON schema for a form of the playbook's inputs, derived from its `workload`. */
+        /**
+         * Read a JSON schema for a form of the playbook's inputs, derived from its `workload`.
+         * @description Descriptions are the comments above a key of `workload` or beside it. Inputs whose default is null are required.
+         */
         get: {
             parameters: {
-                query?: never;
+                query?: {
+                    /** @description The version. Default: the latest. */
+                    version?: number;
+                };
                 header?: never;
                 path: {
                     path: string;
@@ -412,7 +518,62 @@ export interface paths {
                         [name: string]: unknown;
                     };
                     content: {
-                        "application/json": Record<string, never>;
+                        "application/json": components["schemas"]["InputFormResponse"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/catalog/{path}/versions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the versions of a playbook, newest first.
+         * @description The newest 1,000 runs of the playbook are counted by version.
+         */
+        get: {
+            parameters: {
+                query?: {
+                    /** @description Only versions before this one, for the next page. */
+                    before?: number;
+                    /** @description Maximum number of versions. Default: 50. */
+                    limit?: number;
+                };
+                header?: never;
+                path: {
+                    path: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description the versions */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["PlaybookVersionPage"];
                     };
                 };
                 /** @description What went wrong. */
@@ -1608,6 +1769,60 @@ export interface paths {
                     };
                     content: {
                         "application/json": components["schemas"]["ExecuteResponse"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/executions/{id}/rerun/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Preview a rerun: what it would reuse, run and change.
+         * @description The request and the errors are those of the rerun. Nothing is started, and credentials are not checked.
+         */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    id: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: {
+                content: {
+                    "application/json": components["schemas"]["RerunRequest"] | null;
+                };
+            };
+            responses: {
+                /** @description what the rerun would do */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["RerunPreview"];
                     };
                 };
                 /** @description What went wrong. */
@@ -3460,6 +3675,40 @@ export interface components {
             /** @description Credentials, sorted by name. */
             credentials: components["schemas"]["CredentialEntry"][];
         };
+        /**
+         * @description How a value or a part changed.
+         * @enum {string}
+         */
+        DiffKind: "added" | "removed" | "changed" | "reordered";
+        /**
+         * @description Where a line of a difference comes from.
+         * @enum {string}
+         */
+        DiffLineKind: "equal" | "removed" | "added" | "omitted";
+        /**
+         * @description The kinds of parts of a playbook.
+         * @enum {string}
+         */
+        DiffSection: "metadata" | "executor" | "keychain" | "workload" | "ctx" | "step" | "admission" | "loop" | "task" | "policy" | "next";
+        /** @description A value as text. */
+        DiffText: {
+            /** @description Whether the value is longer than `text`. */
+            is_truncated: boolean;
+            /**
+             * Format: int32
+             * @description Its line in the playbook, or the line of the part that contains it.
+             */
+            line: number;
+            /** @description The value; a part with several values has a line for each. At most 4 KiB. */
+            text: string;
+        };
+        /** @description A line of a difference. */
+        DiffTextLine: {
+            /** @description Where the line comes from. */
+            kind: components["schemas"]["DiffLineKind"];
+            /** @description Its text. For `omitted`, the number of lines. */
+            text: string;
+        };
         /** @description A page of an event log. */
         EventPage: {
             /** @description Events, in order. */
@@ -3884,6 +4133,26 @@ export interface components {
          * @enum {string}
          */
         IngestStatus: "recorded" | "duplicate" | "known" | "acknowledged";
+        /** @description The inputs of a version of a playbook as a JSON schema. */
+        InputFormResponse: {
+            /** @description Description of the playbook. */
+            description?: string | null;
+            /** @description Catalog path. */
+            path: string;
+            /**
+             * @description JSON schema of the inputs, derived from the defaults in `workload`.
+             *
+             *     `title`, `description`, `default`, `properties`, `required` and `items` have their usual meanings. Properties
+             *     have no `type` if any value fits. `x-template` is a default that is rendered when the run starts. Integers can
+             *     have 64 bits.
+             */
+            schema: Record<string, never>;
+            /**
+             * Format: int32
+             * @description Version.
+             */
+            version: number;
+        };
         /** @description Status of a keychain entry that all runs of a playbook share. */
         KeychainEntryStatus: {
             /**
@@ -3989,6 +4258,86 @@ export interface components {
             /** @description New values or reducers, by key. */
             variables: Record<string, never>;
         };
+        /** @description A task that calls a playbook. */
+        PlaybookCaller: {
+            /**
+             * Format: int32
+             * @description The line of the task in the caller's text.
+             */
+            line: number;
+            /** @description Catalog path of the caller. */
+            path: string;
+            /** @description The step. */
+            step: string;
+            /** @description The task. */
+            task: string;
+            /**
+             * Format: int32
+             * @description Its latest version.
+             */
+            version: number;
+        };
+        /** @description The playbooks whose latest versions call a playbook. */
+        PlaybookCallerList: {
+            /** @description The tasks that call it, by playbook and line. */
+            callers: components["schemas"]["PlaybookCaller"][];
+            /** @description Whether these are all callers: at most 200 are returned. */
+            is_complete: boolean;
+            /** @description Catalog path of the playbook that is called. */
+            path: string;
+        };
+        /**
+         * @description The difference between two playbooks: what a run would do differently.
+         *
+         *     Comments, layout, the order of keys and other spellings of the same playbook are no difference.
+         */
+        PlaybookDiff: {
+            /** @description The changes: first those of the whole playbook, then those of its steps. */
+            changes: components["schemas"]["PlaybookDiffChange"][];
+            /**
+             * Format: int32
+             * @description The first version.
+             */
+            from: number;
+            /** @description Whether these are all changes: at most 500 are returned. */
+            is_complete: boolean;
+            /** @description Whether the texts are equal, byte by byte. */
+            is_same_text: boolean;
+            /** @description Catalog path. */
+            path: string;
+            /**
+             * Format: int32
+             * @description The second version; null for a text that is not registered.
+             */
+            to?: number | null;
+        };
+        /** @description A change of one value, or of one part with all its values. */
+        PlaybookDiffChange: {
+            after?: components["schemas"]["DiffText"] | null;
+            before?: components["schemas"]["DiffText"] | null;
+            /** @description How it changed. */
+            kind: components["schemas"]["DiffKind"];
+            /** @description The lines that differ, with their neighbours; empty if both values are on one line. */
+            lines: components["schemas"]["DiffTextLine"][];
+            /** @description What changed, such as `fetch/save_page.command` or `workload.limit`. */
+            path: string;
+            /** @description The kind of part that changed. */
+            section: components["schemas"]["DiffSection"];
+            /** @description The step that it belongs to. */
+            step?: string | null;
+            /** @description The task that it belongs to. */
+            task?: string | null;
+        };
+        /** @description A text to compare with a version. */
+        PlaybookDiffRequest: {
+            /** @description YAML text of the playbook. */
+            content: string;
+            /**
+             * Format: int32
+             * @description Version to compare with. Default: the latest.
+             */
+            from?: number | null;
+        };
         /** @description A playbook in the catalog. */
         PlaybookEntry: {
             /** @description `path@version`. */
@@ -4009,6 +4358,59 @@ export interface components {
              * @description Version, from 1 for each path.
              */
             version: number;
+        };
+        /** @description The steps and arcs of a version of a playbook. All progress is that of a run that has not started. */
+        PlaybookGraph: {
+            /** @description The arcs in YAML order. */
+            arcs: components["schemas"]["GraphArc"][];
+            /** @description The step where a run starts. */
+            entry: string;
+            /** @description Catalog path. */
+            path: string;
+            /** @description The steps in YAML order. */
+            steps: components["schemas"]["GraphStep"][];
+            /**
+             * Format: int32
+             * @description Version.
+             */
+            version: number;
+        };
+        /** @description A version of a playbook. */
+        PlaybookVersionEntry: {
+            /** @description SHA-256 of the text. */
+            hash: string;
+            /**
+             * Format: date-time
+             * @description When it was registered.
+             */
+            registered_at: string;
+            /**
+             * Format: int32
+             * @description Number of counted runs that use it.
+             */
+            runs: number;
+            /**
+             * Format: int32
+             * @description Its number, from 1.
+             */
+            version: number;
+        };
+        /** @description A page of the versions of a playbook, newest first. */
+        PlaybookVersionPage: {
+            /**
+             * Format: int32
+             * @description The runs that `runs` of the versions count: the newest of this playbook, at most 1,000.
+             */
+            counted_runs: number;
+            /**
+             * Format: int32
+             * @description Value of `before` for the next page; null on the last one.
+             */
+            next_before?: number | null;
+            /** @description Catalog path. */
+            path: string;
+            /** @description The versions. */
+            versions: components["schemas"]["PlaybookVersionEntry"][];
         };
         /** @description An error as `application/problem+json`. */
         Problem: {
@@ -4034,6 +4436,38 @@ export interface components {
         ReasonRequest: {
             /** @description Reason, recorded in the log. */
             reason?: string | null;
+        };
+        /** @description The recent runs of a playbook. */
+        RecentRuns: {
+            /**
+             * Format: int32
+             * @description Number of runs from which the durations are computed: those that completed among the newest 50.
+             */
+            measured_runs: number;
+            /** @description The newest 20 runs, newest first. */
+            outcomes: components["schemas"]["RunOutcome"][];
+            /**
+             * Format: int64
+             * @description Median duration in milliseconds; null without completed runs.
+             */
+            p50_ms?: number | null;
+            /**
+             * Format: int64
+             * @description 95th percentile of the durations in milliseconds; null without completed runs.
+             */
+            p95_ms?: number | null;
+            /** @description Catalog path. */
+            path: string;
+        };
+        /** @description The playbooks whose recent runs are wanted. */
+        RecentRunsRequest: {
+            /** @description Catalog paths, at most 100. */
+            paths: string[];
+        };
+        /** @description The recent runs of playbooks. */
+        RecentRunsResponse: {
+            /** @description One entry for each path of the request, in its order. */
+            playbooks: components["schemas"]["RecentRuns"][];
         };
         /** @description A result with its location in the run. */
         ReferenceEntry: {
@@ -4137,6 +4571,36 @@ export interface components {
             /** @description Status of the run at this event. */
             status: string;
         };
+        /** @description What a rerun would reuse and run. */
+        RerunPreview: {
+            /** @description The inputs that differ from those of the earlier run. */
+            changed_inputs: string[];
+            difference?: components["schemas"]["PlaybookDiff"] | null;
+            /** @description The earlier run. */
+            execution_id: string;
+            /** @description The steps that run first. */
+            first_steps: string[];
+            /**
+             * Format: int32
+             * @description Version of the earlier run.
+             */
+            from_version: number;
+            /**
+             * @description The steps that arcs lead to from there, in YAML order, and the final step. Which of them run is decided by the
+             *     conditions of the arcs.
+             */
+            later_steps: string[];
+            /** @description Catalog path. */
+            path: string;
+            reused_iterations?: components["schemas"]["ReusedIterationCount"] | null;
+            /** @description The steps whose results are reused, in the order in which they ended. */
+            reused_steps: components["schemas"]["ReusedStepEntry"][];
+            /**
+             * Format: int32
+             * @description Version that the rerun would use.
+             */
+            version: number;
+        };
         /** @description Request to start a new run from an earlier one. */
         RerunRequest: {
             /**
@@ -4172,6 +4636,40 @@ export interface components {
              */
             version?: number | null;
         };
+        /** @description How many iterations of a loop are reused. */
+        ReusedIterationCount: {
+            /**
+             * Format: int64
+             * @description Number of iterations that are reused.
+             */
+            reused: number;
+            /** @description The step. */
+            step: string;
+            /**
+             * Format: int64
+             * @description Number of items of the loop.
+             */
+            total: number;
+        };
+        /** @description A step whose result is reused. */
+        ReusedStepEntry: {
+            /** @description The run that recorded its end; not the earlier run if that run reused the step itself. */
+            execution_id: string;
+            /** @description Whether it succeeded. */
+            ok: boolean;
+            /**
+             * Format: int64
+             * @description The event there.
+             */
+            seq: number;
+            /** @description The step. */
+            step: string;
+            /**
+             * Format: int32
+             * @description Number of its tasks whose results are reused.
+             */
+            tasks: number;
+        };
         /**
          * @description Role of an access token. Each role from `viewer` to `admin` includes the ones before it; `worker` is separate.
          * @enum {string}
@@ -4191,6 +4689,28 @@ export interface components {
              * @description Number of values that were re-encrypted.
              */
             rewrapped: number;
+        };
+        /** @description The status of a run. */
+        RunOutcome: {
+            /** @description Run ID. */
+            execution_id: string;
+            /**
+             * Format: date-time
+             * @description End; null while it is active.
+             */
+            finished_at?: string | null;
+            /**
+             * Format: date-time
+             * @description Start.
+             */
+            started_at: string;
+            /** @description Status. */
+            status: string;
+            /**
+             * Format: int32
+             * @description Version of the playbook.
+             */
+            version: number;
         };
         /** @description A resolved secret. */
         SecretEntry: {

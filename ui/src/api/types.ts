@@ -160,7 +160,7 @@ export type PlaybookVersionGraph = Omit<Schemas["PlaybookVersionGraph"], "steps"
   arcs: GraphArc[];
 };
 export type RecentRuns = Complete<Schemas["RecentRuns"]>;
-export type RunOutcome = Complete<Schemas["RunOutcome"]>;
+export type RunOutcome = Schemas["RunOutcome"];
 export type RerunPreview = Omit<Complete<Schemas["RerunPreview"]>, "difference"> & { difference: PlaybookDiff | null };
 export type ListedCredential = Schemas["ListedCredential"];
 export type CredentialType = Schemas["CredentialType"];

@@ -158,7 +158,7 @@ function Field({ field, text, problem, onChange }: FieldProps) {
     "aria-invalid": problem !== undefined,
     "aria-required": field.isRequired,
     ...(hint ? { "aria-describedby": `${id}-hint` } : {}),
-    ...(field.template ? { placeholder: field.template } : {}),
+    placeholder: field.template ?? (field.kind === "json" ? '"text", 5, true, [1, 2] or {"key": "value"}' : undefined),
     value: text,
     onChange: (event: { target: { value: string } }) => onChange(event.target.value),
   };

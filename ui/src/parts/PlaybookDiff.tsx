@@ -42,9 +42,11 @@ function Change({ change, diff }: { change: DiffChange; diff: PlaybookDiff }) {
         </span>
         <span className="mono diff-path">{change.path}</span>
         <span className="grow" />
-        <LineLink diff={diff} text={change.before} version={diff.from} />
-        {change.before && change.after && <span className="muted">→</span>}
-        <LineLink diff={diff} text={change.after} version={diff.to} />
+        <span className="diff-lines">
+          <LineLink diff={diff} text={change.before} version={diff.from} />
+          {change.before && change.after && <span className="muted"> → </span>}
+          <LineLink diff={diff} text={change.after} version={diff.to} />
+        </span>
       </p>
       {change.lines.length > 0 ? (
         <pre className="diff-text">

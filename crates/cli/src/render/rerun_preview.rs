@@ -47,8 +47,8 @@ pub(crate) fn render_preview(preview: &RerunPreview) -> String {
         if difference.changes.is_empty() {
             lines.push(format!("changed  nothing that a run does   {versions}"));
         }
-        let shown = difference.changes.iter().take(CHANGES_MAX);
-        lines.extend(shown.map(|change| render_change(change, &versions)));
+        let printed = difference.changes.iter().take(CHANGES_MAX);
+        lines.extend(printed.map(|change| render_change(change, &versions)));
         let hidden = difference.changes.len().saturating_sub(CHANGES_MAX);
         if hidden > 0 {
             lines.push(format!("         and {} more changes", format_count(hidden as u64)));

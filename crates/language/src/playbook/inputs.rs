@@ -91,9 +91,9 @@ impl DescribedInputs<'_> {
     fn find_template(&self, path: &[String]) -> Option<String> {
         let templates = self.playbook.default_templates.iter();
         let mut templates = templates.filter(|default| default.section == Section::Workload);
-        let found = templates.find(|default| default.path.starts_with(path))?;
-        if found.path.len() == path.len() {
-            return Some(found.template.source().to_owned());
+        let template = templates.find(|default| default.path.starts_with(path))?;
+        if template.path.len() == path.len() {
+            return Some(template.template.source().to_owned());
         }
         let list = path.iter().try_fold(None::<&Value>, |value, key| match value {
             None => self.playbook.workload.get(key).map(Some),
@@ -105,11 +105,8 @@ impl DescribedInputs<'_> {
 
 /// The comment beside a key, or the lines of comments directly above it.
 fn find_comment(text: &str, entry: &MapEntry) -> Option<String> {
-    let beside = beside_key(text, entry).and_then(comment_text);
-    let description = match beside {
-        Some(beside) => beside,
-        None => comment_above(text, entry.span.start as usize)?,
-    };
+    let line_comment = beside_key(text, entry).and_then(comment_text);
+    let description = line_comment.or_else(|| comment_above(text, entry.span.start as usize))?;
     (!description.is_empty()).then_some(description)
 }
 
@@ -123,12 +120,12 @@ fn beside_key<'t>(text: &'t str, entry: &MapEntry) -> Option<&'t str> {
     let key_line = text.get(key_end..)?.lines().next()?;
     let is_on_key_line = value_end >= key_end && value_end <= key_end + key_line.len();
     if is_on_key_line && (is_scalar || is_flow) {
-        let rest = text.get(value_end..)?.lines().next()?;
+        let tail = text.get(value_end..)?.lines().next()?;
         // The span of a flow collection may end before its last bracket.
-        return Some(rest.trim_start_matches([']', '}']));
+        return Some(tail.trim_start_matches([']', '}']));
     }
     // A block scalar or a flow collection on the line of the key may contain the character `#`.
-    let after_colon = key_line.split_once(':').map(|(_, rest)| rest.trim_start())?;
+    let after_colon = key_line.split_once(':').map(|(_, tail)| tail.trim_start())?;
     after_colon.starts_with('#').then_some(after_colon)
 }
 
@@ -220,7 +217,8 @@ mod tests {
 
     #[test]
     fn inputs_of_a_flow_map_have_no_comment_above() {
-        let text = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: p}\n# Not a description.\nworkload: {a: 1, b: 2} # nor this\n\
+        let text = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: p}\n\
+                    # Not a description.\nworkload: {a: 1, b: 2} # nor this\n\
                     workflow: [{step: start, tool: {kind: noop}}]\n";
         let playbook = parse("p.yaml", text.as_bytes()).playbook.unwrap();
         let fields = describe_inputs(&playbook);

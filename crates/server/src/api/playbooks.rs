@@ -34,8 +34,8 @@ const RECENT_PATHS_MAX: usize = 100;
 
 /// Finds a version of a playbook, or its latest, and parses it.
 async fn find_playbook(api: &ApiState, path: &str, version: Option<u32>) -> Result<RegisteredPlaybook, ApiError> {
-    let found = api.server.shared.catalog.find_in_catalog(path, version).await;
-    found.map_err(|error| match error {
+    let registered = api.server.shared.catalog.find_in_catalog(path, version).await;
+    registered.map_err(|error| match error {
         PlaybookError::NotFound(_) => missing_playbook(path, version),
         error => SubmitError::from(error).into(),
     })

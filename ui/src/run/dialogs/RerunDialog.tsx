@@ -2,7 +2,7 @@
 // server previews what the new run would reuse and run.
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
-import { useId, useState } from "react";
+import { useState } from "react";
 import { rerunRun, writeRerunOptions, type RerunOptions } from "../../api/actions";
 import { graphQuery, inputFormQuery, rerunPreviewQuery, runInputsQuery } from "../../api/queries";
 import { rerunCommand } from "../../lib/cli";
@@ -70,7 +70,7 @@ export function RerunDialog({ onClose }: { onClose: () => void }) {
           <Button onClick={onClose}>Close</Button>
           <Button
             look="primary"
-            disabled={rerun.isPending || inputs === null || isRefused}
+            disabled={rerun.isPending || inputs === null || isRefused || !form.data || !earlier.isFetched}
             onClick={() => rerun.mutate()}
           >
             Start the new run

@@ -7,7 +7,7 @@ use crate::playbook::difference::change::{
     ChangeKind, ChangedText, PlaybookChange, PlaybookDifference, PlaybookSection,
 };
 use crate::playbook::difference::key_index::KeyIndex;
-use crate::playbook::difference::outline::{Part, PartList, PartValue, outline_playbook};
+use crate::playbook::difference::outline::{PartList, PartValue, PlaybookPart, outline_playbook};
 
 /// Maximum number of changes that are reported.
 const CHANGES_MAX: usize = 500;
@@ -22,7 +22,7 @@ pub fn compare_playbooks(before: &Playbook, after: &Playbook) -> PlaybookDiffere
             is_complete: true,
         };
     }
-    let mut comparison = Comparison {
+    let mut comparison = PlaybookComparison {
         before_keys: KeyIndex::from_source(&before.source),
         after_keys: KeyIndex::from_source(&after.source),
         changes: Vec::new(),
@@ -35,7 +35,7 @@ pub fn compare_playbooks(before: &Playbook, after: &Playbook) -> PlaybookDiffere
     }
 }
 
-struct Comparison {
+struct PlaybookComparison {
     before_keys: KeyIndex,
     after_keys: KeyIndex,
     changes: Vec<PlaybookChange>,
@@ -44,13 +44,13 @@ struct Comparison {
 
 /// Which of the two playbooks a text is from.
 #[derive(Clone, Copy)]
-enum Side {
+enum ComparedSide {
     Before,
     After,
 }
 
-impl Comparison {
-    fn compare_parts(&mut self, before: &Part, after: &Part) {
+impl PlaybookComparison {
+    fn compare_parts(&mut self, before: &PlaybookPart, after: &PlaybookPart) {
         let old_values: BTreeMap<&[String], &PartValue> = index_values(before);
         let new_values = index_values(after);
         for value in unique_values(after) {
@@ -76,7 +76,7 @@ impl Comparison {
         }
     }
 
-    fn compare_lists(&mut self, owner: &Part, before: Option<&PartList>, after: Option<&PartList>) {
+    fn compare_lists(&mut self, owner: &PlaybookPart, before: Option<&PartList>, after: Option<&PartList>) {
         let old_parts = before.map_or(&[][..], |list| &list.parts);
         let new_parts = after.map_or(&[][..], |list| &list.parts);
         let pairs_by_index = after.is_some_and(|list| list.pairs_by_index);
@@ -104,8 +104,8 @@ impl Comparison {
     fn add_value_change(
         &mut self,
         kind: ChangeKind,
-        before: (&Part, Option<&PartValue>),
-        after: (&Part, Option<&PartValue>),
+        before: (&PlaybookPart, Option<&PartValue>),
+        after: (&PlaybookPart, Option<&PartValue>),
     ) {
         let Some(value) = after.1.or(before.1) else {
             return;
@@ -113,8 +113,12 @@ impl Comparison {
         let part = if after.1.is_some() { after.0 } else { before.0 };
         let separator = if part.path.is_empty() { "" } else { "." };
         let path = format!("{}{separator}{}", part.path, join_path(&value.path));
-        let old_text = before.1.map(|value| self.value_text(Side::Before, before.0, value));
-        let new_text = after.1.map(|value| self.value_text(Side::After, after.0, value));
+        let old_text = before
+            .1
+            .map(|value| self.value_text(ComparedSide::Before, before.0, value));
+        let new_text = after
+            .1
+            .map(|value| self.value_text(ComparedSide::After, after.0, value));
         self.add(PlaybookChange {
             path,
             section: value.section,
@@ -127,11 +131,11 @@ impl Comparison {
     }
 
     /// Adds a part that has no counterpart, with all its values.
-    fn add_part_change(&mut self, kind: ChangeKind, part: &Part) {
+    fn add_part_change(&mut self, kind: ChangeKind, part: &PlaybookPart) {
         let side = if kind == ChangeKind::Added {
-            Side::After
+            ComparedSide::After
         } else {
-            Side::Before
+            ComparedSide::Before
         };
         let mut lines = Vec::new();
         list_values(part, "", &mut lines);
@@ -140,8 +144,8 @@ impl Comparison {
             line: self.keys(side).line_of(&part.range, &[]),
         };
         let (before, after) = match side {
-            Side::Before => (Some(text), None),
-            Side::After => (None, Some(text)),
+            ComparedSide::Before => (Some(text), None),
+            ComparedSide::After => (None, Some(text)),
         };
         self.add(PlaybookChange {
             path: part.path.clone(),
@@ -154,7 +158,7 @@ impl Comparison {
         });
     }
 
-    fn add_order_change(&mut self, owner: &Part, before: &PartList, after: &PartList) {
+    fn add_order_change(&mut self, owner: &PlaybookPart, before: &PartList, after: &PartList) {
         let list_keys = |list: &PartList| {
             let keys: Vec<&str> = list.parts.iter().map(|part| &*part.key).collect();
             keys.join("\n")
@@ -180,17 +184,17 @@ impl Comparison {
         });
     }
 
-    fn value_text(&self, side: Side, part: &Part, value: &PartValue) -> ChangedText {
+    fn value_text(&self, side: ComparedSide, part: &PlaybookPart, value: &PartValue) -> ChangedText {
         ChangedText {
             text: value.value.to_text(),
             line: self.keys(side).line_of(&part.range, &value.path),
         }
     }
 
-    fn keys(&self, side: Side) -> &KeyIndex {
+    fn keys(&self, side: ComparedSide) -> &KeyIndex {
         match side {
-            Side::Before => &self.before_keys,
-            Side::After => &self.after_keys,
+            ComparedSide::Before => &self.before_keys,
+            ComparedSide::After => &self.after_keys,
         }
     }
 
@@ -204,12 +208,12 @@ impl Comparison {
 }
 
 /// The values by path. A later write to a key replaces an earlier one.
-fn index_values(part: &Part) -> BTreeMap<&[String], &PartValue> {
+fn index_values(part: &PlaybookPart) -> BTreeMap<&[String], &PartValue> {
     part.values.iter().map(|value| (&*value.path, value)).collect()
 }
 
 /// The values that no later value with the same path replaces.
-fn unique_values(part: &Part) -> impl Iterator<Item = &PartValue> {
+fn unique_values(part: &PlaybookPart) -> impl Iterator<Item = &PartValue> {
     let last = index_values(part);
     part.values
         .iter()
@@ -217,7 +221,7 @@ fn unique_values(part: &Part) -> impl Iterator<Item = &PartValue> {
 }
 
 /// By new part: the index of the old part that it is compared with.
-fn match_parts(before: &[Part], after: &[Part], pairs_by_index: bool) -> Vec<Option<usize>> {
+fn match_parts(before: &[PlaybookPart], after: &[PlaybookPart], pairs_by_index: bool) -> Vec<Option<usize>> {
     let old_keys: BTreeMap<&str, usize> = before
         .iter()
         .enumerate()
@@ -235,7 +239,7 @@ fn match_parts(before: &[Part], after: &[Part], pairs_by_index: bool) -> Vec<Opt
     counterparts
 }
 
-fn list_values(part: &Part, prefix: &str, lines: &mut Vec<String>) {
+fn list_values(part: &PlaybookPart, prefix: &str, lines: &mut Vec<String>) {
     for value in unique_values(part) {
         let path = join_path(&value.path);
         let text = value.value.to_text();

@@ -49,10 +49,10 @@ impl KeyIndex {
                 .partition_point(|position| position.range.start < inside.start);
             let candidates = self.keys[first..].iter();
             let candidates = candidates.take_while(|position| position.range.start < inside.end);
-            let found = candidates.filter(|position| names_key(key, &position.key));
-            if let Some(found) = found.min_by_key(|position| position.depth) {
-                line = found.line;
-                inside = found.range.start + 1..found.range.end;
+            let matches = candidates.filter(|position| names_key(key, &position.key));
+            if let Some(nearest) = matches.min_by_key(|position| position.depth) {
+                line = nearest.line;
+                inside = nearest.range.start + 1..nearest.range.end;
             }
         }
         line

@@ -33,8 +33,8 @@ pub fn diff_lines(before: &str, after: &str) -> Vec<DiffLine> {
     let before: Vec<&str> = before.lines().collect();
     let after: Vec<&str> = after.lines().collect();
     let start = count_equal(before.iter(), after.iter());
-    let rest = before.len().min(after.len()) - start;
-    let end = count_equal(before.iter().rev(), after.iter().rev()).min(rest);
+    let unmatched = before.len().min(after.len()) - start;
+    let end = count_equal(before.iter().rev(), after.iter().rev()).min(unmatched);
     let mut lines: Vec<(LineOrigin, &str)> = before[..start].iter().map(|line| (LineOrigin::Both, *line)).collect();
     lines.extend(diff_middle(
         &before[start..before.len() - end],
@@ -105,10 +105,10 @@ fn omit_distant(lines: &[(LineOrigin, &str)]) -> Vec<DiffLine> {
             .is_some_and(|last| index - changes[last] <= CONTEXT_LINES);
         after || before
     };
-    let mut shown: Vec<DiffLine> = Vec::new();
+    let mut near_lines: Vec<DiffLine> = Vec::new();
     for (index, (origin, text)) in lines.iter().enumerate() {
         if is_near(index) {
-            shown.push(DiffLine {
+            near_lines.push(DiffLine {
                 origin: *origin,
                 text: (*text).to_owned(),
             });
@@ -117,17 +117,17 @@ fn omit_distant(lines: &[(LineOrigin, &str)]) -> Vec<DiffLine> {
         if let Some(DiffLine {
             origin: LineOrigin::Omitted(count),
             ..
-        }) = shown.last_mut()
+        }) = near_lines.last_mut()
         {
             *count += 1;
         } else {
-            shown.push(DiffLine {
+            near_lines.push(DiffLine {
                 origin: LineOrigin::Omitted(1),
                 text: String::new(),
             });
         }
     }
-    shown
+    near_lines
 }
 
 #[cfg(test)]

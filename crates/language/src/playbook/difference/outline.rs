@@ -20,7 +20,7 @@ use crate::template::{Template, Tree};
 
 /// A part of a playbook.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct PlaybookPart {
     /// Identifies it among the parts with the same parent.
     pub(super) key: String,
     /// Its path in the playbook; empty for the playbook itself.
@@ -49,13 +49,13 @@ pub(super) struct PartList {
     /// The path of the list in the part.
     pub(super) path: &'static str,
     pub(super) section: PlaybookSection,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<PlaybookPart>,
     pub(super) is_ordered: bool,
     /// Whether a part without a counterpart is compared with the part at the same index.
     pub(super) pairs_by_index: bool,
 }
 
-impl Part {
+impl PlaybookPart {
     fn new(section: PlaybookSection, range: Range<u32>) -> Self {
         Self {
             key: String::new(),
@@ -145,9 +145,9 @@ impl Part {
 }
 
 /// Breaks a playbook down.
-pub(super) fn outline_playbook(playbook: &Playbook) -> Part {
+pub(super) fn outline_playbook(playbook: &Playbook) -> PlaybookPart {
     let length = u32::try_from(playbook.source.text.len()).unwrap_or(u32::MAX);
-    let mut root = Part::new(PlaybookSection::Metadata, 0..length);
+    let mut root = PlaybookPart::new(PlaybookSection::Metadata, 0..length);
     add_head(&mut root, playbook);
     add_defaults(&mut root, playbook, Section::Workload);
     add_defaults(&mut root, playbook, Section::Ctx);
@@ -176,7 +176,7 @@ pub(super) fn outline_playbook(playbook: &Playbook) -> Part {
     root
 }
 
-fn add_head(root: &mut Part, playbook: &Playbook) {
+fn add_head(root: &mut PlaybookPart, playbook: &Playbook) {
     let section = PlaybookSection::Metadata;
     root.add_text(section, "metadata.name", Some(playbook.name.as_str()));
     root.add_text(section, "metadata.path", Some(playbook.path.as_str()));
@@ -214,7 +214,7 @@ fn add_head(root: &mut Part, playbook: &Playbook) {
     );
 }
 
-fn add_defaults(root: &mut Part, playbook: &Playbook, defaults: Section) {
+fn add_defaults(root: &mut PlaybookPart, playbook: &Playbook, defaults: Section) {
     let (section, entries) = match defaults {
         Section::Workload => (PlaybookSection::Workload, &playbook.workload),
         Section::Ctx => (PlaybookSection::Ctx, &playbook.ctx),
@@ -233,7 +233,7 @@ fn add_defaults(root: &mut Part, playbook: &Playbook, defaults: Section) {
     root.add(section, defaults.name(), value);
 }
 
-fn outline_keychain_entry(root: &Part, entry: &KeychainEntry) -> Part {
+fn outline_keychain_entry(root: &PlaybookPart, entry: &KeychainEntry) -> PlaybookPart {
     let section = PlaybookSection::Keychain;
     let path = format!("keychain.{}", entry.name);
     let mut part = root.new_inner(section, entry.name.to_string(), &path, entry.span);
@@ -258,13 +258,13 @@ fn outline_keychain_entry(root: &Part, entry: &KeychainEntry) -> Part {
     part
 }
 
-fn outline_step(step: &Step, range: Range<u32>) -> Part {
+fn outline_step(step: &Step, range: Range<u32>) -> PlaybookPart {
     let section = PlaybookSection::Step;
-    let mut part = Part {
+    let mut part = PlaybookPart {
         key: step.name.to_string(),
         path: step.name.to_string(),
         step: Some(step.name.clone()),
-        ..Part::new(section, range)
+        ..PlaybookPart::new(section, range)
     };
     part.add_text(section, "desc", step.desc.as_deref());
     part.add_tree(section, "input", step.input.as_ref());
@@ -293,7 +293,7 @@ fn outline_step(step: &Step, range: Range<u32>) -> Part {
     part
 }
 
-fn add_admission(part: &mut Part, admission: &Admission) {
+fn add_admission(part: &mut PlaybookPart, admission: &Admission) {
     let section = PlaybookSection::Admission;
     if admission.mode == AdmitMode::Inclusive {
         part.add_text(section, "spec.policy.admit.mode", Some("inclusive"));
@@ -309,7 +309,7 @@ fn add_admission(part: &mut Part, admission: &Admission) {
     part.lists.push(ordered("spec.policy.admit.rules", section, rules));
 }
 
-fn add_loop(part: &mut Part, loop_: &Loop) {
+fn add_loop(part: &mut PlaybookPart, loop_: &Loop) {
     let section = PlaybookSection::Loop;
     match &loop_.collection {
         Collection::In(items) => part.add_tree(section, "loop.in", Some(items)),
@@ -331,7 +331,7 @@ fn add_loop(part: &mut Part, loop_: &Loop) {
     }
 }
 
-fn outline_task(step: &Part, task: &Task, separator: &str) -> Part {
+fn outline_task(step: &PlaybookPart, task: &Task, separator: &str) -> PlaybookPart {
     let section = PlaybookSection::Task;
     let label = task.label.to_string();
     let mut part = step.new_inner(section, label, &format!("{separator}{}", task.label), task.span);
@@ -359,7 +359,7 @@ fn outline_task(step: &Part, task: &Task, separator: &str) -> Part {
     part
 }
 
-fn add_result(part: &mut Part, result: &ResultControl) {
+fn add_result(part: &mut PlaybookPart, result: &ResultControl) {
     let section = PlaybookSection::Task;
     part.add_setting(section, "spec.result.inline_max_bytes", &result.inline_bytes_max);
     part.add_setting(section, "spec.result.preview_max_bytes", &result.preview_bytes_max);
@@ -387,7 +387,7 @@ fn add_result(part: &mut Part, result: &ResultControl) {
     }
 }
 
-fn add_policy(part: &mut Part, policy: &Policy) {
+fn add_policy(part: &mut PlaybookPart, policy: &Policy) {
     let section = PlaybookSection::Policy;
     if policy.unmatched != UnmatchedAction::default() {
         part.add_text(section, "spec.policy.on_unmatched", Some("fail"));
@@ -398,7 +398,7 @@ fn add_policy(part: &mut Part, policy: &Policy) {
         .push(ordered("spec.policy.rules", section, number_keys(rules)));
 }
 
-fn outline_rule(task: &Part, index: usize, rule: &PolicyRule) -> Part {
+fn outline_rule(task: &PlaybookPart, index: usize, rule: &PolicyRule) -> PlaybookPart {
     let section = PlaybookSection::Policy;
     let key = rule.when.as_ref().map_or("else", Template::source).to_owned();
     let mut part = task.new_inner(section, key, &format!(".spec.policy.rules[{index}]"), rule.span);
@@ -419,7 +419,7 @@ fn outline_rule(task: &Part, index: usize, rule: &PolicyRule) -> Part {
     part
 }
 
-fn add_arcs(part: &mut Part, step: &Step) {
+fn add_arcs(part: &mut PlaybookPart, step: &Step) {
     let section = PlaybookSection::Next;
     part.add_setting(section, "next.spec.mode", &step.next.mode);
     part.add_setting(section, "next.spec.no_match_is_error", &step.next.no_match_is_error);
@@ -434,7 +434,7 @@ fn add_arcs(part: &mut Part, step: &Step) {
     });
 }
 
-fn outline_arc(step: &Part, arc: &NetArc) -> Part {
+fn outline_arc(step: &PlaybookPart, arc: &NetArc) -> PlaybookPart {
     let section = PlaybookSection::Next;
     let key = arc.step.to_string();
     let mut part = step.new_inner(section, key, &format!(".next[{}]", arc.step), arc.span);
@@ -446,7 +446,7 @@ fn outline_arc(step: &Part, arc: &NetArc) -> Part {
     part
 }
 
-fn ordered(path: &'static str, section: PlaybookSection, parts: Vec<Part>) -> PartList {
+fn ordered(path: &'static str, section: PlaybookSection, parts: Vec<PlaybookPart>) -> PartList {
     PartList {
         path,
         section,
@@ -457,7 +457,7 @@ fn ordered(path: &'static str, section: PlaybookSection, parts: Vec<Part>) -> Pa
 }
 
 /// Makes the keys of parts with equal conditions or targets differ by a number.
-fn number_keys(mut parts: Vec<Part>) -> Vec<Part> {
+fn number_keys(mut parts: Vec<PlaybookPart>) -> Vec<PlaybookPart> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for part in &mut parts {
         let count = counts.entry(part.key.clone()).or_default();

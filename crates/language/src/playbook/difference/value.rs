@@ -54,7 +54,7 @@ impl PlaybookValue {
 
     /// Replaces the text at a path of keys and list indexes by the template that it is.
     pub(super) fn insert_template(&mut self, path: &[String], source: &str) {
-        let Some((first, rest)) = path.split_first() else {
+        let Some((first, tail)) = path.split_first() else {
             *self = Self::Template(source.to_owned());
             return;
         };
@@ -64,7 +64,7 @@ impl PlaybookValue {
             Self::Data(_) | Self::Template(_) => None,
         };
         if let Some(inner) = inner {
-            inner.insert_template(rest, source);
+            inner.insert_template(tail, source);
         }
     }
 
