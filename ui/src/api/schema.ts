@@ -8,12 +8,28 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Read the audit log. Each entry is chained to the previous one by its hash. */
+        /**
+         * Read the audit log. Each entry is chained to the previous one by its hash.
+         * @description With `order=newest`, the log is read from its end and can be filtered. A request examines at most 5,000 entries, so
+         *     a page may be short or empty although `next_before` is present.
+         */
         get: {
             parameters: {
                 query?: {
-                    /** @description Only entries after this ID. */
+                    /** @description Order of the entries. Default: `oldest`. */
+                    order?: "oldest" | "newest";
+                    /** @description With `order=oldest`: only entries after this ID. */
                     after?: number;
+                    /** @description With `order=newest`: only entries before this ID. */
+                    before?: number;
+                    /** @description With `order=newest`: only entries whose actor contains this text. */
+                    actor?: string;
+                    /** @description With `order=newest`: only entries whose action starts with this text, such as `credential.`. */
+                    action?: string;
+                    /** @description With `order=newest`: only entries with this resource. */
+                    resource?: string;
+                    /** @description With `order=newest`: only entries with this outcome. */
+                    outcome?: components["schemas"]["AuditOutcome"];
                     /** @description Maximum number of entries. Default: 50. */
                     limit?: number;
                 };
@@ -105,7 +121,10 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Validate a playbook without registering it. Returns all errors and warnings with their positions. */
+        /**
+         * Validate a playbook without registering it. Returns all errors and warnings with their positions and, on request,
+         *     the graph of the text.
+         */
         post: {
             parameters: {
                 query?: never;
@@ -465,7 +484,7 @@ export interface paths {
                         [name: string]: unknown;
                     };
                     content: {
-                        "application/json": components["schemas"]["PlaybookGraph"];
+                        "application/json": components["schemas"]["PlaybookVersionGraph"];
                     };
                 };
                 /** @description What went wrong. */
@@ -644,6 +663,54 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/credential-types": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List credential types with their usual fields.
+         * @description The types are those of the built-in tasks; a credential may have any other type, with any fields.
+         */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description the types */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["CredentialTypeList"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/credentials": {
         parameters: {
             query?: never;
@@ -651,7 +718,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List credentials, without their values. */
+        /**
+         * List credentials with the playbooks that use them, without their values.
+         * @description Reads the latest version of each playbook, at most 10,000, and parses those that this server has not parsed for this
+         *     list before, at most 200 for each request.
+         */
         get: {
             parameters: {
                 query?: never;
@@ -729,7 +800,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Read a credential, without its values. */
+        /** Read a credential, without its values. `GET /api/credentials` also has the playbooks that use it. */
         get: {
             parameters: {
                 query?: never;
@@ -955,7 +1026,9 @@ export interface paths {
         };
         /**
          * List runs, newest first.
-         * @description `q`, `error_code`, `min_duration` and `max_duration` examine the newest 50,000 runs that the other filters select.
+         * @description Indexes provide runs by status and path, by one label, by error code, or by parent, and each by time. Of several such
+         *     filters, the others are checked for the newest 20,000 runs that an index selects; `q`, `min_duration` and `max_duration` for
+         *     the newest 50,000. Several statuses and paths share these numbers evenly. Older runs are then not listed.
          */
         get: {
             parameters: {
@@ -976,6 +1049,8 @@ export interface paths {
                     since?: string;
                     /** @description Only runs started before this time, or longer ago than this duration. */
                     until?: string;
+                    /** @description Only runs with all of these labels: `key:value`, comma-separated. A backslash escapes a comma or a backslash. */
+                    label?: string;
                     /** @description Only child runs of this run. */
                     parent?: string;
                     /** @description Maximum number of runs. Default: 50. Only for lists. */
@@ -1017,6 +1092,138 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/executions/bulk": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Apply an action to runs.
+         * @description Each run has its own result: the request succeeds even if the action is refused for some runs. A request that is
+         *     repeated with the same key does not repeat the action. Starts no action after 15 seconds; the remaining runs are
+         *     `pending` then.
+         */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["BulkRequest"];
+                };
+            };
+            responses: {
+                /** @description the result for each run */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["BulkResponse"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/executions/bulk/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Preview an action on many runs.
+         * @description The query parameters select runs as in the list of runs; `execution_ids` selects from them. Counts at most the newest
+         *     10,000 runs; `is_complete` is false if there are more. Changes nothing.
+         */
+        post: {
+            parameters: {
+                query?: {
+                    /** @description Filter by status, comma-separated: RUNNING, PAUSED, COMPLETED, FAILED, CANCELLED. */
+                    status?: string;
+                    /** @description Filter by catalog path of the playbook. A `*` at the end selects all paths that start with the text before it. */
+                    path?: string;
+                    /** @description The start of the run ID, or a part of the path, name, current step or error, in upper or lower case. */
+                    q?: string;
+                    /** @description Only failed runs with this error code. */
+                    error_code?: string;
+                    /** @description Only runs that took, or have been active for, at least this long, for example `30s`. */
+                    min_duration?: string;
+                    /** @description Only runs that took, or have been active for, at most this long. */
+                    max_duration?: string;
+                    /** @description Only runs started at or after this time, or within this duration, for example `24h`. */
+                    since?: string;
+                    /** @description Only runs started before this time, or longer ago than this duration. */
+                    until?: string;
+                    /** @description Only runs with all of these labels: `key:value`, comma-separated. A backslash escapes a comma or a backslash. */
+                    label?: string;
+                    /** @description Only child runs of this run. */
+                    parent?: string;
+                    /** @description Maximum number of runs. Default: 50. Only for lists. */
+                    limit?: number;
+                    /** @description The `next_cursor` of the previous page. Only for lists. */
+                    cursor?: string;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["BulkPreviewRequest"];
+                };
+            };
+            responses: {
+                /** @description the runs to which the action applies */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["BulkPreview"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/executions/facets": {
         parameters: {
             query?: never;
@@ -1025,8 +1232,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Count the runs that match filters, by status, playbook and error code, and over time.
-         * @description Counts at most the newest 20,000 matching runs; `is_complete` is false if there are more.
+         * Count the runs that match filters, by status, playbook, error code and label, and over time.
+         * @description Counts at most the newest 20,000 matching runs, and the labels of the newest 5,000; `is_complete` is false if there are
+         *     more than 20,000.
          */
         get: {
             parameters: {
@@ -1047,6 +1255,8 @@ export interface paths {
                     since?: string;
                     /** @description Only runs started before this time, or longer ago than this duration. */
                     until?: string;
+                    /** @description Only runs with all of these labels: `key:value`, comma-separated. A backslash escapes a comma or a backslash. */
+                    label?: string;
                     /** @description Only child runs of this run. */
                     parent?: string;
                     /** @description Maximum number of runs. Default: 50. Only for lists. */
@@ -1098,7 +1308,8 @@ export interface paths {
         /**
          * Follow the runs that match filters.
          * @description Starts with the latest 200 of them. Sends an `execution` message for each that starts or changes, and a `gone` message
-         *     with its `execution_id` for each that does not match any more.
+         *     with its `execution_id` for each that does not match any more. All streams with the same filter share one query per
+         *     change, at most ten per second.
          */
         get: {
             parameters: {
@@ -1119,6 +1330,8 @@ export interface paths {
                     since?: string;
                     /** @description Only runs started before this time, or longer ago than this duration. */
                     until?: string;
+                    /** @description Only runs with all of these labels: `key:value`, comma-separated. A backslash escapes a comma or a backslash. */
+                    label?: string;
                     /** @description Only child runs of this run. */
                     parent?: string;
                     /** @description Maximum number of runs. Default: 50. Only for lists. */
@@ -1321,14 +1534,28 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Read the event log of a run. */
+        /**
+         * Read the event log of a run.
+         * @description A request with a filter reads at most 20,000 events: its page can have fewer events than `limit` and still have
+         *     `next_after_seq`. The events of an `iteration` are found through an index: the 10,000 events before its first recorded
+         *     end, the 500 before each later one, and the 500 after the last. If it has no recorded end, the last 10,000 events of
+         *     the run are searched.
+         */
         get: {
             parameters: {
                 query?: {
                     /** @description Only events after this `seq`. */
                     after_seq?: number;
-                    /** @description Only events of this type, given by its stored name or an alias. */
+                    /** @description Only events up to this `seq`. */
+                    until_seq?: number;
+                    /** @description Only events of these types, separated by commas; each is a stored name or an alias. */
                     type?: string;
+                    /** @description Only events of this step. */
+                    step?: string;
+                    /** @description Only events of tasks with this label. */
+                    task?: string;
+                    /** @description Only events of this iteration of the loop at `step`, which is then required. */
+                    iteration?: number;
                     /** @description Maximum number of events. Default: 50. */
                     limit?: number;
                 };
@@ -1476,10 +1703,17 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Read the playbook of a run as a graph: steps and arcs with their progress. */
+        /**
+         * Read the playbook of a run as a graph: steps and arcs with their progress.
+         * @description The cost of the current graph does not depend on the number of iterations. With `as_of_seq`, the server reads all
+         *     events up to that one; after event 1,000,000 the error is `REPLAY_TOO_LONG`.
+         */
         get: {
             parameters: {
-                query?: never;
+                query?: {
+                    /** @description `seq` of the last event to include. Default: the newest. */
+                    as_of_seq?: number;
+                };
                 header?: never;
                 path: {
                     id: string;
@@ -1523,12 +1757,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Read the output of a run's tasks. */
+        /**
+         * Read the output of a run's tasks.
+         * @description A log has at most 16 MiB. `tail` and `before` read it from the end, so that they cost the lines that they return; with a
+         *     filter they read on until enough lines match. `level=error&limit=1` returns the first error with its position.
+         */
         get: {
             parameters: {
                 query?: {
-                    /** @description Position to read from: `next_after` of the previous page. */
+                    /** @description Read the lines after this position: `next_after` of the previous page. Default: 0. */
                     after?: number;
+                    /** @description Read the last lines before this position: the `position` of a line. */
+                    before?: number;
+                    /** @description Read this number of last lines. */
+                    tail?: number;
                     /** @description Maximum number of lines. Default: 1000. */
                     limit?: number;
                     /** @description Filter by step. */
@@ -1543,6 +1785,8 @@ export interface paths {
                     level?: string;
                     /** @description Only lines that contain this text, in upper or lower case. */
                     q?: string;
+                    /** @description Only lines printed until this time. */
+                    until_time?: string;
                 };
                 header?: never;
                 path: {
@@ -1607,6 +1851,129 @@ export interface paths {
                     };
                     content: {
                         "application/json": Record<string, never>;
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/executions/{id}/loops/{step}/cells": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read the iterations of a loop as cells: status, duration and attempts.
+         * @description A range of up to 20,000 iterations has one cell for each. In a longer range, a cell covers 2, 5, 10, 20, 50 and so on
+         *     iterations, so that there are at most 20,000 cells, or 512 with durations. The cost grows with the number of failed
+         *     iterations of a loop that is done, is constant for a loop that is running, and is limited to 3,000,000 rows of the index of
+         *     iterations for a loop that stopped early. `by=duration` and `by=attempts` also read at most 50,000 rows of the log. Each
+         *     request reads at most 50,000 events of steps.
+         */
+        get: {
+            parameters: {
+                query?: {
+                    /** @description Run of the step, from 1. Default: the latest. */
+                    run?: number;
+                    /** @description The first iteration. */
+                    from?: number;
+                    /** @description Maximum number of iterations. Default: 10,000,000. */
+                    limit?: number;
+                    /** @description `duration` and `attempts` add both columns, which costs more. */
+                    by?: "status" | "duration" | "attempts";
+                };
+                header?: never;
+                path: {
+                    id: string;
+                    step: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description the cells of a run of the loop */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["LoopCells"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/executions/{id}/loops/{step}/durations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Count the iterations of a loop by duration.
+         * @description Of a range of more than 20,000 iterations, 256 blocks of 64 are measured, evenly distributed over the range; `is_complete`
+         *     is then false. Reads at most 50,000 rows of the log.
+         */
+        get: {
+            parameters: {
+                query?: {
+                    /** @description Run of the step, from 1. Default: the latest. */
+                    run?: number;
+                    /** @description The first iteration. */
+                    from?: number;
+                    /** @description Maximum number of iterations. Default: 10,000,000. */
+                    limit?: number;
+                };
+                header?: never;
+                path: {
+                    id: string;
+                    step: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description the histogram */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["LoopDurations"];
                     };
                 };
                 /** @description What went wrong. */
@@ -1997,6 +2364,113 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/executions/{id}/state": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read the state of a run at one event: variables with the events that wrote them, steps, pipelines and branches.
+         * @description The server replays the events up to that one, which takes time in proportion to their number. Up to event 1,000,000 it
+         *     replays from the start. After it, the server replays at most 1,000,000 events from the latest snapshot; for earlier
+         *     events the error is `REPLAY_TOO_LONG`.
+         */
+        get: {
+            parameters: {
+                query?: {
+                    /** @description `seq` of the last event to include. Default, and maximum: the newest. */
+                    at?: number;
+                    /** @description `seq` of another event, to compare the states at both. */
+                    compare?: number;
+                };
+                header?: never;
+                path: {
+                    id: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description the state */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["StateResponse"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/executions/{id}/state/check": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Check that the state replayed from the log equals the state with which the server works.
+         * @description The server replays the log from its start, at most 1,000,000 events; for a longer log the error is `REPLAY_TOO_LONG`.
+         */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    id: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description the result of the check */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["StateCheckResponse"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/executions/{id}/status": {
         parameters: {
             query?: never;
@@ -2096,6 +2570,108 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/executions/{id}/timeline": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read when the steps, tasks and attempts of a run ran.
+         * @description Loops have a band instead of rows: how many iterations ended over time, and at most 50 failed and slow ones. The cost
+         *     does not depend on the number of iterations: at most 20,000 of all loops together are measured.
+         */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    id: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description the timeline */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["ExecutionTimeline"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/executions/{id}/waiting": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the commands of a run that wait for workers, with the reason why they wait.
+         * @description Costs a read of the run's open commands; if some wait, also of the workers and leases, independent of the length of
+         *     the run's log.
+         */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path: {
+                    id: string;
+                };
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description the commands that wait */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["WaitingCommandList"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/health": {
         parameters: {
             query?: never;
@@ -2120,6 +2696,129 @@ export interface paths {
                     };
                     content: {
                         "application/json": Record<string, never>;
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/inbox": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the tasks that wait for a signal or an approval, in all runs.
+         * @description Reads at most `limit` rows of a table of what waits now; with the filter `path` or `signal` it may examine all of them.
+         *     The cost does not depend on the runs. Runs that are being cancelled are omitted.
+         */
+        get: {
+            parameters: {
+                query?: {
+                    /** @description Filter by run. */
+                    execution_id?: string;
+                    /** @description Filter by catalog path of the playbook. */
+                    path?: string;
+                    /** @description Filter by name of the signal. */
+                    signal?: string;
+                    /** @description Order by start of the wait: `newest` or `oldest` first. Default: newest. Only for lists. */
+                    order?: "newest" | "oldest";
+                    /** @description Maximum number of waits. Default: 50. Only for lists. */
+                    limit?: number;
+                    /** @description The `next_cursor` of the previous page. Only for lists. */
+                    cursor?: string;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description a page of waiting tasks */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["InboxPage"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/inbox/count": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Count the tasks that wait for a signal or an approval.
+         * @description Counts at most 1,000; `is_complete` is false if there are more.
+         */
+        get: {
+            parameters: {
+                query?: {
+                    /** @description Filter by run. */
+                    execution_id?: string;
+                    /** @description Filter by catalog path of the playbook. */
+                    path?: string;
+                    /** @description Filter by name of the signal. */
+                    signal?: string;
+                    /** @description Order by start of the wait: `newest` or `oldest` first. Default: newest. Only for lists. */
+                    order?: "newest" | "oldest";
+                    /** @description Maximum number of waits. Default: 50. Only for lists. */
+                    limit?: number;
+                    /** @description The `next_cursor` of the previous page. Only for lists. */
+                    cursor?: string;
+                };
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description the count */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["InboxCount"];
                     };
                 };
                 /** @description What went wrong. */
@@ -2302,6 +3001,204 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/language": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read the language of playbooks: keys, tool kinds, names, filters and tests of templates, and codes of diagnostics.
+         *     The response has an `ETag`; with the same value in `If-None-Match` it is 304 without a body.
+         */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description the language */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["LanguageReference"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/language/complete": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * List what can be written at a position of a playbook. The text may be broken. The cost is linear in the text and,
+         *     for paths of playbooks and names of credentials, in their number. Only admins get names of credentials.
+         */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["LanguagePositionRequest"];
+                };
+            };
+            responses: {
+                /** @description the completions */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["CompletionResponse"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/language/hover": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Describe the word at a position of a playbook. The text may be broken. The cost is linear in the text. */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["LanguagePositionRequest"];
+                };
+            };
+            responses: {
+                /** @description the description */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["HoverResponse"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/queue": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the commands that wait for workers, by pool and kinds, with the reason why they wait.
+         * @description Reads at most 5,000 waiting commands, 1,000 of each pool, however long the queue is. The reason is the first
+         *     condition of a claim that is not met: the state of the run, the pool, the kinds, or free slots.
+         */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description the queues and their oldest commands */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["QueueOverview"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/replay/state": {
         parameters: {
             query?: never;
@@ -2443,6 +3340,8 @@ export interface paths {
                     attempt?: number;
                     /** @description Only results of events after this `seq`. */
                     after_seq?: number;
+                    /** @description Only results of events up to this `seq`. */
+                    until_seq?: number;
                     /** @description Maximum number of results. Default: 50. */
                     limit?: number;
                 };
@@ -2790,6 +3689,54 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/system": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read the version, store, retention and limits of this server.
+         * @description Locations and addresses are only for admins; passwords are never returned. Counts at most 100,000 runs.
+         */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description state and settings of the server */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["SystemStatus"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/tokens": {
         parameters: {
             query?: never;
@@ -3042,6 +3989,54 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/workers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the workers of the cluster, the commands that they hold, and the servers.
+         * @description Reads at most 1,000 sessions and 2,000 leases. The addresses of servers are only for admins.
+         */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description pools, workers, leases and servers */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["WorkerOverview"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/docs": {
         parameters: {
             query?: never;
@@ -3066,6 +4061,51 @@ export interface paths {
                     };
                     content: {
                         "text/html": string;
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/docs/licenses.txt": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the libraries of the server with their licenses. */
+        get: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody?: never;
+            responses: {
+                /** @description name, version and license of each library */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "text/plain": string;
                     };
                 };
                 /** @description What went wrong. */
@@ -3434,16 +4474,23 @@ export interface components {
             revoked_at?: string | null;
             /** @description Role of the token. */
             role: components["schemas"]["Role"];
+            /** @description Whether it can be used now. */
+            state: components["schemas"]["AccessTokenState"];
         };
         /** @description All access tokens. */
         AccessTokenList: {
             /** @description Tokens, oldest first. */
             tokens: components["schemas"]["AccessTokenEntry"][];
         };
+        /**
+         * @description Whether an access token can be used.
+         * @enum {string}
+         */
+        AccessTokenState: "active" | "expired" | "revoked";
         /** @description Lines that tasks printed, in order. */
         AppendLogsRequest: {
             /** @description Lines with their run, step and task. */
-            lines: Record<string, never>[];
+            lines: components["schemas"]["LogLine"][];
         };
         /** @description Stored lines. */
         AppendLogsResponse: {
@@ -3453,15 +4500,53 @@ export interface components {
              */
             taken: number;
         };
-        /** @description A page of the audit log. */
-        AuditPage: {
-            /** @description Entries, oldest first. */
-            entries: Record<string, never>[];
+        /** @description An entry of the audit log. */
+        AuditLogEntry: {
+            /** @description What the request was for, such as `credential.set`. */
+            action: string;
+            /** @description Who sent the request. */
+            actor: string;
+            /**
+             * Format: date-time
+             * @description When it was recorded.
+             */
+            at: string;
+            /** @description Further details. */
+            detail?: Record<string, never> | null;
+            /** @description Hash of the previous entry's hash and this entry. */
+            hash: string;
             /**
              * Format: int64
-             * @description Value for `after` to get the next page; absent on the last page.
+             * @description Its position, from 1.
+             */
+            id: number;
+            /** @description How it ended. */
+            outcome: components["schemas"]["AuditOutcome"];
+            /** @description What it applied to. */
+            resource: string;
+            /** @description Network address of the sender. */
+            source?: string | null;
+        };
+        /**
+         * @description How an audited request ended.
+         * @enum {string}
+         */
+        AuditOutcome: "done" | "denied" | "failed";
+        /** @description A page of the audit log. */
+        AuditPage: {
+            /** @description Entries; oldest first, or newest first with `order=newest`. */
+            entries: components["schemas"]["AuditLogEntry"][];
+            /**
+             * Format: int64
+             * @description Value for `after` to get the next page; absent on the last page, and with `order=newest`.
              */
             next_after?: number | null;
+            /**
+             * Format: int64
+             * @description Value for `before` to get the next page with `order=newest`; absent on the last page. A page may have fewer entries
+             *     than requested: at most 5,000 are compared with the filters.
+             */
+            next_before?: number | null;
         };
         /** @description Events of one run, in order. With `command_id` the batch is a worker's report on a command that it holds. */
         BatchRequest: {
@@ -3510,8 +4595,7 @@ export interface components {
         BatchState: "accepted" | "processing" | "completed" | "failed";
         /** @description Status of a batch, for later requests. */
         BatchStatusResponse: {
-            /** @description Error of a failed batch. */
-            error?: Record<string, never> | null;
+            error?: components["schemas"]["TaskError"] | null;
             /**
              * Format: int32
              * @description Number of events in the batch.
@@ -3535,6 +4619,109 @@ export interface components {
         BuildCommandsResponse: {
             /** @description Commands with their leases and the data needed to run them. */
             commands: Record<string, never>[];
+        };
+        /**
+         * @description What is done with each run.
+         * @enum {string}
+         */
+        BulkAction: "retry" | "rerun" | "cancel";
+        /**
+         * @description Whether an action was applied to a run.
+         * @enum {string}
+         */
+        BulkOutcome: "done" | "refused" | "pending";
+        /** @description What an action would do now. */
+        BulkPreview: {
+            /** @description The action. */
+            action: components["schemas"]["BulkAction"];
+            /** @description The runs to which the action applies, newest first. Send these: runs that start later are then not included. */
+            execution_ids: string[];
+            /** @description Whether all selected runs are counted; false if there are more than 10,000. Older runs are then left out. */
+            is_complete: boolean;
+            /** @description Selected runs to which the action does not apply, by error code. */
+            refusals: components["schemas"]["BulkRefusal"][];
+            /** @description Selected runs by status, most frequent first. */
+            statuses: components["schemas"]["FacetCount"][];
+            /**
+             * Format: int64
+             * @description Number of selected runs.
+             */
+            total: number;
+        };
+        /** @description Request to preview an action on the runs that the query parameters select, or on the given runs. */
+        BulkPreviewRequest: {
+            /** @description The action. */
+            action: components["schemas"]["BulkAction"];
+            /** @description Only these of the selected runs. Empty: all selected runs. */
+            execution_ids?: string[];
+        };
+        /** @description Runs to which an action does not apply for the same reason. */
+        BulkRefusal: {
+            /** @description Error code. */
+            code: string;
+            /**
+             * Format: int64
+             * @description Number of runs.
+             */
+            count: number;
+            /** @description The reason. */
+            detail: string;
+        };
+        /** @description Request to apply an action to runs. */
+        BulkRequest: {
+            /** @description The action. */
+            action: components["schemas"]["BulkAction"];
+            /** @description The runs. */
+            execution_ids: string[];
+            /**
+             * @description Deduplication key: a repeated request with the same key does nothing to the runs that the first one has changed.
+             *     Use one key for all requests of an action.
+             */
+            key: string;
+            /** @description Reason of a cancellation, recorded in the logs. */
+            reason?: string | null;
+        };
+        /** @description The result for each run. */
+        BulkResponse: {
+            /** @description Results, in the order of the request. */
+            results: components["schemas"]["BulkResult"][];
+        };
+        /** @description What happened to a run. */
+        BulkResult: {
+            /** @description Error code, if the action was refused. */
+            code?: string | null;
+            /** @description Why the action was refused. */
+            detail?: string | null;
+            /** @description Run ID. */
+            execution_id: string;
+            /** @description The new run of a rerun. */
+            new_execution_id?: string | null;
+            /** @description Whether the action was applied. */
+            outcome: components["schemas"]["BulkOutcome"];
+        };
+        /** @description One value for each status of iterations. */
+        ByIterationStatus_Vec_u64: {
+            cancelled: number[];
+            error: number[];
+            retrying: number[];
+            running: number[];
+            success: number[];
+            waiting: number[];
+        };
+        /** @description One value for each status of iterations. */
+        ByIterationStatus_u64: {
+            /** Format: int64 */
+            cancelled: number;
+            /** Format: int64 */
+            error: number;
+            /** Format: int64 */
+            retrying: number;
+            /** Format: int64 */
+            running: number;
+            /** Format: int64 */
+            success: number;
+            /** Format: int64 */
+            waiting: number;
         };
         /** @description Whether callers must sign in, and who is signed in. */
         CallerSession: {
@@ -3617,6 +4804,36 @@ export interface components {
             /** @description The worker that holds the command. */
             worker: string;
         };
+        /** @description Something that can be written. */
+        CompletionEntry: {
+            /** @description Its type and default; may be empty. */
+            detail: string;
+            /** @description One sentence about it; may be empty. */
+            documentation: string;
+            /** @description What replaces the typed word. Its lines are indented. */
+            insert: string;
+            /** @description What it is. */
+            kind: components["schemas"]["CompletionEntryKind"];
+            /** @description The word. */
+            label: string;
+        };
+        /**
+         * @description What a completion is.
+         * @enum {string}
+         */
+        CompletionEntryKind: "key" | "value" | "name" | "filter" | "test" | "function";
+        /** @description What can be written at a position. */
+        CompletionResponse: {
+            /** @description The completions, the most useful first; at most 300. */
+            completions: components["schemas"]["CompletionEntry"][];
+            /** @description Whether there are no others. If not, a longer word leads to others. */
+            is_complete: boolean;
+            /**
+             * Format: int32
+             * @description Column where the typed word begins, which a completion replaces up to the position.
+             */
+            start_column: number;
+        };
         /** @description An access token to create. */
         CreateAccessTokenRequest: {
             /**
@@ -3670,11 +4887,92 @@ export interface components {
              */
             version: number;
         };
+        /** @description A field of a credential. */
+        CredentialField: {
+            /** @description What it contains. */
+            description: string;
+            /** @description Whether its value usually has several lines. */
+            is_multiline: boolean;
+            /** @description Whether tasks need it. */
+            is_required: boolean;
+            /** @description Whether its value is masked in the output of tasks. No value is ever returned, secret or not. */
+            is_secret: boolean;
+            /** @description Key in `data`. */
+            name: string;
+        };
         /** @description All credentials. */
         CredentialList: {
             /** @description Credentials, sorted by name. */
-            credentials: components["schemas"]["CredentialEntry"][];
+            credentials: components["schemas"]["ListedCredential"][];
+            /**
+             * @description Whether `used_by` of every credential includes all playbooks. A request examines at most 10,000 playbooks and
+             *     parses at most 200 that this server has not parsed before; the next requests examine the others.
+             */
+            is_used_by_complete?: boolean;
         };
+        /** @description A credential type with its fields. */
+        CredentialType: {
+            /** @description What it is for. */
+            description: string;
+            /** @description Its usual fields. */
+            fields: components["schemas"]["CredentialField"][];
+            /** @description Name of the type. */
+            name: string;
+        };
+        /** @description The credential types that tasks know. */
+        CredentialTypeList: {
+            /** @description Types, the most common first. A credential may have any other type, with any fields. */
+            types: components["schemas"]["CredentialType"][];
+        };
+        /** @description A playbook that names a credential. */
+        CredentialUse: {
+            /** @description Path in the catalog. */
+            path: string;
+            /**
+             * Format: int32
+             * @description Its latest version.
+             */
+            version: number;
+        };
+        /** @description A code of diagnostics. */
+        DiagnosticCodeEntry: {
+            /** @description The code. */
+            code: string;
+            /** @description What it means. */
+            meaning: string;
+            /** @description What to do about it. */
+            remedy: string;
+        };
+        /** @description An error, warning or note about a playbook. */
+        DiagnosticEntry: {
+            /** @description Stable code, which `GET /api/language` explains. */
+            code: string;
+            /**
+             * Format: int32
+             * @description Column in characters, from 1.
+             */
+            column: number;
+            /** @description Name of the text; for a text that is not registered, `playbook.yaml`. */
+            file: string;
+            /** @description What to do, one entry per line. */
+            help: string[];
+            /** @description Text next to the position; may be empty. */
+            label: string;
+            /**
+             * Format: int32
+             * @description Line, from 1.
+             */
+            line: number;
+            /** @description What is wrong. */
+            message: string;
+            /** @description Whether the playbook can still be used. */
+            severity: components["schemas"]["DiagnosticSeverity"];
+        };
+        /**
+         * @description Whether a playbook is usable in spite of a diagnostic.
+         * @enum {string}
+         */
+        DiagnosticSeverity: "error" | "warning" | "note";
         /**
          * @description How a value or a part changed.
          * @enum {string}
@@ -3709,10 +5007,33 @@ export interface components {
             /** @description Its text. For `omitted`, the number of lines. */
             text: string;
         };
+        /** @description Number of iterations whose durations are in a range. */
+        DurationBin: {
+            /**
+             * Format: int64
+             * @description Number of iterations.
+             */
+            count: number;
+            /**
+             * Format: int64
+             * @description Number of failed ones among them.
+             */
+            failed: number;
+            /**
+             * Format: int64
+             * @description The shortest duration of the bin, in microseconds.
+             */
+            from_us: number;
+            /**
+             * Format: int64
+             * @description One past the longest duration of the bin, in microseconds.
+             */
+            to_us: number;
+        };
         /** @description A page of an event log. */
         EventPage: {
             /** @description Events, in order. */
-            events: Record<string, never>[];
+            events: components["schemas"]["LogEvent"][];
             /**
              * Format: int64
              * @description Value for `after_seq` to get the next page; absent at the end of the log.
@@ -3739,6 +5060,13 @@ export interface components {
             catalog_id?: string | null;
             /** @description Deduplication key: requests with the same key start only one run. */
             dedup?: string | null;
+            /**
+             * @description Labels, which replace those of the playbook with the same keys. At most 32 with those of the playbook. A key has up to
+             *     63 letters, digits, `_`, `-`, `.` or `/`; a value has up to 200 bytes.
+             */
+            labels?: {
+                [key: string]: string;
+            };
             /** @description Parent run. */
             parent_execution_id?: string | null;
             /** @description Catalog path of the playbook. */
@@ -3767,8 +5095,7 @@ export interface components {
         };
         /** @description A run with its result. */
         ExecutionDetail: {
-            /** @description Error of a failed run. */
-            error?: Record<string, never> | null;
+            error?: components["schemas"]["TaskError"] | null;
             /** @description Other data of the run. */
             execution: components["schemas"]["ExecutionSummary"];
             /** @description Run ID. */
@@ -3791,6 +5118,8 @@ export interface components {
             histogram: components["schemas"]["ExecutionHistogram"];
             /** @description Whether all matching runs are counted; false if there are more than 20,000. */
             is_complete: boolean;
+            /** @description Runs by label, most frequent first; at most 20 labels. Counts at most the newest 5,000 runs. */
+            labels: components["schemas"]["LabelFacet"][];
             /** @description Runs by catalog path, most frequent first; at most 20. */
             paths: components["schemas"]["FacetCount"][];
             /** @description Runs by status, most frequent first. */
@@ -3870,6 +5199,10 @@ export interface components {
             generation: number;
             /** @description SHA-256 of the playbook's text. */
             hash: string;
+            /** @description Labels of the playbook, and those given at the start. */
+            labels?: {
+                [key: string]: string;
+            };
             /** @description Name of the playbook. */
             name: string;
             /** @description Run that started it. */
@@ -3893,6 +5226,42 @@ export interface components {
              * @description Catalog version of the playbook.
              */
             version: number;
+            /** @description Name of a signal that a task of the run waits for; the first by name, if there are several. */
+            waits_for?: string | null;
+        };
+        /** @description The runs of steps in the order of their start, with their tasks and attempts. */
+        ExecutionTimeline: {
+            /**
+             * Format: date-time
+             * @description End of the run.
+             */
+            ended_at?: string | null;
+            /** @description Run ID. */
+            execution_id: string;
+            /**
+             * @description Whether the timeline has every step run, task and attempt. It has at most 5,000 of them, from at most 50,000 events
+             *     of steps, and the bands of at most 20 loops.
+             */
+            is_complete: boolean;
+            /**
+             * Format: date-time
+             * @description The time of the response; what has not ended lasts until then.
+             */
+            now: string;
+            /**
+             * Format: int64
+             * @description The last event of the run that the timeline includes.
+             */
+            seq: number;
+            /**
+             * Format: date-time
+             * @description Start of the run.
+             */
+            started_at: string;
+            /** @description Status of the run. */
+            status: string;
+            /** @description Step runs. */
+            steps: components["schemas"]["TimelineStep"][];
         };
         /** @description How many runs have a value. */
         FacetCount: {
@@ -3932,6 +5301,8 @@ export interface components {
             line?: number | null;
             /** @description The message of the first failure; the messages of the others may differ in numbers. */
             message: string;
+            /** @description The events that recorded the first 100 failures. */
+            seqs: number[];
             /** @description The step. */
             step: string;
             /** @description The task that failed, if known. */
@@ -4022,6 +5393,23 @@ export interface components {
              */
             total?: number | null;
         };
+        /** @description A rule of the policy of a task. */
+        GraphPolicyRule: {
+            /** @description What it does: `continue`, `retry`, `jump`, `break` or `fail`. */
+            action: string;
+            /**
+             * Format: int32
+             * @description Its column in the playbook.
+             */
+            column: number;
+            /**
+             * Format: int32
+             * @description Its line in the playbook.
+             */
+            line: number;
+            /** @description Its condition as written; null for `else`. */
+            when?: string | null;
+        };
         /**
          * @description Progress of a step or a task.
          * @enum {string}
@@ -4041,8 +5429,7 @@ export interface components {
              * @description End of its latest run.
              */
             ended_at?: string | null;
-            /** @description Why its latest run failed. */
-            error?: Record<string, never> | null;
+            error?: components["schemas"]["TaskError"] | null;
             /** @description Whether its result was reused from an earlier run. */
             is_reused: boolean;
             /** @description What it does. */
@@ -4096,6 +5483,8 @@ export interface components {
              * @description Its line in the playbook.
              */
             line: number;
+            /** @description The rules of its policy in order; `matched_rule_index` of an event is an index of this list. */
+            rules: components["schemas"]["GraphPolicyRule"][];
             /** @description Progress in the latest run of the step. */
             status: components["schemas"]["GraphStatus"];
         };
@@ -4103,16 +5492,9 @@ export interface components {
          * @description Heartbeat of a worker with its claims. If it omits a claim for too long, the server assumes that the worker never
          *     received the command, and offers it again.
          */
-        HeartbeatRequest: {
+        HeartbeatRequest: components["schemas"]["WorkerDescription"] & {
             /** @description Commands that the worker holds, with their lease epochs. */
             holds?: Record<string, never>[];
-            /** @description Pool that the worker serves. */
-            pool?: string | null;
-            /**
-             * Format: int32
-             * @description Maximum number of commands that the worker runs at once.
-             */
-            slots?: number | null;
             /** @description Worker session. */
             worker: string;
         };
@@ -4127,6 +5509,122 @@ export interface components {
             counts: {
                 [key: string]: number;
             };
+        };
+        /** @description The description of a word. */
+        HoverEntry: {
+            /** @description What applies without it. */
+            default?: string | null;
+            /** @description One sentence about it. */
+            documentation: string;
+            /**
+             * Format: int32
+             * @description Column after the word.
+             */
+            end_column: number;
+            /**
+             * Format: int32
+             * @description Column where the word begins.
+             */
+            start_column: number;
+            /** @description The word, with its type. */
+            title: string;
+            /** @description The values that it accepts, if they are a fixed set. */
+            values: string[];
+        };
+        /** @description The meaning of the word at a position. */
+        HoverResponse: {
+            hover?: components["schemas"]["HoverEntry"] | null;
+        };
+        /** @description An answer to a waiting task. */
+        InboxAnswer: {
+            /** @description The command that sends this payload. */
+            command: string;
+            /** @description What the answer does. */
+            label: string;
+            /** @description The payload; the values of the form are added to it. */
+            payload: Record<string, never>;
+        };
+        /** @description How many tasks wait for a signal. */
+        InboxCount: {
+            /**
+             * Format: int64
+             * @description The number of tasks, at most 1,000.
+             */
+            count: number;
+            /** @description Whether all are counted; false if there are more. */
+            is_complete: boolean;
+        };
+        /** @description A task that waits for a signal. */
+        InboxEntry: {
+            /** @description The possible answers. */
+            answers: components["schemas"]["InboxAnswer"][];
+            /**
+             * Format: date-time
+             * @description When the task fails if no signal arrives.
+             */
+            deadline?: string | null;
+            /** @description The rendered description of the approval. */
+            description?: string | null;
+            /** @description Run ID. */
+            execution_id: string;
+            /** @description JSON Schema of the values to send besides those of an answer; null if any object is accepted. */
+            form?: Record<string, never> | null;
+            /** @description The path to which an answer is sent with `POST`. */
+            href: string;
+            /**
+             * @description Whether the next signal of this name ends this wait. If not, a task of the same run has waited longer for the same
+             *     name, and gets the signal first.
+             */
+            is_next: boolean;
+            /**
+             * Format: int64
+             * @description The loop index.
+             */
+            iteration?: number | null;
+            /** @description What the task waits for. */
+            kind: components["schemas"]["InboxKind"];
+            /** @description Catalog path of the playbook. */
+            path: string;
+            /**
+             * Format: int32
+             * @description The run of the step.
+             */
+            run: number;
+            /**
+             * Format: int64
+             * @description The event of the run that began the wait.
+             */
+            seq: number;
+            /** @description Name of the signal that it waits for. */
+            signal: string;
+            /**
+             * Format: date-time
+             * @description When the wait began.
+             */
+            since: string;
+            /** @description The step. */
+            step: string;
+            /** @description The task. */
+            task?: string | null;
+            /** @description The rendered title of the approval. */
+            title?: string | null;
+            /**
+             * Format: int32
+             * @description Catalog version of the playbook.
+             */
+            version: number;
+        };
+        /**
+         * @description What a task waits for.
+         * @enum {string}
+         */
+        InboxKind: "approval" | "signal";
+        /** @description A page of tasks that wait for a signal. */
+        InboxPage: {
+            /** @description Cursor of the next page; absent on the last page. */
+            next_cursor?: string | null;
+            /** @description The waiting tasks. */
+            waits: components["schemas"]["InboxEntry"][];
         };
         /**
          * @description How an accepted event was recorded.
@@ -4153,6 +5651,11 @@ export interface components {
              */
             version: number;
         };
+        /**
+         * @description The status of an iteration.
+         * @enum {string}
+         */
+        IterationStatus: "success" | "waiting" | "running" | "retrying" | "cancelled" | "error";
         /** @description Status of a keychain entry that all runs of a playbook share. */
         KeychainEntryStatus: {
             /**
@@ -4170,6 +5673,132 @@ export interface components {
              */
             resolved_at?: string | null;
         };
+        /** @description How many runs have a label. */
+        LabelFacet: {
+            /**
+             * Format: int64
+             * @description The number of runs.
+             */
+            count: number;
+            /** @description The key. */
+            key: string;
+            /** @description The value. */
+            value: string;
+        };
+        /** @description A key of a map. */
+        LanguageKey: {
+            /** @description Other spellings. */
+            aliases: string[];
+            /** @description What applies without the key. */
+            default?: string | null;
+            /** @description One sentence about it. */
+            documentation: string;
+            /** @description The canonical spelling. */
+            key: string;
+            /** @description The section with the keys of its value. */
+            section?: string | null;
+            /** @description The type of its value, in a few words. */
+            type: string;
+            /** @description The values that it accepts, if they are a fixed set. */
+            values: string[];
+        };
+        /** @description A position in a text, which may be broken. */
+        LanguagePositionRequest: {
+            /**
+             * Format: int32
+             * @description Column in characters, from 1.
+             */
+            column: number;
+            /**
+             * Format: int32
+             * @description Line, from 1.
+             */
+            line: number;
+            /** @description YAML text of the playbook. */
+            text: string;
+        };
+        /** @description The language of playbooks as data. */
+        LanguageReference: {
+            /** @description Codes of diagnostics, as `noetl explain` prints them. */
+            diagnostic_codes: components["schemas"]["DiagnosticCodeEntry"][];
+            /** @description Filters of templates. */
+            filters: components["schemas"]["LanguageWord"][];
+            /** @description Functions of templates. */
+            functions: components["schemas"]["LanguageWord"][];
+            /** @description Maps with a fixed set of keys, from the root inwards. */
+            sections: components["schemas"]["LanguageSection"][];
+            /** @description Names that templates can read, besides those that the playbook defines. */
+            template_names: components["schemas"]["TemplateNameEntry"][];
+            /** @description Tests of templates. */
+            tests: components["schemas"]["LanguageWord"][];
+            /** @description Built-in tool kinds. */
+            tool_kinds: components["schemas"]["ToolKindEntry"][];
+        };
+        /** @description A map with a fixed set of keys. */
+        LanguageSection: {
+            /** @description Its keys. */
+            keys: components["schemas"]["LanguageKey"][];
+            /** @description Its name, such as `step spec`. */
+            name: string;
+            /** @description Its path in the playbook, such as `workflow[].spec`; empty for the root. */
+            path: string;
+        };
+        /** @description A filter, test or function of templates. */
+        LanguageWord: {
+            /** @description One sentence about it. */
+            documentation: string;
+            /** @description Its name. */
+            name: string;
+        };
+        /** @description A command that a worker holds. */
+        LeaseEntry: {
+            /**
+             * Format: date-time
+             * @description When it was claimed; null if the worker's session was replaced since.
+             */
+            claimed_at?: string | null;
+            /** @description ID of the command. */
+            command_id: string;
+            /** @description Run ID. */
+            execution_id: string;
+            /**
+             * Format: date-time
+             * @description When the lease expires unless the worker renews its session; null without a session.
+             */
+            expires_at?: string | null;
+            /** @description Whether the lease has expired; the command then returns to the queue. */
+            is_expired: boolean;
+            /** @description Name of the run. */
+            name: string;
+            /** @description Step that the command runs. */
+            step: string;
+            /** @description The worker that holds it. */
+            worker: string;
+        };
+        /** @description A limit in force. */
+        LimitEntry: {
+            /** @description Error code if the limit is exceeded. */
+            code?: string | null;
+            /** @description What is limited. */
+            name: string;
+            /** @description Unit of the limit. */
+            unit: components["schemas"]["LimitUnit"];
+            /**
+             * Format: int64
+             * @description The limit.
+             */
+            value: number;
+        };
+        /**
+         * @description Unit of a limit.
+         * @enum {string}
+         */
+        LimitUnit: "count" | "bytes" | "seconds";
+        /** @description A credential with the playbooks that use it. */
+        ListedCredential: components["schemas"]["CredentialEntry"] & {
+            /** @description Playbooks whose latest version names the credential, by path. Names that a template computes are not found. */
+            used_by?: components["schemas"]["CredentialUse"][];
+        };
         /** @description Events that a pipeline needs again. */
         LoadEventsRequest: {
             /** @description Run ID. */
@@ -4182,20 +5811,252 @@ export interface components {
             /** @description Events with their sequence numbers, in ascending order. */
             events: Record<string, never>[];
         };
+        /** @description An event of the log of a run. Fields that do not apply to an event are absent. */
+        LogEvent: {
+            /**
+             * Format: int32
+             * @description The attempt of the task, from 1.
+             */
+            attempt?: number;
+            /**
+             * Format: int64
+             * @description The event that caused it.
+             */
+            cause_seq?: number;
+            /**
+             * Format: int64
+             * @description How long the entity took, in milliseconds.
+             */
+            duration_ms?: number;
+            /** @description The ID of that entity. */
+            entity_id: string;
+            /** @description The kind of the entity that the event is about. */
+            entity_type: string;
+            /** @description Another name of the type that existing clients know. */
+            event_alias: string;
+            /** @description Event ID. */
+            event_id: string;
+            /** @description Its type, such as `task.done`. */
+            event_type: string;
+            /** @description Run ID. */
+            execution_id: string;
+            /**
+             * Format: int64
+             * @description The iteration of the loop.
+             */
+            iteration?: number;
+            /** @description The ID of the iteration. */
+            iteration_id?: string;
+            /** @description Further data that the emitter sent. */
+            meta?: {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: int64
+             * @description The page of a paginated result.
+             */
+            page?: number;
+            /** @description The ID of the entity that contains it. */
+            parent_id?: string;
+            /** @description The fields of its type. */
+            payload: {
+                [key: string]: unknown;
+            };
+            /**
+             * Format: date-time
+             * @description The clock of the store.
+             */
+            recorded_at: string;
+            /** @description The result of a failed run, at the end of the run. */
+            result?: unknown;
+            /**
+             * Format: int64
+             * @description Its position in the log of the run, from 1 without gaps.
+             */
+            seq: number;
+            /** @description Who emitted it: `server`, `worker` or `external`. */
+            source: string;
+            /** @description `in_progress`, `success`, `error`, `skipped`, `paused` or `cancelled`. */
+            status: string;
+            /** @description The step. */
+            step?: string;
+            /** @description The run of the step. */
+            step_run_id?: string;
+            /** @description The label of the task. */
+            task_label?: string;
+            /** @description The run of the task; its attempts have the same one. */
+            task_run_id?: string;
+            /**
+             * Format: date-time
+             * @description The clock of the process that emitted the event.
+             */
+            timestamp: string;
+            /** @description The trace that the event belongs to. */
+            trace_id: string;
+            /** @description The worker that emitted it. */
+            worker_id?: string;
+            /** @description The ID of the workflow run. */
+            workflow_run_id: string;
+        };
+        /** @description A line that a task printed. */
+        LogLine: {
+            /**
+             * Format: int32
+             * @description The attempt, from 1.
+             */
+            attempt: number;
+            /** @description Run ID. */
+            execution: string;
+            /**
+             * Format: int64
+             * @description The iteration of the loop.
+             */
+            iteration?: number;
+            /** @description `debug`, `info`, `warn` or `error`; only in responses. */
+            level?: string;
+            /**
+             * Format: int64
+             * @description Its position in the log of the run; only in responses.
+             */
+            position?: number;
+            /**
+             * Format: int32
+             * @description The run of the step, from 1.
+             */
+            run: number;
+            /** @description The step. */
+            step: string;
+            /** @description `stdout` or `stderr`. */
+            stream: string;
+            /** @description The label of the task. */
+            task: string;
+            /** @description The line without its line ending. */
+            text: string;
+            /**
+             * Format: date-time
+             * @description When it was printed.
+             */
+            time: string;
+            /**
+             * Format: int32
+             * @description How often the task has been entered, from 1.
+             */
+            visit: number;
+        };
         /** @description Lines that the tasks of a run printed. */
         LogsResponse: {
-            /** @description Lines, in the order in which they were stored. */
-            lines: Record<string, never>[];
+            /** @description Whether other lines that match may precede these. */
+            has_earlier?: boolean;
+            /** @description Lines with `level` and `position`, in the order in which they were stored. */
+            lines: components["schemas"]["LogLine"][];
             /**
              * Format: int64
              * @description Value for `after` to get the following lines.
              */
             next_after: number;
         };
+        /** @description The iterations of a run of a loop. Columns have one entry for each cell; cells are in index order. */
+        LoopCells: {
+            /** @description Most attempts of a task in each cell; null where none was measured. Absent for `by=status`. */
+            attempts?: (number | null)[] | null;
+            /**
+             * Format: int64
+             * @description Number of iterations that a cell covers; the last cell may cover fewer.
+             */
+            cell_size: number;
+            /**
+             * @description Number of iterations of each cell with a status. A column without any is empty, and so are all columns if a cell
+             *     is one iteration.
+             */
+            counts: components["schemas"]["ByIterationStatus_Vec_u64"];
+            /** @description The longest duration in each cell, in microseconds; null where none was measured. Absent for `by=status`. */
+            durations_us?: (number | null)[] | null;
+            /** @description Run ID. */
+            execution_id: string;
+            /**
+             * Format: int64
+             * @description The first iteration of the cells.
+             */
+            from: number;
+            /**
+             * @description Whether the status of every iteration is exact. It is not if more than 3,000,000 rows would have to be read, or if
+             *     a loop stopped early: then iterations that were stopped between two tasks may count as succeeded.
+             */
+            is_complete: boolean;
+            /** @description Whether `durations_us` and `attempts` come from a sample: 64 iterations of each cell. */
+            is_sampled: boolean;
+            /** @description Whether `total` can still grow. */
+            may_grow: boolean;
+            /**
+             * Format: int32
+             * @description The run of the step, from 1.
+             */
+            run: number;
+            /** @description The runs of the step that are loops, ascending; of more than 100 only the latest. */
+            runs: number[];
+            /**
+             * @description The worst status of each cell, as one letter: `e` error, `c` cancelled, `t` retrying, `r` running, `w` waiting,
+             *     `s` success, from the worst to the best.
+             */
+            statuses: string;
+            /** @description The step. */
+            step: string;
+            /**
+             * Format: int64
+             * @description One past the last iteration of the cells.
+             */
+            to: number;
+            /**
+             * Format: int64
+             * @description Number of items; a cursor loop may claim more.
+             */
+            total: number;
+            /** @description Number of iterations of all cells with a status. */
+            totals: components["schemas"]["ByIterationStatus_u64"];
+        };
+        /** @description How long the iterations of a run of a loop took. */
+        LoopDurations: {
+            /** @description Adjacent bins, from the shortest to the longest measured duration. */
+            bins: components["schemas"]["DurationBin"][];
+            /** @description Run ID. */
+            execution_id: string;
+            /**
+             * @description Whether every iteration that ended was measured. Of a range of more than 20,000 iterations, 256 blocks of 64
+             *     iterations are measured, evenly distributed over the range.
+             */
+            is_complete: boolean;
+            /**
+             * Format: int64
+             * @description The longest duration, in microseconds.
+             */
+            max_us?: number | null;
+            /**
+             * Format: int64
+             * @description Number of iterations that were measured.
+             */
+            measured: number;
+            /**
+             * Format: int64
+             * @description The median, in microseconds.
+             */
+            median_us?: number | null;
+            /**
+             * Format: int64
+             * @description The duration that 95 of 100 iterations do not exceed, in microseconds.
+             */
+            p95_us?: number | null;
+            /**
+             * Format: int32
+             * @description The run of the step, from 1.
+             */
+            run: number;
+            /** @description The step. */
+            step: string;
+        };
         /** @description One run of a loop in an outline. */
         LoopEntry: {
             /** @description The events of the first 100 failed iterations, and the `task.started` events of up to 100 waiting tasks. */
-            events: Record<string, never>[];
+            events: components["schemas"]["LogEvent"][];
             /**
              * Format: int64
              * @description How many iterations failed.
@@ -4239,7 +6100,7 @@ export interface components {
         /** @description A page of the outline of a run: its log without the events of iterations. */
         OutlinePage: {
             /** @description The events, in order. */
-            events: Record<string, never>[];
+            events: components["schemas"]["LogEvent"][];
             /** @description The loops of the run; only on the first page. */
             loops: components["schemas"]["LoopEntry"][];
             /**
@@ -4359,21 +6220,14 @@ export interface components {
              */
             version: number;
         };
-        /** @description The steps and arcs of a version of a playbook. All progress is that of a run that has not started. */
+        /** @description The steps and arcs of a playbook without a run. Nothing in it has been reached. */
         PlaybookGraph: {
-            /** @description The arcs in YAML order. */
+            /** @description Arcs in the order of the playbook. */
             arcs: components["schemas"]["GraphArc"][];
-            /** @description The step where a run starts. */
-            entry: string;
-            /** @description Catalog path. */
-            path: string;
-            /** @description The steps in YAML order. */
+            /** @description The step where a run starts. A text without steps has none. */
+            entry?: string | null;
+            /** @description Steps in the order of the playbook. */
             steps: components["schemas"]["GraphStep"][];
-            /**
-             * Format: int32
-             * @description Version.
-             */
-            version: number;
         };
         /** @description A version of a playbook. */
         PlaybookVersionEntry: {
@@ -4392,6 +6246,22 @@ export interface components {
             /**
              * Format: int32
              * @description Its number, from 1.
+             */
+            version: number;
+        };
+        /** @description The steps and arcs of a version of a playbook. All progress is that of a run that has not started. */
+        PlaybookVersionGraph: {
+            /** @description The arcs in YAML order. */
+            arcs: components["schemas"]["GraphArc"][];
+            /** @description The step where a run starts. */
+            entry: string;
+            /** @description Catalog path. */
+            path: string;
+            /** @description The steps in YAML order. */
+            steps: components["schemas"]["GraphStep"][];
+            /**
+             * Format: int32
+             * @description Version.
              */
             version: number;
         };
@@ -4431,6 +6301,37 @@ export interface components {
             title: string;
             /** @description Reference to the explanation of the code. */
             type: string;
+        };
+        /** @description Waiting commands that need the same pool and kinds. */
+        QueueEntry: {
+            /**
+             * Format: int32
+             * @description Number of commands.
+             */
+            commands: number;
+            /** @description Tool kinds that a worker needs. */
+            kinds: string[];
+            /**
+             * Format: date-time
+             * @description When the oldest one was offered.
+             */
+            oldest_at: string;
+            /** @description Pool whose workers may claim them. */
+            pool: string;
+            /** @description Why the oldest one waits. */
+            reason: components["schemas"]["WaitingReason"];
+        };
+        /** @description The commands that wait for workers, by pool and kinds. */
+        QueueOverview: {
+            /** @description The oldest 100 waiting commands of each pool. */
+            commands: components["schemas"]["WaitingCommand"][];
+            /**
+             * @description Whether every waiting command was read. At most 1,000 of each pool, 5,000 in all and 64 pools are read; the counts
+             *     do not include others.
+             */
+            is_complete: boolean;
+            /** @description Pools with waiting commands, by pool and kinds. */
+            queues: components["schemas"]["QueueEntry"][];
         };
         /** @description Reason to pause or resume a run. */
         ReasonRequest: {
@@ -4628,6 +6529,18 @@ export interface components {
          * @enum {string}
          */
         ResultKind: "data" | "ref" | "refs";
+        /** @description Where results are stored, and for how long. */
+        ResultStoreStatus: {
+            /** @description Result stores that are configured besides the store itself. */
+            configured: string[];
+            /** @description Where results over 64 KiB are stored by default; only for admins. */
+            location?: string | null;
+            /**
+             * Format: int64
+             * @description How long results are kept after the end of their run, in seconds; null if this server does not delete them.
+             */
+            retention_s?: number | null;
+        };
         /** @description Request to retry the failed steps of a run. */
         RetryRequest: {
             /**
@@ -4738,6 +6651,22 @@ export interface components {
             /** @description Secrets, in the order of the requested names. */
             secrets: components["schemas"]["SecretEntry"][];
         };
+        /** @description A process that uses the store. */
+        ServerEntry: {
+            /** @description URL at which other servers reach it, only for admins; null on a local store. */
+            address?: string | null;
+            /**
+             * Format: date-time
+             * @description Its last heartbeat; null on a local store, where a process holds a lock instead.
+             */
+            heartbeat_at?: string | null;
+            /** @description Whether it is alive. */
+            is_alive: boolean;
+            /** @description Whether it is the server that sent this response. */
+            is_this: boolean;
+            /** @description ID of the process, which owns runs. */
+            owner: string;
+        };
         /** @description Registration of a worker. */
         SessionRequest: components["schemas"]["HeartbeatRequest"] & {
             /** @description Whether to create a session secret. The worker then sends it with every request under its name. */
@@ -4793,6 +6722,194 @@ export interface components {
             /** @description An access token. */
             token: string;
         };
+        /** @description A key whose value differs between two states. */
+        StateChange: {
+            after?: components["schemas"]["StateEntry"] | null;
+            before?: components["schemas"]["StateEntry"] | null;
+            /** @description The key. */
+            key: string;
+            /** @description How it differs, from the earlier to the later state. */
+            kind: components["schemas"]["StateChangeKind"];
+        };
+        /**
+         * @description How a key differs between two states.
+         * @enum {string}
+         */
+        StateChangeKind: "added" | "removed" | "changed";
+        /** @description Whether the state computed from the log equals the state with which the server works. */
+        StateCheckResponse: {
+            /** @description Run ID. */
+            execution_id: string;
+            /** @description Whether both are equal. */
+            is_equal: boolean;
+            /** @description SHA-256 of what it was compared with. */
+            live: string;
+            /** @description SHA-256 of what was replayed. */
+            replayed: string;
+            /**
+             * Format: int64
+             * @description The event at which both states were compared.
+             */
+            seq: number;
+            /** @description What the replayed state was compared with. */
+            source: components["schemas"]["StateCheckSource"];
+        };
+        /**
+         * @description What a replayed state is compared with.
+         * @enum {string}
+         */
+        StateCheckSource: "memory" | "snapshot" | "summary";
+        /** @description The difference of two states. */
+        StateComparison: {
+            /** @description Keys of `ctx` that differ. */
+            ctx: components["schemas"]["StateChange"][];
+            /**
+             * Format: int64
+             * @description The last event of the other state.
+             */
+            seq: number;
+            /** @description Status of the run at that event. */
+            status: string;
+            /** @description Steps whose status or number of runs differs. */
+            steps: components["schemas"]["StateStepChange"][];
+            /** @description Inputs that differ. */
+            workload: components["schemas"]["StateChange"][];
+        };
+        /** @description A value of the state. */
+        StateEntry: {
+            /**
+             * Format: int64
+             * @description Size of its JSON text in bytes.
+             */
+            bytes: number;
+            /** @description Whether the value is larger than 16 KiB, so that only the beginning of its JSON text is included. */
+            is_preview: boolean;
+            /** @description Its key. */
+            key: string;
+            /** @description The value; the beginning of its JSON text, as a string, if `is_preview` is true. */
+            value: unknown;
+            writer?: components["schemas"]["StateWriter"] | null;
+        };
+        /** @description A pipeline in progress. */
+        StatePipeline: {
+            /** @description The values of `iter` that its tasks wrote, by key. */
+            iter: components["schemas"]["StateEntry"][];
+            /**
+             * Format: int64
+             * @description The iteration of a loop.
+             */
+            iteration?: number | null;
+            /**
+             * Format: int32
+             * @description Number of the step run, from 1.
+             */
+            run: number;
+            /** @description Its progress. */
+            status: components["schemas"]["GraphStatus"];
+            /** @description The step. */
+            step: string;
+            /** @description The task that runs now or ran last. */
+            task?: string | null;
+        };
+        /** @description State of a run at one event of its log, with the events that wrote its values. */
+        StateResponse: {
+            comparison?: components["schemas"]["StateComparison"] | null;
+            /** @description The values of `ctx`, by key. */
+            ctx: components["schemas"]["StateEntry"][];
+            /** @description Run ID. */
+            execution_id: string;
+            /** @description Whether every key, pipeline and token is listed. */
+            is_complete: boolean;
+            /**
+             * Format: int64
+             * @description The newest event of the run.
+             */
+            newest_seq: number;
+            /** @description Active pipelines with their `iter` values, at most 100. */
+            pipelines: components["schemas"]["StatePipeline"][];
+            /**
+             * Format: date-time
+             * @description When the last included event was recorded.
+             */
+            recorded_at: string;
+            /**
+             * Format: int64
+             * @description The last event that the state includes.
+             */
+            seq: number;
+            /** @description Status of the run at this event. */
+            status: string;
+            /** @description All steps of the playbook. */
+            steps: components["schemas"]["StateStep"][];
+            /** @description Branches that wait at a step, at most 1,000. */
+            tokens: components["schemas"]["StateToken"][];
+            /** @description The inputs of the run, by key. */
+            workload: components["schemas"]["StateEntry"][];
+            /**
+             * Format: int64
+             * @description The event after which the writers of `ctx` are known. It is 0 unless the state was computed from a snapshot.
+             */
+            writers_since: number;
+        };
+        /** @description A step at one event. */
+        StateStep: {
+            /**
+             * Format: int64
+             * @description The event that ended its latest run, if it has ended.
+             */
+            ended_seq?: number | null;
+            /**
+             * Format: int32
+             * @description How often it was scheduled.
+             */
+            runs: number;
+            /** @description Progress of its latest run. */
+            status: components["schemas"]["GraphStatus"];
+            /** @description The step. */
+            step: string;
+        };
+        /** @description A step that differs between two states. */
+        StateStepChange: {
+            /** @description The step in the later state. */
+            after: components["schemas"]["StateStep"];
+            /** @description The step in the earlier state. */
+            before: components["schemas"]["StateStep"];
+            /** @description The step. */
+            step: string;
+        };
+        /** @description A branch that waits at a step. */
+        StateToken: {
+            /** @description The step that the branch comes from; null at the start of the run. */
+            from?: string | null;
+            /** @description Whether it waits for admission. */
+            is_parked: boolean;
+            /** @description The step. */
+            step: string;
+        };
+        /** @description The event that wrote a value. */
+        StateWriter: {
+            /**
+             * Format: int64
+             * @description The iteration that wrote the value.
+             */
+            iteration?: number | null;
+            /**
+             * Format: int64
+             * @description The event.
+             */
+            seq: number;
+            /** @description The step that wrote the value; null for inputs and values that a client set. */
+            step?: string | null;
+            /** @description The task that wrote the value. */
+            task?: string | null;
+            /** @description Its type. */
+            type: string;
+        };
+        /**
+         * @description The database of a store.
+         * @enum {string}
+         */
+        StoreBackend: "sqlite" | "postgres";
         /** @description A stored body. */
         StoreBodyResponse: {
             /**
@@ -4807,25 +6924,311 @@ export interface components {
             /** @description Kind of the result store. */
             store: string;
         };
+        /** @description The store of runs. */
+        StoreStatus: {
+            /**
+             * Format: int64
+             * @description Bytes of the tables and their indexes, including free space. With Postgres, they contain the results in the
+             *     database.
+             */
+            bytes: number;
+            /** @description Whether `runs` includes all runs. */
+            is_runs_complete: boolean;
+            /** @description The database. */
+            kind: components["schemas"]["StoreBackend"];
+            /** @description Directory, or host, port and database; only for admins. */
+            location?: string | null;
+            /**
+             * Format: int64
+             * @description Number of runs; at most 100,000 are counted.
+             */
+            runs: number;
+        };
+        /** @description State and settings of the server that responds. Fields for admins are null for other callers. */
+        SystemStatus: {
+            /** @description Whether the server was built with optimizations. */
+            is_release_build: boolean;
+            /** @description Limits in force. */
+            limits: components["schemas"]["LimitEntry"][];
+            /** @description Address of the NATS server, without a password; only for admins. */
+            nats_address?: string | null;
+            /** @description Operating system and processor that the server was built for, such as `linux x86_64`. */
+            platform: string;
+            /** @description Whether events are published to NATS. */
+            publishes_events: boolean;
+            /** @description Whether access tokens are required. */
+            requires_tokens: boolean;
+            /** @description The result stores. */
+            results: components["schemas"]["ResultStoreStatus"];
+            /**
+             * Format: date-time
+             * @description When the server started.
+             */
+            started_at: string;
+            /** @description The store. */
+            store: components["schemas"]["StoreStatus"];
+            /** @description Version of the server. */
+            version: string;
+        };
+        /** @description Why a task failed. */
+        TaskError: {
+            /** @description Stable code, such as `TIMEOUT` or `HTTP_503`. */
+            code: string;
+            /**
+             * Format: int64
+             * @description Its column in the playbook.
+             */
+            column?: number;
+            /**
+             * Format: int64
+             * @description The iteration of the loop.
+             */
+            iteration?: number;
+            /** @description The class of the failure, such as `timeout` or `client_error`. */
+            kind: string;
+            /**
+             * Format: int64
+             * @description Its line in the playbook.
+             */
+            line?: number;
+            /** @description What failed, for people. */
+            message: string;
+            /** @description Whether a retry may succeed. */
+            retryable: boolean;
+            /** @description The step. */
+            step?: string;
+            /** @description The task. */
+            task?: string;
+        } & {
+            [key: string]: unknown;
+        };
+        /** @description A name that templates can read. */
+        TemplateNameEntry: {
+            /** @description One sentence about it. */
+            documentation: string;
+            /** @description Its fields, if they are a fixed set. */
+            fields: string[];
+            /** @description The name. */
+            name: string;
+            /** @description Where it can be read: `default` (of `workload` and `ctx`), `admission`, `call`, `outcome` or `condition`. */
+            places: string[];
+        };
+        /** @description An attempt of a task. */
+        TimelineAttempt: {
+            /**
+             * Format: int32
+             * @description Its number, from 1.
+             */
+            attempt: number;
+            /**
+             * Format: date-time
+             * @description When it ended.
+             */
+            ended_at?: string | null;
+            /**
+             * Format: date-time
+             * @description When it started.
+             */
+            started_at?: string | null;
+            /** @description Its status. */
+            status: components["schemas"]["GraphStatus"];
+        };
+        /** @description An iteration of a loop. */
+        TimelineIteration: {
+            /**
+             * Format: int32
+             * @description Most attempts of one of its tasks.
+             */
+            attempts: number;
+            /**
+             * Format: date-time
+             * @description When it ended.
+             */
+            ended_at?: string | null;
+            /**
+             * Format: int64
+             * @description Its index.
+             */
+            iteration: number;
+            /**
+             * Format: date-time
+             * @description When it started.
+             */
+            started_at?: string | null;
+            /** @description Its status. */
+            status: components["schemas"]["IterationStatus"];
+        };
+        /** @description The iterations of a loop over time. */
+        TimelineLoop: {
+            /** @description Number of measured iterations that ended in each bin, by status; an empty column has none. */
+            band: components["schemas"]["ByIterationStatus_Vec_u64"];
+            /**
+             * Format: int64
+             * @description Length of a bin, in microseconds.
+             */
+            bin_us: number;
+            /**
+             * Format: int64
+             * @description Number of iterations that failed.
+             */
+            failed: number;
+            /**
+             * Format: date-time
+             * @description Start of the first bin of `band`.
+             */
+            from: string;
+            /**
+             * @description Whether every iteration that ended was measured; otherwise a sample of the loop was, evenly distributed over its
+             *     indices.
+             */
+            is_complete: boolean;
+            /** @description The slowest of the measured iterations and the first failed ones, at most 50 together, in the order of their start. */
+            iterations: components["schemas"]["TimelineIteration"][];
+            /**
+             * Format: int64
+             * @description Number of measured iterations.
+             */
+            measured: number;
+            /**
+             * Format: int64
+             * @description Number of iterations that succeeded.
+             */
+            succeeded: number;
+            /**
+             * Format: int64
+             * @description Number of items.
+             */
+            total: number;
+        };
+        /** @description A run of a step. */
+        TimelineStep: {
+            /**
+             * Format: date-time
+             * @description When it ended.
+             */
+            ended_at?: string | null;
+            /**
+             * @description Whether it is on the critical path: the step runs that the end of the run waited for, each because it was the last
+             *     to release the next one.
+             */
+            is_critical: boolean;
+            /** @description Whether its result was reused from an earlier run. */
+            is_reused: boolean;
+            loop?: components["schemas"]["TimelineLoop"] | null;
+            /**
+             * Format: date-time
+             * @description When it was scheduled; it is queued from then until its start.
+             */
+            queued_at?: string | null;
+            /**
+             * Format: int32
+             * @description The run of the step, from 1.
+             */
+            run: number;
+            /**
+             * Format: date-time
+             * @description When its work started.
+             */
+            started_at?: string | null;
+            /** @description Its status. */
+            status: components["schemas"]["GraphStatus"];
+            /** @description The step. */
+            step: string;
+            /** @description Its tasks in the order of their start; those of iterations are not listed. */
+            tasks: components["schemas"]["TimelineTask"][];
+        };
+        /** @description A run of a task. */
+        TimelineTask: {
+            /** @description Its attempts in order. */
+            attempts: components["schemas"]["TimelineAttempt"][];
+            /**
+             * Format: date-time
+             * @description When it ended.
+             */
+            ended_at?: string | null;
+            /**
+             * Format: date-time
+             * @description When it started.
+             */
+            started_at?: string | null;
+            /** @description Its status. */
+            status: components["schemas"]["GraphStatus"];
+            /** @description Its label. */
+            task: string;
+            /**
+             * Format: int32
+             * @description Counts its runs in the step run from 1.
+             */
+            visit: number;
+        };
+        /** @description A tool kind. */
+        ToolKindEntry: {
+            /** @description One sentence about it. */
+            documentation: string;
+            /** @description Its own keys, besides those of the section `task`. */
+            keys: components["schemas"]["LanguageKey"][];
+            /** @description Its name. */
+            kind: string;
+            /** @description Keys of which exactly one is required. */
+            one_of: string[];
+        };
         /** @description A playbook to validate. */
-        DiagnosticEntry: { severity: "error" | "warning" | "note"; code: string; message: string; file: string; line: number; column: number; label: string; help: string[] };
-        PlaybookGraph: { entry?: string | null; steps: components["schemas"]["GraphStep"][]; arcs: components["schemas"]["GraphArc"][] };
-        LanguagePositionRequest: { text: string; line: number; column: number };
-        CompletionEntry: { label: string; kind: "key" | "value" | "name" | "filter" | "test" | "function"; detail: string; documentation: string; insert: string };
-        CompletionResponse: { start_column: number; completions: components["schemas"]["CompletionEntry"][]; is_complete: boolean };
-        HoverEntry: { start_column: number; end_column: number; title: string; documentation: string; default?: string | null; values: string[] };
-        HoverResponse: { hover?: null | components["schemas"]["HoverEntry"] };
-        LanguageReference: { diagnostic_codes: { code: string; meaning: string; remedy: string }[] };
         ValidateRequest: {
+            /** @description YAML text of the playbook. */
             content: string;
+            /** @description Whether the response contains the graph of the text. */
             graph?: boolean;
         };
         /** @description Result of a validation. */
         ValidateResponse: {
             /** @description Errors and warnings, in the order of the text. */
             diagnostics: components["schemas"]["DiagnosticEntry"][];
-            graph?: null | components["schemas"]["PlaybookGraph"];
+            graph?: components["schemas"]["PlaybookGraph"] | null;
+            /** @description Whether the playbook can run. */
             valid: boolean;
+        };
+        /**
+         * @description The cause why a command waits. The first one that applies is reported.
+         * @enum {string}
+         */
+        WaitingCause: "run_paused" | "run_stopping" | "owner_gone" | "no_worker_in_pool" | "no_worker_for_kinds" | "no_free_slot" | "starting";
+        /** @description A command that waits for a worker. */
+        WaitingCommand: {
+            /** @description ID of the command. */
+            command_id: string;
+            /** @description Run ID. */
+            execution_id: string;
+            /**
+             * Format: date-time
+             * @description When it was offered.
+             */
+            issued_at: string;
+            /** @description Tool kinds that a worker needs. */
+            kinds: string[];
+            /** @description Name of the run. */
+            name: string;
+            /** @description Pool whose workers may claim it. */
+            pool: string;
+            /** @description Why it waits. */
+            reason: components["schemas"]["WaitingReason"];
+            /** @description Step that the command runs. */
+            step: string;
+        };
+        /** @description The commands of a run that wait for workers. */
+        WaitingCommandList: {
+            /** @description Commands in the order in which they were issued. */
+            commands: components["schemas"]["WaitingCommand"][];
+            /** @description Whether every waiting command is listed. At most 200 are read. */
+            is_complete: boolean;
+        };
+        /** @description Why a command waits. */
+        WaitingReason: {
+            /** @description The cause. */
+            cause: components["schemas"]["WaitingCause"];
+            /** @description The cause as a sentence that names the pool, kinds or numbers. */
+            detail: string;
+            /** @description What to do; null if nothing is needed. */
+            remedy?: string | null;
         };
         /** @description An event as a client sends it. */
         WireEvent: {
@@ -4894,6 +7297,20 @@ export interface components {
          * @enum {string}
          */
         WireStatus: "in_progress" | "success" | "error" | "skipped" | "paused" | "cancelled";
+        /** @description What a worker sends about itself with each heartbeat. */
+        WorkerDescription: {
+            /** @description Tool kinds that the worker can call. Default: every kind. */
+            kinds?: string[] | null;
+            /** @description Pool that the worker serves. */
+            pool?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum number of commands that the worker runs at once.
+             */
+            slots?: number | null;
+            /** @description Version of the worker. */
+            version?: string | null;
+        };
         /** @description A worker in a list. */
         WorkerEntry: {
             /**
@@ -4911,8 +7328,74 @@ export interface components {
             /** @description Worker session. */
             worker: string;
         };
+        /** @description The workers of all servers on the store, with their leases. */
+        WorkerOverview: {
+            /** @description Whether every worker and lease is listed. At most 1,000 workers and 2,000 leases are read. */
+            is_complete: boolean;
+            /** @description Commands that workers hold, by worker. */
+            leases: components["schemas"]["LeaseEntry"][];
+            /** @description Pools of live workers, by name. */
+            pools: components["schemas"]["WorkerPoolStatus"][];
+            /** @description Processes that use the store. */
+            servers: components["schemas"]["ServerEntry"][];
+            /** @description Live workers, and those whose session expired within the last 10 minutes, by pool and name. */
+            workers: components["schemas"]["WorkerStatus"][];
+        };
+        /** @description A pool with its live workers. */
+        WorkerPoolStatus: {
+            /**
+             * Format: int32
+             * @description Number of commands that these workers hold.
+             */
+            leases: number;
+            /** @description Name of the pool; null for workers of older versions, which do not report it. */
+            pool?: string | null;
+            /**
+             * Format: int32
+             * @description Number of slots of these workers.
+             */
+            slots: number;
+            /**
+             * Format: int32
+             * @description Number of live workers.
+             */
+            workers: number;
+        };
         /** @description Request that identifies a worker session, for deregistering and for long polls. */
         WorkerRequest: {
+            /** @description Worker session. */
+            worker: string;
+        };
+        /** @description A worker's session. */
+        WorkerStatus: {
+            /**
+             * Format: date-time
+             * @description When the session expires or expired.
+             */
+            expires_at: string;
+            /**
+             * Format: date-time
+             * @description Last heartbeat or claim; null if the session has expired.
+             */
+            heartbeat_at?: string | null;
+            /** @description Whether the session has not expired. */
+            is_alive: boolean;
+            /** @description Tool kinds that the worker can call; null for every kind. */
+            kinds?: string[] | null;
+            /**
+             * Format: int32
+             * @description Number of commands that the worker holds.
+             */
+            leases: number;
+            /** @description Pool that the worker serves; null if the worker does not report it. */
+            pool?: string | null;
+            /**
+             * Format: int32
+             * @description Maximum number of commands that the worker runs at once; null if the worker does not report it.
+             */
+            slots?: number | null;
+            /** @description Version of the worker; null if the worker does not report it. */
+            version?: string | null;
             /** @description Worker session. */
             worker: string;
         };

@@ -2,7 +2,7 @@
 // starts a run.
 import * as Tabs from "@radix-ui/react-tabs";
 import { useQuery } from "@tanstack/react-query";
-import { getRouteApi } from "@tanstack/react-router";
+import { getRouteApi, Link } from "@tanstack/react-router";
 import { newestRunsQuery, playbookQuery } from "../api/queries";
 import { RunList } from "../home/RunList";
 import { startRunCommand } from "../lib/cli";
