@@ -94,11 +94,8 @@ fn fast_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(executions::cancellation))
         .routes(routes!(executions::events))
         .routes(routes!(executions::outline))
-        .routes(routes!(loops::counts))
-        .routes(routes!(loops::cells))
-        .routes(routes!(loops::durations))
+        .merge(loop_routes())
         .routes(routes!(executions::graph))
-        .routes(routes!(loops::timeline))
         .routes(routes!(executions::failures))
         .routes(routes!(logs::read))
         .routes(routes!(references::list))
@@ -156,6 +153,15 @@ fn fast_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(system::docs_style))
         .layer(DefaultBodyLimit::max(BODY_MAX))
         .layer(from_fn(apply_deadline))
+}
+
+/// Routes about the iterations of loops and about time.
+fn loop_routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new()
+        .routes(routes!(loops::counts))
+        .routes(routes!(loops::cells))
+        .routes(routes!(loops::durations))
+        .routes(routes!(loops::timeline))
 }
 
 /// Routes that wait, stream or accept large bodies.
