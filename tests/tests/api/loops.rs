@@ -186,7 +186,7 @@ async fn a_timeline_folds_loops_and_marks_the_critical_path() {
     run.wait_for_end().await;
     let timeline = run.get("/timeline").await;
     let steps = timeline["steps"].as_array().unwrap();
-    let shown: Vec<_> = steps
+    let statuses: Vec<_> = steps
         .iter()
         .map(|step| {
             (
@@ -197,7 +197,7 @@ async fn a_timeline_folds_loops_and_marks_the_critical_path() {
         })
         .collect();
     assert_eq!(
-        shown,
+        statuses,
         [
             ("each", "success", true),
             ("stopped", "error", true),

@@ -102,11 +102,8 @@ fn fast_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(executions::cancellation))
         .routes(routes!(event_pages::list))
         .routes(routes!(executions::outline))
-        .routes(routes!(loops::counts))
-        .routes(routes!(loops::cells))
-        .routes(routes!(loops::durations))
+        .merge(loop_routes())
         .routes(routes!(executions::graph))
-        .routes(routes!(loops::timeline))
         .routes(routes!(executions::failures))
         .routes(routes!(queue::waiting))
         .routes(routes!(logs::read))
@@ -211,6 +208,15 @@ fn text_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(language::hover))
         .layer(DefaultBodyLimit::max(TEXT_MAX))
         .layer(from_fn(apply_deadline))
+}
+
+/// Routes about the iterations of loops and about time.
+fn loop_routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new()
+        .routes(routes!(loops::counts))
+        .routes(routes!(loops::cells))
+        .routes(routes!(loops::durations))
+        .routes(routes!(loops::timeline))
 }
 
 /// Routes that wait, stream or accept large bodies.

@@ -57,8 +57,8 @@ impl CellRequest {
     }
 }
 
-/// A run of a loop that was found.
-pub(crate) struct FoundLoop {
+/// The run of a loop that a request selects.
+pub(crate) struct SelectedLoop {
     pub(crate) run: StepRunId,
     pub(crate) record: LoopRecord,
     /// All runs of the step that are loops.
@@ -78,26 +78,26 @@ impl Server {
         request: &CellRequest,
         columns: CellColumns,
     ) -> Result<Option<LoopCells>, Error> {
-        let Some(found) = self.find_loop(request).await? else {
+        let Some(selected) = self.find_loop(request).await? else {
             return Ok(None);
         };
         let has_timings = columns == CellColumns::Timings;
-        let layout = CellLayout::new(request.range_of(&found.record), has_timings);
-        let counted = self.count_statuses(request.execution, &found, &layout).await?;
+        let layout = CellLayout::new(request.range_of(&selected.record), has_timings);
+        let counted = self.count_statuses(request.execution, &selected, &layout).await?;
         let sample = if has_timings {
             let ranges = measured_ranges(&layout);
-            Some(self.sample_iterations(request.execution, &found.run, ranges).await?)
+            Some(self.sample_iterations(request.execution, &selected.run, ranges).await?)
         } else {
             None
         };
         let sample = sample.as_ref();
         Ok(Some(LoopCells {
             execution_id: request.execution,
-            step: found.run.step,
-            run: found.run.run,
-            runs: found.runs,
-            total: found.record.total,
-            may_grow: found.record.may_grow,
+            step: selected.run.step,
+            run: selected.run.run,
+            runs: selected.runs,
+            total: selected.record.total,
+            may_grow: selected.record.may_grow,
             from: layout.range.start,
             to: layout.range.end,
             cell_size: layout.cell_size,
@@ -116,7 +116,7 @@ impl Server {
     }
 
     /// Finds a run of a loop in the outline.
-    pub(super) async fn find_loop(&self, request: &CellRequest) -> Result<Option<FoundLoop>, Error> {
+    pub(super) async fn find_loop(&self, request: &CellRequest) -> Result<Option<SelectedLoop>, Error> {
         let mut records = LoopRecords::default();
         self.read_outline(request.execution, |event| records.fold(&event))
             .await?;
@@ -124,8 +124,8 @@ impl Server {
         loops.retain(|run, _| run.step == request.step);
         let runs: Vec<u32> = loops.keys().map(|run| run.run).collect();
         let wanted = request.run.or(runs.last().copied());
-        let found = loops.into_iter().find(|(run, _)| Some(run.run) == wanted);
-        Ok(found.map(|(run, record)| FoundLoop {
+        let selected = loops.into_iter().find(|(run, _)| Some(run.run) == wanted);
+        Ok(selected.map(|(run, record)| SelectedLoop {
             run,
             record,
             runs: runs[runs.len().saturating_sub(RUNS_MAX)..].to_vec(),
@@ -135,17 +135,17 @@ impl Server {
     async fn count_statuses(
         &self,
         id: ExecutionId,
-        found: &FoundLoop,
+        selected: &SelectedLoop,
         layout: &CellLayout,
     ) -> Result<CountedCells, Error> {
-        if found.record.is_done {
-            let (counter, is_complete) = self.count_rows(id, found, layout).await?;
+        if selected.record.is_done {
+            let (counter, is_complete) = self.count_rows(id, selected, layout).await?;
             let cells = counter.finish_done();
             return Ok(CountedCells { cells, is_complete });
         }
         let state = loading::load_state(&*self.shared.store, id).await?;
         if let Some(state) = &state
-            && let Some(run) = state.run(&found.run)
+            && let Some(run) = state.run(&selected.run)
             && let Some(loop_run) = &run.loop_
         {
             let is_stopped = state.phase != Phase::Live || run.held || run.boundary.is_some();
@@ -154,7 +154,7 @@ impl Server {
             return Ok(CountedCells { cells, is_complete });
         }
         drop(state);
-        self.count_stopped(id, found, layout).await
+        self.count_stopped(id, selected, layout).await
     }
 
     /// Counts the iterations of a loop that stopped early. The rows of the index do not tell an iteration that ended from
@@ -162,24 +162,24 @@ impl Server {
     async fn count_stopped(
         &self,
         id: ExecutionId,
-        found: &FoundLoop,
+        selected: &SelectedLoop,
         layout: &CellLayout,
     ) -> Result<CountedCells, Error> {
         let range = &layout.range;
         let mut counted = if range.end - range.start <= EXACT_MAX {
-            let sample = self.sample_iterations(id, &found.run, split_range(range)).await?;
+            let sample = self.sample_iterations(id, &selected.run, split_range(range)).await?;
             CountedCells {
                 cells: count_timings(layout, &sample),
                 is_complete: sample.is_complete,
             }
         } else {
-            let (counter, _) = self.count_rows(id, found, layout).await?;
+            let (counter, _) = self.count_rows(id, selected, layout).await?;
             CountedCells {
                 cells: counter.finish_stopped(),
                 is_complete: false,
             }
         };
-        let reused = found.record.reused.iter();
+        let reused = selected.record.reused.iter();
         let reused = reused.flat_map(|reused| reused.start.max(range.start)..reused.end.min(range.end));
         for cell in reused.filter_map(|index| layout.cell_of(index)) {
             if let Some(counts) = counted.cells.get_mut(cell).filter(|counts| counts.cancelled > 0) {
@@ -195,17 +195,17 @@ impl Server {
     async fn count_rows<'l>(
         &self,
         id: ExecutionId,
-        found: &FoundLoop,
+        selected: &SelectedLoop,
         layout: &'l CellLayout,
     ) -> Result<(IndexCounter<'l>, bool), Error> {
         let mut counter = IndexCounter::new(layout);
         if layout.range.is_empty() {
             return Ok((counter, true));
         }
-        let mut query = IterationRowQuery::of_iterations(&layout.range, found.record.is_done, PAGE_ROWS);
+        let mut query = IterationRowQuery::of_iterations(&layout.range, selected.record.is_done, PAGE_ROWS);
         let mut row_count = 0;
         loop {
-            let rows = self.shared.store.iteration_rows(id, &found.run, &query).await?;
+            let rows = self.shared.store.iteration_rows(id, &selected.run, &query).await?;
             row_count += rows.len();
             let is_last_page = rows.len() < PAGE_ROWS;
             if let Some(last) = rows.last() {

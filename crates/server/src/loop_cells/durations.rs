@@ -11,13 +11,13 @@ use crate::loop_cells::sample::{EXACT_MAX, SAMPLE_BLOCKS, sample_ranges};
 impl Server {
     /// The durations of the iterations of a loop; `None` if the step has no such run of a loop.
     pub(crate) async fn loop_durations(&self, request: &CellRequest) -> Result<Option<LoopDurations>, Error> {
-        let Some(found) = self.find_loop(request).await? else {
+        let Some(selected) = self.find_loop(request).await? else {
             return Ok(None);
         };
-        let range = request.range_of(&found.record);
+        let range = request.range_of(&selected.record);
         let is_sampled = range.end - range.start > EXACT_MAX;
         let ranges = sample_ranges(&range, EXACT_MAX, SAMPLE_BLOCKS);
-        let sample = self.sample_iterations(request.execution, &found.run, ranges).await?;
+        let sample = self.sample_iterations(request.execution, &selected.run, ranges).await?;
         let mut measured: Vec<(u64, bool)> = sample.timings.values().filter_map(measure).collect();
         measured.sort_unstable();
         let at_share = |percent: usize| {
@@ -26,8 +26,8 @@ impl Server {
         };
         Ok(Some(LoopDurations {
             execution_id: request.execution,
-            step: found.run.step,
-            run: found.run.run,
+            step: selected.run.step,
+            run: selected.run.run,
             measured: measured.len() as u64,
             is_complete: sample.is_complete && !is_sampled,
             median_us: at_share(50),
@@ -93,12 +93,12 @@ mod tests {
     #[test]
     fn durations_are_counted_in_adjacent_bins() {
         let bins = count_durations(&[(3, false), (4, true), (50, false), (199, false)]);
-        let shown: Vec<_> = bins
+        let counted: Vec<_> = bins
             .iter()
             .map(|bin| (bin.from_us, bin.to_us, bin.count, bin.failed))
             .collect();
         assert_eq!(
-            shown,
+            counted,
             [
                 (2, 5, 2, 1),
                 (5, 10, 0, 0),

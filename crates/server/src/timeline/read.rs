@@ -14,6 +14,13 @@ use crate::timeline::rows::TimelineRows;
 /// Maximum number of loops with a band. They share the number of iterations that are measured.
 const LOOPS_MAX: usize = 20;
 
+/// A run of a loop, and the time until which it is shown.
+struct TimedLoop<'a> {
+    run: &'a StepRunId,
+    record: &'a LoopRecord,
+    until: Time,
+}
+
 /// How many iterations of each loop are measured.
 #[derive(Clone, Copy)]
 struct SampleSize {
@@ -50,7 +57,8 @@ impl Server {
                 continue;
             };
             let until = step.ended_at.unwrap_or(now);
-            let mut loop_ = self.timeline_loop(id, run, record, (until, size)).await?;
+            let timed = TimedLoop { run, record, until };
+            let mut loop_ = self.timeline_loop(id, timed, size).await?;
             if let Some(counts) = progress.iter().find(|counts| counts.run == *run) {
                 add_progress(&mut loop_, counts);
             }
@@ -68,14 +76,14 @@ impl Server {
         })
     }
 
-    /// The band of a loop until a time, from a sample of this size.
+    /// The band of a loop, from a sample of this size.
     async fn timeline_loop(
         &self,
         id: ExecutionId,
-        run: &StepRunId,
-        record: &LoopRecord,
-        (until, size): (Time, SampleSize),
+        timed: TimedLoop<'_>,
+        size: SampleSize,
     ) -> Result<TimelineLoop, Error> {
+        let TimedLoop { run, record, until } = timed;
         let ranges = sample_ranges(&(0..record.total), size.exact_max, size.blocks);
         let sample = self.sample_iterations(id, run, ranges).await?;
         let failed = self.shared.store.failed_iterations(id, run, FAILED_LISTED_MAX).await?;

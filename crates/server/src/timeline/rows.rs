@@ -127,8 +127,8 @@ impl TimelineRows {
     fn fold_task(&mut self, index: usize, label: &Name, event: &Event) {
         let visit = event.location.visit.max(1);
         let is_same = |task: &TimelineTask| task.task == *label && task.visit == visit;
-        let known = self.steps[index].tasks.iter().rposition(is_same);
-        let Some(position) = known.or_else(|| self.add_task(index, label, visit)) else {
+        let position = self.steps[index].tasks.iter().rposition(is_same);
+        let Some(position) = position.or_else(|| self.add_task(index, label, visit)) else {
             return;
         };
         let number = event.location.attempt.max(1);
