@@ -1,6 +1,7 @@
 //! A store that pauses virtual time during its writes, because SQLite writes on a thread outside the runtime. Optionally
 //! it injects faults into commits.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,6 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::event::Event;
 use model::id::{CommandId, EventId, ExecutionId, LeaseEpoch, Name, PlaybookHash, Seq, StepRunId, WorkerId};
+use model::labels::Labels;
 use model::time::Time;
 use store::{
     AccessTokenId, AccessTokenRow, Adoption, AuditEntry, AuditRow, CatalogEntry, ClaimQuery, CommandClaim, Commit,
@@ -188,6 +190,9 @@ impl<S: Store> Store for PausingStore<S> {
     }
     async fn execution_facets(&self, filter: &ExecutionFilter) -> Result<Vec<FacetRow>, Error> {
         self.inner.execution_facets(filter).await
+    }
+    async fn labels(&self, ids: &[ExecutionId]) -> Result<BTreeMap<ExecutionId, Labels>, Error> {
+        self.inner.labels(ids).await
     }
     async fn steps(&self, id: ExecutionId) -> Result<Vec<StepState>, Error> {
         self.inner.steps(id).await

@@ -26,6 +26,7 @@ mod logs;
 mod older_workers;
 mod range;
 mod references;
+mod rendered_events;
 mod replay;
 mod router;
 mod run_list_stream;
@@ -43,6 +44,7 @@ mod workers;
 
 pub(crate) use api_result::ApiResult;
 pub(crate) use axum::Json;
+pub(crate) use rendered_events::RenderedEvents;
 
 pub use access::{AccessMode, AdminToken};
 pub use listen::{BoundListener, ListenError, ServerTls};

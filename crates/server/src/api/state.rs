@@ -10,6 +10,7 @@ use crate::Server;
 use crate::api::access::{AccessMode, AccessTokenCache, token_digest};
 use crate::api::guard::AllowedHosts;
 use crate::api::leases;
+use crate::api::rendered_events::EventPages;
 use crate::api::run_lists::SharedRunLists;
 use crate::api::shared_key::SharedKey;
 use crate::api::web_session;
@@ -58,6 +59,8 @@ pub(crate) struct ApiState {
     pub(crate) streams: Arc<Semaphore>,
     /// Lists of runs that streams follow.
     pub(crate) run_lists: Arc<SharedRunLists>,
+    /// Pages of logs that streams have read.
+    pub(crate) event_pages: Arc<EventPages>,
 }
 
 impl ApiState {
@@ -76,6 +79,7 @@ impl ApiState {
             logs: Arc::clone(&config.logs),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             run_lists: Arc::default(),
+            event_pages: Arc::default(),
             server,
         }
     }
