@@ -26,7 +26,8 @@ pub(crate) async fn measure(scale: Scale) -> anyhow::Result<Vec<Figure>> {
         let before = processor_seconds(cluster.server_pid())?;
         let id = cluster.submit(&path, &json!({"n": scale.scaled(ITERATIONS)})).await?;
         let streams = (0..followers).map(|_| follow(&cluster.client, &id));
-        let (_, ended) = tokio::join!(try_join_all(streams), cluster.wait_for_run(&id));
+        let (followed, ended) = tokio::join!(try_join_all(streams), cluster.wait_for_run(&id));
+        followed?;
         ended?;
         let used = processor_seconds(cluster.server_pid())? - before;
         let status: serde_json::Value = cluster.client.get(&format!("/api/executions/{id}/status")).await?;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use model::id::{ExecutionId, Name};
 use model::labels::Labels;
 use model::status::RunStatus;
+use model::time::Time;
 use store::{ExecutionFilter, ExecutionSearch, PostgresOptions, PostgresStore, PostgresUrl, SqliteStore, Store};
 use tests::peers::PostgresServer;
 use tokio::runtime::Runtime;
@@ -81,7 +82,7 @@ pub(crate) async fn measure_postgres(scale: Scale) -> anyhow::Result<Vec<Figure>
     let runs = scale.scaled(RUNS);
     let server = PostgresServer::private();
     let database = server.fresh_database();
-    let options = PostgresOptions::new(PostgresUrl::new(database.url()));
+    let options = PostgresOptions::new(PostgresUrl::new(&database.url()));
     let store = PostgresStore::open(options).await?;
     let (client, connection) = tokio_postgres::connect(&database.url(), NoTls).await?;
     let connection = tokio::spawn(connection);
@@ -101,94 +102,66 @@ struct MeasuredList {
     filter: ExecutionFilter,
 }
 
-fn lists(store: &dyn Store) -> anyhow::Result<Vec<MeasuredList>> {
+fn list(name: &'static str, filter: ExecutionFilter) -> MeasuredList {
+    MeasuredList { name, filter }
+}
+
+/// The start of the hours before now.
+fn hours_ago(store: &dyn Store, hours: u64) -> Option<Time> {
+    Some(store.now().before(Duration::from_secs(hours * 3_600)))
+}
+
+fn lists_by_status(store: &dyn Store) -> Vec<MeasuredList> {
     let all = ExecutionFilter::default;
-    let since = |hours: u64| Some(store.now().before(Duration::from_secs(hours * 3_600)));
-    let mut labels = Labels::default();
-    labels.insert("team", "t3")?;
-    let mut two_labels = labels.clone();
-    two_labels.insert("env", "test")?;
-    let list = |name, filter| MeasuredList { name, filter };
-    let path = |number: u32| vec![Name::from(format!("demo/p{number}"))];
-    Ok(vec![
+    let of = |statuses: &[RunStatus]| ExecutionFilter {
+        statuses: statuses.to_vec(),
+        ..all()
+    };
+    let rare = vec![Name::from("demo/p49")];
+    let of_rare = |filter: ExecutionFilter| ExecutionFilter {
+        paths: rare.clone(),
+        ..filter
+    };
+    let old = ExecutionFilter {
+        since: hours_ago(store, 11 * 24),
+        until: hours_ago(store, 10 * 24),
+        ..all()
+    };
+    vec![
         list("all", all()),
-        list(
-            "failed or cancelled",
-            ExecutionFilter {
-                statuses: vec![RunStatus::Failed, RunStatus::Cancelled],
-                ..all()
-            },
-        ),
-        list(
-            "running, rare",
-            ExecutionFilter {
-                statuses: vec![RunStatus::Running],
-                ..all()
-            },
-        ),
-        list(
-            "a rare playbook",
-            ExecutionFilter {
-                paths: path(49),
-                ..all()
-            },
-        ),
-        list(
-            "failed runs of a rare playbook",
-            ExecutionFilter {
-                statuses: vec![RunStatus::Failed],
-                paths: path(49),
-                ..all()
-            },
-        ),
-        list(
-            "paused runs of all playbooks",
-            ExecutionFilter {
-                statuses: vec![RunStatus::Paused],
-                ..all()
-            },
-        ),
-        list(
-            "of 10 days ago",
-            ExecutionFilter {
-                since: since(11 * 24),
-                until: since(10 * 24),
-                ..all()
-            },
-        ),
-        list(
-            "by label",
-            ExecutionFilter {
-                labels: labels.clone(),
-                ..all()
-            },
-        ),
-        list(
-            "by two labels",
-            ExecutionFilter {
-                labels: two_labels,
-                ..all()
-            },
-        ),
-        list(
-            "failed, by label, last 24 h",
-            ExecutionFilter {
-                labels,
-                statuses: vec![RunStatus::Failed],
-                since: since(24),
-                ..all()
-            },
-        ),
-        list(
-            "by error code",
-            ExecutionFilter {
-                search: ExecutionSearch {
-                    error_code: Some("CODE_7".to_owned()),
-                    ..ExecutionSearch::default()
-                },
-                ..all()
-            },
-        ),
+        list("failed or cancelled", of(&[RunStatus::Failed, RunStatus::Cancelled])),
+        list("running, rare", of(&[RunStatus::Running])),
+        list("paused, none", of(&[RunStatus::Paused])),
+        list("a rare playbook", of_rare(all())),
+        list("failed runs of a rare playbook", of_rare(of(&[RunStatus::Failed]))),
+        list("of 10 days ago", old),
+    ]
+}
+
+fn lists_by_label(store: &dyn Store) -> anyhow::Result<Vec<MeasuredList>> {
+    let all = ExecutionFilter::default;
+    let mut team = Labels::default();
+    team.insert("team", "t3")?;
+    let mut both = team.clone();
+    both.insert("env", "test")?;
+    let labelled = |labels: &Labels| ExecutionFilter {
+        labels: labels.clone(),
+        ..all()
+    };
+    let recent_failures = ExecutionFilter {
+        statuses: vec![RunStatus::Failed],
+        since: hours_ago(store, 24),
+        ..labelled(&team)
+    };
+    let search = ExecutionSearch {
+        error_code: Some("CODE_7".to_owned()),
+        ..ExecutionSearch::default()
+    };
+    Ok(vec![
+        list("by label", labelled(&team)),
+        list("by two labels", labelled(&both)),
+        list("failed, by label, last 24 h", recent_failures),
+        list("by error code", ExecutionFilter { search, ..all() }),
     ])
 }
 
@@ -201,7 +174,9 @@ async fn measure_lists(store: &dyn Store, backend: &str, runs: u32) -> anyhow::R
         .await?;
     let raw = measure_lookups(store, &first.iter().map(|row| row.id).collect::<Vec<_>>()).await?;
     let mut figures = Vec::new();
-    for list in lists(store)? {
+    let mut lists = lists_by_status(store);
+    lists.extend(lists_by_label(store)?);
+    for list in lists {
         let filter = ExecutionFilter {
             limit: 51,
             ..list.filter.clone()
@@ -217,8 +192,14 @@ async fn measure_lists(store: &dyn Store, backend: &str, runs: u32) -> anyhow::R
             limit: COUNTED_RUNS,
             ..list.filter
         };
-        let counts =
-            measure_calls(async || store.execution_facets(&counted).await.map(drop).map_err(Into::into)).await?;
+        let counts = measure_calls(async || {
+            store
+                .execution_facets(&counted)
+                .await
+                .map(drop)
+                .map_err(anyhow::Error::from)
+        })
+        .await?;
         for (what, value) in [("page", page), ("counts", counts)] {
             figures.push(Figure {
                 workload: format!("{backend}, {runs} runs, {}: {what}, p95", list.name),

@@ -106,7 +106,8 @@ async function measureInteraction(page) {
 async function measureLongestTask(page) {
   const started = await request(url, "api/execute", { method: "POST", body: { playbook: busy } });
   const id = started.execution_id;
-  await page.goto(`${url}runs/${id}`);
+  await page.goto(`${url}runs`);
+  await page.click(`[data-id="${id}"]`);
   await page.waitForSelector(".run-state");
   await page.evaluate(() => {
     window.longTasks = [];

@@ -1,6 +1,4 @@
-//! Payloads of events: one type per kind, and the enum over them.
-//!
-//! User data is stored as [`RawJson`] text, so folding a log never parses it.
+//! Payloads of events, one type per kind. User data is [`RawJson`] text, so folding a log never parses it.
 
 use serde::{Deserialize, Serialize};
 

@@ -33,6 +33,7 @@ mod playbooks;
 mod queue;
 mod range;
 mod references;
+mod rendered_events;
 mod replay;
 mod router;
 mod run_list_stream;
@@ -52,6 +53,7 @@ mod workers;
 
 pub(crate) use api_result::ApiResult;
 pub(crate) use axum::Json;
+pub(crate) use rendered_events::RenderedEvents;
 
 pub use access::{AccessMode, AdminToken};
 pub use listen::{BoundListener, ListenError, ServerTls};

@@ -13,6 +13,7 @@ use crate::Server;
 use crate::api::access::{AccessMode, AccessTokenCache, token_digest};
 use crate::api::guard::AllowedHosts;
 use crate::api::leases;
+use crate::api::rendered_events::EventPages;
 use crate::api::run_lists::SharedRunLists;
 use crate::api::shared_key::SharedKey;
 use crate::api::web_session;
@@ -101,6 +102,8 @@ pub(crate) struct ApiState {
     pub(crate) streams: Arc<Semaphore>,
     /// Lists of runs that streams follow.
     pub(crate) run_lists: Arc<SharedRunLists>,
+    /// Pages of logs that streams have read.
+    pub(crate) event_pages: Arc<EventPages>,
 }
 
 impl ApiState {
@@ -122,6 +125,7 @@ impl ApiState {
             single_sign_on: config.single_sign_on.clone(),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             run_lists: Arc::default(),
+            event_pages: Arc::default(),
             server,
         }
     }

@@ -1,11 +1,12 @@
 //! The log of one run as it grows, as a stream of server-sent events.
 //!
-//! A commit of this server that directly follows the last sent event is sent from memory; its events are rendered once for
-//! all streams. Everything else is read from the store; notifications only trigger the read, so a stream misses nothing,
-//! whichever server wrote it. A slow client delays only its own reads: a stream holds the events of one page or of the
-//! commits that the server still has in memory.
+//! A commit of this server that directly follows the last sent event is sent from memory. Everything else is read from the
+//! store; notifications only trigger the read, so a stream misses nothing, whichever server wrote it. All streams of a run
+//! share the rendered messages. A slow client delays only its own reads: a stream holds one page, or the commits that the
+//! server still has in memory.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -16,6 +17,7 @@ use futures_util::stream::unfold;
 use model::event::Event;
 use model::id::{ExecutionId, Seq};
 use serde::Deserialize;
+use store::ExecutionRow;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use utoipa::IntoParams;
@@ -25,6 +27,7 @@ use crate::api::change_waiter::{ChangeWaiter, StreamSignal, reserve_stream};
 use crate::api::error::{ApiError, ErrorResponses};
 use crate::api::executions::find_row;
 use crate::api::extract::{ExecutionPath, QueryParams};
+use crate::api::rendered_events::{EventPages, PAGE, RenderedEvents};
 use crate::api::sse::{last_event_id, render_message, stream_messages};
 use crate::api::state::ApiState;
 use crate::{CommitNotice, Server};
@@ -32,8 +35,6 @@ use crate::{CommitNotice, Server};
 /// Pause after events were sent, so that the next ones are sent together. Without it, a run of many short steps would
 /// be sent step by step, which would slow it down.
 const BATCH_DELAY: Duration = Duration::from_millis(5);
-/// Page size of events.
-const PAGE: usize = 500;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -57,16 +58,17 @@ pub(crate) async fn one(
 ) -> Result<Response, ApiError> {
     let permit = reserve_stream(&api)?;
     let waiter = ChangeWaiter::new(&api);
-    let has_ended = find_row(&api, id).await?.status.is_terminal();
+    let row = find_row(&api, id).await?;
     let after = last_event_id(&headers)?.or(params.after_seq).unwrap_or(0);
     let follow = ExecutionFollower {
         waiter,
         _permit: permit,
+        pages: Arc::clone(&api.event_pages),
         server: api.server,
         id,
         after: Seq(after),
         ready_events: VecDeque::new(),
-        has_ended: Some(has_ended),
+        row: Some(row),
         is_caught_up: false,
         last_sent_at: None,
         is_ended: false,
@@ -78,20 +80,6 @@ pub(crate) async fn one(
     Ok(stream_messages(stream))
 }
 
-/// The message of an event.
-fn render_event(event: &Event) -> Bytes {
-    let seq = event.seq.to_string();
-    render_message(Some(&seq), event.kind().name(), event.to_raw().text())
-}
-
-impl CommitNotice {
-    /// The messages of the committed events, in order.
-    fn messages(&self) -> &[Bytes] {
-        self.frames
-            .get_or_init(|| self.events.iter().map(render_event).collect())
-    }
-}
-
 /// Follows one run.
 struct ExecutionFollower {
     server: Server,
@@ -99,9 +87,11 @@ struct ExecutionFollower {
     _permit: OwnedSemaphorePermit,
     id: ExecutionId,
     after: Seq,
+    /// Messages to send, many in each entry.
     ready_events: VecDeque<Bytes>,
-    /// Whether the run had ended at the last check; `None` if the log was read after it.
-    has_ended: Option<bool>,
+    pages: Arc<EventPages>,
+    /// The run at the last check; `None` if the log was read after it.
+    row: Option<ExecutionRow>,
     /// Whether the last read returned everything in the store.
     is_caught_up: bool,
     /// When events were last sent.
@@ -126,16 +116,15 @@ impl ExecutionFollower {
             }
             let store = &self.server.shared.store;
             // The status is read first: the log read after it contains everything up to the end.
-            let has_ended = match self.has_ended.take() {
-                Some(signal) => signal,
-                None => store.execution(self.id).await.ok()??.status.is_terminal(),
+            let row = match self.row.take() {
+                Some(row) => row,
+                None => store.execution(self.id).await.ok()??,
             };
-            let events = store.events(self.id, self.after, PAGE).await.ok()?;
-            for event in &events {
-                self.push_event(event.seq, render_event(event));
-            }
-            self.is_caught_up = events.len() < PAGE;
-            if self.is_caught_up && has_ended {
+            let page = self.pages.read(&**store, self.id, self.after, row.version);
+            let page = page.await.ok()?;
+            self.push_events(&page);
+            self.is_caught_up = (page.len() as u64) < PAGE;
+            if self.is_caught_up && row.status.is_terminal() {
                 self.push_end();
             }
         }
@@ -184,9 +173,8 @@ impl ExecutionFollower {
             self.is_caught_up = false;
             return;
         }
-        for (event, message) in commit.events.iter().zip(commit.messages()) {
-            self.push_event(event.seq, message.clone());
-        }
+        let rendered = commit.rendered.get_or_init(|| RenderedEvents::render(&commit.events));
+        self.push_events(rendered);
         if is_last {
             self.push_end();
         }
@@ -198,8 +186,10 @@ impl ExecutionFollower {
         self.ready_events.push_back(render_message(None, "end", "{}"));
     }
 
-    fn push_event(&mut self, seq: Seq, message: Bytes) {
-        self.after = seq;
-        self.ready_events.push_back(message);
+    fn push_events(&mut self, rendered: &RenderedEvents) {
+        if let Some((last, messages)) = rendered.after(self.after) {
+            self.after = last;
+            self.ready_events.push_back(messages);
+        }
     }
 }

@@ -371,7 +371,7 @@ impl DriverMachine {
             execution,
             events,
             status,
-            frames: OnceLock::new(),
+            rendered: OnceLock::new(),
         }));
     }
 

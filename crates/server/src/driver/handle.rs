@@ -13,6 +13,7 @@ use store::{MessageKey, Priority};
 use tokio::sync::{mpsc, oneshot};
 use wire::{ClaimedCommand, CommandNotice, Verdict};
 
+use crate::api::RenderedEvents;
 use crate::error::Error;
 use crate::playbooks::RegisteredPlaybook;
 
@@ -29,7 +30,7 @@ pub struct CommitNotice {
     /// Status of the execution after the commit.
     pub status: RunStatus,
     /// The events as messages of streams, rendered by the first stream that sends them and shared by all.
-    pub(crate) frames: OnceLock<Vec<Bytes>>,
+    pub(crate) rendered: OnceLock<RenderedEvents>,
 }
 
 /// Commands that the driver has assigned to workers.
