@@ -148,12 +148,12 @@ impl SimObserver {
         let row = self.store.execution(execution).now_or_never();
         let open = self.store.open_commands(execution).now_or_never();
         let next_timer = self.store.next_timer(None, FAR_FUTURE).now_or_never();
-        let waits = self.store.waits(&WaitFilter {
+        let filter = WaitFilter {
             execution: Some(execution),
             limit: usize::MAX,
             ..WaitFilter::default()
-        });
-        let waits = waits.now_or_never();
+        };
+        let waits = self.store.waits(&filter).now_or_never();
         StoredRows {
             waits: waits.expect(READY).expect(READABLE),
             row: row.expect(READY).expect(READABLE),
