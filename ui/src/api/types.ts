@@ -27,7 +27,7 @@ export type InboxFilterParams = Omit<
   "limit" | "cursor"
 >;
 export type InboxEntry = Complete<Schemas["InboxEntry"]>;
-export type InboxAnswer = Schemas["InboxAnswer"];
+export type InboxChoice = Schemas["InboxChoice"];
 export type FailureGroup = Complete<Schemas["FailureGroup"]>;
 export type StepStatus = Schemas["GraphStatus"];
 export type GraphTask = Schemas["GraphTask"];

@@ -1,9 +1,9 @@
-// The form that answers a wait: fields from the schema, one button for each answer, and the command that does the same.
+// The form that answers a wait: fields from the schema, one button for each choice, and the command that does the same.
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { sendSignal } from "../api/actions";
-import type { InboxAnswer, InboxEntry, InputSchema, JsonObject } from "../api/types";
+import type { InboxChoice, InboxEntry, InputSchema, JsonObject } from "../api/types";
 import { signalCommand } from "../lib/cli";
 import { listFields, shownValues } from "../lib/inputs";
 import { Button } from "../parts/Button";
@@ -21,9 +21,9 @@ export function AnswerForm({ wait }: { wait: InboxEntry }) {
   const [draft, setDraft] = useState<InputDraft>({ ...emptyDraft, mode: wait.form ? "form" : "json" });
   const values = readValues(schema, draft);
   const send = useMutation({
-    mutationFn: (answer: InboxAnswer) => sendSignal(wait.execution_id, wait.signal, withAnswer(values ?? {}, answer)),
-    onSuccess: (_, answer) => {
-      showToast({ tone: "done", text: `${answer.label}: sent to ${waitTitle(wait)}` });
+    mutationFn: (choice: InboxChoice) => sendSignal(wait.execution_id, wait.signal, withChoice(values ?? {}, choice)),
+    onSuccess: (_, choice) => {
+      showToast({ tone: "done", text: `${choice.label}: sent to ${waitTitle(wait)}` });
       void client.invalidateQueries({ queryKey: ["inbox"] });
     },
   });
@@ -43,14 +43,14 @@ export function AnswerForm({ wait }: { wait: InboxEntry }) {
           {!wait.is_next && <LaterNote wait={wait} />}
           {send.error && <ProblemNote error={send.error} />}
           <div className="row inbox-buttons">
-            {wait.answers.map((answer, index) => (
+            {wait.choices.map((choice, index) => (
               <Button
-                key={answer.label}
+                key={choice.label}
                 look={index === 0 ? "primary" : "plain"}
                 disabled={send.isPending || send.isSuccess || values === null || !wait.is_next}
-                onClick={() => send.mutate(answer)}
+                onClick={() => send.mutate(choice)}
               >
-                {answer.label}
+                {choice.label}
               </Button>
             ))}
           </div>
@@ -59,13 +59,13 @@ export function AnswerForm({ wait }: { wait: InboxEntry }) {
         <p className="muted">Your role can read this wait. To answer it, you need the role operator.</p>
       )}
       <div className="row inbox-commands">
-        {wait.answers.map((answer) => (
+        {wait.choices.map((choice) => (
           <CopyButton
-            key={answer.label}
-            text={commandFor(wait, answer, values ?? {})}
-            what={`the command for ${answer.label}`}
+            key={choice.label}
+            text={commandFor(wait, choice, values ?? {})}
+            what={`the command for ${choice.label}`}
           >
-            Copy CLI: {answer.label}
+            Copy CLI: {choice.label}
           </CopyButton>
         ))}
       </div>
@@ -92,11 +92,11 @@ function readValues(schema: InputSchema, draft: InputDraft): JsonObject | null {
   return { ...shownValues(listFields(schema)), ...changed };
 }
 
-function withAnswer(values: JsonObject, answer: InboxAnswer): JsonObject {
-  return { ...values, ...(answer.payload as JsonObject) };
+function withChoice(values: JsonObject, choice: InboxChoice): JsonObject {
+  return { ...values, ...(choice.payload as JsonObject) };
 }
 
-function commandFor(wait: InboxEntry, answer: InboxAnswer, values: JsonObject): string {
-  if (Object.keys(values).length === 0) return answer.command;
-  return signalCommand(wait.execution_id, wait.signal, withAnswer(values, answer));
+function commandFor(wait: InboxEntry, choice: InboxChoice, values: JsonObject): string {
+  if (Object.keys(values).length === 0) return choice.command;
+  return signalCommand(wait.execution_id, wait.signal, withChoice(values, choice));
 }

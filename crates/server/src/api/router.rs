@@ -143,6 +143,14 @@ fn fast_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(events::one))
         .routes(routes!(events::batch_status))
         .routes(routes!(sign_in::show, sign_in::create, sign_in::end))
+        .merge(system_routes())
+        .layer(DefaultBodyLimit::max(BODY_MAX))
+        .layer(from_fn(apply_deadline))
+}
+
+/// Routes about the server itself.
+fn system_routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new()
         .routes(routes!(system::healthz))
         .routes(routes!(system::readyz))
         .routes(routes!(system::metrics))
@@ -153,8 +161,6 @@ fn fast_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(system::docs))
         .routes(routes!(system::docs_script))
         .routes(routes!(system::docs_style))
-        .layer(DefaultBodyLimit::max(BODY_MAX))
-        .layer(from_fn(apply_deadline))
 }
 
 /// Routes that wait, stream or accept large bodies.

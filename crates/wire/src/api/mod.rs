@@ -39,7 +39,7 @@ pub use failures::{FailureGroup, FailureList};
 pub use graph::{
     ExecutionGraph, GraphArc, GraphEvaluation, GraphLoop, GraphStatus, GraphStep, GraphStepKind, GraphTask,
 };
-pub use inbox::{InboxAnswer, InboxCount, InboxEntry, InboxKind, InboxPage};
+pub use inbox::{InboxChoice, InboxCount, InboxEntry, InboxKind, InboxPage};
 pub use logs::{AppendLogsRequest, AppendLogsResponse, LogEntry, LogsResponse};
 pub use problem::Problem;
 pub use tokens::{
