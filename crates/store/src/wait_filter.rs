@@ -154,7 +154,8 @@ mod tests {
         assert_eq!(
             all.sql,
             "SELECT count(*) FROM (SELECT w.seq FROM pending_wait w \
-             JOIN execution e ON e.execution_id = w.execution_id WHERE e.status IN ('RUNNING', 'PAUSED') AND NOT e.cancelling \
+             JOIN execution e ON e.execution_id = w.execution_id \
+             WHERE e.status IN ('RUNNING', 'PAUSED') AND NOT e.cancelling \
              ORDER BY w.since DESC, w.execution_id DESC, w.seq DESC LIMIT ?1) AS counted"
         );
         assert_eq!(all.values, [FilterValue::Integer(50)]);
