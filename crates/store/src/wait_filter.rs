@@ -86,8 +86,8 @@ impl WaitFilter {
 const WAIT_COLUMNS: &str = "w.execution_id, w.seq, w.step_name, w.run, w.task_label, w.iteration, w.signal, \
      w.since, w.deadline, w.approval, e.path, e.playbook_version";
 
-/// The statement that returns the matching waits, in order. `schema` precedes the names of tables; `placeholder` precedes
-/// the numbers of values.
+/// The statement that returns the matching waits, in order. `schema` precedes the names of tables; `placeholder`
+/// precedes the numbers of values.
 pub(crate) fn wait_statement(filter: &WaitFilter, schema: &str, placeholder: char) -> ListStatement {
     let oldest = format!(
         "(SELECT min(o.seq) FROM {schema}pending_wait o WHERE o.execution_id = w.execution_id AND o.signal = w.signal)"
@@ -153,7 +153,8 @@ mod tests {
         let all = wait_count_statement(&WaitFilter::default(), "", '?');
         assert_eq!(
             all.sql,
-            "SELECT count(*) FROM (SELECT w.seq FROM pending_wait w JOIN execution e ON e.execution_id = w.execution_id \
+            "SELECT count(*) FROM (SELECT w.seq FROM pending_wait w \
+             JOIN execution e ON e.execution_id = w.execution_id \
              WHERE e.status IN ('RUNNING', 'PAUSED') AND NOT e.cancelling \
              ORDER BY w.since DESC, w.execution_id DESC, w.seq DESC LIMIT ?1) AS counted"
         );

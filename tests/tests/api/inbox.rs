@@ -73,7 +73,7 @@ async fn a_waiting_task_is_listed_until_its_answer() {
     assert_eq!(wait["form"]["properties"]["amount"]["type"], "integer");
     assert_eq!(wait["href"], format!("/api/executions/{approval}/signal/go"));
     let command = format!("noetl signal {approval} go --set approved=true");
-    assert_eq!(wait["answers"][0]["command"], command);
+    assert_eq!(wait["choices"][0]["command"], command);
     assert_eq!(
         (&listed[1]["kind"], &listed[1]["form"]),
         (&json!("signal"), &Value::Null)
@@ -118,12 +118,12 @@ async fn the_inbox_is_filtered_counted_and_paged() {
     let first = fixture.get("/api/inbox?limit=2&order=oldest").await.body;
     assert_eq!(first["waits"].as_array().unwrap().len(), 2);
     let cursor = first["next_cursor"].as_str().unwrap();
-    let rest = fixture
+    let last_page = fixture
         .get(&format!("/api/inbox?limit=2&order=oldest&cursor={cursor}"))
         .await
         .body;
-    assert_eq!(rest["waits"][0]["execution_id"], runs[2].as_str());
-    assert_eq!(rest["next_cursor"], Value::Null);
+    assert_eq!(last_page["waits"][0]["execution_id"], runs[2].as_str());
+    assert_eq!(last_page["next_cursor"], Value::Null);
     for path in [
         "/api/inbox?cursor=x",
         "/api/inbox?order=size",

@@ -2726,7 +2726,7 @@ export interface paths {
         };
         /**
          * List the tasks that wait for a signal or an approval, in all runs.
-         * @description Reads at most `limit` rows of a table of what waits now; with the filter `path` or `signal` it may examine all of them.
+         * @description Reads at most `limit` rows of a table of what waits now; with `path` or `signal` it may examine all of them.
          *     The cost does not depend on the runs. Runs that are being cancelled are omitted.
          */
         get: {
@@ -5510,36 +5510,11 @@ export interface components {
                 [key: string]: number;
             };
         };
-        /** @description The description of a word. */
-        HoverEntry: {
-            /** @description What applies without it. */
-            default?: string | null;
-            /** @description One sentence about it. */
-            documentation: string;
-            /**
-             * Format: int32
-             * @description Column after the word.
-             */
-            end_column: number;
-            /**
-             * Format: int32
-             * @description Column where the word begins.
-             */
-            start_column: number;
-            /** @description The word, with its type. */
-            title: string;
-            /** @description The values that it accepts, if they are a fixed set. */
-            values: string[];
-        };
-        /** @description The meaning of the word at a position. */
-        HoverResponse: {
-            hover?: components["schemas"]["HoverEntry"] | null;
-        };
-        /** @description An answer to a waiting task. */
-        InboxAnswer: {
+        /** @description A possible response to a waiting task. */
+        InboxChoice: {
             /** @description The command that sends this payload. */
             command: string;
-            /** @description What the answer does. */
+            /** @description What the choice does. */
             label: string;
             /** @description The payload; the values of the form are added to it. */
             payload: Record<string, never>;
@@ -5556,8 +5531,8 @@ export interface components {
         };
         /** @description A task that waits for a signal. */
         InboxEntry: {
-            /** @description The possible answers. */
-            answers: components["schemas"]["InboxAnswer"][];
+            /** @description The possible responses. */
+            choices: components["schemas"]["InboxChoice"][];
             /**
              * Format: date-time
              * @description When the task fails if no signal arrives.
@@ -5567,9 +5542,9 @@ export interface components {
             description?: string | null;
             /** @description Run ID. */
             execution_id: string;
-            /** @description JSON Schema of the values to send besides those of an answer; null if any object is accepted. */
+            /** @description JSON Schema of the values to send besides those of a choice; null if any object is accepted. */
             form?: Record<string, never> | null;
-            /** @description The path to which an answer is sent with `POST`. */
+            /** @description The path to which a payload is sent with `POST`. */
             href: string;
             /**
              * @description Whether the next signal of this name ends this wait. If not, a task of the same run has waited longer for the same

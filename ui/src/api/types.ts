@@ -32,7 +32,7 @@ export type InboxFilterParams = Omit<
   "limit" | "cursor"
 >;
 export type InboxEntry = Complete<Schemas["InboxEntry"]>;
-export type InboxAnswer = Schemas["InboxAnswer"];
+export type InboxChoice = Schemas["InboxChoice"];
 export type FailureGroup = Complete<Schemas["FailureGroup"]>;
 export type StepStatus = Schemas["GraphStatus"];
 export type GraphTask = Omit<Schemas["GraphTask"], "rules"> & { rules: Complete<Schemas["GraphPolicyRule"]>[] };

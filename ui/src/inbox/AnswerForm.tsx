@@ -1,9 +1,9 @@
-// The form that answers a wait: fields from the schema, one button for each answer, and the command that does the same.
+// The form that answers a wait: fields from the schema, one button for each choice, and the command that does the same.
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { sendSignal } from "../api/actions";
-import type { InboxAnswer, InboxEntry, InputSchema } from "../api/types";
+import type { InboxChoice, InboxEntry, InputSchema } from "../api/types";
 import { signalCommand } from "../lib/cli";
 import { isObject, parseExact, writeExact, type ExactObject } from "../lib/exactJson";
 import { listFields, writeShown } from "../lib/inputs";
@@ -22,9 +22,9 @@ export function AnswerForm({ wait }: { wait: InboxEntry }) {
   const [draft, setDraft] = useState<InputDraft>({ ...emptyDraft, mode: wait.form ? "form" : "json" });
   const values = readValues(schema, draft);
   const send = useMutation({
-    mutationFn: (answer: InboxAnswer) => sendSignal(wait.execution_id, wait.signal, withAnswer(values ?? "{}", answer)),
-    onSuccess: (_, answer) => {
-      showToast({ tone: "done", text: `${answer.label}: sent to ${waitTitle(wait)}` });
+    mutationFn: (choice: InboxChoice) => sendSignal(wait.execution_id, wait.signal, withChoice(values ?? "{}", choice)),
+    onSuccess: (_, choice) => {
+      showToast({ tone: "done", text: `${choice.label}: sent to ${waitTitle(wait)}` });
       void client.invalidateQueries({ queryKey: ["inbox"] });
     },
   });
@@ -44,14 +44,14 @@ export function AnswerForm({ wait }: { wait: InboxEntry }) {
           {!wait.is_next && <LaterNote wait={wait} />}
           {send.error && <ProblemNote error={send.error} />}
           <div className="row inbox-buttons">
-            {wait.answers.map((answer, index) => (
+            {wait.choices.map((choice, index) => (
               <Button
-                key={answer.label}
+                key={choice.label}
                 look={index === 0 ? "primary" : "plain"}
                 disabled={send.isPending || send.isSuccess || values === null || !wait.is_next}
-                onClick={() => send.mutate(answer)}
+                onClick={() => send.mutate(choice)}
               >
-                {answer.label}
+                {choice.label}
               </Button>
             ))}
           </div>
@@ -60,13 +60,13 @@ export function AnswerForm({ wait }: { wait: InboxEntry }) {
         <p className="muted">Your role can read this wait. To answer it, you need the role operator.</p>
       )}
       <div className="row inbox-commands">
-        {wait.answers.map((answer) => (
+        {wait.choices.map((choice) => (
           <CopyButton
-            key={answer.label}
-            text={commandFor(wait, answer, values ?? "{}")}
-            what={`the command for ${answer.label}`}
+            key={choice.label}
+            text={commandFor(wait, choice, values ?? "{}")}
+            what={`the command for ${choice.label}`}
           >
-            Copy CLI: {answer.label}
+            Copy CLI: {choice.label}
           </CopyButton>
         ))}
       </div>
@@ -93,12 +93,12 @@ function readValues(schema: InputSchema, draft: InputDraft): string | null {
   return writeShown(listFields(schema), draft.texts);
 }
 
-function withAnswer(values: string, answer: InboxAnswer): string {
+function withChoice(values: string, choice: InboxChoice): string {
   const given = parseExact(values);
-  return writeExact({ ...(isObject(given) ? given : {}), ...(answer.payload as ExactObject) });
+  return writeExact({ ...(isObject(given) ? given : {}), ...(choice.payload as ExactObject) });
 }
 
-function commandFor(wait: InboxEntry, answer: InboxAnswer, values: string): string {
-  if (values === "{}") return answer.command;
-  return signalCommand(wait.execution_id, wait.signal, withAnswer(values, answer));
+function commandFor(wait: InboxEntry, choice: InboxChoice, values: string): string {
+  if (values === "{}") return choice.command;
+  return signalCommand(wait.execution_id, wait.signal, withChoice(values, choice));
 }

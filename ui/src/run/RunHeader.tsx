@@ -136,9 +136,9 @@ function WaitSentence({ id }: { id: string }) {
           <Link to="/inbox" search={{ run: id, wait: waitKey(wait) }}>
             Answer in the inbox
           </Link>
-          {wait.answers[0] && (
-            <CopyButton text={wait.answers[0].command} what="the command">
-              Copy CLI: {wait.answers[0].label}
+          {wait.choices[0] && (
+            <CopyButton text={wait.choices[0].command} what="the command">
+              Copy CLI: {wait.choices[0].label}
             </CopyButton>
           )}
         </p>

@@ -454,7 +454,6 @@ impl TaskEnded {
         }
     }
 }
-
 payload!(
     /// A policy rule chose another action than to continue with the next task.
     PolicyEvaluated {

@@ -1,6 +1,7 @@
 //! What waits for a person or another system, in all runs.
 //!
-//! Input: rows of the projection `pending_wait`; no run is loaded. Output: entries with their form and possible answers.
+//! Input: rows of the projection `pending_wait`; no run is loaded. Output: entries with their form and the choices of a
+//! person.
 
 use std::fmt::Write as _;
 
@@ -11,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use store::{PendingSignalWait, WaitEntry, WaitFilter, WaitPosition};
 use utoipa::IntoParams;
-use wire::api::{InboxAnswer, InboxCount, InboxEntry, InboxKind, InboxPage};
+use wire::api::{InboxChoice, InboxCount, InboxEntry, InboxKind, InboxPage};
 
 use crate::api::access::{Authorized, View};
 use crate::api::error::{ApiError, ErrorResponses};
@@ -79,7 +80,7 @@ impl InboxParams {
 
 /// List the tasks that wait for a signal or an approval, in all runs.
 ///
-/// Reads at most `limit` rows of a table of what waits now; with the filter `path` or `signal` it may examine all of them.
+/// Reads at most `limit` rows of a table of what waits now; with `path` or `signal` it may examine all of them.
 /// The cost does not depend on the runs. Runs that are being cancelled are omitted.
 #[utoipa::path(get, path = "/api/inbox", tag = "runs", params(InboxParams),
     responses((status = 200, description = "a page of waiting tasks", body = InboxPage), ErrorResponses),
@@ -120,10 +121,10 @@ pub(crate) async fn count(
         ..params.to_filter()?
     };
     let max = COUNTED_WAITS_MAX as u64;
-    let found = api.store().wait_count(&filter).await?;
+    let counted = api.store().wait_count(&filter).await?;
     Ok(Json(InboxCount {
-        count: found.min(max),
-        is_complete: found <= max,
+        count: counted.min(max),
+        is_complete: counted <= max,
     }))
 }
 
@@ -171,7 +172,7 @@ fn to_inbox_entry(entry: WaitEntry) -> InboxEntry {
             InboxKind::Signal
         },
         form: approval.as_ref().map(approval_form),
-        answers: answers(&wait, approval.is_some()),
+        choices: list_choices(&wait, approval.is_some()),
         execution_id: wait.execution,
         seq: wait.seq,
         path,
@@ -187,7 +188,7 @@ fn to_inbox_entry(entry: WaitEntry) -> InboxEntry {
     }
 }
 
-/// The field that an answer to an approval sets.
+/// The field that a decision sets.
 const DECISION_FIELD: &str = "approved";
 
 /// The JSON Schema of the values that a person adds to the decision: those of the approval's form, and a comment unless
@@ -216,14 +217,14 @@ fn approval_form(approval: &Map<String, Value>) -> Map<String, Value> {
     form
 }
 
-fn answers(wait: &PendingSignalWait, is_approval: bool) -> Vec<InboxAnswer> {
+fn list_choices(wait: &PendingSignalWait, is_approval: bool) -> Vec<InboxChoice> {
     let command = format!(
         "noetl signal {} {}",
         wait.execution,
         quote_argument(wait.signal.as_str())
     );
     if !is_approval {
-        return vec![InboxAnswer {
+        return vec![InboxChoice {
             label: "Send signal".to_owned(),
             payload: Map::new(),
             command,
@@ -231,7 +232,7 @@ fn answers(wait: &PendingSignalWait, is_approval: bool) -> Vec<InboxAnswer> {
     }
     let decisions = [("Approve", true), ("Reject", false)].into_iter();
     decisions
-        .map(|(label, approved)| InboxAnswer {
+        .map(|(label, approved)| InboxChoice {
             label: label.to_owned(),
             payload: Map::from_iter([(DECISION_FIELD.to_owned(), Value::Bool(approved))]),
             command: format!("{command} --set {DECISION_FIELD}={approved}"),
@@ -268,7 +269,7 @@ mod tests {
 
     use super::*;
 
-    fn entry(approval: Option<Value>, signal: &str) -> InboxEntry {
+    fn entry(approval: Option<&Value>, signal: &str) -> InboxEntry {
         let run = StepRunId {
             step: "ask".into(),
             run: 1,
@@ -283,7 +284,7 @@ mod tests {
                 signal: signal.into(),
                 since: Time(0),
                 deadline: None,
-                approval: approval.as_ref().map(RawJson::from_serializable),
+                approval: approval.map(RawJson::from_serializable),
             },
             path: "demo/a".into(),
             playbook_version: 1,
@@ -292,12 +293,12 @@ mod tests {
     }
 
     #[test]
-    fn an_approval_has_its_form_and_two_answers() {
+    fn an_approval_has_its_form_and_two_choices() {
         let form = json!({
             "properties": {"approved": {"type": "boolean"}, "amount": {"type": "number"}},
             "required": ["approved", "amount"],
         });
-        let entry = entry(Some(json!({"title": "Ship?", "form": form})), "go");
+        let entry = entry(Some(&json!({"title": "Ship?", "form": form})), "go");
         assert_eq!(
             (entry.kind, entry.title.as_deref()),
             (InboxKind::Approval, Some("Ship?"))
@@ -306,16 +307,16 @@ mod tests {
         assert_eq!(form["required"], json!(["amount"]));
         let names: Vec<&String> = form["properties"].as_object().unwrap().keys().collect();
         assert_eq!(names, ["amount", "comment"]);
-        let labels: Vec<&str> = entry.answers.iter().map(|answer| answer.label.as_str()).collect();
+        let labels: Vec<&str> = entry.choices.iter().map(|choice| choice.label.as_str()).collect();
         assert_eq!(labels, ["Approve", "Reject"]);
-        assert_eq!(entry.answers[1].command, "noetl signal 7 go --set approved=false");
-        assert_eq!(entry.answers[0].payload["approved"], true);
+        assert_eq!(entry.choices[1].command, "noetl signal 7 go --set approved=false");
+        assert_eq!(entry.choices[0].payload["approved"], true);
     }
 
     #[test]
     fn a_closed_form_gets_no_comment() {
         let form = json!({"properties": {}, "additionalProperties": false});
-        let form = entry(Some(json!({"form": form})), "go").form.unwrap();
+        let form = entry(Some(&json!({"form": form})), "go").form.unwrap();
         assert_eq!(form["properties"], json!({}));
     }
 
@@ -324,8 +325,8 @@ mod tests {
         let entry = entry(None, "it's on");
         assert_eq!((entry.kind, entry.form), (InboxKind::Signal, None));
         assert_eq!(entry.href, "/api/executions/7/signal/it%27s%20on");
-        assert_eq!(entry.answers[0].command, r"noetl signal 7 'it'\''s on'");
-        assert!(entry.answers[0].payload.is_empty());
+        assert_eq!(entry.choices[0].command, r"noetl signal 7 'it'\''s on'");
+        assert!(entry.choices[0].payload.is_empty());
     }
 
     #[test]

@@ -120,15 +120,7 @@ fn fast_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(control::signal))
         .routes(routes!(control::variables, control::patch))
         .merge(replay_routes())
-        .routes(routes!(catalog::list))
-        .routes(routes!(catalog::resource))
-        .routes(routes!(language::reference))
-        .routes(routes!(playbooks::recent_runs))
-        .routes(routes!(playbooks::versions))
-        .routes(routes!(playbooks::diff, playbooks::diff_text))
-        .routes(routes!(playbooks::ui_schema))
-        .routes(routes!(playbooks::graph))
-        .routes(routes!(playbooks::callers))
+        .merge(playbook_routes())
         .routes(routes!(commands::renew))
         .routes(routes!(commands::release))
         .routes(routes!(commands::register))
@@ -147,6 +139,29 @@ fn fast_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(events::one))
         .routes(routes!(events::batch_status))
         .merge(session_routes())
+        .merge(system_routes())
+        .merge(credential_routes())
+        .layer(DefaultBodyLimit::max(BODY_MAX))
+        .layer(from_fn(apply_deadline))
+}
+
+/// Routes about registered playbooks and the language of playbooks.
+fn playbook_routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new()
+        .routes(routes!(catalog::list))
+        .routes(routes!(catalog::resource))
+        .routes(routes!(language::reference))
+        .routes(routes!(playbooks::recent_runs))
+        .routes(routes!(playbooks::versions))
+        .routes(routes!(playbooks::diff, playbooks::diff_text))
+        .routes(routes!(playbooks::ui_schema))
+        .routes(routes!(playbooks::graph))
+        .routes(routes!(playbooks::callers))
+}
+
+/// Routes about the server itself.
+fn system_routes() -> OpenApiRouter<ApiState> {
+    OpenApiRouter::new()
         .routes(routes!(system::healthz))
         .routes(routes!(system::readyz))
         .routes(routes!(system::metrics))
@@ -159,9 +174,6 @@ fn fast_routes() -> OpenApiRouter<ApiState> {
         .routes(routes!(system::licenses))
         .routes(routes!(system::docs_script))
         .routes(routes!(system::docs_style))
-        .merge(credential_routes())
-        .layer(DefaultBodyLimit::max(BODY_MAX))
-        .layer(from_fn(apply_deadline))
 }
 
 /// Routes of access tokens, the audit log and credentials.

@@ -16,7 +16,7 @@ use crate::contract::build::{execution_finished, next_commit, start_execution};
 use crate::contract::{StoreFixture, expect_ok};
 use crate::{OldRows, Store, WaitEntry, WaitFilter};
 
-type Body = (EventLocation, EventBody);
+type LocatedEvent = (EventLocation, EventBody);
 
 fn step_run(step: &str) -> StepRunId {
     StepRunId {
@@ -33,7 +33,7 @@ fn location(step: &str, iteration: Option<u64>) -> EventLocation {
     }
 }
 
-fn wait_started(step: &str, iteration: Option<u64>, signal: &str) -> Body {
+fn wait_started(step: &str, iteration: Option<u64>, signal: &str) -> LocatedEvent {
     let wait = WaitFor {
         until: Some(Time(7_000_000)),
         signal: Some(signal.into()),
@@ -47,7 +47,7 @@ fn wait_started(step: &str, iteration: Option<u64>, signal: &str) -> Body {
     (location(step, iteration), EventBody::TaskStarted(started))
 }
 
-fn signal(name: &str) -> Body {
+fn signal(name: &str) -> LocatedEvent {
     let received = SignalReceived {
         name: name.into(),
         payload: None,
@@ -69,7 +69,7 @@ impl<'s> WaitingExecution<'s> {
         Self { store, id, seq: Seq(2) }
     }
 
-    async fn append(&mut self, bodies: Vec<Body>) {
+    async fn append(&mut self, bodies: Vec<LocatedEvent>) {
         let commit = next_commit(self.store, self.id, self.seq, bodies);
         self.seq = commit.version();
         expect_ok(self.store.commit(commit).await);

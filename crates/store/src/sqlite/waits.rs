@@ -35,13 +35,13 @@ pub(super) fn write_waits(db: &Connection, id: ExecutionId, changes: &[WaitChang
 
 /// Takes the oldest stored signal, or adds the wait.
 fn begin(db: &Connection, wait: &PendingSignalWait) -> rusqlite::Result<()> {
-    let taken = db
+    let removed_signals = db
         .prepare_cached(
             "DELETE FROM early_signal WHERE execution_id = ?1 AND signal = ?2 AND seq = (
                  SELECT min(o.seq) FROM early_signal o WHERE o.execution_id = ?1 AND o.signal = ?2)",
         )?
         .execute(params![wait.execution.0, wait.signal.as_str()])?;
-    if taken > 0 {
+    if removed_signals > 0 {
         return Ok(());
     }
     end_pipeline(db, wait.execution, &wait.run, wait.iteration)?;

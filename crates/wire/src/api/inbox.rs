@@ -77,19 +77,19 @@ pub struct InboxEntry {
     /// Whether the next signal of this name ends this wait. If not, a task of the same run has waited longer for the same
     /// name, and gets the signal first.
     pub is_next: bool,
-    /// JSON Schema of the values to send besides those of an answer; null if any object is accepted.
+    /// JSON Schema of the values to send besides those of a choice; null if any object is accepted.
     #[schema(value_type = Option<Object>)]
     pub form: Option<Map<String, Value>>,
-    /// The path to which an answer is sent with `POST`.
+    /// The path to which a payload is sent with `POST`.
     pub href: String,
-    /// The possible answers.
-    pub answers: Vec<InboxAnswer>,
+    /// The possible responses.
+    pub choices: Vec<InboxChoice>,
 }
 
-/// An answer to a waiting task.
+/// A possible response to a waiting task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct InboxAnswer {
-    /// What the answer does.
+pub struct InboxChoice {
+    /// What the choice does.
     pub label: String,
     /// The payload; the values of the form are added to it.
     #[schema(value_type = Object)]

@@ -56,7 +56,7 @@ pub use graph::{
     ExecutionGraph, GraphArc, GraphEvaluation, GraphLoop, GraphPolicyRule, GraphStatus, GraphStep, GraphStepKind,
     GraphTask, PlaybookGraph,
 };
-pub use inbox::{InboxAnswer, InboxCount, InboxEntry, InboxKind, InboxPage};
+pub use inbox::{InboxChoice, InboxCount, InboxEntry, InboxKind, InboxPage};
 pub use language::{
     CompletionEntry, CompletionEntryKind, CompletionResponse, DiagnosticCodeEntry, HoverEntry, HoverResponse,
     LanguageKey, LanguagePositionRequest, LanguageReference, LanguageSection, LanguageWord, TemplateNameEntry,
