@@ -82,7 +82,7 @@ pub(crate) async fn measure_postgres(scale: Scale) -> anyhow::Result<Vec<Figure>
     let runs = scale.scaled(RUNS);
     let server = PostgresServer::private();
     let database = server.fresh_database();
-    let options = PostgresOptions::new(PostgresUrl::new(&database.url()));
+    let options = PostgresOptions::new(PostgresUrl::new(database.url()));
     let store = PostgresStore::open(options).await?;
     let (client, connection) = tokio_postgres::connect(&database.url(), NoTls).await?;
     let connection = tokio::spawn(connection);
@@ -107,8 +107,8 @@ fn list(name: &'static str, filter: ExecutionFilter) -> MeasuredList {
 }
 
 /// The start of the hours before now.
-fn hours_ago(store: &dyn Store, hours: u64) -> Option<Time> {
-    Some(store.now().before(Duration::from_secs(hours * 3_600)))
+fn hours_ago(store: &dyn Store, hours: u64) -> Time {
+    store.now().before(Duration::from_secs(hours * 3_600))
 }
 
 fn lists_by_status(store: &dyn Store) -> Vec<MeasuredList> {
@@ -123,8 +123,8 @@ fn lists_by_status(store: &dyn Store) -> Vec<MeasuredList> {
         ..filter
     };
     let old = ExecutionFilter {
-        since: hours_ago(store, 11 * 24),
-        until: hours_ago(store, 10 * 24),
+        since: Some(hours_ago(store, 11 * 24)),
+        until: Some(hours_ago(store, 10 * 24)),
         ..all()
     };
     vec![
@@ -150,7 +150,7 @@ fn lists_by_label(store: &dyn Store) -> anyhow::Result<Vec<MeasuredList>> {
     };
     let recent_failures = ExecutionFilter {
         statuses: vec![RunStatus::Failed],
-        since: hours_ago(store, 24),
+        since: Some(hours_ago(store, 24)),
         ..labelled(&team)
     };
     let search = ExecutionSearch {

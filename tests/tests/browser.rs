@@ -178,7 +178,8 @@ fn each_picture_of_the_documentation_can_be_taken() {
 /// The names of the pictures in a folder.
 fn list_pictures(folder: &Path) -> BTreeSet<String> {
     let listing = std::fs::read_dir(folder).expect("the folder exists");
-    let names = listing.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names = listing.map(|entry| entry.expect("the folder is readable").file_name());
+    let names = names.map(|name| name.into_string().expect("names are UTF-8"));
     names
         .filter(|name| Path::new(name).extension().is_some_and(|end| end == "png"))
         .collect()

@@ -53,10 +53,12 @@ async function repairByCompletion(page, url) {
   for (let index = 0; index < 3; index += 1) await page.keyboard.press("ArrowRight");
   await page.keyboard.press("Control+Space");
   await page.locator(".cm-tooltip-autocomplete li[aria-selected] >> text=tool").waitFor();
+  // A list that has just opened does not take the Enter key yet.
+  await page.waitForTimeout(200);
   await page.keyboard.press("Enter");
   await page.waitForSelector("text=No problems found");
   assert.match(await page.innerText(editor), /^\s+tool: \{ kind: noop \}$/m);
-  await page.locator(".step-node >> text=finish").waitFor();
+  await page.locator(".step-name >> text=finish").waitFor();
   assert.equal(await page.locator(".editor-graph .react-flow__node").count(), 2);
 }
 

@@ -100,6 +100,7 @@ impl FakeProvider {
     }
 
     /// Prepares the ID token of a person, for a sign-in with this nonce and PKCE challenge.
+    #[expect(clippy::disallowed_methods, reason = "a provider has a clock of its own")]
     pub(crate) fn prepare(&self, nonce: &str, challenge: &str, groups: &Value) {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let now = now.expect("the clock is after 1970").as_secs();
@@ -108,7 +109,7 @@ impl FakeProvider {
             "preferred_username": "ada", "groups": groups,
         });
         let mut state = self.state();
-        state.claims = claims.as_object().expect("an object").clone();
+        state.claims.clone_from(claims.as_object().expect("an object"));
         challenge.clone_into(&mut state.challenge);
     }
 

@@ -1,5 +1,5 @@
 // After a playbook was repaired: retries the run that failed, with the new version.
-import { useMutation } from "@tanstack/react-query";
+import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { retryRun } from "../api/actions";
 import { Button } from "../parts/Button";
@@ -8,10 +8,15 @@ import { useMay } from "../shell/role";
 
 export function RetryNote({ run, version }: { run: string; version: number }) {
   const navigate = useNavigate();
+  const client = useQueryClient();
   const mayOperate = useMay("operator");
   const retry = useMutation({
     mutationFn: () => retryRun(run, version),
-    onSuccess: () => void navigate({ to: "/runs/$id", params: { id: run }, ignoreBlocker: true }),
+    onSuccess: async () => {
+      // The run was read as failed before.
+      client.removeQueries({ queryKey: ["run", run] });
+      await navigate({ to: "/runs/$id", params: { id: run }, ignoreBlocker: true });
+    },
   });
   if (!mayOperate) return null;
   return (

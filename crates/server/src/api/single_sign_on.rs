@@ -56,16 +56,16 @@ pub(crate) async fn start(
 ) -> Result<Response, ApiError> {
     let sign_on = api.require_single_sign_on()?;
     let return_path = ReturnPath::new(params.return_to.as_deref().unwrap_or("/"));
-    let sign_in = PendingSignIn::start(return_path, api.store().now());
-    match sign_on.authorization_url(&sign_in).await {
+    let pending = PendingSignIn::start(return_path, api.store().now());
+    match sign_on.authorization_url(&pending).await {
         Ok(url) => {
             let key = api.web_session_key.get(&**api.store()).await?;
-            let cookie = sign_in_cookie(sign_on, &sign_in.seal(key));
+            let cookie = sign_in_cookie(sign_on, &pending.seal(key));
             Ok(redirect(&url, [cookie]))
         }
         Err(error) => {
             let kind = audit_failure(&parts, &api, sign_on, &error).await;
-            Ok(redirect(&failure_page(sign_on, kind, &sign_in.return_path), []))
+            Ok(redirect(&failure_page(sign_on, kind, &pending.return_path), []))
         }
     }
 }
@@ -94,9 +94,9 @@ pub(crate) async fn complete(
     QueryParams(params): QueryParams<CallbackParams>,
 ) -> Result<Response, ApiError> {
     let sign_on = api.require_single_sign_on()?;
-    let sign_in = find_pending_sign_in(sign_on, &api, &parts.headers).await?;
-    let sign_in = sign_in.filter(|sign_in| params.state.as_deref() == Some(&*sign_in.state));
-    let Some(sign_in) = sign_in else {
+    let pending = find_pending_sign_in(sign_on, &api, &parts.headers).await?;
+    let pending = pending.filter(|pending| params.state.as_deref() == Some(&*pending.state));
+    let Some(pending) = pending else {
         // The cookie stays: a page of another site must not end a sign-in that is under way.
         let error = SignInError::new(
             SignInFailureKind::StateInvalid,
@@ -105,11 +105,11 @@ pub(crate) async fn complete(
         let kind = audit_failure(&parts, &api, sign_on, &error).await;
         return Ok(redirect(&failure_page(sign_on, kind, &ReturnPath::new("/")), []));
     };
-    match redeem(sign_on, &api, &params, &sign_in).await {
-        Ok(user) => start_session(&parts, &api, sign_on, user, &sign_in.return_path).await,
+    match redeem(sign_on, &api, &params, &pending).await {
+        Ok(user) => start_session(&parts, &api, sign_on, user, &pending.return_path).await,
         Err(error) => {
             let kind = audit_failure(&parts, &api, sign_on, &error).await;
-            let page = failure_page(sign_on, kind, &sign_in.return_path);
+            let page = failure_page(sign_on, kind, &pending.return_path);
             Ok(redirect(&page, [sign_in_cookie(sign_on, "")]))
         }
     }
@@ -151,7 +151,7 @@ async fn redeem(
     sign_on: &SingleSignOn,
     api: &ApiState,
     params: &CallbackParams,
-    sign_in: &PendingSignIn,
+    pending: &PendingSignIn,
 ) -> Result<SignedInUser, SignInError> {
     if let Some(code) = &params.error {
         let kind = match code.as_str() {
@@ -167,7 +167,7 @@ async fn redeem(
         code: params.code.as_deref().ok_or_else(missing)?,
         issuer: params.iss.as_deref(),
     };
-    sign_on.redeem(code, sign_in, api.store().now()).await
+    sign_on.redeem(code, pending, api.store().now()).await
 }
 
 async fn start_session(

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
-use bytes::Bytes;
 use engine::{ExecutionRequest, ExecutionState, Input, PlaybookNet, Refusal};
 use model::command::ClaimId;
 use model::event::Event;

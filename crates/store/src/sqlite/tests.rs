@@ -226,8 +226,8 @@ async fn a_list_reads_an_index_in_its_order() {
         (
             "execution_label_value (key=? AND value=?",
             ExecutionFilter {
-                labels,
                 statuses,
+                labels,
                 ..all()
             },
         ),

@@ -49,20 +49,26 @@ enum ComparedSide {
     After,
 }
 
+/// A part of both playbooks.
+#[derive(Clone, Copy)]
+struct PartPair<'p> {
+    before: &'p PlaybookPart,
+    after: &'p PlaybookPart,
+}
+
 impl PlaybookComparison {
     fn compare_parts(&mut self, before: &PlaybookPart, after: &PlaybookPart) {
-        let old_values: BTreeMap<&[String], &PartValue> = index_values(before);
+        let old_values = index_values(before);
         let new_values = index_values(after);
         for value in unique_values(after) {
-            match old_values.get(&*value.path) {
-                None => self.add_value_change(ChangeKind::Added, (before, None), (after, Some(value))),
-                Some(old) if old.value == value.value => {}
-                Some(old) => self.add_value_change(ChangeKind::Changed, (before, Some(old)), (after, Some(value))),
+            let old = old_values.get(&*value.path).copied();
+            if old.is_none_or(|old| old.value != value.value) {
+                self.add_value_change(PartPair { before, after }, old, Some(value));
             }
         }
         for value in unique_values(before) {
             if !new_values.contains_key(&*value.path) {
-                self.add_value_change(ChangeKind::Removed, (before, Some(value)), (after, None));
+                self.add_value_change(PartPair { before, after }, Some(value), None);
             }
         }
         for list in &after.lists {
@@ -101,24 +107,19 @@ impl PlaybookComparison {
         }
     }
 
-    fn add_value_change(
-        &mut self,
-        kind: ChangeKind,
-        before: (&PlaybookPart, Option<&PartValue>),
-        after: (&PlaybookPart, Option<&PartValue>),
-    ) {
-        let Some(value) = after.1.or(before.1) else {
+    fn add_value_change(&mut self, parts: PartPair<'_>, before: Option<&PartValue>, after: Option<&PartValue>) {
+        let Some(value) = after.or(before) else {
             return;
         };
-        let part = if after.1.is_some() { after.0 } else { before.0 };
+        let (part, kind) = match (before, after) {
+            (Some(_), Some(_)) => (parts.after, ChangeKind::Changed),
+            (None, _) => (parts.after, ChangeKind::Added),
+            (_, None) => (parts.before, ChangeKind::Removed),
+        };
         let separator = if part.path.is_empty() { "" } else { "." };
         let path = format!("{}{separator}{}", part.path, join_path(&value.path));
-        let old_text = before
-            .1
-            .map(|value| self.value_text(ComparedSide::Before, before.0, value));
-        let new_text = after
-            .1
-            .map(|value| self.value_text(ComparedSide::After, after.0, value));
+        let old_text = before.map(|value| self.value_text(ComparedSide::Before, parts.before, value));
+        let new_text = after.map(|value| self.value_text(ComparedSide::After, parts.after, value));
         self.add(PlaybookChange {
             path,
             section: value.section,

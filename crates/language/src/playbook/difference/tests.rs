@@ -1,3 +1,5 @@
+//! Tests of differences between playbooks.
+
 use model::id::Name;
 
 use crate::playbook::difference::{ChangeKind, PlaybookChange, compare_playbooks};
