@@ -41,7 +41,7 @@ impl Labels {
     /// The labels of a playbook's `metadata.labels`. Entries that are no valid label are ignored: the key of a playbook
     /// is free-form.
     pub fn from_metadata(labels: Option<&Value>) -> Self {
-        let mut found = Self::default();
+        let mut valid_labels = Self::default();
         for (key, value) in labels.and_then(Value::as_object).into_iter().flatten() {
             let text = match value {
                 Value::String(text) => text.clone(),
@@ -49,9 +49,9 @@ impl Labels {
                 Value::Null | Value::Array(_) | Value::Object(_) => continue,
             };
             // What cannot be stored is left out.
-            let _ = found.insert(key, &text);
+            let _ = valid_labels.insert(key, &text);
         }
-        found
+        valid_labels
     }
 
     /// Adds a label, or replaces the one with the same key.

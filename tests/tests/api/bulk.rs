@@ -43,9 +43,9 @@ async fn a_run_has_the_labels_of_its_playbook_and_of_its_request() {
     let fixture = ApiFixture::open().await;
     let plain = execute(&fixture, json!({})).await;
     let owned = execute(&fixture, json!({"team": "web", "owner": "a,b"})).await;
-    let shown = fixture.get(&format!("/api/executions/{owned}")).await;
+    let detail = fixture.get(&format!("/api/executions/{owned}")).await;
     let expected = json!({"owner": "a,b", "team": "web", "tier": "2"});
-    assert_eq!(shown.body["execution"]["labels"], expected);
+    assert_eq!(detail.body["execution"]["labels"], expected);
     for (filter, expected) in [
         ("tier:2", &[owned.as_str(), &plain][..]),
         ("tier:2,team:data", &[plain.as_str()]),

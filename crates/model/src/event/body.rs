@@ -348,17 +348,6 @@ payload!(
         approval: Option<RawJson>,
     }
 );
-/// The writes of a task event, by target.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct EventWrites<'e> {
-    /// Writes to the iteration.
-    pub iter: Option<&'e RawJson>,
-    /// Writes to the execution.
-    pub ctx: Option<&'e RawJson>,
-    /// Writes to the pipeline.
-    pub local: Option<&'e RawJson>,
-}
-
 /// What a suspended task waits for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::body::{
     AdmitEvaluated, AttemptEnded, BatchProgress, CommandClaimed, CommandExpired, CommandFailed, CommandIssued,
-    ControlNote, CtxPatched, EmptyPayload, EndStatus, EventWrites, ExecutionFinished, ExecutionRequested,
-    ExecutionRetried, FailurePayload, FrameClaimed, IterationDone, IterationScheduled, LoopDone, LoopStarted,
-    NextEvaluated, PolicyAction, PolicyEvaluated, RequestEvaluated, ResultStored, SignalReceived, StepDone,
-    StepScheduled, TaskEnded, TaskStarted, TimerFired, TimerSet, WorkflowStarted,
+    ControlNote, CtxPatched, EmptyPayload, EndStatus, ExecutionFinished, ExecutionRequested, ExecutionRetried,
+    FailurePayload, FrameClaimed, IterationDone, IterationScheduled, LoopDone, LoopStarted, NextEvaluated,
+    PolicyAction, PolicyEvaluated, RequestEvaluated, ResultStored, SignalReceived, StepDone, StepScheduled, TaskEnded,
+    TaskStarted, TimerFired, TimerSet, WorkflowStarted,
 };
 use crate::event::control::{PlaybookSwitched, StopRequest};
 use crate::event::kind::{EventKind, EventSource};
@@ -188,7 +188,18 @@ macro_rules! bodies {
         #[expect(missing_docs, reason = "each variant has the name of its `EventKind`")]
         pub enum EventBody { $($kind($payload)),* }
 
-        impl EventBody {
+        /// The writes of a task event, by target.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EventWrites<'e> {
+    /// Writes to the iteration.
+    pub iter: Option<&'e RawJson>,
+    /// Writes to the execution.
+    pub ctx: Option<&'e RawJson>,
+    /// Writes to the pipeline.
+    pub local: Option<&'e RawJson>,
+}
+
+impl EventBody {
             /// The kind.
             pub fn kind(&self) -> EventKind {
                 match self { $(EventBody::$kind(_) => EventKind::$kind),* }

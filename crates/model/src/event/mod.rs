@@ -12,7 +12,9 @@ mod unique_key;
 pub use body::*;
 pub use codec::{CodecError, EventHead, PackedAppend, Unpacked, pack, unpack, unpack_selected};
 pub use control::{PlaybookSwitched, StopRequest, UnchangedTasks};
-pub use envelope::{Event, EventBody, EventLocation, EventStatus, RecordedResult, ReportedEvent, default_trace_id};
+pub use envelope::{
+    Event, EventBody, EventLocation, EventStatus, EventWrites, RecordedResult, ReportedEvent, default_trace_id,
+};
 pub use event_json::failed_result;
 pub use kind::{AllowedSource, EntityType, EventKind, EventSource, UnknownKindError};
 pub use reuse::{
