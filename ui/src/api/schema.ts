@@ -164,7 +164,157 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/catalog/recent_runs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Read the outcomes and durations of the recent runs of several playbooks.
+         * @description Costs one list of 50 runs for each path; a path without runs, or that is not in the catalog, has none.
+         */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["RecentRunsRequest"];
+                };
+            };
+            responses: {
+                /** @description the runs by playbook */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["RecentRunsResponse"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/catalog/register": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Register a playbook. Registering the same text again does not create a new version. */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["RegisterRequest"];
+                };
+            };
+            responses: {
+                /** @description the playbook is registered */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["RegisterResponse"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/catalog/resource": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Read a version of a playbook, or its latest. */
+        post: {
+            parameters: {
+                query?: never;
+                header?: never;
+                path?: never;
+                cookie?: never;
+            };
+            requestBody: {
+                content: {
+                    "application/json": components["schemas"]["CatalogEntryRequest"];
+                };
+            };
+            responses: {
+                /** @description the entry with its text */
+                200: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/json": components["schemas"]["PlaybookEntry"];
+                    };
+                };
+                /** @description What went wrong. */
+                default: {
+                    headers: {
+                        [name: string]: unknown;
+                    };
+                    content: {
+                        "application/problem+json": components["schemas"]["Problem"];
+                    };
+                };
+            };
+        };
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/catalog/{path}/callers": {
         parameters: {
             query?: never;
             header?: never;
@@ -2420,156 +2570,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/api/language": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Read the language of playbooks: keys, tool kinds, names, filters and tests of templates, and codes of diagnostics.
-         *     The response has an `ETag`; with the same value in `If-None-Match` it is 304 without a body.
-         */
-        get: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description the language */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["LanguageReference"];
-                    };
-                };
-                /** @description What went wrong. */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/language/complete": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * List what can be written at a position of a playbook. The text may be broken. The cost is linear in the text and,
-         *     for paths of playbooks and names of credentials, in their number. Only admins get names of credentials.
-         */
-        post: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody: {
-                content: {
-                    "application/json": components["schemas"]["LanguagePositionRequest"];
-                };
-            };
-            responses: {
-                /** @description the completions */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["CompletionResponse"];
-                    };
-                };
-                /** @description What went wrong. */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/language/hover": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /** Describe the word at a position of a playbook. The text may be broken. The cost is linear in the text. */
-        post: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody: {
-                content: {
-                    "application/json": components["schemas"]["LanguagePositionRequest"];
-                };
-            };
-            responses: {
-                /** @description the description */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["HoverResponse"];
-                    };
-                };
-                /** @description What went wrong. */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/api/replay/state": {
+    "/api/executions/{id}/timeline": {
         parameters: {
             query?: never;
             header?: never;
@@ -5509,6 +5510,31 @@ export interface components {
                 [key: string]: number;
             };
         };
+        /** @description The description of a word. */
+        HoverEntry: {
+            /** @description What applies without it. */
+            default?: string | null;
+            /** @description One sentence about it. */
+            documentation: string;
+            /**
+             * Format: int32
+             * @description Column after the word.
+             */
+            end_column: number;
+            /**
+             * Format: int32
+             * @description Column where the word begins.
+             */
+            start_column: number;
+            /** @description The word, with its type. */
+            title: string;
+            /** @description The values that it accepts, if they are a fixed set. */
+            values: string[];
+        };
+        /** @description The meaning of the word at a position. */
+        HoverResponse: {
+            hover?: components["schemas"]["HoverEntry"] | null;
+        };
         /** @description A possible response to a waiting task. */
         InboxChoice: {
             /** @description The command that sends this payload. */
@@ -6173,38 +6199,16 @@ export interface components {
              */
             from?: number | null;
         };
-        /** @description Something that can be written. */
-        CompletionEntry: {
-            /** @description Its type and default; may be empty. */
-            detail: string;
-            /** @description One sentence about it; may be empty. */
-            documentation: string;
-            /** @description What replaces the typed word. Its lines are indented. */
-            insert: string;
-            /** @description What it is. */
-            kind: components["schemas"]["CompletionEntryKind"];
-            /** @description The word. */
-            label: string;
-        };
-        /**
-         * @description What a completion is.
-         * @enum {string}
-         */
-        CompletionEntryKind: "key" | "value" | "name" | "filter" | "test" | "function";
-        /** @description What can be written at a position. */
-        CompletionResponse: {
-            /** @description The completions, the most useful first; at most 300. */
-            completions: components["schemas"]["CompletionEntry"][];
-            /** @description Whether there are no others. If not, a longer word leads to others. */
-            is_complete: boolean;
-            /**
-             * Format: int32
-             * @description Column where the typed word begins, which a completion replaces up to the position.
-             */
-            start_column: number;
-        };
-        /** @description An access token to create. */
-        CreateAccessTokenRequest: {
+        /** @description A playbook in the catalog. */
+        PlaybookEntry: {
+            /** @description `path@version`. */
+            catalog_id: string;
+            /** @description YAML text of the playbook; omitted in lists. */
+            content?: string | null;
+            /** @description SHA-256 of the text. */
+            hash: string;
+            /** @description Catalog path. */
+            path: string;
             /**
              * Format: date-time
              * @description When it was registered.
@@ -6278,49 +6282,16 @@ export interface components {
             /** @description The versions. */
             versions: components["schemas"]["PlaybookVersionEntry"][];
         };
-        /** @description A code of diagnostics. */
-        DiagnosticCodeEntry: {
-            /** @description The code. */
+        /** @description An error as `application/problem+json`. */
+        Problem: {
+            /** @description Stable error code. */
             code: string;
-            /** @description What it means. */
-            meaning: string;
-            /** @description What to do about it. */
-            remedy: string;
-        };
-        /** @description An error, warning or note about a playbook. */
-        DiagnosticEntry: {
-            /** @description Stable code, which `GET /api/language` explains. */
-            code: string;
-            /**
-             * Format: int32
-             * @description Column in characters, from 1.
-             */
-            column: number;
-            /** @description Name of the text; for a text that is not registered, `playbook.yaml`. */
-            file: string;
-            /** @description What to do, one entry per line. */
-            help: string[];
-            /** @description Text next to the position; may be empty. */
-            label: string;
-            /**
-             * Format: int32
-             * @description Line, from 1.
-             */
-            line: number;
-            /** @description What is wrong. */
-            message: string;
-            /** @description Whether the playbook can still be used. */
-            severity: components["schemas"]["DiagnosticSeverity"];
-        };
-        /**
-         * @description Whether a playbook is usable in spite of a diagnostic.
-         * @enum {string}
-         */
-        DiagnosticSeverity: "error" | "warning" | "note";
-        /** @description A page of an event log. */
-        EventPage: {
-            /** @description Events, in order. */
-            events: Record<string, never>[];
+            /** @description What is wrong with this request. */
+            detail: string;
+            /** @description All individual errors, if there are several: diagnostics of a playbook, events of a batch. */
+            errors?: Record<string, never>[];
+            /** @description How to fix it. */
+            remedy?: string | null;
             /**
              * Format: int32
              * @description HTTP status.
@@ -6736,31 +6707,6 @@ export interface components {
             /** @description What to do. */
             remedy: string;
         };
-        /** @description The description of a word. */
-        HoverEntry: {
-            /** @description What applies without it. */
-            default?: string | null;
-            /** @description One sentence about it. */
-            documentation: string;
-            /**
-             * Format: int32
-             * @description Column after the word.
-             */
-            end_column: number;
-            /**
-             * Format: int32
-             * @description Column where the word begins.
-             */
-            start_column: number;
-            /** @description The word, with its type. */
-            title: string;
-            /** @description The values that it accepts, if they are a fixed set. */
-            values: string[];
-        };
-        /** @description The meaning of the word at a position. */
-        HoverResponse: {
-            hover?: components["schemas"]["HoverEntry"] | null;
-        };
         /**
          * @description Whether callers must sign in.
          * @enum {string}
@@ -6771,77 +6717,10 @@ export interface components {
             /** @description Its name. */
             name: string;
         };
-        /** @description A key of a map. */
-        LanguageKey: {
-            /** @description Other spellings. */
-            aliases: string[];
-            /** @description What applies without the key. */
-            default?: string | null;
-            /** @description One sentence about it. */
-            documentation: string;
-            /** @description The canonical spelling. */
-            key: string;
-            /** @description The section with the keys of its value. */
-            section?: string | null;
-            /** @description The type of its value, in a few words. */
-            type: string;
-            /** @description The values that it accepts, if they are a fixed set. */
-            values: string[];
-        };
-        /** @description A position in a text, which may be broken. */
-        LanguagePositionRequest: {
-            /**
-             * Format: int32
-             * @description Column in characters, from 1.
-             */
-            column: number;
-            /**
-             * Format: int32
-             * @description Line, from 1.
-             */
-            line: number;
-            /** @description YAML text of the playbook. */
-            text: string;
-        };
-        /** @description The language of playbooks as data. */
-        LanguageReference: {
-            /** @description Codes of diagnostics, as `noetl explain` prints them. */
-            diagnostic_codes: components["schemas"]["DiagnosticCodeEntry"][];
-            /** @description Filters of templates. */
-            filters: components["schemas"]["LanguageWord"][];
-            /** @description Functions of templates. */
-            functions: components["schemas"]["LanguageWord"][];
-            /** @description Maps with a fixed set of keys, from the root inwards. */
-            sections: components["schemas"]["LanguageSection"][];
-            /** @description Names that templates can read, besides those that the playbook defines. */
-            template_names: components["schemas"]["TemplateNameEntry"][];
-            /** @description Tests of templates. */
-            tests: components["schemas"]["LanguageWord"][];
-            /** @description Built-in tool kinds. */
-            tool_kinds: components["schemas"]["ToolKindEntry"][];
-        };
-        /** @description A map with a fixed set of keys. */
-        LanguageSection: {
-            /** @description Its keys. */
-            keys: components["schemas"]["LanguageKey"][];
-            /** @description Its name, such as `step spec`. */
-            name: string;
-            /** @description Its path in the playbook, such as `workflow[].spec`; empty for the root. */
-            path: string;
-        };
-        /** @description A filter, test or function of templates. */
-        LanguageWord: {
-            /** @description One sentence about it. */
-            documentation: string;
-            /** @description Its name. */
-            name: string;
-        };
-        /** @description Events that a pipeline needs again. */
-        LoadEventsRequest: {
-            /** @description Run ID. */
-            execution_id: string;
-            /** @description Sequence numbers of the events. */
-            seqs: number[];
+        /** @description A session of the web client to start. */
+        SignInRequest: {
+            /** @description An access token. */
+            token: string;
         };
         /** @description A key whose value differs between two states. */
         StateChange: {
@@ -6989,25 +6868,26 @@ export interface components {
             /** @description The step. */
             step: string;
         };
-        /** @description The steps and arcs of a playbook without a run. Nothing in it has been reached. */
-        PlaybookGraph: {
-            /** @description Arcs in the order of the playbook. */
-            arcs: components["schemas"]["GraphArc"][];
-            /** @description The step where a run starts. A text without steps has none. */
-            entry?: string | null;
-            /** @description Steps in the order of the playbook. */
-            steps: components["schemas"]["GraphStep"][];
+        /** @description A step that differs between two states. */
+        StateStepChange: {
+            /** @description The step in the later state. */
+            after: components["schemas"]["StateStep"];
+            /** @description The step in the earlier state. */
+            before: components["schemas"]["StateStep"];
+            /** @description The step. */
+            step: string;
         };
-        /** @description An error as `application/problem+json`. */
-        Problem: {
-            /** @description Stable error code. */
-            code: string;
-            /** @description What is wrong with this request. */
-            detail: string;
-            /** @description All individual errors, if there are several: diagnostics of a playbook, events of a batch. */
-            errors?: Record<string, never>[];
-            /** @description How to fix it. */
-            remedy?: string | null;
+        /** @description A branch that waits at a step. */
+        StateToken: {
+            /** @description The step that the branch comes from; null at the start of the run. */
+            from?: string | null;
+            /** @description Whether it waits for admission. */
+            is_parked: boolean;
+            /** @description The step. */
+            step: string;
+        };
+        /** @description The event that wrote a value. */
+        StateWriter: {
             /**
              * Format: int64
              * @description The iteration that wrote the value.
@@ -7280,28 +7160,6 @@ export interface components {
              * @description Counts its runs in the step run from 1.
              */
             visit: number;
-        };
-        /** @description A tool kind. */
-        ToolKindEntry: {
-            /** @description One sentence about it. */
-            documentation: string;
-            /** @description Its own keys, besides those of the section `task`. */
-            keys: components["schemas"]["LanguageKey"][];
-            /** @description Its name. */
-            kind: string;
-            /** @description Keys of which exactly one is required. */
-            one_of: string[];
-        };
-        /** @description A name that templates can read. */
-        TemplateNameEntry: {
-            /** @description One sentence about it. */
-            documentation: string;
-            /** @description Its fields, if they are a fixed set. */
-            fields: string[];
-            /** @description The name. */
-            name: string;
-            /** @description Where it can be read: `default` (of `workload` and `ctx`), `admission`, `call`, `outcome` or `condition`. */
-            places: string[];
         };
         /** @description A tool kind. */
         ToolKindEntry: {

@@ -16,6 +16,17 @@ use crate::id::{EventId, ExecutionId, Name, Seq, StepRunId, WorkerId};
 use crate::raw::RawJson;
 use crate::time::Time;
 
+/// The writes of a task event, by target.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EventWrites<'e> {
+    /// Writes to the iteration.
+    pub iter: Option<&'e RawJson>,
+    /// Writes to the execution.
+    pub ctx: Option<&'e RawJson>,
+    /// Writes to the pipeline.
+    pub local: Option<&'e RawJson>,
+}
+
 /// One event of an execution.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event<Id = EventId> {
@@ -188,18 +199,7 @@ macro_rules! bodies {
         #[expect(missing_docs, reason = "each variant has the name of its `EventKind`")]
         pub enum EventBody { $($kind($payload)),* }
 
-        /// The writes of a task event, by target.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct EventWrites<'e> {
-    /// Writes to the iteration.
-    pub iter: Option<&'e RawJson>,
-    /// Writes to the execution.
-    pub ctx: Option<&'e RawJson>,
-    /// Writes to the pipeline.
-    pub local: Option<&'e RawJson>,
-}
-
-impl EventBody {
+        impl EventBody {
             /// The kind.
             pub fn kind(&self) -> EventKind {
                 match self { $(EventBody::$kind(_) => EventKind::$kind),* }
