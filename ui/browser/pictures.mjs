@@ -24,16 +24,15 @@ async function prepareRuns(url) {
 /** The address of each picture, and what must be visible before it is taken. */
 function listPictures({ loop, failed, approval }) {
   return {
-    home: ["", ".run-list-row"],
     runs: ["runs", ".run-link"],
     failure: [`runs/${failed}?step=score&task=rate`, ".excerpt-line[data-failing]"],
-    graph: [`runs/${loop}?step=fetch_patients`, ".loop-bar"],
-    logs: [`runs/${loop}?tab=logs`, ".log-row"],
-    events: [`runs/${failed}?tab=events`, ".event"],
-    results: [`runs/${loop}?tab=results`, ".result-row"],
-    waiting: [`runs/${approval}`, ".step-node"],
-    playbook: ["playbooks/demo%2Fscore-orders", "main"],
+    timeline: [`runs/${loop}?tab=timeline`, ".run-tab svg, .run-tab canvas"],
+    loops: [`runs/${loop}?tab=loops`, ".run-tab canvas"],
+    state: [`runs/${failed}?tab=state&at=20`, ".run-tab >> text=workload"],
+    inbox: [`inbox?run=${approval}`, ".inbox-answer"],
     "run-form": ["playbooks/demo%2Fscore-orders?dialog=run", "[role=dialog] input"],
+    rerun: [`runs/${failed}?dialog=rerun`, "[role=dialog] select"],
+    editor: ["playbooks/demo%2Fscore-orders/edit", ".step-node"],
   };
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use regex::Regex;
 use toml::{Table, Value};
 
-use crate::source_files::{SourceFile, TidyFinding, assert_clean};
+use crate::source_files::{SourceFile, TidyFinding, assert_clean, project_root};
 
 const REASONS_PAGE: &str = "docs/dependencies.md";
 const INVARIANTS_PAGE: &str = "docs/contributing/invariants.md";
@@ -105,9 +105,15 @@ fn is_valid_link(files: &[SourceFile], from: &str, target: &str) -> bool {
     let folder = format!("{path}/");
     // License files have no extension, so `files` does not read them.
     path.starts_with("LICENSE-")
+        || is_picture(&path)
         || files
             .iter()
             .any(|file| file.path == path || file.path.starts_with(&folder))
+}
+
+/// Whether the path is a picture in the project; `files` has only texts.
+fn is_picture(path: &str) -> bool {
+    path.ends_with(".png") && project_root().join(path).is_file()
 }
 
 #[test]
@@ -163,12 +169,17 @@ fn a_dependency_without_a_reason_and_a_stale_reason_are_caught() {
 
 #[test]
 fn a_broken_link_is_reported() {
-    let page = "[a](../README.md) [b](gone.md#x) [c](https://example.com/x) [d](guide/)\n";
+    let page = "[a](../README.md) [b](gone.md#x) [c](https://example.com/x) [d](guide/)\n\
+        ![e](pictures/runs.png) ![f](pictures/gone.png)\n";
     let files = [
         SourceFile::new_seeded("README.md", "# A\n"),
         SourceFile::new_seeded("docs/guide/a.md", "# B\n"),
         SourceFile::new_seeded("docs/index.md", page),
     ];
     let findings: Vec<String> = find_broken_links(&files).iter().map(ToString::to_string).collect();
-    assert_eq!(findings, ["docs/index.md:1: `gone.md` does not exist"]);
+    let expected = [
+        "docs/index.md:1: `gone.md` does not exist",
+        "docs/index.md:2: `pictures/gone.png` does not exist",
+    ];
+    assert_eq!(findings, expected);
 }

@@ -99,11 +99,15 @@ impl SourceFile {
     }
 }
 
+/// The root directory of the project.
+pub(crate) fn project_root() -> &'static Path {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.parent().expect("the tests package is in the root directory")
+}
+
 /// Reads every text file of the project.
 pub(crate) fn source_files() -> Vec<SourceFile> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("the tests package is in the root directory");
+    let root = project_root();
     let mut files = Vec::new();
     collect_files(root, root, &mut files);
     assert!(files.len() > 50, "too few files found");
