@@ -23,7 +23,11 @@ const runId = (page) => new URL(page.url()).pathname.split("/").pop();
 async function replaceText(page, text) {
   await page.click(editor);
   await page.keyboard.press("ControlOrMeta+a");
-  await page.keyboard.insertText(text);
+  await page.locator(editor).evaluate((content, pasted) => {
+    const clipboardData = new DataTransfer();
+    clipboardData.setData("text/plain", pasted);
+    content.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true }));
+  }, text);
 }
 
 export async function scenario({ openPage, url }) {

@@ -61,7 +61,7 @@ async function showDiagnostic(page, url) {
   await page.keyboard.type(
     "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: x, path: x/y}\nworkflow:\n- step: a\ntol: 3\n",
   );
-  await page.waitForSelector(".diagnostic >> text=E0107");
+  await page.waitForSelector(".diagnostic-row >> text=E0107");
 }
 
 async function controlRun(page, url) {

@@ -136,12 +136,12 @@ async function checkTimeline(page, url, id) {
   const rows = await page.$$eval(".timeline-row", (list) => list.length);
   assert.equal(rows, 3, "the loop is one row, and the step after it has a row and a task");
   await page.click(".timeline-row [aria-expanded=false]");
-  await page.waitForSelector(`.timeline-open[aria-label*="each#${failures[1]}, failed"]`);
+  await page.waitForSelector(`.timeline-open:has-text("each#${failures[1]}, failed")`);
   await page.click("text=Critical path");
   await page.waitForSelector("text=2 of 2 step runs");
   await page.focus(".timeline-axis");
   await page.keyboard.press("ArrowUp");
   await page.waitForURL(/time=\d+-\d+/);
-  await page.click(`.timeline-open[aria-label*="each#${failures[1]}, failed"]`);
+  await page.click(`.timeline-open:has-text("each#${failures[1]}, failed")`);
   await page.waitForSelector(`.drawer[aria-label="Details of each#${failures[1]}"]`);
 }

@@ -22,7 +22,8 @@ async function openPage(options = {}) {
   page.on("console", (message) => {
     // The browser itself reports refused requests; scenarios check them.
     const isRefusal = message.text().startsWith("Failed to load resource");
-    if (message.type() === "error" && !isRefusal) errors.push(message.text());
+    const { url: source, lineNumber } = message.location();
+    if (message.type() === "error" && !isRefusal) errors.push(`${message.text()} (${source}:${lineNumber})`);
   });
   pages.push(page);
   return page;

@@ -3,7 +3,7 @@ import type { TimelineLoop } from "../../api/types";
 import { lookOf } from "../../lib/status";
 import { readMicroseconds } from "../../lib/time";
 import { IconButton } from "../../parts/Button";
-import { StatusMark } from "../../parts/StatusMark";
+import { MarkIcon } from "../../parts/StatusMark";
 import { Tip } from "../../parts/Tip";
 import { useRun } from "../context";
 import { formatAddress, readSelection } from "../runView";
@@ -49,11 +49,13 @@ export function TimelineRowView({ row, index, top, height, scale, zoom, onToggle
             type="button"
             className="timeline-open truncate"
             aria-current={isSelected}
-            aria-label={row.words}
             onClick={() => select(row.selection)}
           >
-            <StatusMark status={row.status} isShort />
-            <span className="mono truncate">{row.label}</span>
+            <span className="visually-hidden">{row.words}</span>
+            <MarkIcon mark={lookOf(row.status).mark} />
+            <span className="mono truncate" aria-hidden="true">
+              {row.label}
+            </span>
             {row.isCritical && row.depth === 0 && (
               <span className="timeline-critical" aria-hidden="true">
                 critical
