@@ -114,19 +114,47 @@ fn find_comment(text: &str, entry: &MapEntry) -> Option<String> {
 fn beside_key<'t>(text: &'t str, entry: &MapEntry) -> Option<&'t str> {
     let value = &entry.value;
     let is_scalar = value.as_map().is_none() && !matches!(value.value, crate::yaml::NodeValue::List(_));
-    let is_flow = text.get(value.span.start as usize..)?.starts_with(['{', '[']);
-    let key_end = entry.span.end as usize;
-    let value_end = value.span.end as usize;
+    let (key_end, value_start, value_end) = (
+        entry.span.end as usize,
+        value.span.start as usize,
+        value.span.end as usize,
+    );
     let key_line = text.get(key_end..)?.lines().next()?;
-    let is_on_key_line = value_end >= key_end && value_end <= key_end + key_line.len();
-    if is_on_key_line && (is_scalar || is_flow) {
-        let tail = text.get(value_end..)?.lines().next()?;
-        // The span of a flow collection may end before its last bracket.
-        return Some(tail.trim_start_matches([']', '}']));
+    let is_on_key_line = |position: usize| (key_end..=key_end + key_line.len()).contains(&position);
+    if is_scalar && is_on_key_line(value_end) {
+        return text.get(value_end..)?.lines().next();
+    }
+    if is_on_key_line(value_start) {
+        let rest = text.get(value_start..)?.lines().next()?;
+        if rest.starts_with(['{', '[']) {
+            return rest.get(flow_length(rest)?..);
+        }
     }
     // A block scalar or a flow collection on the line of the key may contain the character `#`.
     let after_colon = key_line.split_once(':').map(|(_, tail)| tail.trim_start())?;
     after_colon.starts_with('#').then_some(after_colon)
+}
+
+/// The length of the flow collection at the start of a line; `None` if it continues on the next line. The span of its node
+/// ends at its first character.
+fn flow_length(line: &str) -> Option<usize> {
+    let mut depth = 0_u32;
+    let mut quote = None;
+    for (index, character) in line.char_indices() {
+        match (quote, character) {
+            (Some(open), _) => quote = quote.filter(|_| character != open),
+            (None, '"' | '\'') => quote = Some(character),
+            (None, '{' | '[') => depth += 1,
+            (None, '}' | ']') => {
+                depth = depth.saturating_sub(1);
+                if depth == 0 {
+                    return Some(index + 1);
+                }
+            }
+            (None, _) => {}
+        }
+    }
+    None
 }
 
 fn comment_text(line: &str) -> Option<String> {
@@ -175,14 +203,14 @@ mod tests {
     fn a_comment_above_or_beside_a_key_describes_it() {
         let fields = describe(
             "  # How many pages\n  # are read.\n  limit: 5\n  region: eu # where\n  plain: \"a # b\"\n\n\
-             \x20 # of another block\n\n  apart: 1\n  list: [1, 2] # numbers\n  text: |  # no description\n    # body\n\
+             \x20 # of another block\n\n  apart: 1\n  list: [1, \"]\"] # items\n  text: |  # no description\n    # body\n\
              \x20 map: # settings\n    inner: 1 ## inside\n  after: '#'\n",
         );
         assert_eq!(description(&fields, "limit"), Some("How many pages are read."));
         assert_eq!(description(&fields, "region"), Some("where"));
         assert_eq!(description(&fields, "plain"), None);
         assert_eq!(description(&fields, "apart"), None);
-        assert_eq!(description(&fields, "list"), Some("numbers"));
+        assert_eq!(description(&fields, "list"), Some("items"));
         assert_eq!(description(&fields, "text"), None);
         assert_eq!(description(&fields, "map"), Some("settings"));
         assert_eq!(description(&fields, "after"), None);
