@@ -327,15 +327,13 @@ async fn without_the_provider_sessions_and_tokens_still_work() {
     provider.set_down(true);
     let fixture = ApiFixture::with_single_sign_on(|url| provider.single_sign_on(url)).await;
     let start = format!("{}/api/session/oidc/start", fixture.url);
-    for _ in 0..3 {
+    // More than the failed sign-ins that an address has per minute.
+    for _ in 0..25 {
         let (location, _) = Browser::new().visit(&start).await;
         assert_eq!(location, format!("{}/sign-in?failure=OIDC_UNREACHABLE", fixture.url));
     }
-    assert_eq!(
-        provider.count_requests("/openid-configuration"),
-        1,
-        "failures are cached for a moment"
-    );
+    let requests = provider.count_requests("/openid-configuration");
+    assert!(requests <= 3, "failures are cached for a moment: {requests} requests");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -200,18 +200,23 @@ async fn start_session(
     Ok(redirect(&page, [cookie, sign_in_cookie(sign_on, "")]))
 }
 
-/// Records a failed sign-in, unless there were too many from this address. Returns the failure to show.
+/// Records a failed sign-in, unless there were too many from this address. Returns the failure to show. An outage is only
+/// logged: if it counted, people could not sign in for a minute after it.
 async fn audit_failure(
     parts: &Parts,
     api: &ApiState,
     sign_on: &SingleSignOn,
     error: &SignInError,
 ) -> SignInFailureKind {
-    if !record_failure(parts, api) {
+    let code = error.kind.code();
+    let is_outage = matches!(error.kind, SignInFailureKind::Unreachable | SignInFailureKind::Busy);
+    if !is_outage && !record_failure(parts, api) {
         return SignInFailureKind::TooManyFailures;
     }
-    let code = error.kind.code();
     tracing::warn!(code, reason = %error, "sign-in at the identity provider failed");
+    if is_outage {
+        return error.kind;
+    }
     let entry = AuditEntry {
         outcome: AuditOutcome::Denied,
         detail: Some(RawJson::from_serializable(
