@@ -9,14 +9,16 @@ CREATE TABLE noetl.pending_wait (
     iteration bigint,
     since bigint NOT NULL,
     deadline bigint,
-    approval text,
-    PRIMARY KEY (execution_id, signal, seq)
+    approval text
 );
 
 CREATE INDEX pending_wait_since ON noetl.pending_wait (since, execution_id, seq);
 
 CREATE UNIQUE INDEX pending_wait_pipeline
     ON noetl.pending_wait (execution_id, step_name, run, coalesce(iteration, -1));
+
+-- While a table is tiny, the newest index that fits is used, so the primary key is created last.
+ALTER TABLE noetl.pending_wait ADD CONSTRAINT pending_wait_pkey PRIMARY KEY (execution_id, signal, seq);
 
 -- Signals that arrived before a task waited for them.
 CREATE TABLE noetl.early_signal (
