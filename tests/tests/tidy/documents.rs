@@ -113,7 +113,8 @@ fn is_valid_link(files: &[SourceFile], from: &str, target: &str) -> bool {
 
 /// Whether the path is a picture in the project; `files` has only texts.
 fn is_picture(path: &str) -> bool {
-    path.ends_with(".png") && project_root().join(path).is_file()
+    let file = project_root().join(path);
+    file.extension().is_some_and(|extension| extension == "png") && file.is_file()
 }
 
 #[test]
