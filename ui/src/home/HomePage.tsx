@@ -1,4 +1,4 @@
-// Home: what fails, waits for a person and runs now, the last 24 hours, and the newest runs.
+// Home: what fails, waits for a person and runs now, the last 24 hours, the newest runs, and the health of the server.
 import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import type { RunFilterParams } from "../api/types";
@@ -11,6 +11,7 @@ import { MarkIcon } from "../parts/StatusMark";
 import { EmptyRuns } from "../runs/EmptyRuns";
 import { Page } from "../shell/Page";
 import { groupByPlaybook } from "./failing";
+import { HealthLine } from "./HealthLine";
 import { RunList } from "./RunList";
 import { WaitList } from "./WaitList";
 import "./home.css";
@@ -53,6 +54,7 @@ export function HomePage() {
           )}
           {facets.error && <ProblemNote error={facets.error} onRetry={() => void facets.refetch()} />}
         </section>
+        <HealthLine />
         <FailingSection />
         <WaitingSection />
         <RunSection title="Running now" filter={{ status: "RUNNING,PAUSED" }} none="Nothing is running." />
