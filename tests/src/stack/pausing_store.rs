@@ -14,11 +14,11 @@ use model::labels::Labels;
 use model::time::Time;
 use store::{
     AccessTokenId, AccessTokenRow, Adoption, AuditEntry, AuditRow, CatalogEntry, CatalogVersion, ClaimQuery,
-    CommandClaim, Commit, CommitStatus, Error, ExecutionFilter, ExecutionRow, ExternalEventKey, FacetRow,
-    IterationOutcomes, IterationRow, IterationRowQuery, IterationTimings, LoopProgress, LoopTask, LostClaim, Message,
-    MessageKey, OldRows, OpenCommand, OutboxRow, OutcomeRange, OwnerId, Priority, RebuildStats, RemovedRows, ResultRow,
-    SessionHolder, SqliteStore, StepState, Store, StoreProcess, StoredExecution, WaitEntry, WaitFilter, WorkerClaim,
-    WorkerSession,
+    ClaimedCommandRow, CommandClaim, Commit, CommitStatus, Error, ExecutionFilter, ExecutionRow, ExternalEventKey,
+    FacetRow, IterationOutcomes, IterationRow, IterationRowQuery, IterationTimings, LoopProgress, LoopTask, LostClaim,
+    Message, MessageKey, MonitoringStore, OldRows, OpenCommand, OutboxRow, OutcomeRange, OwnerId, PendingCommand,
+    PendingScope, Priority, RebuildStats, RemovedRows, ResultRow, SessionHolder, SqliteStore, StepState, Store,
+    StoreProcess, StoreSize, StoredExecution, WaitEntry, WaitFilter, WorkerClaim, WorkerSession, WorkerSessionRow,
 };
 
 use crate::sim::SeededRandom;
@@ -371,8 +371,8 @@ impl<S: Store> Store for PausingStore<S> {
     fn sealed_store(&self) -> &dyn store::SealedStore {
         self.inner.sealed_store()
     }
-    fn monitoring_store(&self) -> &dyn store::MonitoringStore {
-        self.inner.monitoring_store()
+    fn monitoring_store(&self) -> &dyn MonitoringStore {
+        self
     }
     async fn put_token(&self, token: AccessTokenRow) -> Result<(), Error> {
         run_with_time_stopped(self.inner.put_token(token)).await
@@ -403,5 +403,31 @@ impl<S: Store> Store for PausingStore<S> {
     }
     fn check_health(&self) -> Result<(), Error> {
         self.inner.check_health()
+    }
+}
+
+#[async_trait]
+impl<S: Store> MonitoringStore for PausingStore<S> {
+    async fn describe_worker(&self, worker: &WorkerId, holder: &SessionHolder, description: &str) -> Result<(), Error> {
+        let monitoring = self.inner.monitoring_store();
+        run_with_time_stopped(monitoring.describe_worker(worker, holder, description)).await
+    }
+    async fn worker_sessions(&self, limit: usize) -> Result<Vec<WorkerSessionRow>, Error> {
+        self.inner.monitoring_store().worker_sessions(limit).await
+    }
+    async fn pending_pools(&self, limit: usize) -> Result<Vec<Name>, Error> {
+        self.inner.monitoring_store().pending_pools(limit).await
+    }
+    async fn pending_commands(&self, scope: &PendingScope, limit: usize) -> Result<Vec<PendingCommand>, Error> {
+        self.inner.monitoring_store().pending_commands(scope, limit).await
+    }
+    async fn claimed_commands(&self, limit: usize) -> Result<Vec<ClaimedCommandRow>, Error> {
+        self.inner.monitoring_store().claimed_commands(limit).await
+    }
+    async fn audit_entries_before(&self, before: u64, limit: usize) -> Result<Vec<AuditRow>, Error> {
+        self.inner.monitoring_store().audit_entries_before(before, limit).await
+    }
+    async fn size(&self, executions_max: u64) -> Result<StoreSize, Error> {
+        self.inner.monitoring_store().size(executions_max).await
     }
 }

@@ -125,9 +125,9 @@ fn beside_key<'t>(text: &'t str, entry: &MapEntry) -> Option<&'t str> {
         return text.get(value_end..)?.lines().next();
     }
     if is_on_key_line(value_start) {
-        let rest = text.get(value_start..)?.lines().next()?;
-        if rest.starts_with(['{', '[']) {
-            return rest.get(flow_length(rest)?..);
+        let value_line = text.get(value_start..)?.lines().next()?;
+        if value_line.starts_with(['{', '[']) {
+            return value_line.get(flow_length(value_line)?..);
         }
     }
     // A block scalar or a flow collection on the line of the key may contain the character `#`.
