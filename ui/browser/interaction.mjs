@@ -26,7 +26,7 @@ async function filterByTyping(page, url) {
   await page.keyboard.press("Enter");
   await page.waitForURL(/status=FAILED&q=division/);
   await page.waitForSelector(".filter-chip");
-  assert.equal(await page.locator(".run-link").count(), 1);
+  await page.waitForFunction(() => document.querySelectorAll(".run-link").length === 1);
 }
 
 /** A new run does not move the rows until the reader asks for it. */
